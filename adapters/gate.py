@@ -1,0 +1,137 @@
+"""The gate: a pure function from evidence to a verdict. Insufficient evidence is never a pass.
+
+`fast` asks for mechanical soundness, a probe that shows the engine really applies the candidate, and non-inferiority on a
+retention set, against the base, by a one-sided 95 % bound.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+N_MIN_RETENTION = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Log-probs of the probe's tokens: the engine's, and the learner's under candidate, parent and base. One axis."""
+
+    engine: Sequence[float]
+    candidate: Sequence[float]
+    parent: Sequence[float]
+    base: Sequence[float]
+    tolerance: float
+
+    @property
+    def gap(self) -> float:
+        """Largest difference engine against candidate."""
+        return _largest(self.engine, self.candidate)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Paired outcomes on the retention set: of `n` prompts the base alone passed `n_lost`, the candidate alone `n_won`."""
+
+    n: int
+    n_base: int
+    n_candidate: int
+    n_lost: int
+    n_won: int
+    margin: float
+
+    @property
+    def loss_bound(self) -> float:
+        """Upper 95 % bound (Clopper–Pearson) on the share of prompts that the candidate unlearned; gains do not offset it."""
+        return binomial_upper(self.n_lost, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a candidate has shown. None stands for "not shown"."""
+
+    mechanical_fault: str | None = None
+    is_mechanical_checked: bool = False
+    probe: Probe | None = None
+    retention: Retention | None = None
+    needs_retention: bool = True
+
+    def as_dict(self) -> dict[str, object]:
+        """Flat enough to store and to read: the figures, not the token lists."""
+        shown: dict[str, object] = {"mechanical": self.mechanical_fault or ("sound" if self.is_mechanical_checked else None)}
+        if self.probe is not None:
+            shown["probe"] = {
+                "n": len(self.probe.engine),
+                "gap_to_candidate": self.probe.gap,
+                "gap_to_parent": _largest(self.probe.engine, self.probe.parent),
+                "gap_to_base": _largest(self.probe.engine, self.probe.base),
+                "tolerance": self.probe.tolerance,
+            }
+        if self.retention is not None:
+            shown["retention"] = {**asdict(self.retention), "loss_bound": self.retention.loss_bound}
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """Passed, or the reasons why not."""
+
+    faults: tuple[str, ...]
+
+    @property
+    def has_passed(self) -> bool:
+        return not self.faults
+
+
+def decide(evidence: Evidence) -> GateVerdict:
+    """The verdict of the `fast` tier."""
+    faults: list[str] = []
+    if evidence.mechanical_fault:
+        faults.append(evidence.mechanical_fault)
+    elif not evidence.is_mechanical_checked:
+        faults.append("the version's files were not checked")
+    faults += _probe_faults(evidence.probe)
+    if evidence.needs_retention:
+        faults += _retention_faults(evidence.retention)
+    return GateVerdict(tuple(faults))
+
+
+def _probe_faults(probe: Probe | None) -> list[str]:
+    if probe is None or not probe.engine:
+        return ["no probe: the engine's log-probs were not compared with the learner's"]
+    if len({len(probe.engine), len(probe.candidate), len(probe.parent), len(probe.base)}) != 1:
+        return ["the probe's log-probs do not line up"]
+    faults = []
+    if not probe.gap <= probe.tolerance:
+        faults.append(f"engine and learner differ by {probe.gap:.2e} on the probe, more than {probe.tolerance:.0e}")
+    for name, other in (("base", probe.base), ("parent", probe.parent)):
+        demands_difference = _largest(probe.candidate, other) > 3 * probe.tolerance
+        if demands_difference and not probe.gap < _largest(probe.engine, other):
+            faults.append(f"the engine's answers are nearer to the {name} than to the candidate: the adapter is not applied")
+    return faults
+
+
+def _retention_faults(retention: Retention | None) -> list[str]:
+    if retention is None or retention.n < N_MIN_RETENTION:
+        return [f"insufficient evidence: {retention.n if retention else 0} retention prompts, {N_MIN_RETENTION} needed"]
+    if retention.loss_bound > retention.margin:
+        return [
+            f"unlearned {retention.n_lost} of {retention.n} retention prompts: up to {retention.loss_bound:.1%} lost at 95 % "
+            f"confidence, {retention.margin:.0%} tolerated"
+        ]
+    return []
+
+
+def binomial_upper(k: int, n: int, confidence: float = 0.95) -> float:
+    """Clopper–Pearson: the largest share p under which k or fewer of n still happen with probability 1 − confidence."""
+    if k >= n:
+        return 1.0
+    low, high = k / n, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = sum(math.comb(n, i) * middle**i * (1 - middle) ** (n - i) for i in range(k + 1))
+        low, high = (middle, high) if below > 1 - confidence else (low, middle)
+    return high
+
+
+def _largest(a: Sequence[float], b: Sequence[float]) -> float:
+    gaps = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    return max((gap if math.isfinite(gap) else math.inf for gap in gaps), default=0.0)

@@ -1,0 +1,163 @@
+"""Which versions exist, which are live, and how that changed. The SQL tables are the truth.
+
+Every change is one transaction that moves the alias by compare-and-set, sets the version's state, closes its training step,
+consumes the step's rows and writes the audit row: either all of it happened or none.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlmodel import Session
+
+from burnish.errors import Conflict, NotFound
+from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal.tables import (
+    AgentRow,
+    AliasRow,
+    AuditRow,
+    InteractionRow,
+    LoadJob,
+    SampleRow,
+    StepRow,
+    VersionRow,
+)
+from burnish.records import StepOutcome, VersionName, VersionState
+
+LIVE, PREVIOUS = "live", "previous"
+
+
+def ensure_agent(session: Session, name: str, tenant: str = "default") -> None:
+    """The agent and its `live` alias at the base (version 0), made where they do not exist."""
+    now = time.time()
+    insert_or_skip(session, AgentRow, {"name": name, "tenant": tenant, "created_at": now, "is_paused": False})
+    insert_or_skip(session, AliasRow, {"agent": name, "alias": LIVE, "version": 0, "updated_at": now})
+
+
+def alias(session: Session, agent: str, name: str = LIVE) -> int | None:
+    """The version behind an alias, None where it is not set. Raises NotFound for an unknown agent."""
+    if session.get(AgentRow, agent) is None:
+        raise NotFound(f"no agent {agent!r}; `burnish adapters list` shows what exists", code="agent_not_found")
+    row = session.get(AliasRow, (agent, name))
+    return row.version if row else None
+
+
+def version(session: Session, agent: str, number: int) -> VersionRow:
+    row = session.get(VersionRow, (agent, number))
+    if row is None:
+        raise NotFound(f"no version {VersionName(agent, number)}", code="version_not_found")
+    return row
+
+
+def versions(session: Session, agent: str) -> Sequence[VersionRow]:
+    """All versions of an agent, oldest first."""
+    columns: Any = VersionRow
+    return session.scalars(select(VersionRow).where(columns.agent == agent).order_by(columns.version)).all()
+
+
+def announce(session: Session, agent: str, number: int, *, parent: int, step_id: int | None, digest: str) -> None:
+    """A version has been published in the store: it is a candidate now, and a load job asks for its trial."""
+    now = time.time()
+    session.add(
+        VersionRow(
+            agent=agent,
+            version=number,
+            parent=parent,
+            step_id=step_id,
+            digest=digest,
+            state=VersionState.CANDIDATE,
+            evidence={},
+            created_at=now,
+        )
+    )
+    name = str(VersionName(agent, number))
+    enqueue(session, LoadJob, name, {"agent": agent, "version": number})
+    _audit(session, "learner", "announce", name, None, VersionState.CANDIDATE, None)
+
+
+def promote(
+    session: Session,
+    agent: str,
+    number: int,
+    *,
+    expected: int,
+    actor: str,
+    reason: str | None = None,
+    evidence: Mapping[str, object] | None = None,
+) -> None:
+    """Make `number` live where `expected` is live now; the old one becomes `previous`.
+
+    Raises Conflict where the alias moved meanwhile. Version 0 (the base) can be promoted too: a rollback to the beginning.
+    """
+    _set_alias(session, agent, LIVE, number, expected)
+    if expected != number:
+        session.merge(AliasRow(agent=agent, alias=PREVIOUS, version=expected, updated_at=time.time()))
+    if number:
+        row = version(session, agent, number)
+        row.state, row.reason, row.decided_at = VersionState.LIVE, reason, time.time()
+        if evidence is not None:
+            row.evidence = dict(evidence)
+        if row.step_id is not None:
+            close_step(session, row.step_id, StepOutcome.PUBLISHED, reason)
+    if expected and expected != number:
+        version(session, agent, expected).state = VersionState.RETIRED
+    _audit(session, actor, "promote", agent, str(expected), str(number), reason)
+
+
+def refuse(session: Session, agent: str, number: int, *, reason: str, evidence: Mapping[str, object]) -> None:
+    """A candidate did not earn its place: its step is closed as refused and its rows are spent, with the reason."""
+    row = version(session, agent, number)
+    row.state, row.reason, row.decided_at, row.evidence = VersionState.REFUSED, reason, time.time(), dict(evidence)
+    if row.step_id is not None:
+        close_step(session, row.step_id, StepOutcome.REFUSED, reason)
+    _audit(session, "gate", "refuse", str(VersionName(agent, number)), VersionState.CANDIDATE, VersionState.REFUSED, reason)
+
+
+def rollback(session: Session, agent: str, *, actor: str, to: int | None = None, reason: str | None = None) -> tuple[int, int]:
+    """Make `to` (default: the previous version) live again; returns (from, to). Raises Conflict where there is none."""
+    live = alias(session, agent) or 0
+    target = alias(session, agent, PREVIOUS) if to is None else to
+    if target is None:
+        raise Conflict(f"agent {agent!r} has no previous version to roll back to; name one with --to")
+    if target == live:
+        raise Conflict(f"{VersionName(agent, live)} is live already")
+    promote(session, agent, target, expected=live, actor=actor, reason=reason or "rollback")
+    return live, target
+
+
+def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str | None) -> None:
+    """Record a step's outcome once; every final outcome but SUPERSEDED spends its rows in the same transaction."""
+    step = session.get(StepRow, step_id)
+    if step is None or step.outcome != StepOutcome.OPEN:
+        return
+    step.outcome, step.reason, step.ended_at = outcome, reason, time.time()
+    if outcome is StepOutcome.SUPERSEDED:
+        return
+    turn: Any = InteractionRow
+    sample: Any = SampleRow
+    rows = select(sample.interaction_id).where(sample.step_id == step_id)
+    session.flush()
+    session.connection().execute(
+        update(turn).where(turn.interaction_id.in_(rows), turn.spent_step.is_(None)).values(spent_step=step_id)
+    )
+
+
+def _set_alias(session: Session, agent: str, name: str, number: int, expected: int) -> None:
+    if number:
+        version(session, agent, number)
+    columns: Any = AliasRow
+    moved = session.connection().execute(
+        update(columns)
+        .where(columns.agent == agent, columns.alias == name, columns.version == expected)
+        .values(version=number, updated_at=time.time())
+    )
+    if not moved.rowcount:
+        found = alias(session, agent, name)
+        raise Conflict(f"alias {name!r} of {agent!r}: expected v{expected}, found v{found}; look again and repeat")
+
+
+def _audit(
+    session: Session, actor: str, action: str, target: str, before: str | None, after: str | None, reason: str | None
+) -> None:
+    session.add(AuditRow(at=time.time(), actor=actor, action=action, object=target, before=before, after=after, reason=reason))

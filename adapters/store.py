@@ -1,0 +1,142 @@
+"""AdapterStore: the directory of adapter versions, `<root>/<agent>/v000012/`. No torch, no HTTP.
+
+Guarantees: a version's directory appears complete and durable in one rename, or not at all; it is never written again and
+its number never reused; `verify` names the file that is missing, altered, surplus or of the wrong shape. What nobody
+published (an aside directory, a version that no step row knows) is removed by `sweep`.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from adapters.contents import check_contents
+from burnish.errors import AdapterError
+
+MANIFEST = "manifest.json"
+_VERSION = re.compile(r"v(\d{6,})")
+_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class AdapterStore:
+    """Versions of all agents under `root`. Safe to use from several processes: every change is one rename."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    def path(self, agent: str, version: int) -> Path:
+        """Where this version is or would be."""
+        if not _AGENT.fullmatch(agent) or version < 1:
+            raise AdapterError(f"no adapter can be called {agent}@v{version}: names are letters, digits, '_.-'; numbers from 1")
+        return self.root / agent / f"v{version:06d}"
+
+    def versions(self, agent: str) -> list[int]:
+        """Numbers of the versions that exist, ascending."""
+        return sorted(number for number, _ in self._directories(agent))
+
+    def manifest(self, agent: str, version: int) -> dict[str, Any]:
+        """What was recorded when the version was published."""
+        file = self.path(agent, version) / MANIFEST
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise AdapterError(f"adapter {agent}@v{version} is incomplete: {file} is missing") from error
+        except (OSError, ValueError) as error:
+            raise AdapterError(f"cannot read {file}: {error}") from error
+        if not isinstance(found, dict):
+            raise AdapterError(f"{file} is not a manifest: expected an object, got {type(found).__name__}")
+        return found
+
+    @contextmanager
+    def aside(self, agent: str, version: int) -> Iterator[Path]:
+        """An empty directory to write the version's files into; gone afterwards unless it was published."""
+        final = self.path(agent, version)
+        self._refuse_existing(final)
+        directory = final.parent / f".{final.name}.tmp-{os.getpid()}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def publish(self, agent: str, version: int, directory: Path, facts: Mapping[str, Any]) -> Path:
+        """Make the files in `directory` this version, in one rename; returns its path.
+
+        The manifest is `facts` (rank, alpha and targets among them) plus name, digests and time. Durable on return.
+        """
+        final = self.path(agent, version)
+        self._refuse_existing(final)
+        files = {file.name: _digest(file) for file in sorted(directory.iterdir())}
+        manifest = {**facts, "agent": agent, "version": version, "files": files, "created_at": time.time()}
+        (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+        check_contents(directory, manifest)
+        for file in directory.iterdir():
+            _fsync(file)
+        _fsync(directory)
+        try:
+            directory.rename(final)
+        except OSError as error:  # someone else was faster: rename never replaces a directory with files in it
+            raise AdapterError(f"cannot publish {final}: {error.strerror}") from error
+        _fsync(final.parent)
+        _fsync(self.root)
+        return final
+
+    def verify(self, agent: str, version: int) -> dict[str, Any]:
+        """The manifest, after every file was found to be what was published; AdapterError names the first that is not."""
+        directory = self.path(agent, version)
+        if not directory.is_dir():
+            raise AdapterError(f"adapter {agent}@v{version} does not exist: no directory {directory}")
+        manifest = self.manifest(agent, version)
+        if (manifest.get("agent"), manifest.get("version")) != (agent, version):
+            said = f"{manifest.get('agent')}@v{manifest.get('version')}"
+            raise AdapterError(f"{directory / MANIFEST} belongs to {said}, expected {agent}@v{version}")
+        check_contents(directory, manifest)
+        for name, digest in manifest["files"].items():
+            if (found := _digest(directory / name)) != digest:
+                raise AdapterError(f"{directory / name} was altered: sha256 {found[:12]}…, published as {digest[:12]}…")
+        return manifest
+
+    def sweep(self, agent: str, known: set[int]) -> list[Path]:
+        """Remove directories that were written aside, and versions not in `known`; returns what was removed.
+
+        For the start of the one process that writes this agent's versions: whatever lies aside then is a dead writer's.
+        """
+        home = self.path(agent, 1).parent
+        aside = sorted(home.glob(".v*.tmp-*"))
+        unknown = [path for number, path in self._directories(agent) if number not in known]
+        for path in (*aside, *unknown):
+            shutil.rmtree(path)
+        return [*aside, *unknown]
+
+    def _directories(self, agent: str) -> Iterator[tuple[int, Path]]:
+        home = self.path(agent, 1).parent
+        for path in sorted(home.iterdir()) if home.is_dir() else ():
+            if (match := _VERSION.fullmatch(path.name)) and path.is_dir():
+                yield int(match[1]), path
+
+    def _refuse_existing(self, final: Path) -> None:
+        if final.exists():
+            raise AdapterError(f"{final} exists already; versions are immutable and numbers are never reused")
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise AdapterError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

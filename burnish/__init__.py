@@ -1,0 +1,3 @@
+"""Burnish: an agent server that trains while it serves. This package is its spine: nouns, journal, settings, commands."""
+
+__version__ = "0.1.0"

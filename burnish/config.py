@@ -1,0 +1,303 @@
+"""Every setting, as one typed tree: `burnish.toml`, then `BURNISH_…` variables, then flags; later wins.
+
+Only this file reads the environment. An unknown key or a bad value stops the start with one readable `ConfigError`.
+`BURNISH_LEARNER__MIN_ROWS=8` sets `learner.min_rows`.
+"""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from burnish.errors import ConfigError
+
+SANDBOX_MODEL = Path(__file__).parent / "sandbox" / "model"
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Engine(_Section):
+    """The vLLM process that samples."""
+
+    model: str = Field(
+        str(SANDBOX_MODEL),
+        description="Directory (or hub name) of the base causal LM; the sandbox's own model by default.",
+    )
+    base_name: str = Field("base", description="Model name under which the frozen base answers.")
+    urls: tuple[str, ...] = Field((), description="Base URLs of vLLM servers that are already running; empty starts one here.")
+    api_key: str = Field("", description="Key of those servers; the engine started here gets a random one.")
+    port: int = Field(8701, ge=0, le=65535, description="Loopback port of the engine started here.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Weights' type; float32 is right for small models on a CPU."
+    )
+    max_model_len: int | None = Field(None, ge=64, description="Longest prompt plus reply, in tokens; None asks the model.")
+    max_loras: int = Field(4, ge=3, description="Adapters that one batch may mix: live, draining, canary and one being loaded.")
+    max_cpu_loras: int = Field(8, ge=3, description="Adapters kept in memory; must be at least max_loras.")
+    max_lora_rank: int = Field(
+        16, description="Highest adapter rank that the engine accepts; vLLM knows 1, 8, 16, 32, 64, 128, 256, 320, 512."
+    )
+    max_queued: int = Field(512, ge=1, description="Requests that may wait in the engine before it answers 503.")
+    tool_parser: str = Field("hermes", description="vLLM's --tool-call-parser for this model; empty switches tool parsing off.")
+    reasoning_parser: str = Field("", description="vLLM's --reasoning-parser for this model; empty for none.")
+    gpu_memory: float = Field(
+        0.5, gt=0.0, lt=1.0, description="Share of a GPU's memory for the engine; the learner gets the rest."
+    )
+    extra_args: tuple[str, ...] = Field((), description="Further command-line arguments for vLLM, passed on as they are.")
+
+    @field_validator("max_lora_rank")
+    @classmethod
+    def _is_known_rank(cls, rank: int) -> int:
+        if rank not in LORA_RANKS:
+            raise ValueError(f"vLLM accepts one of {LORA_RANKS}")
+        return rank
+
+
+class Gateway(_Section):
+    """The OpenAI-compatible endpoint."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on; anything but loopback needs at least one inference key.")
+    port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="Further Host header names to answer to, beside loopback and `host`."
+    )
+    allowed_origins: tuple[str, ...] = Field((), description="Browser origins that may call; others get 403.")
+    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body; a larger one gets 413.")
+    open_inference: bool = Field(True, description="On loopback, let requests without a key talk (as tenant `default`).")
+    connect_timeout: float = Field(2.0, gt=0, description="Seconds to reach the engine before a 503.")
+
+
+class Journal(_Section):
+    """Where records live."""
+
+    url: str = Field("", description="SQLAlchemy URL, e.g. postgresql+psycopg://…; empty means SQLite in the state directory.")
+    fsync: bool = Field(False, description="Flush every record group to disk: survives power loss, not only kill -9.")
+    segment_bytes: int = Field(64 * 2**20, ge=4096, description="Size at which a gateway process begins a new segment file.")
+    reserve_bytes: int = Field(4 * 2**20, ge=0, description="Preallocated space that recording falls back to on a full disk.")
+    session_ttl: float = Field(3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed.")
+    poll_interval: float = Field(0.1, gt=0, description="Seconds between the ingester's looks at the segments.")
+
+
+class Judge(_Section):
+    """The process-reward judge."""
+
+    model: str = Field(
+        "",
+        description="Model that judges: empty = the frozen base on the same engine; else litellm's name, e.g. openai/gpt-5.",
+    )
+    url: str = Field("", description="Base URL of an OpenAI-compatible server for `model`; empty lets litellm choose.")
+    api_key: str = Field("", description="Key for that server.")
+    votes: int = Field(3, ge=1, le=15, description="Independent votes for each turn.")
+    temperature: float = Field(0.6, ge=0.0, le=2.0, description="Sampling temperature of the votes.")
+    max_tokens: int = Field(64, ge=8, description="Longest answer of a vote, in tokens.")
+    timeout: float = Field(30.0, gt=0, description="Seconds for one vote.")
+    max_attempts: int = Field(3, ge=1, description="Tries before a turn is left unjudged.")
+    concurrency: int = Field(4, ge=1, description="Turns judged at a time.")
+
+
+class Learner(_Section):
+    """What is trained, and when."""
+
+    enabled: bool = Field(True, description="False records and judges but never trains.")
+    min_rows: int = Field(16, ge=1, description="A step begins when this many rows are ready…")
+    max_rows: int = Field(32, ge=1, description="Most rows in one step.")
+    max_wait: float = Field(300.0, gt=0, description="…or after this many seconds with at least half of them.")
+    max_lag: int = Field(4, ge=1, description="Oldest policy a row may come from, in versions behind the learner's.")
+    learning_rate: float = Field(1e-5, gt=0, description="AdamW's learning rate.")
+    rank: int = Field(16, ge=1, description="LoRA rank.")
+    alpha: int = Field(32, ge=1, description="LoRA alpha; the update is scaled by alpha / rank.")
+    clip_low: float = Field(0.2, gt=0, description="PPO clip below 1.")
+    clip_high: float = Field(0.28, gt=0, description="PPO clip above 1.")
+    dual_clip: float = Field(3.0, gt=1, description="Cap on the loss of a negative advantage, as a multiple of it.")
+    rl_weight: float = Field(1.0, ge=0, description="Weight of the policy-gradient term.")
+    distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
+    distill_top_k: int = Field(
+        20, ge=1, description="Student's tokens compared with the teacher one by one; the rest is one tail bin."
+    )
+    kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
+    anchor_weight: float = Field(0.5, ge=0, description="Weight of the replay of the base's own answers; 0 switches it off.")
+    anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")
+    anchors: str = Field(
+        "", description="JSONL file of anchor prompts; empty means the sandbox's when its model is used, else none."
+    )
+    baseline_decay: float = Field(
+        0.9, gt=0, lt=1, description="How much of the running baseline's evidence each version keeps."
+    )
+    max_grad_norm: float = Field(1.0, gt=0, description="Gradient clipping by global norm.")
+    threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
+    seed: int = Field(0, description="Seed of every random choice of the learner.")
+    shuffle_rewards: bool = Field(False, description="Control experiment: permute rewards and hints among the rows of a step.")
+
+
+class Gate(_Section):
+    """What a version must show before it goes live."""
+
+    tier: Literal["fast"] = Field("fast", description="`fast`: mechanical checks, probe and retention set.")
+    retention: str = Field("", description="JSONL file of retention prompts; empty means the sandbox's when its model is used.")
+    n_retention: int = Field(64, ge=64, description="Retention prompts asked of each candidate.")
+    retention_margin: float = Field(
+        0.1, gt=0, le=1, description="Largest tolerated loss against the base (one-sided 95 % bound)."
+    )
+    probe_tolerance: float = Field(
+        0.0, ge=0, description="Largest log-prob difference engine against learner; 0 chooses by dtype."
+    )
+
+
+class Agent(_Section):
+    """The policy line that clients ask for."""
+
+    name: str = Field("agent", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Model name that clients use.")
+
+
+class Settings(BaseSettings):
+    """The whole tree. `state_dir` holds everything that Burnish writes."""
+
+    model_config = SettingsConfigDict(env_prefix="BURNISH_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    state_dir: Path = Field(Path(".burnish"), description="Directory for the journal, adapters, keys and logs.")
+    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
+    agent: Agent = Agent()
+    engine: Engine = Engine()
+    gateway: Gateway = Gateway()
+    journal: Journal = Journal()
+    judge: Judge = Judge()
+    learner: Learner = Learner()
+    gate: Gate = Gate()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment before the file; flags are merged by `load` on top of both."""
+        return env_settings, init_settings
+
+    @property
+    def uses_sandbox(self) -> bool:
+        return Path(self.engine.model) == SANDBOX_MODEL
+
+    @property
+    def journal_url(self) -> str:
+        return self.journal.url or f"sqlite:///{self.state_dir.resolve() / 'journal.db'}"
+
+    @property
+    def segments_dir(self) -> Path:
+        return self.state_dir / "segments"
+
+    @property
+    def adapters_dir(self) -> Path:
+        return self.state_dir / "adapters"
+
+    @property
+    def run_dir(self) -> Path:
+        """Small files that processes share while they run: routes, heartbeats, the engine's key."""
+        return self.state_dir / "run"
+
+    @property
+    def retention_file(self) -> Path | None:
+        return self._data_file(self.gate.retention, "retention.jsonl")
+
+    @property
+    def anchors_file(self) -> Path | None:
+        return self._data_file(self.learner.anchors, "anchors.jsonl")
+
+    def _data_file(self, given: str, shipped: str) -> Path | None:
+        if given:
+            return Path(given)
+        return SANDBOX_MODEL.parent / "data" / shipped if self.uses_sandbox else None
+
+
+def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of `file` (default: `burnish.toml` where it exists), the environment and `flags` (dotted keys).
+
+    Where the sandbox's model is served, the sandbox's own settings stand under all of these. Raises ConfigError with one
+    line per problem; an unknown key comes with the nearest known one.
+    """
+    path = file or Path(os.environ.get("BURNISH_CONFIG", "burnish.toml"))
+    tree = _read_toml(path) if file or path.exists() else {}
+    try:
+        settings = _with_flags(Settings(**tree), flags or {})
+        if not settings.uses_sandbox:
+            return settings
+        return _with_flags(Settings(**_over(_read_toml(SANDBOX_MODEL.parent / "burnish.toml"), tree)), flags or {})
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _over(under: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """`tree` laid over `under`, section by section."""
+    merged = dict(under)
+    for key, value in tree.items():
+        below = merged.get(key)
+        merged[key] = _over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+    if not flags:
+        return settings
+    merged = settings.model_dump()
+    for dotted, value in flags.items():
+        *sections, key = dotted.split(".")
+        node = merged
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[key] = value
+    return Settings.model_validate(merged)
+
+
+def to_environment(settings: Settings) -> dict[str, str]:
+    """Variables that make a child process load exactly `settings`."""
+    flat: dict[str, str] = {}
+    for key, value in settings.model_dump(mode="json").items():
+        if isinstance(value, dict):
+            flat |= {f"BURNISH_{key}__{inner}".upper(): _as_text(leaf) for inner, leaf in value.items() if leaf is not None}
+        else:
+            flat[f"BURNISH_{key}".upper()] = _as_text(value)
+    return flat
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def keys() -> dict[str, str]:
+    """Every dotted key with its one-sentence description."""
+    described: dict[str, str] = {}
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, _Section):
+            described |= {f"{name}.{inner}": leaf.description or "" for inner, leaf in section.model_fields.items()}
+        else:
+            described[name] = field.description or ""
+    return described
+
+
+def _explain(problem: Any) -> str:
+    dotted = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(dotted, keys(), n=1, cutoff=0.5)
+        return f"unknown setting {dotted!r}" + (f"; did you mean {near[0]!r}?" if near else "; see `burnish config`")
+    return f"setting {dotted!r}: {problem['msg']} (got {problem['input']!r})"

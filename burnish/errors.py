@@ -1,0 +1,62 @@
+"""Every error that Burnish raises on purpose, as one tree.
+
+A message says what was expected, what was found and, where there is one, the remedy. HTTP status codes are decided in one
+place (`server/envelope.py`), never here.
+"""
+
+
+class BurnishError(Exception):
+    """Root of the tree; its text is fit to be shown to the person who caused it."""
+
+
+class ConfigError(BurnishError):
+    """A setting is unknown, of the wrong type, or names something that does not exist."""
+
+
+class RequestError(BurnishError):
+    """A client's request cannot be honoured as it stands."""
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+class NotAllowed(RequestError):
+    """The key is missing or unknown, or its scope does not cover this route, or the origin is foreign."""
+
+
+class NotFound(RequestError):
+    """The model, version, agent or response that was named does not exist."""
+
+
+class Conflict(RequestError):
+    """The object changed since the caller looked: a compare-and-set lost."""
+
+
+class EngineError(BurnishError):
+    """The inference engine refused, failed or is away."""
+
+
+class EngineUnavailable(EngineError):
+    """No engine answers at present; `retry_after` (seconds) says when to come back."""
+
+    def __init__(self, message: str, *, retry_after: float = 2.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class JournalError(BurnishError):
+    """The journal cannot be opened, migrated or written."""
+
+
+class SegmentError(JournalError):
+    """A segment's frame is torn or fails its checksum; nothing before it is affected."""
+
+
+class AdapterError(BurnishError):
+    """An adapter directory is incomplete, altered or of the wrong shape."""
+
+
+class LearnerError(BurnishError):
+    """A training step cannot be carried out."""

@@ -1,0 +1,138 @@
+"""Work queues as tables with leases: a job is done once, by one worker, and a dead worker's job comes back by itself.
+
+`lease` hands out jobs whose time has come and whose lease, if any, has run out; `finish`, `fail` and `renew` count only
+while the caller still holds the lease. After `max_attempts` failures a job is dead and keeps its last error.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlmodel import Session
+
+from burnish.journal.tables import JobRow
+
+J = TypeVar("J", bound=JobRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """One job in hand. `attempt` counts from 1."""
+
+    subject: str
+    payload: Mapping[str, Any]
+    attempt: int
+    worker: str
+
+
+def enqueue(
+    session: Session, table: type[JobRow], subject: str, payload: Mapping[str, Any], *, now: float | None = None
+) -> None:
+    """Add a job; a subject that is already there stays as it is."""
+    insert_or_skip(
+        session,
+        table,
+        {
+            "subject": subject,
+            "payload": dict(payload),
+            "state": "queued",
+            "attempts": 0,
+            "run_after": 0.0,
+            "created_at": now or time.time(),
+        },
+    )
+
+
+def insert_or_skip(session: Session, table: Any, values: Mapping[str, Any]) -> bool:
+    """Insert one row unless its primary key is taken; True where it was new. Safe among concurrent writers."""
+    dialect = session.get_bind().dialect.name
+    make = {"sqlite": sqlite_insert, "postgresql": postgres_insert}.get(dialect, insert)
+    statement = make(table).values(**values)
+    if dialect in {"sqlite", "postgresql"}:
+        statement = statement.on_conflict_do_nothing()
+    return bool(session.connection().execute(statement).rowcount)
+
+
+def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seconds: float = 60.0) -> Sequence[Leased]:
+    """Up to `limit` jobs, oldest first, each leased to `worker` for `seconds`."""
+    now = time.time()
+    columns: Any = table
+    due = (
+        select(columns.subject)
+        .where(
+            or_(
+                (columns.state == "queued") & (columns.run_after <= now),
+                (columns.state == "leased") & (columns.lease_until < now),
+            )
+        )
+        .order_by(columns.created_at)
+        .limit(limit)
+    )
+    if session.get_bind().dialect.name == "postgresql":
+        due = due.with_for_update(skip_locked=True)
+    subjects = [row[0] for row in session.connection().execute(due)]
+    taken: list[Leased] = []
+    for subject in subjects:
+        row = (
+            session.connection()
+            .execute(
+                update(columns)
+                .where(columns.subject == subject, or_(columns.state == "queued", columns.lease_until < now))
+                .values(state="leased", worker=worker, lease_until=now + seconds, attempts=columns.attempts + 1)
+                .returning(columns.payload, columns.attempts)
+            )
+            .first()
+        )
+        if row is not None:
+            taken.append(Leased(subject, row[0], row[1], worker))
+    return taken
+
+
+def finish(session: Session, table: type[JobRow], job: Leased) -> bool:
+    """Mark done; False where the lease was lost meanwhile (someone else has the job)."""
+    return _end(session, table, job, state="done", ended_at=time.time(), error=None)
+
+
+def fail(session: Session, table: type[JobRow], job: Leased, error: str, *, max_attempts: int, delay: float = 1.0) -> bool:
+    """Give back after a failure, or mark dead; True where dead. The next try waits `delay` × 2^(attempt−1) s, a minute at most."""
+    is_dead = job.attempt >= max_attempts
+    now = time.time()
+    if is_dead:
+        _end(session, table, job, state="dead", ended_at=now, error=error[:2000])
+    else:
+        _end(
+            session,
+            table,
+            job,
+            state="queued",
+            run_after=now + min(60.0, delay * 2.0 ** min(job.attempt - 1, 10)),
+            error=error[:2000],
+        )
+    return is_dead
+
+
+def renew(session: Session, table: type[JobRow], job: Leased, *, seconds: float = 60.0) -> bool:
+    """Extend the lease; False where it was lost."""
+    return _end(session, table, job, lease_until=time.time() + seconds)
+
+
+def counts(session: Session, table: type[JobRow]) -> dict[str, int]:
+    """How many jobs are in each state."""
+    columns: Any = table
+    rows = session.connection().execute(select(columns.state, func.count()).group_by(columns.state))
+    return {str(state): int(number) for state, number in rows}
+
+
+def _end(session: Session, table: type[JobRow], job: Leased, **values: Any) -> bool:
+    columns: Any = table
+    held = (
+        columns.subject == job.subject,
+        columns.worker == job.worker,
+        columns.state == "leased",
+        columns.attempts == job.attempt,
+    )
+    return bool(session.connection().execute(update(columns).where(*held).values(**values)).rowcount)

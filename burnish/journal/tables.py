@@ -1,0 +1,283 @@
+"""The journal's tables. Rows that record what happened are never changed; state columns (marked) are.
+
+Token arrays are compact binary (int32, float32, little-endian). Messages are stored once, by content hash.
+"""
+
+from typing import ClassVar
+
+from sqlalchemy import JSON, Column, Index, LargeBinary, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+
+class AgentRow(SQLModel, table=True):
+    """A named policy line. `is_paused` (state) keeps the learner from starting new steps."""
+
+    __tablename__ = "agent"
+    name: str = Field(primary_key=True)
+    tenant: str
+    created_at: float
+    is_paused: bool = False
+
+
+class KeyRow(SQLModel, table=True):
+    """An API key, hashed. `revoked_at` (state)."""
+
+    __tablename__ = "key"
+    key_id: str = Field(primary_key=True)
+    digest: str = Field(unique=True)
+    tenant: str
+    scopes: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    agents: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    name: str = ""
+    created_at: float
+    revoked_at: float | None = None
+
+
+class BlobRow(SQLModel, table=True):
+    """One message (or tool list) as JSON text, by the SHA-256 of that text."""
+
+    __tablename__ = "blob"
+    digest: str = Field(primary_key=True)
+    body: str
+
+
+class SegmentRow(SQLModel, table=True):
+    """How far the ingester has read one segment file (state). `error` says why the rest of it cannot be read."""
+
+    __tablename__ = "segment"
+    name: str = Field(primary_key=True)
+    offset: int
+    error: str | None = None
+
+
+class SessionRow(SQLModel, table=True):
+    """One conversation. `last_at`, `closed_at` are state."""
+
+    __tablename__ = "session"
+    session_id: str = Field(primary_key=True)
+    tenant: str
+    key_id: str
+    agent: str = Field(index=True)
+    quoted_id: str | None = None
+    started_at: float
+    last_at: float = Field(index=True)
+    closed_at: float | None = None
+
+
+class InteractionRow(SQLModel, table=True):
+    """One recorded reply. State: `is_ready` (its reward is known), `fate` (why it is never trained), `spent_step`."""
+
+    __tablename__ = "interaction"
+    __table_args__ = (Index("ix_interaction_ready", "agent", "is_ready", "spent_step"),)
+    interaction_id: str = Field(primary_key=True)
+    request_id: str = Field(index=True)
+    agent: str
+    version: int
+    tenant: str
+    key_id: str
+    user: str | None = None
+    session_id: str = Field(index=True)
+    parent_id: str | None = Field(default=None, index=True)
+    link_rule: str
+    turn_type: str | None = None
+    started_at: float
+    ended_at: float = Field(index=True)
+    finish_reason: str | None = None
+    sampling: dict[str, float | int | bool] = Field(sa_column=Column(JSON, nullable=False))
+    message_digests: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    tools_digest: str | None = None
+    reply_digest: str
+    tail_hash: str = Field(index=True)
+    prompt_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    token_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    logprobs: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    choice: int = 0
+    n_choices: int = 1
+    may_train: bool = True
+    is_aborted: bool = False
+    quarantine: str | None = None
+    is_ready: bool = False
+    fate: str | None = None
+    spent_step: int | None = None
+
+
+class NextStateRow(SQLModel, table=True):
+    """What came back after one reply; `message_digests` are all trailing messages of the request that followed."""
+
+    __tablename__ = "next_state"
+    interaction_id: str = Field(primary_key=True)
+    kind: str
+    follower_id: str | None = None
+    message_digests: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    created_at: float
+
+
+class FeedbackRow(SQLModel, table=True):
+    """What somebody said about a reply. `interaction_id` (state) is None until the reply it names has been ingested."""
+
+    __tablename__ = "feedback"
+    feedback_id: str = Field(primary_key=True)
+    target: str = Field(index=True)
+    interaction_id: str | None = Field(default=None, index=True)
+    tenant: str
+    key_id: str
+    source: str
+    rating: float | None = None
+    comment: str | None = None
+    correction: str | None = None
+    created_at: float
+
+
+class JudgementRow(SQLModel, table=True):
+    """A judge's word on one turn, once per judge and origin (next state or feedback)."""
+
+    __tablename__ = "judgement"
+    __table_args__ = (UniqueConstraint("interaction_id", "judge_id", "origin"),)
+    judgement_id: str = Field(primary_key=True)
+    interaction_id: str = Field(index=True)
+    judge_id: str
+    origin: str
+    score: int | None = None
+    confidence: float
+    hint: str | None = None
+    votes: list[int | None] = Field(sa_column=Column(JSON, nullable=False))
+    n_failed: int
+    created_at: float
+
+
+class StepRow(SQLModel, table=True):
+    """One training step. Inserting it allocates `version`; `outcome`, `reason`, `metrics`, `ended_at` are state."""
+
+    __tablename__ = "step"
+    __table_args__ = (UniqueConstraint("agent", "version"),)
+    step_id: int | None = Field(default=None, primary_key=True)
+    agent: str = Field(index=True)
+    version: int
+    parent: int
+    attempt: int = 1
+    outcome: str
+    reason: str | None = None
+    metrics: dict[str, float] = Field(sa_column=Column(JSON, nullable=False))
+    started_at: float
+    ended_at: float | None = None
+
+
+class SampleRow(SQLModel, table=True):
+    """One row of one step, with its reward and the ids of the reward records as they stood then."""
+
+    __tablename__ = "sample"
+    step_id: int = Field(primary_key=True)
+    interaction_id: str = Field(primary_key=True)
+    reward: float | None = None
+    reward_source: str | None = None
+    record_ids: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    hint: str | None = None
+    skipped: str | None = None
+
+
+class VersionRow(SQLModel, table=True):
+    """An adapter version that exists in the store. `state`, `evidence`, `reason`, `decided_at` are state."""
+
+    __tablename__ = "version"
+    agent: str = Field(primary_key=True)
+    version: int = Field(primary_key=True)
+    parent: int
+    step_id: int | None = None
+    digest: str
+    state: str
+    reason: str | None = None
+    evidence: dict[str, object] = Field(sa_column=Column(JSON, nullable=False))
+    created_at: float
+    decided_at: float | None = None
+
+
+class AliasRow(SQLModel, table=True):
+    """A mutable pointer at a version, moved by compare-and-set (state)."""
+
+    __tablename__ = "alias"
+    agent: str = Field(primary_key=True)
+    alias: str = Field(primary_key=True)
+    version: int
+    updated_at: float
+
+
+class AuditRow(SQLModel, table=True):
+    """Every change of what is served, written in the transaction that makes it."""
+
+    __tablename__ = "audit"
+    audit_id: int | None = Field(default=None, primary_key=True)
+    at: float
+    actor: str
+    action: str
+    object: str
+    before: str | None = None
+    after: str | None = None
+    reason: str | None = None
+
+
+class LeaseRow(SQLModel, table=True):
+    """Who may do what only one process may do at a time (state)."""
+
+    __tablename__ = "lease"
+    name: str = Field(primary_key=True)
+    holder: str
+    until: float
+
+
+class JobRow(SQLModel):
+    """The columns of every job table. `subject` names the work once; all but it and `payload` are state."""
+
+    subject: str = Field(primary_key=True)
+    payload: dict[str, object] = Field(sa_type=JSON)
+    state: str = Field(default="queued", index=True)
+    attempts: int = 0
+    run_after: float = 0.0
+    lease_until: float | None = None
+    worker: str | None = None
+    error: str | None = None
+    created_at: float
+    ended_at: float | None = None
+
+    queue: ClassVar[str] = ""
+
+
+class JudgeJob(JobRow, table=True):
+    """Judge one turn."""
+
+    __tablename__ = "judge_job"
+    queue: ClassVar[str] = "judge"
+
+
+class CompareJob(JobRow, table=True):
+    """Compare a candidate's reply with the live version's."""
+
+    __tablename__ = "compare_job"
+    queue: ClassVar[str] = "compare"
+
+
+class RubricJob(JobRow, table=True):
+    """Score the members of a shadow group blind."""
+
+    __tablename__ = "rubric_job"
+    queue: ClassVar[str] = "rubric"
+
+
+class ShadowJob(JobRow, table=True):
+    """Draw more replies for a live prompt."""
+
+    __tablename__ = "shadow_job"
+    queue: ClassVar[str] = "shadow"
+
+
+class ReplayJob(JobRow, table=True):
+    """Let a candidate answer held-out live turns."""
+
+    __tablename__ = "replay_job"
+    queue: ClassVar[str] = "replay"
+
+
+class LoadJob(JobRow, table=True):
+    """Load, probe and decide a candidate version."""
+
+    __tablename__ = "load_job"
+    queue: ClassVar[str] = "load"

@@ -1,0 +1,147 @@
+"""Turns as the stages read them from the journal: rows turned back into the vocabulary of `burnish.records`."""
+
+import json
+import uuid
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlmodel import Session
+
+from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow
+from burnish.records import (
+    Feedback,
+    FeedbackSource,
+    Interaction,
+    Judgement,
+    Message,
+    NextStateKind,
+    Reward,
+    Sampling,
+)
+from burnish.rewards import FEEDBACK, NEXT_STATE, Verdict, compose
+
+
+def to_bytes(values: "array[Any]") -> bytes:
+    return values.tobytes()
+
+
+def from_bytes(code: str, data: bytes) -> "array[Any]":
+    values: array[Any] = array(code)
+    values.frombytes(data)
+    return values
+
+
+def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
+    """The messages behind `digests`, in their order."""
+    columns: Any = BlobRow
+    found = dict(
+        session.connection().execute(select(columns.digest, columns.body).where(columns.digest.in_(set(digests)))).tuples()
+    )
+    return [json.loads(found[digest]) for digest in digests]
+
+
+def interaction_of(session: Session, row: InteractionRow) -> Interaction:
+    """The Interaction that `row` records."""
+    return Interaction(
+        interaction_id=row.interaction_id,
+        request_id=row.request_id,
+        agent=row.agent,
+        version=row.version,
+        tenant=row.tenant,
+        key_id=row.key_id,
+        messages=messages_of(session, row.message_digests),
+        reply=messages_of(session, [row.reply_digest])[0],
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        finish_reason=row.finish_reason,
+        sampling=Sampling(**row.sampling),  # type: ignore[arg-type]
+        prompt_ids=from_bytes("i", row.prompt_ids),
+        token_ids=from_bytes("i", row.token_ids),
+        logprobs=from_bytes("f", row.logprobs),
+        tools=tuple(messages_of(session, [row.tools_digest])[0]) if row.tools_digest else (),
+        choice=row.choice,
+        n_choices=row.n_choices,
+        user=row.user,
+        turn_type=row.turn_type,
+        may_train=row.may_train,
+        is_aborted=row.is_aborted,
+        quarantine=row.quarantine,
+    )
+
+
+def reward_of(session: Session, interaction_id: str) -> Reward | None:
+    """The effective reward as the records stand now."""
+    feedback = [feedback_of(row) for row in _rows(session, FeedbackRow, interaction_id)]
+    next_state = session.get(NextStateRow, interaction_id)
+    speaks = {NEXT_STATE: next_state is not None and next_state.kind == NextStateKind.USER_REPLY}
+    speaks[FEEDBACK] = any(f.source is FeedbackSource.USER for f in feedback)
+    verdicts = [
+        Verdict(row.judgement_id, row.origin, judgement_of(row), speaks[row.origin])
+        for row in _rows(session, JudgementRow, interaction_id)
+    ]
+    return compose(feedback, verdicts)
+
+
+def settle(session: Session, interaction_id: str) -> None:
+    """Mark a turn ready for the learner once its reward is known and no judge job on it is still open."""
+    columns: Any = JudgeJob
+    subjects = [judge_subject(interaction_id, origin) for origin in (NEXT_STATE, FEEDBACK)]
+    is_open = session.connection().execute(
+        select(columns.subject).where(columns.subject.in_(subjects), columns.state.in_(("queued", "leased")))
+    )
+    is_ready = is_open.first() is None and reward_of(session, interaction_id) is not None
+    turn: Any = InteractionRow
+    session.connection().execute(update(turn).where(turn.interaction_id == interaction_id).values(is_ready=is_ready))
+
+
+def judge_subject(interaction_id: str, origin: str) -> str:
+    return f"{interaction_id}|{origin}"
+
+
+def ask_judge(session: Session, interaction_id: str, origin: str) -> None:
+    """Enqueue a judge job for one turn, once per origin."""
+    enqueue(session, JudgeJob, judge_subject(interaction_id, origin), {"interaction_id": interaction_id, "origin": origin})
+
+
+def record_judgement(session: Session, judgement: Judgement, origin: str) -> bool:
+    """Store a judgement, once per turn, judge and origin; False where it was there already."""
+    values: Mapping[str, Any] = {
+        "judgement_id": f"j-{uuid.uuid4().hex}",
+        "interaction_id": judgement.interaction_id,
+        "judge_id": judgement.judge_id,
+        "origin": origin,
+        "score": judgement.score,
+        "confidence": judgement.confidence,
+        "hint": judgement.hint,
+        "votes": list(judgement.votes),
+        "n_failed": judgement.n_failed,
+        "created_at": judgement.created_at,
+    }
+    return insert_or_skip(session, JudgementRow, values)
+
+
+def judgement_of(row: JudgementRow) -> Judgement:
+    return Judgement(
+        row.interaction_id, row.judge_id, row.score, row.confidence, row.hint, row.votes, row.n_failed, row.created_at
+    )
+
+
+def feedback_of(row: FeedbackRow) -> Feedback:
+    return Feedback(
+        row.feedback_id,
+        row.target,
+        row.tenant,
+        row.key_id,
+        FeedbackSource(row.source),
+        row.created_at,
+        row.rating,
+        row.comment,
+        row.correction,
+    )
+
+
+def _rows(session: Session, table: Any, interaction_id: str) -> Iterable[Any]:
+    return session.scalars(select(table).where(table.interaction_id == interaction_id)).all()

@@ -1,0 +1,33 @@
+"""How log lines look: structlog, readable on a terminal or one JSON object a line; never a request's body."""
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(log_format: str, part: str | None = None) -> None:
+    """Set up structlog for this process. `part` names it in every JSON line; on a console the supervisor's prefix does."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso" if log_format == "json" else "%H:%M:%S", utc=log_format == "json"),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        if log_format == "json"
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)]
+    )
+    structlog.configure(
+        processors=[*shared, _without_none, *renderers],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    if part and log_format == "json":
+        structlog.contextvars.bind_contextvars(part=part)
+
+
+def _without_none(_logger: object, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return {key: value for key, value in event.items() if value is not None}

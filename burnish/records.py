@@ -1,0 +1,182 @@
+"""The vocabulary: what each stage hands to the next, as frozen types. Words keep one meaning (docs/design.md §2).
+
+Per-token sequences are plural and share one axis (`token_ids`, `logprobs`). `None` is "absent", never zero: a turn
+without a verdict was not judged 0, a row without log-probs has none. Times are seconds since the epoch (UTC).
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+Message = Mapping[str, Any]
+IntArray: TypeAlias = "array[int]"
+FloatArray: TypeAlias = "array[float]"
+
+
+class NextStateKind(StrEnum):
+    """What came back after a reply."""
+
+    USER_REPLY = "user_reply"
+    TOOL_RESULT = "tool_result"
+    SESSION_CLOSED = "session_closed"
+
+
+class LinkRule(StrEnum):
+    """The rule that decided which session a turn belongs to."""
+
+    HEADER = "header"
+    PREFIX = "prefix"
+    NEW = "new"
+    AMBIGUOUS = "ambiguous"
+
+
+class FeedbackSource(StrEnum):
+    """Who gave feedback, and with it how far it is trusted: a user outranks the judge, the harness does not."""
+
+    USER = "user"
+    HARNESS = "harness"
+
+
+class StepOutcome(StrEnum):
+    """How a training step ended. `OPEN` is the only one that is not final."""
+
+    OPEN = "open"
+    PUBLISHED = "published"
+    REFUSED = "refused"
+    FAILED = "failed"
+    EMPTY = "empty"
+    SUPERSEDED = "superseded"
+
+
+class VersionState(StrEnum):
+    """Where an adapter version is in its life."""
+
+    CANDIDATE = "candidate"
+    LIVE = "live"
+    REFUSED = "refused"
+    RETIRED = "retired"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The sampling parameters that were in force, as the engine used them."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    has_logit_bias: bool = False
+    is_constrained: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """True where the recorded log-probs are those of the full softmax at `temperature`: a learner can reproduce them."""
+        return (
+            self.top_p >= 1.0
+            and self.top_k in (-1, 0)
+            and self.min_p == 0.0
+            and self.presence_penalty == 0.0
+            and self.frequency_penalty == 0.0
+            and self.repetition_penalty == 1.0
+            and not self.has_logit_bias
+            and not self.is_constrained
+            and self.temperature > 0.0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """One recorded agent reply, exactly as sampled.
+
+    `interaction_id` is the client's response id, with `#i` behind it for choice i > 0. `prompt_ids`, `token_ids` are
+    int32 arrays, `logprobs` a float32 array with one natural-log probability per sampled token under the processed
+    (tempered) distribution. `version` is the adapter version's number, 0 for the frozen base. `quarantine` holds the
+    reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is the id that a header named.
+    """
+
+    interaction_id: str
+    request_id: str
+    agent: str
+    version: int
+    tenant: str
+    key_id: str
+    messages: Sequence[Message]
+    reply: Message
+    started_at: float
+    ended_at: float
+    finish_reason: str | None
+    sampling: Sampling
+    prompt_ids: IntArray = field(default_factory=lambda: array("i"))
+    token_ids: IntArray = field(default_factory=lambda: array("i"))
+    logprobs: FloatArray = field(default_factory=lambda: array("f"))
+    tools: Sequence[Mapping[str, Any]] = ()
+    choice: int = 0
+    n_choices: int = 1
+    user: str | None = None
+    quoted_session: str | None = None
+    turn_type: str | None = None
+    is_session_done: bool = False
+    may_train: bool = True
+    is_aborted: bool = False
+    quarantine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What somebody said about a reply, joined by response id. `rating` is in [-1, 1]; None where only words were given."""
+
+    feedback_id: str
+    target: str
+    tenant: str
+    key_id: str
+    source: FeedbackSource
+    created_at: float
+    rating: float | None = None
+    comment: str | None = None
+    correction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A judge's word on one turn. `score` is +1, 0, -1, None for an abstention; `confidence` the share of votes behind it."""
+
+    interaction_id: str
+    judge_id: str
+    score: int | None
+    confidence: float
+    hint: str | None
+    votes: Sequence[int | None]
+    n_failed: int
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """The effective reward of one turn, with the records that it was computed from (their ids, best source first)."""
+
+    value: float
+    source: str
+    record_ids: Sequence[str]
+    hint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionName:
+    """An agent's adapter version, written `agent@v12`; version 0 is the frozen base."""
+
+    agent: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.agent}@v{self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> "VersionName | None":
+        """The name in `text`, or None where it is not of the form `agent@v<number>`."""
+        agent, mark, number = text.rpartition("@v")
+        return cls(agent, int(number)) if mark and agent and number.isdecimal() else None

@@ -1,0 +1,99 @@
+"""The serving table: what the gateway must know to answer, as one small file that is replaced as a whole.
+
+The registry (SQL) is the truth; this file is its shadow on the serving machine, so that no request ever waits for SQL. Who
+changes an alias commits first and then writes the table; every gateway process sees it at its next request.
+"""
+
+import fcntl
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from burnish.files import Watched, read_json, replace_text
+from burnish.keys import Key, Scope
+from burnish.records import VersionName
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRoute:
+    """One agent: its tenant, the versions behind its aliases (0 = the frozen base) and those that every engine has loaded."""
+
+    name: str
+    tenant: str = "default"
+    live: int = 0
+    previous: int | None = None
+    loaded: tuple[int, ...] = ()
+
+    def engine_model(self, version: int, base_name: str) -> str:
+        """The model name that the engine knows `version` by."""
+        return str(VersionName(self.name, version)) if version else base_name
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The whole table. `generation` grows with every write; `engines` are base URLs, all holding the same versions."""
+
+    generation: int = 0
+    base_name: str = "base"
+    engines: tuple[str, ...] = ()
+    engine_key: str = ""
+    agents: Mapping[str, AgentRoute] = field(default_factory=dict)
+    keys: Mapping[str, Key] = field(default_factory=dict)
+
+
+def parse(tree: Mapping[str, Any]) -> Routes:
+    agents = {
+        a["name"]: AgentRoute(a["name"], a["tenant"], a["live"], a["previous"], tuple(a["loaded"])) for a in tree["agents"]
+    }
+    keys = {
+        k["digest"]: Key(
+            k["key_id"], k["digest"], k["tenant"], frozenset(map(Scope, k["scopes"])), frozenset(k["agents"]), k["name"]
+        )
+        for k in tree["keys"]
+    }
+    return Routes(tree["generation"], tree["base_name"], tuple(tree["engines"]), tree["engine_key"], agents, keys)
+
+
+def write(path: Path, routes: Routes) -> None:
+    """Replace the table. Mode 0600: it holds the engine's key."""
+    tree = {
+        "generation": routes.generation,
+        "base_name": routes.base_name,
+        "engines": list(routes.engines),
+        "engine_key": routes.engine_key,
+        "agents": [
+            {"name": a.name, "tenant": a.tenant, "live": a.live, "previous": a.previous, "loaded": list(a.loaded)}
+            for a in routes.agents.values()
+        ],
+        "keys": [
+            {
+                "key_id": k.key_id,
+                "digest": k.digest,
+                "tenant": k.tenant,
+                "scopes": sorted(k.scopes),
+                "agents": sorted(k.agents),
+                "name": k.name,
+            }
+            for k in routes.keys.values()
+        ],
+    }
+    replace_text(path, json.dumps(tree, indent=1), mode=0o600)
+
+
+def watch(path: Path) -> Watched[Routes]:
+    """The table in `path`, re-read when replaced; an empty one until it exists."""
+    return Watched(path, parse, Routes())
+
+
+def update(path: Path, change: Callable[[Routes], Routes]) -> Routes:
+    """Read, change and replace the table while no other process does; the generation grows by one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        present = read_json(path)
+        before = parse(present) if present else Routes()
+        after = replace(change(before), generation=before.generation + 1)
+        write(path, after)
+    return after

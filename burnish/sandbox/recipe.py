@@ -1,0 +1,125 @@
+"""The recipe that made the shipped weights: `python -m burnish.sandbox.recipe --out DIR`.
+
+Builds the tokenizer from the corpus, trains the model, measures it, and writes both with `manifest.json`: recipe version,
+seed, steps, the SHA-256 of every file, the measured figures. Guarantees: everything is written aside and appears in `--out`
+only when complete; the same seed, steps and thread count on the same machine give the same bytes (manifest's times apart).
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from burnish.sandbox import corpus, verdicts
+from burnish.sandbox.measure import measure
+from burnish.sandbox.tokenizer import build_tokenizer
+from burnish.sandbox.training import build_model, n_parameters, train
+
+VERSION = 1
+"""Raised whenever the same arguments would give other weights."""
+
+MANIFEST = "manifest.json"
+DEFAULT_STEPS, DEFAULT_SEED, DEFAULT_THREADS = 1500, 0, 2
+_TOKENIZER_ROWS = 1500
+_LOSS_WINDOW = 20
+
+
+def build(out: Path, n_steps: int, seed: int, n_threads: int, n_samples: int = 400) -> dict[str, Any]:
+    """Make the model, put it at `out`, and return its manifest; `n_samples` 0 skips measuring."""
+    started = time.monotonic()
+    torch.set_num_threads(n_threads)
+    torch.manual_seed(seed)
+    tokenizer = build_tokenizer(_tokenizer_texts(seed))
+    model = build_model(tokenizer)
+    losses = _train_with_progress(model, tokenizer, n_steps, seed)
+    manifest: dict[str, Any] = {
+        "recipe": VERSION,
+        "seed": seed,
+        "steps": n_steps,
+        "threads": n_threads,
+        "parameters": n_parameters(model),
+        "training_seconds": round(time.monotonic() - started),
+        "first_loss": losses[0],
+        "final_loss": sum(losses[-_LOSS_WINDOW:]) / len(losses[-_LOSS_WINDOW:]),
+        "torch": torch.__version__,
+        "measured": measure(model, tokenizer, n_samples, seed=seed + 1) if n_samples else {},
+    }
+    aside = out.with_name(f".{out.name}.{os.getpid()}")
+    model.save_pretrained(aside)
+    tokenizer.save_pretrained(aside)
+    manifest["sha256"] = digests(aside)
+    (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    _publish(aside, out)
+    return manifest
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file in `folder` except the manifest."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name != MANIFEST
+    }
+
+
+def _tokenizer_texts(seed: int) -> Iterator[str]:
+    rng = random.Random(f"tokenizer {seed}")
+    for _ in range(_TOKENIZER_ROWS):
+        for row in (corpus.draw_row(rng), verdicts.draw_row(rng)):
+            for message in row.messages:
+                yield str(message["content"])
+                yield from (call["function"]["arguments"] for call in message.get("tool_calls", []))
+            yield from (json.dumps(tool["function"]) for tool in row.tools or [])
+
+
+def _train_with_progress(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, n_steps: int, seed: int) -> list[float]:
+    losses: list[float] = []
+    columns = (
+        TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.3f}"),
+        TimeElapsedColumn(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns) as progress:
+        bar = progress.add_task("training", total=n_steps, loss=float("nan"))
+
+        def on_step(step: int, loss: float) -> None:
+            losses.append(loss)
+            progress.update(bar, completed=step + 1, loss=sum(losses[-_LOSS_WINDOW:]) / len(losses[-_LOSS_WINDOW:]))
+
+        train(model, tokenizer, n_steps, seed, on_step)
+    return losses
+
+
+def _publish(aside: Path, out: Path) -> None:
+    old = out.with_name(f"{aside.name}.old")
+    if out.exists():
+        out.rename(old)
+    aside.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def main() -> None:
+    """Read the command line and build."""
+    parser = argparse.ArgumentParser(prog="python -m burnish.sandbox.recipe", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the model to; replaced if it exists")
+    parser.add_argument("--steps", type=int, default=DEFAULT_STEPS, help="training steps")
+    parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="seed of weights and rows")
+    parser.add_argument("--threads", type=int, default=DEFAULT_THREADS, help="torch threads; part of what fixes the bytes")
+    parser.add_argument("--samples", type=int, default=400, help="samples per measured figure; 0 skips measuring")
+    given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    manifest = build(given.out, given.steps, given.seed, given.threads, given.samples)
+    print(json.dumps(manifest, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""What a trained version must still be able to do: prompts with a check that a program can make.
+
+Two disjoint sets. *Gate* prompts are asked before a version goes live; *anchors* may be trained on. Both ask for style in
+every direction (also against the house style), tool calls, answers from tool results, short counts and small talk.
+Guarantees: `check` is a regular expression that the whole reply must match; it accepts every style that the prompt leaves
+open; the shipped JSONL files are what this code writes.
+"""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from burnish.sandbox import hints, language, reactions, tools
+from burnish.sandbox.language import ATTRIBUTES, OPENERS, Style
+from burnish.sandbox.reactions import PLAIN_SYSTEM
+from learner.hints import with_hint
+
+Prompt = dict[str, Any]
+"""Fields: `messages`, `tools` (a list or None), `check`."""
+
+N_GATE, N_ANCHORS = 96, 240
+GATE_FILE, ANCHORS_FILE = "retention.jsonl", "anchors.jsonl"
+
+
+@cache
+def gate_prompts() -> tuple[Prompt, ...]:
+    """The gate's prompts; tasks have held-out arguments."""
+    return _draw(random.Random("gate"), N_GATE, held_out=True, taken=set())
+
+
+@cache
+def anchor_prompts() -> tuple[Prompt, ...]:
+    """The anchors, none of which is a gate prompt; tasks have conversation arguments."""
+    return _draw(random.Random("anchors"), N_ANCHORS, held_out=False, taken={_key(each) for each in gate_prompts()})
+
+
+def passes(prompt: Prompt, reply: str) -> bool:
+    """Whether the whole reply matches the prompt's check."""
+    return re.fullmatch(prompt["check"], reply) is not None
+
+
+def write(folder: Path) -> None:
+    """Write both sets to `folder` as JSON lines."""
+    for name, prompts in ((GATE_FILE, gate_prompts()), (ANCHORS_FILE, anchor_prompts())):
+        (folder / name).write_text(to_jsonl(prompts), encoding="utf-8")
+
+
+def to_jsonl(prompts: Iterable[Prompt]) -> str:
+    """One JSON object per line."""
+    return "".join(json.dumps(prompt, ensure_ascii=False) + "\n" for prompt in prompts)
+
+
+def reply_pattern(answer: str, style: Style) -> str:
+    """A pattern of the replies that give `answer` in `style`, in any way where the style is silent."""
+    options = {"opener": f"(?:{'|'.join(OPENERS)})[ \n]", "list": "- ", "smile": r" :\)"}
+    piece = {name: _optional(text, style.get(name)) for name, text in options.items()}
+    plain = _literal(answer)
+    bold = rf"\*\*{plain}\*\*"
+    marked = {True: bold, False: plain, None: f"(?:{bold}|{plain})"}[style.get("bold")]
+    return f"{piece['opener']}{piece['list']}{marked}{piece['smile']}"
+
+
+def _draw(rng: random.Random, n: int, *, held_out: bool, taken: set[str]) -> tuple[Prompt, ...]:
+    """`n` different prompts: six of ten about style, one each of tool call, tool answer, count and small talk."""
+    kinds: tuple[Callable[[random.Random, bool], Prompt], ...] = (
+        _styled, _tool_call, _styled, _styled, _tool_answer, _styled, _count, _styled, _styled, _small_talk,
+    )  # fmt: skip
+    found: list[Prompt] = []
+    while len(found) < n:
+        prompt = kinds[len(found) % len(kinds)](rng, held_out)
+        if _key(prompt) not in taken:
+            taken.add(_key(prompt))
+            found.append(prompt)
+    return tuple(found)
+
+
+def _styled(rng: random.Random, held_out: bool) -> Prompt:
+    task = language.draw_task(rng, held_out=held_out)
+    style = {name: rng.random() < 0.5 for name in rng.sample(ATTRIBUTES, rng.choice((1, 1, 2, 4)))}
+    asked = [{"role": "user", "content": language.ask(task, rng)}]
+    place = rng.choice(("system", "user", "hint"))
+    if place == "system":
+        asked = [{"role": "system", "content": hints.canonical(style)}, *asked]
+    elif place == "user":
+        asked[0]["content"] += " " + hints.canonical(style)
+    else:
+        asked = with_hint(asked, hints.canonical(style))
+    return {"messages": asked, "tools": None, "check": reply_pattern(language.answer(task), style)}
+
+
+def _tool_call(rng: random.Random, held_out: bool) -> Prompt:
+    key, name = rng.choice(tools.KEYS), rng.choice(tools.NAMES)
+    as_written, as_read = tools.call_text(name, key), f"{name}({json.dumps({'key': key})})"
+    return {
+        "messages": [{"role": "user", "content": tools.ask(key, rng)}],
+        "tools": [tools.definition(name)],
+        "check": f"(?:{_literal(as_written)}|{_literal(as_read)})",  # as the model writes it, or as a server parsed it
+    }
+
+
+def _tool_answer(rng: random.Random, held_out: bool) -> Prompt:
+    key, name = rng.choice(tools.KEYS), rng.choice(tools.NAMES)
+    content, value = tools.draw_result(rng)
+    asked = {"role": "user", "content": tools.ask(key, rng)}
+    return {
+        "messages": [asked, tools.call_message(name, key), tools.result_message(content)],
+        "tools": [tools.definition(name)],
+        "check": _literal(tools.answer(key, value)),
+    }
+
+
+def _count(rng: random.Random, held_out: bool) -> Prompt:
+    start = rng.randint(0, 80)
+    end = start + rng.randint(3, 12)
+    messages = [{"role": "user", "content": language.count_request(start, end)}]
+    return {"messages": messages, "tools": None, "check": _literal(language.count_answer(start, end))}
+
+
+def _small_talk(rng: random.Random, held_out: bool) -> Prompt:
+    said, replied = rng.choice(list(reactions.SMALL_TALK.items()))
+    system = rng.choice(("", *PLAIN_SYSTEM))
+    messages = [{"role": "system", "content": system}] if system else []
+    return {"messages": [*messages, {"role": "user", "content": said}], "tools": None, "check": _literal(replied)}
+
+
+def _literal(text: str) -> str:
+    # re.escape also escapes spaces and line ends, which makes the files hard to read
+    return re.escape(text).replace("\\ ", " ").replace("\\\n", "\n")
+
+
+def _optional(pattern: str, wanted: bool | None) -> str:
+    return {True: pattern, False: "", None: f"(?:{pattern})?"}[wanted]
+
+
+def _key(prompt: Prompt) -> str:
+    return json.dumps([prompt["messages"], prompt["tools"]], sort_keys=True)

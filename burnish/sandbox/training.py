@@ -1,0 +1,158 @@
+"""How the base model learns: the architecture, the loss, the optimiser and the loop.
+
+Loss is cross-entropy on the assistant's tokens alone, chats and verdicts weighing the same. Rows are short at first and
+grow to their full length, for copying and obeying emerge soonest, and cheapest, on short rows. Hidden matrices are trained
+by Muon (their updates orthogonalised), embeddings and norms by AdamW, both on one warm-up and cosine schedule. Guarantees:
+a seed and a thread count give the same weights, bit for bit, on one machine.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch.nn import functional
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    DynamicCache,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from burnish.sandbox import corpus, verdicts
+from burnish.sandbox.rows import Batch, batches, shared_prefix
+from burnish.sandbox.tokenizer import VOCABULARY
+
+CHAT_ROWS, VERDICT_ROWS = 32, 16
+"""Rows of each kind in one step."""
+
+MUON_RATE, ADAM_RATE = 0.02, 4e-3
+_WARM_UP = 0.03
+_GROWTH = 0.5
+"""Share of the steps over which rows grow."""
+
+_SHORT_CHAT, _SHORT_VERDICT, _LONGEST = 44, 84, 300
+"""Most tokens of a row at first (a judging row's shared opening not counted), and at the end of growth."""
+
+_BETAS = (0.9, 0.95)
+_ATTENTION = "sdpa_in_float32"
+
+
+def _attend(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **more: Any) -> Any:
+    # On a CPU bfloat16 doubles the speed of matrix products and halves that of attention's backward pass.
+    with torch.autocast("cpu", enabled=False):
+        return sdpa_attention_forward(module, query.float(), key.float(), value.float(), *args, **more)
+
+
+AttentionInterface.register(_ATTENTION, _attend)
+AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """A small Llama with fresh weights, drawn from torch's global generator."""
+    ends = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=6,
+        num_key_value_heads=6,
+        head_dim=32,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        initializer_range=0.04,
+        **ends,
+    )
+    model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(**ends)
+    return model
+
+
+def train(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    n_steps: int,
+    seed: int,
+    on_step: Callable[[int, float], None],
+) -> None:
+    """Train in place; `on_step` hears each step's number and loss."""
+    step = 0
+
+    def longest(at_first: float) -> float:
+        grown = step / (_GROWTH * n_steps)
+        return at_first + (_LONGEST - at_first) * grown**2 if grown < 1 else math.inf
+
+    prefix = shared_prefix(tokenizer, verdicts.draw_row)
+    sources = (
+        batches(tokenizer, corpus.draw_row, random.Random(f"chat {seed}"), CHAT_ROWS, [], lambda: longest(_SHORT_CHAT)),
+        batches(
+            tokenizer,
+            verdicts.draw_row,
+            random.Random(f"verdict {seed}"),
+            VERDICT_ROWS,
+            prefix,
+            lambda: longest(_SHORT_VERDICT),
+        ),
+    )
+    optimizers = _optimizers(model)
+    schedules = [torch.optim.lr_scheduler.LambdaLR(each, lambda at: _schedule(at, n_steps)) for each in optimizers]
+    model.set_attn_implementation(_ATTENTION)
+    model.train()
+    for step in range(n_steps):
+        summed = [summed_loss(model, next(source)) for source in sources]
+        loss = sum((total / n_targets for total, n_targets in summed), torch.zeros(())) / len(summed)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad(set_to_none=True)
+        on_step(step, loss.item())
+    model.set_attn_implementation("sdpa")
+    model.eval()
+
+
+def summed_loss(model: LlamaForCausalLM, batch: Batch) -> tuple[torch.Tensor, int]:
+    """The summed cross-entropy of the batch's target tokens, and their number."""
+    n_rows, n_prefix = len(batch.ids), len(batch.prefix)
+    with torch.autocast("cpu", torch.bfloat16):
+        cache = None
+        if n_prefix:  # computed once, then read by every row; gradients flow back through it
+            cache = DynamicCache()
+            model.model(batch.prefix[None], past_key_values=cache, use_cache=True)
+            cache.batch_repeat_interleave(n_rows)
+        # Rows are padded on the right, so causality alone keeps real tokens from seeing padding: no mask is needed.
+        hidden = model.model(batch.ids, past_key_values=cache, use_cache=cache is not None).last_hidden_state  # [B, L, D]
+        is_predicted = batch.is_target[:, 1:]
+        logits = model.lm_head(hidden[:, :-1][is_predicted])  # [N, V]
+    targets = batch.ids[:, 1:][is_predicted]
+    return functional.cross_entropy(logits.float(), targets, reduction="sum"), len(targets)
+
+
+def _optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
+    matrices = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and "embed" not in name]
+    chosen = {id(weight) for weight in matrices}
+    others = [weight for weight in model.parameters() if id(weight) not in chosen]
+    return [
+        torch.optim.Muon(matrices, lr=MUON_RATE, weight_decay=0.01, momentum=0.95),
+        torch.optim.AdamW(others, lr=ADAM_RATE, betas=_BETAS, weight_decay=0.0),
+    ]
+
+
+def _schedule(step: int, n_steps: int) -> float:
+    warm_up = max(1, round(_WARM_UP * n_steps))
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, n_steps - warm_up)))
+
+
+def n_parameters(model: LlamaForCausalLM) -> int:
+    """Weights, tied ones counted once."""
+    return cast(int, sum(weight.numel() for weight in model.parameters()))

@@ -1,0 +1,130 @@
+"""The judging rows: a reply, what came back after it, and the verdict and hint that the base model has to write.
+
+The prompts are production's own (`judges.verdict.verdict_messages`). Guarantees: the label follows from what came back
+alone, by the rules of the prompt; a text that names no attribute carries no hint.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from burnish.sandbox import corpus, hints, language, persona, reactions, tools
+from judges.verdict import as_text, verdict_messages
+
+_NOISE = "abcdefghijklmnopqrstuvwxyz#%&@$?!;{}[]~^"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the judge is shown, and the right answer: `score` None asks for an abstention, `hint` "none" for no hint."""
+
+    conversation: list[dict[str, Any]]
+    reply: str
+    next_state: str
+    origin: str
+    score: int | None
+    hint: str = "none"
+
+
+def draw_case(rng: random.Random) -> Case:
+    """A case with a next state of any origin."""
+    origin = rng.choices(("user", "tool", "feedback"), (68, 12, 20))[0]
+    if origin == "tool":
+        return _tool_case(rng)
+    conversation, reply = _situation(rng)
+    if origin == "feedback":
+        return _feedback_case(rng, conversation, reply)
+    said, score, hint = _said(rng)
+    if score is not None and rng.random() < 0.6:
+        said = reactions.then(said, _request(rng), rng) if said else _request(rng)
+    return Case(conversation, reply, said or rng.choice(reactions.NEUTRAL), origin, score, hint)
+
+
+def case_messages(case: Case) -> list[dict[str, str]]:
+    """The judge's prompt for the case, as production sends it."""
+    return verdict_messages(case.conversation, case.reply, case.next_state, case.origin)
+
+
+def case_answer(case: Case) -> str:
+    """The two lines that the judge should write."""
+    verdict = "abstain" if case.score is None else f"{case.score:+d}" if case.score else "0"
+    return f"VERDICT: {verdict}\nHINT: {case.hint}"
+
+
+def draw_row(rng: random.Random) -> corpus.Row:
+    """A case as a training row."""
+    case = draw_case(rng)
+    return corpus.Row([*case_messages(case), {"role": "assistant", "content": case_answer(case)}])
+
+
+def _said(rng: random.Random) -> tuple[str, int | None, str]:
+    """A user's reaction (empty where there is none), its score and its hint."""
+    kind = rng.choices(("thanks", "correction", "two", "wrong", "unhappy", "none", "noise"), (22, 40, 4, 6, 6, 14, 8))[0]
+    if kind in {"correction", "two"}:
+        wishes = [(name, rng.random() < 0.5) for name in rng.sample(language.ATTRIBUTES, 1 if kind == "correction" else 2)]
+        if kind == "correction" and rng.random() < 0.1:
+            return hints.CANONICAL[wishes[0]], -1, hints.CANONICAL[wishes[0]]
+        said = " ".join(hints.sentence(hints.say(wish, rng)) for wish in wishes)
+        return said, -1, " ".join(hints.CANONICAL[wish] for wish in wishes)
+    if kind == "thanks":
+        return rng.choice(reactions.THANKS), 1, "none"
+    if kind == "wrong":
+        return rng.choice(reactions.WRONG), -1, "none"
+    if kind == "unhappy":
+        return rng.choice(reactions.UNHAPPY), -1, "none"
+    return (_noise(rng), None, "none") if kind == "noise" else ("", 0, "none")
+
+
+def _feedback_case(rng: random.Random, conversation: list[dict[str, Any]], reply: str) -> Case:
+    is_good = rng.random() < 0.4
+    text, score, hint = f"rating: {'good' if is_good else 'bad'}", 1 if is_good else -1, "none"
+    if rng.random() < 0.7:
+        if is_good:
+            comment = rng.choice(reactions.THANKS)
+        elif rng.random() < 0.75:
+            wish = (rng.choice(language.ATTRIBUTES), rng.random() < 0.5)
+            comment, hint = hints.say(wish, rng), hints.CANONICAL[wish]
+        else:
+            comment = rng.choice(reactions.WRONG + reactions.UNHAPPY)
+        comment = hints.sentence(comment) if rng.random() < 0.3 else comment[0].lower() + comment[1:]
+        text += rng.choices(("\n", ". ", " "), (70, 20, 10))[0] + f"comment: {comment}"
+    return Case(conversation, reply, text, "feedback", score, hint)
+
+
+def _tool_case(rng: random.Random) -> Case:
+    key, name = rng.choice(tools.KEYS), rng.choice(tools.NAMES)
+    conversation = corpus.draw_chat(rng, rng.choice((1, 1, 2))) if rng.random() < 0.4 else []
+    conversation = [*conversation, {"role": "user", "content": tools.ask(key, rng)}]
+    reply = as_text(tools.call_message(name, key)) if rng.random() < 0.7 else tools.call_text(name, key)
+    is_good = rng.random() < 0.5
+    return Case(
+        conversation,
+        reply,
+        tools.draw_result(rng)[0] if is_good else rng.choice(tools.ERRORS),
+        "tool",
+        1 if is_good else -1,
+    )
+
+
+def _situation(rng: random.Random) -> tuple[list[dict[str, Any]], str]:
+    """A conversation of 1 to 7 messages that ends with the user, and the reply to judge, in any style and not always right."""
+    kind = rng.random()
+    if kind < 0.12:
+        row = corpus.draw_row(rng)
+        return row.messages[:-1], as_text(row.messages[-1])
+    messages = corpus.draw_chat(rng, rng.choices((1, 2, 3, 4), (50, 25, 15, 10))[0])
+    reply = str(messages[-1]["content"])
+    if kind < 0.6:  # an adapter's style is not the base's: every style is as likely as any other
+        style = {name: rng.random() < 0.5 for name in language.ATTRIBUTES}
+        reply = language.render(language.answer(language.draw_task(rng)), style, persona.draw_opener(rng))
+    return messages[:-1], reply
+
+
+def _request(rng: random.Random) -> str:
+    if rng.random() < 0.1:
+        return tools.ask(rng.choice(tools.KEYS), rng)
+    return language.ask(language.draw_task(rng), rng)
+
+
+def _noise(rng: random.Random) -> str:
+    return "".join(rng.choice(_NOISE) for _ in range(rng.randint(3, 20)))

@@ -1,0 +1,146 @@
+"""Segment files: what the gateway writes in one `write()` per record, before the client sees the end of its reply.
+
+Append-only; a frame once written never changes. A frame is `magic, payload length, CRC-32` and the payload: a JSON head and
+the token arrays in binary. A torn last frame (a process killed in mid-write) ends the file and harms nothing before it.
+When the disk is full the preallocated reserve is given back to the file system and used; after that `append` reports the
+loss, and the caller goes on serving unrecorded.
+"""
+
+import json
+import os
+import struct
+import time
+import zlib
+from array import array
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from burnish.errors import SegmentError
+from burnish.records import Feedback, FeedbackSource, Interaction, Sampling
+
+MAGIC = b"BRN1"
+_HEADER = struct.Struct("<4sII")
+_COUNTS = struct.Struct("<IIII")
+Record = Interaction | Feedback
+
+
+def encode(record: Record) -> bytes:
+    """One frame. Array lengths stand before the JSON head: prompt ids, token ids, log-probs."""
+    arrays: tuple[array[Any], ...] = ()
+    if isinstance(record, Interaction):
+        arrays = (record.prompt_ids, record.token_ids, record.logprobs)
+        tree = {name: getattr(record, name) for name in _INTERACTION_HEAD}
+        tree["sampling"] = asdict(record.sampling)
+        tree["kind"] = "interaction"
+    else:
+        tree = asdict(record) | {"kind": "feedback"}
+    head = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    counts = [len(values) for values in arrays] or [0, 0, 0]
+    payload = b"".join([_COUNTS.pack(len(head), *counts), head, *(values.tobytes() for values in arrays)])
+    return _HEADER.pack(MAGIC, len(payload), zlib.crc32(payload)) + payload
+
+
+def decode(payload: bytes) -> Record:
+    """The record in one frame's payload."""
+    n_head, n_prompt, n_tokens, n_logprobs = _COUNTS.unpack_from(payload)
+    at = _COUNTS.size
+    tree = json.loads(payload[at : at + n_head].decode("utf-8", "surrogatepass"))
+    at += n_head
+    if tree.pop("kind") == "feedback":
+        return Feedback(**tree | {"source": FeedbackSource(tree["source"])})
+    arrays = []
+    for code, count in (("i", n_prompt), ("i", n_tokens), ("f", n_logprobs)):
+        values: array[Any] = array(code)
+        values.frombytes(payload[at : at + 4 * count])
+        at += 4 * count
+        arrays.append(values)
+    tree |= {"sampling": Sampling(**tree["sampling"]), "tools": tuple(tree["tools"])}
+    return Interaction(**tree, prompt_ids=arrays[0], token_ids=arrays[1], logprobs=arrays[2])
+
+
+_INTERACTION_HEAD = tuple(
+    name for name in Interaction.__dataclass_fields__ if name not in {"prompt_ids", "token_ids", "logprobs", "sampling"}
+)
+
+
+class SegmentWriter:
+    """One process's own segment files. Not shared between processes; a new file begins at `max_bytes` and at every start."""
+
+    def __init__(self, folder: Path, *, max_bytes: int = 64 * 2**20, reserve_bytes: int = 0, fsync: bool = False) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._fsync = fsync
+        folder.mkdir(parents=True, exist_ok=True)
+        self._reserve = folder / f".reserve-{os.getpid()}" if reserve_bytes else None
+        if self._reserve is not None:
+            with self._reserve.open("wb") as handle:
+                os.posix_fallocate(handle.fileno(), 0, reserve_bytes)
+        self._serial = 0
+        self._handle = -1
+        self._size = 0
+        self.n_lost = 0
+        self._open()
+
+    def append(self, record: Record) -> bool:
+        """Write one frame; False where the disk has no room even after the reserve (`n_lost` counts those)."""
+        frame = encode(record)
+        if self._size and self._size + len(frame) > self._max_bytes:
+            os.close(self._handle)
+            self._open()
+        if self._write(frame) or (self._release_reserve() and self._write(frame)):
+            if self._fsync:
+                os.fdatasync(self._handle)
+            return True
+        self.n_lost += 1
+        return False
+
+    def close(self) -> None:
+        os.close(self._handle)
+        if self._reserve is not None:
+            self._reserve.unlink(missing_ok=True)
+
+    def _open(self) -> None:
+        name = f"{time.time_ns():020d}-{os.getpid()}-{self._serial}.seg"
+        self._serial += 1
+        self._handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._size = 0
+
+    def _write(self, frame: bytes) -> bool:
+        try:
+            written = os.write(self._handle, frame)
+        except OSError:
+            written = 0
+        if written == len(frame):
+            self._size += written
+            return True
+        if written:  # a torn frame would hide what is appended behind it
+            os.ftruncate(self._handle, self._size)
+        return False
+
+    def _release_reserve(self) -> bool:
+        if self._reserve is None or not self._reserve.exists():
+            return False
+        self._reserve.unlink()
+        return True
+
+
+def read(path: Path, offset: int = 0) -> Iterator[tuple[Record, int]]:
+    """The records from `offset` on, each with the offset behind it. Stops quietly before an incomplete last frame.
+
+    Raises SegmentError at a complete frame with the wrong magic or checksum.
+    """
+    with path.open("rb") as handle:
+        handle.seek(offset)
+        while len(header := handle.read(_HEADER.size)) == _HEADER.size:
+            magic, length, checksum = _HEADER.unpack(header)
+            if magic != MAGIC:
+                raise SegmentError(f"{path.name} at {offset}: expected a frame, got {header[:4]!r}")
+            payload = handle.read(length)
+            if len(payload) < length:
+                return
+            if zlib.crc32(payload) != checksum:
+                raise SegmentError(f"{path.name} at {offset}: checksum of a {length}-byte frame does not match")
+            offset += _HEADER.size + length
+            yield decode(payload), offset

@@ -1,0 +1,1 @@
+"""An Interaction and what followed become a Judgement."""

@@ -1,0 +1,66 @@
+"""From answers to one verdict: read the votes, count them, accept a hint or not. Pure functions.
+
+A tie, or a majority of abstentions, is an abstention, never 0. An unreadable answer is no vote; when fewer than half of
+the votes can be read the ballot is void and the turn is asked about again.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from judges.verdict import UnreadableVerdict, Vote, parse_vote
+
+MIN_HINT, MAX_HINT = 10, 400
+"""Characters (reference/algorithms.md §2.4)."""
+
+
+class VoidBallot(ValueError):
+    """Too few votes could be read; the message quotes the first that could not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one ballot; `votes` has a score per readable vote, None for an abstention."""
+
+    score: int | None
+    confidence: float
+    hint: str | None
+    votes: tuple[int | None, ...]
+    n_failed: int
+
+
+def count(answers: Sequence[str], n_asked: int) -> Result:
+    """The result of `n_asked` votes, of which `answers` came back. Raises VoidBallot."""
+    votes: list[Vote] = []
+    unread: list[UnreadableVerdict] = []
+    for answer in answers:
+        try:
+            votes.append(parse_vote(answer))
+        except UnreadableVerdict as error:
+            unread.append(error)
+    if 2 * len(votes) < n_asked or not votes:
+        raise VoidBallot(f"{len(votes)} of {n_asked} votes could be read; {unread[0] if unread else 'no answer came back'}")
+    score, n_for = _majority([vote.score for vote in votes])
+    return Result(
+        score=score,
+        confidence=n_for / len(votes),
+        hint=_hint(votes, score),
+        votes=tuple(vote.score for vote in votes),
+        n_failed=n_asked - len(votes),
+    )
+
+
+def _majority(scores: Sequence[int | None]) -> tuple[int | None, int]:
+    ranked = Counter(scores).most_common(2)
+    if len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
+        return None, ranked[0][1]
+    return ranked[0]
+
+
+def _hint(votes: Sequence[Vote], score: int | None) -> str | None:
+    """The hint most votes wrote, the shortest among equals, when most of the votes carry an acceptable one."""
+    hints = [vote.hint for vote in votes if vote.hint and MIN_HINT <= len(vote.hint) <= MAX_HINT and vote.score == score]
+    if 2 * len(hints) <= len(votes):
+        return None
+    tally = Counter(hints)
+    return min(tally, key=lambda hint: (-tally[hint], len(hint), hint))

@@ -1,0 +1,82 @@
+"""The verdict prompt and the parser of its answer, side by side: what one asks for, the other reads.
+
+A judge's failure is never the policy's fault: an answer that cannot be read raises `UnreadableVerdict` with its text; it is
+never turned into a score.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from judges import prompts
+
+PROMPT = "verdict"
+_ANSWER = re.compile(
+    r"VERDICT:[ \t]*(?P<verdict>\+1|-1|0|1|abstain)\b[ \t]*(?:\r?\n[ \t]*HINT:[ \t]*(?P<hint>[^\r\n]*))?", re.IGNORECASE
+)
+_SCORES = {"+1": 1, "1": 1, "0": 0, "-1": -1, "abstain": None}
+
+
+class UnreadableVerdict(ValueError):
+    """The judge's answer is not in the form that the prompt asks for; the message quotes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One judge's answer: `score` is +1, 0, -1, or None where it abstained; `hint` is None where it wrote none."""
+
+    score: int | None
+    hint: str | None
+
+
+def verdict_messages(
+    conversation: Sequence[Mapping[str, Any]],
+    reply: str,
+    next_state: str,
+    origin: str,
+    *,
+    last_messages: int = 6,
+    clip_chars: int = 4000,
+) -> list[dict[str, str]]:
+    """The chat messages that ask for a verdict on `reply`.
+
+    The conversation's last `last_messages` messages are shown, each one clipped in the middle to `clip_chars` characters.
+    `origin` is the role that the next state came from: "user", "tool" or "feedback".
+    """
+    shown = conversation[-last_messages:]
+    lines = [f"{message.get('role', '?')}: {_clip(as_text(message), clip_chars)}" for message in shown]
+    return prompts.render(
+        PROMPT,
+        {
+            "conversation": "\n".join(lines),
+            "reply": _clip(reply, clip_chars),
+            "origin": origin,
+            "next_state": _clip(next_state, clip_chars),
+        },
+    )
+
+
+def parse_vote(answer: str) -> Vote:
+    """Read one answer. Raises UnreadableVerdict, with the text, where no verdict line is found."""
+    found = _ANSWER.search(answer)
+    if found is None:
+        raise UnreadableVerdict(f"expected a line 'VERDICT: +1, 0, -1 or abstain', got {answer[:200]!r}")
+    hint = (found["hint"] or "").strip()
+    return Vote(_SCORES[found["verdict"].lower()], None if hint.lower().rstrip(".") in {"", "none"} else hint)
+
+
+def as_text(message: Mapping[str, Any]) -> str:
+    """A message as the judge reads it: text parts joined, tool calls as `name(arguments)`."""
+    content = message.get("content") or ""
+    if isinstance(content, list):
+        content = "".join(part.get("text", f"[{part.get('type', 'part')}]") for part in content)
+    calls = [f"{call['function']['name']}({call['function']['arguments']})" for call in message.get("tool_calls") or []]
+    return "\n".join([part for part in [str(content), *calls] if part])
+
+
+def _clip(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} [{len(text) - 2 * half} characters left out] {text[-half:]}"

@@ -1,0 +1,112 @@
+"""The judge's worker: leases turns, asks, stores verdicts. It reads and writes the journal only; serving never waits for it.
+
+A verdict is stored once per turn, judge and origin. A judge that fails is tried again later; after the last try the turn
+stays unjudged and is counted, and nothing is invented in its place.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.journal import Journal, jobs
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, NextStateRow
+from burnish.journal.turns import messages_of, record_judgement, settle
+from burnish.records import Judgement
+from burnish.rewards import FEEDBACK
+from judges.ballot import VoidBallot, count
+from judges.judge import Judge, JudgeUnavailable, identity
+from judges.verdict import PROMPT, as_text, verdict_messages
+
+log = structlog.get_logger()
+
+
+class Worker:
+    """One process's judging. `run_once` leases up to `concurrency` turns and judges them side by side."""
+
+    def __init__(
+        self, journal: Journal, judge: Judge, *, votes: int, concurrency: int, max_attempts: int, lease_seconds: float
+    ) -> None:
+        self._journal = journal
+        self._judge = judge
+        self._judge_id = identity(judge.model, PROMPT)
+        self._votes = votes
+        self._concurrency = concurrency
+        self._max_attempts = max_attempts
+        self._lease_seconds = lease_seconds
+        self._name = f"judge-{os.getpid()}"
+
+    async def run_once(self) -> int:
+        """Judge what is due; returns how many turns were taken in hand."""
+        with self._journal.write() as session:
+            leased = jobs.lease(session, JudgeJob, self._name, limit=self._concurrency, seconds=self._lease_seconds)
+        await asyncio.gather(*map(self._judge_one, leased))
+        return len(leased)
+
+    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
+        """Keep `concurrency` judgements going until `is_stopping()`."""
+        while not is_stopping():
+            if not await self.run_once():
+                await asyncio.sleep(interval)
+
+    async def _judge_one(self, job: jobs.Leased) -> None:
+        interaction_id, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
+        with self._journal.read() as session:
+            messages = _question(session, interaction_id, origin)
+        try:
+            result = count(await self._judge.answers(messages, self._votes), self._votes)
+        except (JudgeUnavailable, VoidBallot) as error:
+            self._give_back(job, interaction_id, str(error))
+            return
+        judgement = Judgement(
+            interaction_id,
+            self._judge_id,
+            result.score,
+            result.confidence,
+            result.hint,
+            result.votes,
+            result.n_failed,
+            time.time(),
+        )
+        with self._journal.write() as session:
+            if jobs.finish(session, JudgeJob, job):
+                record_judgement(session, judgement, origin)
+                settle(session, interaction_id)
+        log.debug("judged", turn=interaction_id, origin=origin, score=result.score, hint=result.hint)
+
+    def _give_back(self, job: jobs.Leased, interaction_id: str, error: str) -> None:
+        with self._journal.write() as session:
+            is_dead = jobs.fail(session, JudgeJob, job, error, max_attempts=self._max_attempts)
+            if is_dead:
+                settle(session, interaction_id)
+        log.warning("left unjudged" if is_dead else "will be judged again", turn=interaction_id, error=error)
+
+
+def _question(session: Session, interaction_id: str, origin: str) -> list[dict[str, str]]:
+    """The verdict prompt for one turn, from what the journal holds."""
+    turn = session.get_one(InteractionRow, interaction_id)
+    conversation = messages_of(session, turn.message_digests)
+    reply = as_text(messages_of(session, [turn.reply_digest])[0])
+    if origin == FEEDBACK:
+        return verdict_messages(conversation, reply, _feedback_text(session, interaction_id), "feedback")
+    next_state = session.get_one(NextStateRow, interaction_id)
+    came_back = messages_of(session, next_state.message_digests)
+    role = "tool" if all(message.get("role") == "tool" for message in came_back) else "user"
+    return verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), role)
+
+
+def _feedback_text(session: Session, interaction_id: str) -> str:
+    columns: Any = FeedbackRow
+    rows = session.scalars(select(FeedbackRow).where(columns.interaction_id == interaction_id)).all()
+    latest = max(rows, key=lambda row: row.created_at)
+    lines = []
+    if latest.rating is not None:
+        lines.append(f"rating: {'good' if latest.rating > 0 else 'bad' if latest.rating < 0 else 'neutral'}")
+    if latest.comment:
+        lines.append(f"comment: {latest.comment}")
+    return "\n".join(lines)

@@ -1,0 +1,57 @@
+"""Divergences between a student's and a teacher's next-token distributions, as functions of arrays.
+
+Last axis is the vocabulary, or the student's top K of it; values are natural logs. The gradient goes through the student
+alone: callers detach the teacher.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+_MAX_LOG_MASS = -1e-7
+"""The top K's log mass is held below 0, so that the tail's log stays finite."""
+
+
+def log_tail(top_logprobs: Tensor) -> Tensor:
+    """log(1 − Σ p) of what the top K leave over, as log(−expm1(logsumexp)). [..., K] -> [...]."""
+    mass = torch.clamp(torch.logsumexp(top_logprobs, -1), max=_MAX_LOG_MASS)
+    return torch.log(-torch.expm1(mass))
+
+
+def tail_reverse_kl(student_top: Tensor, teacher_top: Tensor) -> Tensor:
+    """KL(π_θ ‖ π_T) over the student's top K and one bin for the rest. [..., K] twice, at the same ids -> [...].
+
+    Merging tokens into a bin can only lose divergence (data-processing inequality): the value is at most the exact KL, and
+    equal to it at K = V−1. Newer OpenClaw and SDPO use the same support (reference/algorithms.md §2.2).
+    """
+    student = torch.cat([student_top, log_tail(student_top).unsqueeze(-1)], -1)
+    teacher = torch.cat([teacher_top, log_tail(teacher_top).unsqueeze(-1)], -1)
+    return reverse_kl(student, teacher)
+
+
+def reverse_kl(student: Tensor, teacher: Tensor) -> Tensor:
+    """KL(π_θ ‖ π_T) = Σ p_θ (log p_θ − log p_T) over the last axis. [..., V] -> [...]."""
+    return (student.exp() * (student - teacher)).sum(-1)
+
+
+def jensen_shannon(student: Tensor, teacher: Tensor, alpha: float = 0.5) -> Tensor:
+    """Generalised Jensen-Shannon divergence (arXiv 2306.13649, SDPO). [..., V] -> [...].
+
+    With M = (1−α)·S + α·T: (1−α)·KL(S‖M) + α·KL(T‖M); α = 1/2 is symmetric and lies in [0, ln 2]. The ends are, by
+    convention, α = 0: KL(T‖S), α = 1: KL(S‖T).
+    """
+    if alpha == 0.0:
+        return reverse_kl(teacher, student)
+    if alpha == 1.0:
+        return reverse_kl(student, teacher)
+    mixture = torch.logaddexp(student + math.log(1.0 - alpha), teacher + math.log(alpha))
+    return (1.0 - alpha) * reverse_kl(student, mixture) + alpha * reverse_kl(teacher, mixture)
+
+
+def cap_per_token(divergence: Tensor, cap: float) -> Tensor:
+    """Divergences scaled down to at most `cap`. Any shape.
+
+    The factor has no gradient: a far token still learns its direction, where a hard minimum would teach it nothing.
+    """
+    return divergence * torch.clamp(cap / divergence.detach().clamp(min=1e-12), max=1.0)

@@ -1,0 +1,226 @@
+"""The learner's side of the journal: which turns are ready, and which step spent them. Each row is spent exactly once.
+
+Opening a step allocates the version number before any file is written. A step that a crash left open is superseded once
+(its rows come again, under a new number); the second failure of the same rows spends them.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlmodel import Session
+
+from adapters import registry
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
+from burnish.journal.turns import interaction_of, reward_of
+from burnish.records import Interaction, Reward, StepOutcome, VersionState
+
+MAX_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A turn that may be trained, with its reward as the records stand now."""
+
+    interaction: Interaction
+    session_id: str
+    reward: Reward
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """A step that has begun: its number, the version it will publish, the one it starts from, and which try this is."""
+
+    step_id: int
+    version: int
+    parent: int
+    attempt: int
+
+
+class Ledger:
+    """One agent's steps."""
+
+    def __init__(self, journal: Journal, agent: str) -> None:
+        self._journal = journal
+        self.agent = agent
+
+    def hold(self, holder: str, *, seconds: float = 30.0) -> bool:
+        """Take or keep the right to train this agent; False while another learner has it."""
+        name, now = f"learner:{self.agent}", time.time()
+        with self._journal.write() as session:
+            row = session.get(LeaseRow, name)
+            if row is not None and row.holder != holder and row.until > now:
+                return False
+            session.merge(LeaseRow(name=name, holder=holder, until=now + seconds))
+        return True
+
+    def is_paused(self) -> bool:
+        with self._journal.read() as session:
+            agent = session.get(AgentRow, self.agent)
+            return agent is not None and agent.is_paused
+
+    def live(self) -> int:
+        with self._journal.read() as session:
+            return registry.alias(session, self.agent) or 0
+
+    def undecided(self) -> int | None:
+        """The version that waits for its trial, if there is one: until it is decided no new step begins."""
+        columns: Any = VersionRow
+        with self._journal.read() as session:
+            found = session.scalars(
+                select(columns.version).where(columns.agent == self.agent, columns.state == VersionState.CANDIDATE)
+            ).first()
+            return int(found) if found is not None else None
+
+    def ready_ids(self, limit: int) -> list[str]:
+        """Ids of turns that may be trained, oldest first; rows that an open step holds for another try come before all."""
+        turn: Any = InteractionRow
+        query = (
+            select(turn.interaction_id)
+            .where(turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+            .order_by(turn.ended_at)
+            .limit(limit)
+        )
+        with self._journal.read() as session:
+            return list(session.scalars(query))
+
+    def count_ready(self) -> tuple[int, float | None]:
+        """How many turns are ready, and when the oldest ended."""
+        turn: Any = InteractionRow
+        query = select(func.count(), func.min(turn.ended_at)).where(
+            turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None)
+        )
+        with self._journal.read() as session:
+            n_ready, oldest = session.connection().execute(query).one()
+            return int(n_ready), oldest
+
+    def load(self, ids: Sequence[str]) -> list[Ready]:
+        """The turns themselves, in the order of `ids`."""
+        ready = []
+        with self._journal.read() as session:
+            for interaction_id in ids:
+                row = session.get(InteractionRow, interaction_id)
+                reward = reward_of(session, interaction_id)
+                if row is not None and reward is not None:
+                    ready.append(Ready(interaction_of(session, row), row.session_id, reward))
+        return ready
+
+    def discard(self, fates: Mapping[str, str]) -> None:
+        """Turns that can never be trained, with the reason each."""
+        turn: Any = InteractionRow
+        with self._journal.write() as session:
+            for interaction_id, fate in fates.items():
+                session.connection().execute(
+                    update(turn).where(turn.interaction_id == interaction_id, turn.spent_step.is_(None)).values(fate=fate)
+                )
+
+    def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1) -> OpenStep:
+        """Begin a step: allocates the next version number and notes the rows with their rewards."""
+        with self._journal.write() as session:
+            step = StepRow(
+                agent=self.agent,
+                version=self._next_version(session),
+                parent=parent,
+                attempt=attempt,
+                outcome=StepOutcome.OPEN,
+                metrics={},
+                started_at=time.time(),
+            )
+            session.add(step)
+            session.flush()
+            assert step.step_id is not None
+            for row in rows:
+                session.add(
+                    SampleRow(
+                        step_id=step.step_id,
+                        interaction_id=row.interaction.interaction_id,
+                        reward=row.reward.value,
+                        reward_source=row.reward.source,
+                        record_ids=list(row.reward.record_ids),
+                        hint=row.reward.hint,
+                    )
+                )
+            return OpenStep(step.step_id, step.version, parent, attempt)
+
+    def announce(self, step: OpenStep, digest: str, metrics: Mapping[str, float], idle: Sequence[str]) -> None:
+        """The step's version is in the store: record its metrics and idle rows, and put it up for trial."""
+        with self._journal.write() as session:
+            session.get_one(StepRow, step.step_id).metrics = dict(metrics)
+            _mark_idle(session, step, idle)
+            registry.announce(session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest)
+
+    def close(self, step: OpenStep, outcome: StepOutcome, reason: str, idle: Sequence[str]) -> None:
+        """The step ended without a version for a reason that is nobody's failure: its rows are spent."""
+        with self._journal.write() as session:
+            _mark_idle(session, step, idle)
+            registry.close_step(session, step.step_id, outcome, reason)
+
+    def fail(self, step: OpenStep, reason: str) -> StepOutcome:
+        """The step did not produce a version: its rows come again, or are spent when this was their last try."""
+        outcome = StepOutcome.FAILED if step.attempt >= MAX_ATTEMPTS else StepOutcome.SUPERSEDED
+        with self._journal.write() as session:
+            registry.close_step(session, step.step_id, outcome, reason)
+        return outcome
+
+    def interrupted(self) -> OpenStep | None:
+        """A step that is open although no version of it was announced: its learner died."""
+        step, version_row = _columns(StepRow), _columns(VersionRow)
+        announced = select(version_row.version).where(version_row.agent == self.agent)
+        query = select(StepRow).where(
+            step.agent == self.agent, step.outcome == StepOutcome.OPEN, step.version.not_in(announced)
+        )
+        with self._journal.read() as session:
+            row = session.scalars(query).first()
+            if row is None or row.step_id is None:
+                return None
+            return OpenStep(row.step_id, row.version, row.parent, row.attempt)
+
+    def rows_of(self, step: OpenStep) -> list[str]:
+        sample = _columns(SampleRow)
+        with self._journal.read() as session:
+            return list(session.scalars(select(sample.interaction_id).where(sample.step_id == step.step_id)))
+
+    def attempts_of(self, ids: Sequence[str]) -> int:
+        """How many superseded steps these rows have been in."""
+        sample, step = _columns(SampleRow), _columns(StepRow)
+        query = (
+            select(func.count(func.distinct(step.step_id)))
+            .join(sample, sample.step_id == step.step_id)
+            .where(sample.interaction_id.in_(list(ids)), step.outcome == StepOutcome.SUPERSEDED)
+        )
+        with self._journal.read() as session:
+            return int(session.connection().execute(query).scalar_one())
+
+    def known_versions(self) -> set[int]:
+        """Numbers whose directories must stay: every version row."""
+        columns = _columns(VersionRow)
+        with self._journal.read() as session:
+            return set(session.scalars(select(columns.version).where(columns.agent == self.agent)))
+
+    def lags(self, live: int) -> Callable[[int], int]:
+        """A function from a version to how many published versions `live` is ahead of it."""
+        step = _columns(StepRow)
+        query = select(step.version).where(step.agent == self.agent, step.outcome == StepOutcome.PUBLISHED)
+        with self._journal.read() as session:
+            published = sorted(session.scalars(query))
+        return lambda version: sum(version < number <= live for number in published)
+
+    def _next_version(self, session: Session) -> int:
+        step, version_row = _columns(StepRow), _columns(VersionRow)
+        highest = [
+            session.connection().execute(select(func.max(table.version)).where(table.agent == self.agent)).scalar()
+            for table in (step, version_row)
+        ]
+        return max((number or 0 for number in highest), default=0) + 1
+
+
+def _mark_idle(session: Session, step: OpenStep, idle: Sequence[str]) -> None:
+    for interaction_id in idle:
+        session.get_one(SampleRow, (step.step_id, interaction_id)).skipped = "no advantage and no hint"
+
+
+def _columns(table: Any) -> Any:
+    return table

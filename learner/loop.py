@@ -1,0 +1,159 @@
+"""The learner's loop: Judgements become a Batch, a Batch becomes an AdapterVersion. Serving does not know that it exists.
+
+At most one candidate per agent is undecided; while it is, the loop waits. A step always starts from the live version: a
+refusal or a rollback takes weights, optimiser and baselines back with it.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from adapters.store import AdapterStore
+from burnish.config import Learner
+from burnish.errors import AdapterError, LearnerError
+from burnish.records import StepOutcome
+from learner import checkpoint
+from learner.anchors import Anchors
+from learner.ledger import Ledger, OpenStep, Ready
+from learner.probe import build_probe
+from learner.samples import Sample, Skipped, SkipReason, to_sample
+from learner.step import StepResult, Trainer
+
+log = structlog.get_logger()
+
+
+class Loop:
+    """One agent's learner. `run_once` takes at most one step and returns True when it did."""
+
+    def __init__(
+        self, ledger: Ledger, store: AdapterStore, trainer: Trainer, settings: Learner, anchors: Anchors | None
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._trainer = trainer
+        self._settings = settings
+        self._anchors = anchors
+        self._held = 0  # version whose weights, optimiser and baselines the trainer holds
+        self._teaching = 0  # version that the teacher is
+        self._holder = f"learner-{os.getpid()}"
+        self._has_recovered = False
+
+    def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
+        """Step whenever there is something to learn, until `is_stopping()`."""
+        while not is_stopping():
+            if not self.run_once():
+                time.sleep(interval)
+
+    def run_once(self) -> bool:
+        """Recover, follow the live version, choose rows, train, publish."""
+        if not self._ledger.hold(self._holder, seconds=120.0):
+            return False
+        if not self._has_recovered:
+            self._recover()
+        if self._ledger.undecided() is not None or self._ledger.is_paused() or not self._is_due():
+            return False
+        live = self._follow_live()
+        rows = self._choose(live)
+        if len(rows) < max(1, self._settings.min_rows // 2):
+            return False
+        step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows))
+        try:
+            result = self._train([sample for _, sample in rows])
+            self._publish(step, rows, result)
+        except (LearnerError, AdapterError) as error:
+            self._held = -1
+            outcome = self._ledger.fail(step, str(error))
+            log.error("a step failed", version=step.version, outcome=outcome, error=str(error))
+        return True
+
+    def _recover(self) -> None:
+        """After a start: give back what a dead learner's step held, and remove what it left on disk."""
+        while (step := self._ledger.interrupted()) is not None:
+            outcome = self._ledger.fail(step, "the learner ended in mid-step")
+            log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
+        for path in self._store.sweep(self._ledger.agent, self._ledger.known_versions()):
+            log.warning("removed an orphan directory", path=path.name)
+        self._has_recovered = True
+
+    def _is_due(self) -> bool:
+        n_ready, oldest = self._ledger.count_ready()
+        if n_ready >= self._settings.min_rows:
+            return True
+        waited = time.time() - oldest if oldest is not None else 0.0
+        return 2 * n_ready >= self._settings.min_rows and n_ready > 0 and waited > self._settings.max_wait
+
+    def _follow_live(self) -> int:
+        """Hold what is live: nothing to do after a promotion, a restore after a refusal, a rollback or a start."""
+        live = self._ledger.live()
+        if self._held != live:
+            if live:
+                checkpoint.restore(self._store.path(self._ledger.agent, live), self._trainer)
+            else:
+                self._trainer.reset()
+            log.info("holding", version=live)
+            self._held = live
+        if self._teaching != live:
+            self._trainer.policy.set_teacher(self._path(live))
+            self._teaching = live
+        return live
+
+    def _choose(self, live: int) -> list[tuple[Ready, Sample]]:
+        """Rows fresh enough and fit to train; what never can be is discarded with the reason."""
+        lags = self._ledger.lags(live)
+        chosen: list[tuple[Ready, Sample]] = []
+        fates: dict[str, str] = {}
+        for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows)):
+            turn = ready.interaction
+            lag = lags(turn.version)
+            if lag > self._settings.max_lag:
+                fates[turn.interaction_id] = f"stale: {lag} versions behind"
+                continue
+            sample = to_sample(turn, ready.reward, self._trainer.policy.tokenizer, session=ready.session_id)
+            if isinstance(sample, Skipped):
+                if sample.reason is not SkipReason.NO_SIGNAL:
+                    fates[turn.interaction_id] = sample.reason
+                continue
+            chosen.append((ready, sample))
+        self._ledger.discard(fates)
+        return chosen
+
+    def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
+        return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
+
+    def _train(self, samples: list[Sample]) -> StepResult:
+        anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
+        self._held = -1  # until the step is published, the trainer holds no version
+        return self._trainer.step(samples, anchors)
+
+    def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult) -> None:
+        """Write the version aside, rename it into place, and only then announce it."""
+        if not result.is_update:
+            self._ledger.close(step, StepOutcome.EMPTY, "no row had anything to teach", result.idle)
+            log.info("nothing to learn", n_rows=len(rows))
+            return
+        probe = build_probe(self._trainer.policy, [sample for _, sample in rows])
+        ids = [ready.interaction.interaction_id for ready, _ in rows]
+        path = checkpoint.save(
+            self._store,
+            self._ledger.agent,
+            step.version,
+            self._trainer,
+            parent=step.parent,
+            rows=ids,
+            metrics=result.metrics,
+            probe=probe,
+        )
+        digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
+        self._ledger.announce(step, digest, result.metrics, result.idle)
+        self._held = step.version
+        shown = {key: round(value, 4) for key, value in result.metrics.items() if key in _SHOWN}
+        log.info("published a candidate", version=path.name, **shown)
+
+    def _path(self, version: int) -> Path | None:
+        return self._store.path(self._ledger.agent, version) if version else None
+
+
+_SHOWN = {"n_rows", "n_trained", "n_hinted", "reward_mean", "grad_norm", "entropy", "seconds"}

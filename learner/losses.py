@@ -1,0 +1,89 @@
+"""Policy-gradient losses and how per-token losses become one number, as functions of arrays.
+
+Log-probs are natural logs of the sampled tokens. Everything is minimised. No function here knows a config or a device.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+MAX_LOG_RATIO = 20.0
+"""exp(20) is finite in every float type; a larger log-ratio is noise, not evidence."""
+
+
+class Aggregation(StrEnum):
+    """How [B, T] per-token losses become a scalar; sums run over the whole optimiser step."""
+
+    TOKEN_MEAN = "token_mean"  # Σ mℓ / Σ m (DAPO)
+    SEQ_MEAN_TOKEN_SUM = "seq_mean_token_sum"  # (1/B) Σ_i Σ_t mℓ
+    SEQ_MEAN_TOKEN_MEAN = "seq_mean_token_mean"  # (1/B) Σ_i (Σ_t mℓ / Σ_t m) (GRPO)
+    TOKEN_SUM_NORM = "token_sum_norm"  # Σ mℓ / L (verl's seq-mean-token-sum-norm: not divided by B)
+    DR_GRPO = "dr_grpo"  # Σ mℓ / (B·L_max) (arXiv 2503.20783)
+
+
+class ClippedLoss(NamedTuple):
+    """Per-token losses with the ratio they came from, and where the clip decided. All of one shape."""
+
+    loss: Tensor
+    ratio: Tensor
+    is_clipped: Tensor
+
+
+def ratio(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
+    """ρ = π_θ/μ per token, with the log-ratio clamped to ±20. Any shape."""
+    return torch.exp(torch.clamp(logprobs - old_logprobs, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+
+def clipped_policy_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+) -> ClippedLoss:
+    """PPO's clipped surrogate with separate bounds, per token; all tensors broadcast to one shape.
+
+    ℓ = −min(ρA, clip(ρ, 1−clip_low, 1+clip_high)·A), and for A < 0 at most dual_clip·|A| (arXiv 1912.09729), so that one
+    token that became much likelier cannot dominate. With μ from the engine in `old_logprobs` this is the bypass mode of
+    decoupled PPO: the clip acts on staleness and engine mismatch at once.
+    """
+    rho = ratio(logprobs, old_logprobs)
+    plain = -rho * advantages
+    bounded = -torch.clamp(rho, 1.0 - clip_low, 1.0 + clip_high) * advantages
+    loss = torch.maximum(plain, bounded)
+    if dual_clip is not None:
+        loss = torch.where(advantages < 0, torch.minimum(loss, -dual_clip * advantages), loss)
+    return ClippedLoss(loss, rho, bounded > plain)
+
+
+def truncated_weights(prox_logprobs: Tensor, behaviour_logprobs: Tensor, cap: float = 2.0) -> Tensor:
+    """Token-level truncated importance weights w̄ = min(π_prox/μ, cap), without gradient. Any shape."""
+    return torch.clamp(ratio(prox_logprobs, behaviour_logprobs), max=cap).detach()
+
+
+def aggregate(losses: Tensor, mask: Tensor, how: Aggregation, length: int | None = None) -> Tensor:
+    """The scalar loss of [B, T] per-token `losses` under `mask` (1 where a token counts).
+
+    `length` is L (or L_max), the fixed length that the two normalised forms divide by. A masked loss may be anything,
+    even NaN: it is replaced by zero, not multiplied by it.
+    """
+    kept = torch.where(mask.bool(), losses, torch.zeros_like(losses))
+    n_rows = losses.shape[0]
+    if how is Aggregation.TOKEN_MEAN:
+        return kept.sum() / mask.sum()
+    if how is Aggregation.SEQ_MEAN_TOKEN_SUM:
+        return kept.sum() / n_rows
+    if how is Aggregation.SEQ_MEAN_TOKEN_MEAN:
+        return (kept.sum(-1) / mask.sum(-1)).mean()
+    if length is None:
+        raise ValueError(f"aggregation {how} needs a length")
+    return kept.sum() / (length if how is Aggregation.TOKEN_SUM_NORM else length * n_rows)
+
+
+def negative_log_likelihood(logprobs: Tensor) -> Tensor:
+    """−log π_θ per token: supervised learning of given tokens. Any shape."""
+    return -logprobs

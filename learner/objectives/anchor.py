@@ -1,0 +1,31 @@
+"""Anchors: the base's own answers, learned again in every step, so that the adapter forgets little of what it knew.
+
+Measured as the largest single stabiliser (reference/algorithms.md §4.5). Rows without a sample are anchors.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+
+from learner.losses import negative_log_likelihood
+from learner.objectives.objective import Objective, Term
+from learner.policy import Policy
+from learner.rows import Row, TokenBatch
+
+
+class Anchor(Objective):
+    """−log π_θ of the anchors' tokens."""
+
+    name: ClassVar[str] = "anchor"
+    stream: ClassVar[str] = "anchor"
+
+    def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
+        anchors = [row for row in rows if row.sample is None]
+        for row in anchors:
+            row.streams["anchor"] = torch.ones(row.n_tokens)
+        return {"n_rows": float(len(anchors))}
+
+    def term(self, batch: TokenBatch) -> Term:
+        index = batch.where(self.stream)
+        return Term(negative_log_likelihood(batch.sampled[index]).sum(), len(index))

@@ -1,0 +1,39 @@
+"""KL to the base: a leash, so that what nobody complained about stays as it was.
+
+k2 as a loss, because its gradient is that of the reverse KL (arXiv 2510.01555), with truncated importance weights since the
+tokens were drawn from μ. It covers the rows that the step trains anyway and whose ratio is usable; so it is stamped last.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+
+from learner import kl
+from learner.losses import truncated_weights
+from learner.objectives.objective import Objective, Term
+from learner.policy import Policy, Weights
+from learner.rows import Row, TokenBatch
+
+WEIGHT_CAP = 2.0
+
+
+class KlToBase(Objective):
+    """w̄ · ½(log π_θ − log π_base)² on sampled tokens."""
+
+    name: ClassVar[str] = "kl_to_base"
+    stream: ClassVar[str] = "base"
+
+    def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
+        leashed = [row for row in rows if row.sample is not None and row.sample.has_ratio and row.streams]
+        for row, logprobs in zip(leashed, policy.logprobs(leashed, Weights.BASE), strict=True):
+            assert row.sample is not None
+            row.streams["base"] = logprobs
+            row.streams["base_behaviour"] = torch.tensor(list(row.sample.behaviour_logprobs))
+        return {"n_rows": float(len(leashed))}
+
+    def term(self, batch: TokenBatch) -> Term:
+        logprobs, base = batch.sampled[batch.where(self.stream)], batch.stream(self.stream)
+        weights = truncated_weights(logprobs, batch.at(self.stream, "base_behaviour"), WEIGHT_CAP)
+        total = (weights * kl.k2(logprobs, base)).sum()
+        return Term(total, len(base), {"k3": kl.k3(logprobs.detach(), base).sum().item()})

@@ -1,0 +1,50 @@
+"""Objective: the seam between a method and the trainer.
+
+Before the step an objective stamps per-token streams on the rows that it applies to (scoring them under other weights
+where it needs to); during the step it returns, for each micro-batch, the sum of its per-token losses. The trainer divides
+by the tokens of the rows that carry `stream`, counted over the whole step, and adds the terms up by weight. So terms
+never dilute each other, and a row without the stream gets exactly no gradient from it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from learner.policy import Policy
+from learner.rows import Row, TokenBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One objective's share of a micro-batch: `total` is the sum over its `n_tokens` tokens, `sums` are metrics' sums."""
+
+    total: Tensor
+    n_tokens: int
+    sums: Mapping[str, float] = field(default_factory=dict)
+
+
+class Objective(ABC):
+    """A training method. `name` is also its name in metrics; `stream` marks the rows that its term covers."""
+
+    name: ClassVar[str]
+    stream: ClassVar[str]
+
+    @abstractmethod
+    def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
+        """Put streams on the rows that this applies to; returns facts about the step for its metrics."""
+
+    @abstractmethod
+    def term(self, batch: TokenBatch) -> Term:
+        """The term of a micro-batch in which at least one row carries `stream`."""
+
+    def state(self) -> dict[str, Any]:
+        """What must survive from step to step, as JSON values."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up a `state`."""
+        if state:
+            raise ValueError(f"objective {self.name} keeps no state, got {sorted(state)}")

@@ -1,0 +1,46 @@
+"""The objectives by name, each with its weight's setting and how settings make it. A new method adds one entry.
+
+Order matters: rows are stamped in it, and `kl_to_base` covers what the others before it train. An objective of weight 0 is
+not built at all: it costs no forward pass and changes no bit.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from burnish.config import Learner
+from learner.objectives.anchor import Anchor
+from learner.objectives.distillation import Distillation
+from learner.objectives.kl_to_base import KlToBase
+from learner.objectives.objective import Objective
+from learner.objectives.policy_gradient import PolicyGradient
+
+
+class Weighted(NamedTuple):
+    """An objective and what its term counts for."""
+
+    objective: Objective
+    weight: float
+
+
+class _Entry(NamedTuple):
+    weight: Callable[[Learner], float]
+    build: Callable[[Learner], Objective]
+
+
+REGISTRY: dict[str, _Entry] = {
+    PolicyGradient.name: _Entry(
+        lambda s: s.rl_weight,
+        lambda s: PolicyGradient(
+            clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, baseline_decay=s.baseline_decay
+        ),
+    ),
+    Distillation.name: _Entry(lambda s: s.distill_weight, lambda s: Distillation(top_k=s.distill_top_k)),
+    KlToBase.name: _Entry(lambda s: s.kl_weight, lambda s: KlToBase()),
+    Anchor.name: _Entry(lambda s: s.anchor_weight, lambda s: Anchor()),
+}
+
+
+def build(settings: Learner) -> list[Weighted]:
+    """The objectives that `settings` give a weight, in the order of stamping."""
+    entries = [(entry, entry.weight(settings)) for entry in REGISTRY.values()]
+    return [Weighted(entry.build(settings), weight) for entry, weight in entries if weight > 0]

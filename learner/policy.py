@@ -1,0 +1,205 @@
+"""Policy: the base model with the adapter being trained, and how likely it, the teacher or the base finds given tokens.
+
+One model in memory serves three sets of weights: the current adapter, the teacher (a second, frozen adapter: the last
+promoted one) and the base (adapters disabled). Guarantees: only completion positions pass the LM head; padding changes no
+value (to rounding); scoring under other weights leaves the current adapter as it was and trainable.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from burnish.errors import LearnerError
+from learner import adapter_file
+from learner.rows import Tokens, pack
+
+_CURRENT, _TEACHER = "default", "teacher"
+
+
+class Weights(StrEnum):
+    """Whose opinion is asked."""
+
+    CURRENT = "current"
+    TEACHER = "teacher"
+    BASE = "base"
+
+
+class Policy:
+    """A causal LM from a directory with LoRA on all its linear layers (dropout 0, B = 0: at first it is the base)."""
+
+    def __init__(self, model: Any, tokenizer: Any, config: LoraConfig, base_dir: Path, score_tokens: int) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.config = config
+        self.base_dir = base_dir
+        self.score_tokens = score_tokens
+        self.has_teacher = False
+        self._initial = self.copy_adapter()
+
+    @classmethod
+    def load(
+        cls,
+        base_dir: Path | str,
+        *,
+        rank: int,
+        alpha: int,
+        seed: int = 0,
+        device: str = "auto",
+        threads: int = 1,
+        score_tokens: int = 8192,
+    ) -> "Policy":
+        """The base in `base_dir` with a fresh adapter: fp32 on a CPU, bf16 base with fp32 adapter on a GPU.
+
+        `score_tokens` bounds the padded tokens of one forward pass without gradient.
+        """
+        base_dir = Path(base_dir)
+        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        if where == "cpu":
+            torch.set_num_threads(threads)
+        transformers_logging.disable_progress_bar()  # it would scramble the supervisor's prefixed lines
+        dtype = torch.float32 if where == "cpu" else torch.bfloat16
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(str(base_dir))
+            base = AutoModelForCausalLM.from_pretrained(str(base_dir), dtype=dtype).to(where)
+        except (OSError, ValueError) as error:
+            raise LearnerError(f"cannot load a causal language model from {base_dir}: {error}") from error
+        config = LoraConfig(
+            task_type="CAUSAL_LM",
+            r=rank,
+            lora_alpha=alpha,
+            lora_dropout=0.0,
+            target_modules=_linear_names(base),
+            base_model_name_or_path=str(base_dir),
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = get_peft_model(base, config, adapter_name=_CURRENT)
+        model.eval()  # no dropout anywhere: training and scoring see the same network
+        return cls(model, tokenizer, config, base_dir, score_tokens)
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.parameters().values())).device
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the layers that carry the adapter."""
+        return sorted(self.config.target_modules)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The trained tensors by the names that vLLM reads (`base_model.model.….lora_A.weight`), in a fixed order."""
+        return self._adapter(_CURRENT)
+
+    def copy_adapter(self) -> dict[str, Tensor]:
+        """The current adapter as copies on the CPU."""
+        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self.parameters().items()}
+
+    def load_adapter(self, directory: Path) -> None:
+        """Take the current adapter's weights from a version directory, bit for bit."""
+        adapter_file.fill(self._adapter(_CURRENT), directory)
+
+    def reset(self) -> None:
+        """Make the current adapter the fresh one again, bit for bit: the policy is the base."""
+        adapter_file.copy(self._initial, self.parameters(), "the fresh adapter")
+
+    def set_teacher(self, directory: Path | None) -> None:
+        """Teach with the adapter in `directory`, or with the base where it is None."""
+        self.has_teacher = directory is not None
+        if directory is None:
+            return
+        if _TEACHER not in self.model.peft_config:
+            with torch.random.fork_rng():
+                self.model.add_adapter(_TEACHER, self.config)
+            self.model.set_adapter(_CURRENT)
+        adapter_file.fill(self._adapter(_TEACHER), directory)
+
+    @contextmanager
+    def using(self, weights: Weights) -> Iterator[None]:
+        """Answer with `weights` inside the block."""
+        if weights is Weights.CURRENT:
+            yield
+        elif weights is Weights.BASE or not self.has_teacher:
+            with self.model.disable_adapter():
+                yield
+        else:
+            self.model.set_adapter(_TEACHER, inference_mode=True)
+            try:
+                yield
+            finally:
+                self.model.set_adapter(_CURRENT)
+
+    def distributions(self, rows: Sequence[Tokens]) -> Tensor:
+        """Log-softmax at each row's temperature where its completion was sampled [N, V], rows one behind the other.
+
+        One forward pass, with gradient where it is enabled. Rows are padded on the left, so that all completions end in
+        the last columns and `logits_to_keep` spares the head everything else. The last token is not fed: it predicts nothing.
+        """
+        lengths = [len(row.prompt_ids) + len(row.completion_ids) - 1 for row in rows]
+        width, n_keep = max(lengths), max(len(row.completion_ids) for row in rows)
+        ids = torch.zeros(len(rows), width, dtype=torch.long)
+        mask = torch.zeros(len(rows), width, dtype=torch.long)
+        kept = torch.zeros(len(rows), n_keep, dtype=torch.bool)
+        for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+            ids[i, width - length :] = torch.tensor([*row.prompt_ids, *row.completion_ids][:-1])
+            mask[i, width - length :] = 1
+            kept[i, n_keep - len(row.completion_ids) :] = True
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        device = self.device
+        logits = self.model(
+            input_ids=ids.to(device),
+            attention_mask=mask.to(device),
+            position_ids=positions.to(device),
+            logits_to_keep=n_keep,
+            use_cache=False,
+        ).logits
+        temperatures = torch.tensor([row.temperature for row in rows for _ in row.completion_ids], device=device)
+        return torch.log_softmax(logits[kept.to(device)].float() / temperatures[:, None], -1)
+
+    def logprobs(self, rows: Sequence[Tokens], weights: Weights = Weights.CURRENT) -> list[Tensor]:
+        """Log-probs of each row's completion ids [T], without gradient, on the CPU."""
+        targets = [torch.tensor(list(row.completion_ids))[:, None] for row in rows]
+        return [found.squeeze(1) for found in self.logprobs_at(rows, targets, weights)]
+
+    def logprobs_at(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights = Weights.CURRENT) -> list[Tensor]:
+        """Log-probs of the given ids [T, K] at each completion position of each row, without gradient, on the CPU."""
+        found: list[Tensor] = [torch.empty(0)] * len(rows)
+        for index, logprobs in self._scored(rows, weights):
+            found[index] = logprobs.gather(1, ids[index].to(logprobs.device)).cpu()
+        return found
+
+    def top(self, rows: Sequence[Tokens], k: int) -> list[Tensor]:
+        """Ids [T, K] of the current adapter's K likeliest tokens at each completion position, on the CPU."""
+        found: list[Tensor] = [torch.empty(0)] * len(rows)
+        for index, logprobs in self._scored(rows, Weights.CURRENT):
+            found[index] = logprobs.topk(min(k, logprobs.shape[1]), -1).indices.cpu()
+        return found
+
+    def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Tensor]]:
+        with self.using(weights):
+            for batch in pack(rows, self.score_tokens):
+                with torch.no_grad():  # not around the yield: the caller's code is not ours to switch
+                    logprobs = self.distributions([rows[i] for i in batch])
+                yield from zip(batch, torch.split(logprobs, [len(rows[i].completion_ids) for i in batch]), strict=True)
+
+    def _adapter(self, name: str) -> dict[str, Tensor]:
+        mark = f".{name}."
+        return {
+            key.replace(mark, "."): tensor
+            for key, tensor in sorted(self.model.named_parameters())
+            if "lora_" in key and mark in key
+        }
+
+
+def _linear_names(base: Any) -> list[str]:
+    """Last names of all linear layers but the head: PEFT's "all-linear" would write out every layer's full name."""
+    head = base.get_output_embeddings()
+    linear = (name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear) and module is not head)
+    return sorted({name.rpartition(".")[2] for name in linear})

@@ -1,0 +1,67 @@
+"""The teacher's prompt: the engine's own prompt ids with a hint put in, and nothing else changed.
+
+The chat template is rendered twice, without and with the hint; only from the first id that differs on is the rendered text
+used, the ids before it are the engine's. Where the engine's prompt does not end as our rendering does (other template
+arguments, a template that drops the hint), there is no teacher's prompt: distilling from it would teach the template.
+"""
+
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from burnish.records import IntArray, Message
+from learner.hints import with_hint
+
+_CONTEXT = 16
+"""Ids before the change that must agree with the engine's too."""
+
+
+def hinted_prompt(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], hint: str, prompt_ids: Sequence[int]
+) -> "IntArray | None":
+    """`prompt_ids` with `hint` behind the last user message; None where it cannot be put there faithfully."""
+    try:
+        plain = render(tokenizer, messages, tools)
+        hinted = render(tokenizer, with_hint(messages, hint), tools)
+    except Exception:  # a template may raise anything of its own (Jinja), and a row is not worth a step
+        return None
+    change = next((i for i, (a, b) in enumerate(zip(plain, hinted, strict=False)) if a != b), None)
+    if change is None:
+        return None
+    tail = plain[max(0, change - _CONTEXT) :]
+    if list(prompt_ids[-len(tail) :]) != tail:
+        return None
+    return array("i", [*prompt_ids[: len(prompt_ids) - (len(plain) - change)], *hinted[change:]])
+
+
+def render(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Ids of the conversation up to where the assistant begins, as vLLM's chat route makes them."""
+    ids = tokenizer.apply_chat_template(
+        [_plain(message) for message in messages],
+        tools=[dict(tool) for tool in tools] or None,
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
+    )
+    return [int(token) for token in ids]
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """A message as templates expect it: text parts joined by line breaks, tool arguments parsed, as vLLM does both."""
+    flat = {key: value for key, value in message.items() if value is not None}
+    content = flat.get("content")
+    if isinstance(content, (list, tuple)):
+        flat["content"] = "\n".join(str(part["text"]) for part in content if part.get("type") in ("text", "input_text"))
+    elif content is None:
+        flat["content"] = ""
+    if calls := flat.get("tool_calls"):
+        flat["tool_calls"] = [_parsed(call) for call in calls]
+    return flat
+
+
+def _parsed(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = dict(call["function"])
+    if isinstance(function.get("arguments"), str):
+        function["arguments"] = json.loads(function["arguments"] or "{}")
+    return {**call, "function": function}

@@ -1,0 +1,100 @@
+"""Row: one training sequence with the per-token streams that objectives put on it; TokenBatch: rows on one token axis.
+
+A stream is a tensor whose first axis is the row's completion. A row that lacks a stream has no such values: it is left
+out, never filled with zeros, so a term cannot touch a row that it was not meant for.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from learner.samples import Sample
+
+
+class Tokens(Protocol):
+    """What the policy needs to score a completion: ids as the engine had them and the temperature of the softmax."""
+
+    @property
+    def prompt_ids(self) -> Sequence[int]: ...
+    @property
+    def completion_ids(self) -> Sequence[int]: ...
+    @property
+    def temperature(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain `Tokens`."""
+
+    prompt_ids: Sequence[int]
+    completion_ids: Sequence[int]
+    temperature: float = 1.0
+
+
+@dataclass(slots=True)
+class Row:
+    """One sequence of a step; `sample` is None for an anchor. `streams` maps a name to a tensor [T, ...]."""
+
+    prompt_ids: Sequence[int]
+    completion_ids: Sequence[int]
+    temperature: float
+    sample: Sample | None = None
+    streams: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sample: Sample) -> "Row":
+        return cls(sample.prompt_ids, sample.completion_ids, sample.temperature, sample)
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.completion_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """The completions of `rows`, one behind the other. `logprobs` [N, V]: log-softmax at each row's temperature."""
+
+    rows: Sequence[Row]
+    logprobs: Tensor
+
+    @property
+    def sampled(self) -> Tensor:
+        """Log-probs of the completions' own tokens [N]."""
+        ids = torch.tensor([i for row in self.rows for i in row.completion_ids], device=self.logprobs.device)
+        return self.logprobs.gather(1, ids[:, None]).squeeze(1)
+
+    def where(self, name: str) -> Tensor:
+        """Positions on the token axis [n] of the rows that carry the stream `name`."""
+        flags = [torch.full((row.n_tokens,), name in row.streams) for row in self.rows]
+        return torch.cat(flags).nonzero().squeeze(1).to(self.logprobs.device)
+
+    def stream(self, name: str) -> Tensor:
+        """The stream `name` of the rows that carry it [n, ...], on the axis of `where(name)`."""
+        return torch.cat([row.streams[name] for row in self.rows if name in row.streams]).to(self.logprobs.device)
+
+    def at(self, name: str, other: str) -> Tensor:
+        """The stream `other` on the axis of `where(name)`; every row with `name` must carry `other` too."""
+        return torch.cat([row.streams[other] for row in self.rows if name in row.streams]).to(self.logprobs.device)
+
+
+def pack(rows: Sequence[Tokens], budget: int) -> list[list[int]]:
+    """Indices of `rows` in micro-batches of at most `budget` padded tokens each (one row may exceed it alone).
+
+    Longest first, so that a batch's rows are of like length; the order is the same for the same rows.
+    """
+    lengths = [len(row.prompt_ids) + len(row.completion_ids) for row in rows]
+    batches: list[list[int]] = []
+    for index in sorted(range(len(rows)), key=lambda i: (-lengths[i], i)):
+        if batches and lengths[batches[-1][0]] * (len(batches[-1]) + 1) <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def count(rows: Iterable[Row], name: str) -> int:
+    """Tokens of the rows that carry the stream `name`: the denominator of a term."""
+    return sum(row.n_tokens for row in rows if name in row.streams)

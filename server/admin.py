@@ -1,0 +1,86 @@
+"""The admin API: FastAPI behind the raw hot path. Every route needs a key with the admin scope, on loopback too."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from adapters import registry
+from adapters.store import AdapterStore
+from burnish import __version__
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.journal.summary import summary
+from burnish.keys import Scope
+from server import release
+from server.auth import require
+from server.envelope import install
+
+AgentPath = Annotated[str, Path(description="Agent name.")]
+
+
+class Promotion(BaseModel):
+    """`expected` makes it a compare-and-set: 409 when another version is live."""
+
+    model_config = ConfigDict(extra="forbid")
+    version: int = Field(ge=0, description="Version to make live; 0 is the frozen base.")
+    expected: int | None = Field(None, ge=0, description="Version that the caller believes to be live.")
+    reason: str | None = Field(None, max_length=500, description="Kept in the audit log.")
+
+
+class Rollback(BaseModel):
+    """`to` defaults to the previous version."""
+
+    model_config = ConfigDict(extra="forbid")
+    to: int | None = Field(None, ge=0, description="Version to go back to.")
+    reason: str | None = Field(None, max_length=500, description="Kept in the audit log.")
+
+
+def admin_app(settings: Settings, journal: Journal) -> FastAPI:
+    """The application that answers what the hot path does not."""
+    app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
+    app.include_router(_router(settings, journal), prefix="/admin")
+    install(app)
+    return app
+
+
+def _router(settings: Settings, journal: Journal) -> APIRouter:
+    router = APIRouter(dependencies=[Depends(require(settings, Scope.ADMIN))], tags=["admin"])
+    store = AdapterStore(settings.adapters_dir)
+
+    @router.get("/agents")
+    def agents() -> dict[str, Any]:
+        """Agents with their aliases and counts."""
+        with journal.read() as session:
+            return {"agents": [{"name": settings.agent.name, **summary(session, settings.agent.name)}]}
+
+    @router.get("/agents/{agent}/versions")
+    def versions(agent: AgentPath) -> dict[str, Any]:
+        """An agent's versions, oldest first, and its aliases."""
+        with journal.read() as session:
+            live = registry.alias(session, agent)
+            previous = registry.alias(session, agent, registry.PREVIOUS)
+            rows = [row.model_dump() for row in registry.versions(session, agent)]
+        return {"agent": agent, "live": live, "previous": previous, "versions": rows}
+
+    @router.get("/agents/{agent}/versions/{version}")
+    def version(agent: AgentPath, version: int) -> dict[str, Any]:
+        """One version: its state, the evidence behind it, and its manifest."""
+        with journal.read() as session:
+            row = registry.version(session, agent, version).model_dump()
+        return {**row, "manifest": store.manifest(agent, version)}
+
+    @router.post("/agents/{agent}/promote")
+    def promote(agent: AgentPath, body: Promotion) -> dict[str, str]:
+        """Make a version live."""
+        done = release.promote(
+            settings, journal, agent, body.version, actor="admin", reason=body.reason, expected=body.expected
+        )
+        return {"status": done}
+
+    @router.post("/agents/{agent}/rollback")
+    def rollback(agent: AgentPath, body: Rollback) -> dict[str, str]:
+        """Go back to the previous version, or to the one named."""
+        return {"status": release.rollback(settings, journal, agent, to=body.to, actor="admin", reason=body.reason)}
+
+    return router

@@ -1,0 +1,143 @@
+"""The ASGI application: the hot path in raw ASGI, everything else in the application behind it.
+
+Every request passes the Host and Origin guard and gets an `x-request-id`. Inference, feedback, model list and health are
+answered here; other paths go to `fallback` (admin, docs), which finds `request_id` in its state.
+Errors of any kind leave through `server/envelope.py`.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from burnish.config import Settings
+from burnish.errors import NotFound, RequestError
+from burnish.keys import Scope as KeyScope
+from server import chat, envelope, feedback, guard, models
+from server.state import State
+from server.wire import ClientGone, header, send_bytes, send_json
+
+Answer = Callable[[State, Scope, Receive, Send, str], Awaitable[None]]
+MODEL_PATH = "/v1/models/"
+log = structlog.get_logger(__name__)
+
+
+class App:
+    """The gateway's ASGI application; `state` is there from start-up to shutdown."""
+
+    def __init__(self, settings: Settings, fallback: ASGIApp | None = None) -> None:
+        self._settings = settings
+        self._fallback = fallback
+        self.state: State | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self.state = State.open(self._settings)
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.state.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = uuid.uuid4().hex
+        extra = [(b"x-request-id", request_id.encode())]
+        has_begun = False
+
+        async def reply(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                message["headers"] = [*message.get("headers", ()), *extra]
+            await send(message)
+
+        try:
+            is_health = scope["path"] in _HEALTH  # an orchestrator asks by address, under any name
+            origin = None if is_health else guard.check(scope, self._settings.gateway)
+            if origin is not None:
+                extra += guard.cors_headers(origin)
+                if scope["method"] == "OPTIONS" and header(scope, b"access-control-request-method"):
+                    return await send_bytes(reply, 200, b"{}", guard.preflight_headers())
+            await self._dispatch(scope, receive, reply, request_id)
+        except ClientGone:
+            log.debug("client left", request_id=request_id)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            status, body, headers = envelope.reply_to(error, request_id)
+            if status == 500:
+                log.exception("request failed", request_id=request_id, path=scope["path"])
+            if has_begun:
+                raise
+            await send_bytes(reply, status, body, headers)
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        state = self.state
+        assert state is not None, "the server runs the lifespan before the first request"
+        path = scope["path"]
+        answers = _ROUTES.get(path) or (_MODEL if path.startswith(MODEL_PATH) else None)
+        if answers is not None:
+            answer = answers.get(scope["method"])
+            if answer is not None:
+                return await answer(state, scope, receive, send, request_id)
+            allowed = ", ".join(answers)
+            status, body, headers = envelope.reply_to(_wrong_method(scope, allowed), request_id)
+            return await send_bytes(send, status, body, [*headers, (b"allow", allowed.encode())])
+        if self._fallback is None:
+            raise NotFound(f"there is nothing at {path}; see docs/http.md", code="unknown_path")
+        scope.setdefault("state", {})["request_id"] = request_id
+        await self._fallback(scope, receive, send)
+
+
+def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:
+    """The gateway for `settings`; `fallback` answers every path that is not the gateway's own."""
+    return App(settings, fallback)
+
+
+async def _list_models(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+    routes = state.routes.current()
+    data = [models.entry(name, caller, routes) for name in models.names(caller, routes)]
+    await send_json(send, 200, {"object": "list", "data": data})
+
+
+async def _show_model(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+    await send_json(send, 200, models.entry(scope["path"][len(MODEL_PATH) :], caller, state.routes.current()))
+
+
+async def _healthz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    await send_json(send, 200, {"status": "ok"})
+
+
+async def _readyz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    is_ready = await state.engines.is_ready(state.routes.current())
+    warnings = [] if is_ready else ["no engine answers"]
+    if state.recorder.n_lost:
+        warnings.append(f"{state.recorder.n_lost} records lost: the disk is full")
+    tree = {"status": "ready" if is_ready else "not ready", "warnings": warnings}
+    await send_json(send, 200 if is_ready else 503, tree)
+
+
+def _wrong_method(scope: Scope, allowed: str) -> RequestError:
+    return RequestError(f"{scope['path']}: got {scope['method']}, expected {allowed}", code=envelope.WRONG_METHOD)
+
+
+_ROUTES: dict[str, dict[str, Answer]] = {
+    "/v1/chat/completions": {"POST": chat.answer},
+    "/v1/feedback": {"POST": feedback.answer},
+    "/v1/models": {"GET": _list_models},
+    "/healthz": {"GET": _healthz},
+    "/readyz": {"GET": _readyz},
+}
+_MODEL: dict[str, Answer] = {"GET": _show_model}
+_HEALTH = frozenset({"/healthz", "/readyz"})

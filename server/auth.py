@@ -1,0 +1,85 @@
+"""Who is asking, and may they: a key's digest is looked up in the serving table, never in SQL.
+
+An unknown key is always refused. No key at all is accepted for talking only, and only by a gateway that listens on loopback
+with `gateway.open_inference`; such a caller is tenant `default` and holds no other scope. Admin always needs a key.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.types import Scope as AsgiScope
+
+from burnish import routes as table
+from burnish.config import Gateway, Settings
+from burnish.errors import NotAllowed
+from burnish.files import Watched
+from burnish.keys import Scope, digest
+from burnish.routes import Routes
+from server.guard import is_loopback
+from server.wire import header
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request. `agents` limits the models, empty allows all of the tenant's."""
+
+    key_id: str
+    tenant: str
+    scopes: frozenset[Scope]
+    agents: frozenset[str] = frozenset()
+
+    def covers(self, scope: Scope) -> bool:
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+
+OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
+
+
+class Keyring:
+    """Finds the caller of a request in the serving table's keys."""
+
+    def __init__(self, settings: Gateway, routes: Watched[Routes]) -> None:
+        self._routes = routes
+        self._is_open = settings.open_inference and is_loopback(settings.host)
+
+    def caller(self, scope: AsgiScope) -> Caller:
+        """The caller, whatever they may do; raises NotAllowed (401) for a missing, malformed or unknown key."""
+        given = header(scope, b"authorization")
+        scheme, _, secret = (given or "").partition(" ")
+        secret = secret.strip()
+        if given is None or (scheme.lower() == "bearer" and not secret):
+            if self._is_open:
+                return OPEN_CALLER
+            raise NotAllowed("no key: expected the header `Authorization: Bearer sk-burnish-…`", code="missing_api_key")
+        if scheme.lower() != "bearer":
+            raise NotAllowed("Authorization header: expected `Bearer <key>`", code="invalid_api_key")
+        key = self._routes.current().keys.get(digest(secret))
+        if key is None:
+            raise NotAllowed(
+                "unknown key; see `burnish keys list`, or make one with `burnish keys create`", code="invalid_api_key"
+            )
+        return Caller(key.key_id, key.tenant, key.scopes, key.agents)
+
+    def require(self, scope: AsgiScope, *needed: Scope) -> Caller:
+        """The caller, who holds at least one of the `needed` scopes."""
+        caller = self.caller(scope)
+        if not any(caller.covers(one) for one in needed):
+            wanted = " or ".join(needed)
+            if caller is OPEN_CALLER:
+                raise NotAllowed(f"no key: this route needs one with the scope {wanted}", code="missing_api_key")
+            held = ", ".join(sorted(caller.scopes)) or "none"
+            raise NotAllowed(
+                f"key {caller.key_id}: this route needs the scope {wanted}, the key has {held}", code="wrong_scope"
+            )
+        return caller
+
+
+def require(settings: Settings, *needed: Scope) -> Callable[[Request], Caller]:
+    """A FastAPI dependency for the application behind the gateway: `Depends(require(settings, Scope.ADMIN))` gives the Caller."""
+    keyring = Keyring(settings.gateway, table.watch(settings.run_dir / "routes.json"))
+
+    def dependency(request: Request) -> Caller:
+        return keyring.require(request.scope, *needed)
+
+    return dependency

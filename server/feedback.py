@@ -1,0 +1,81 @@
+"""`POST /v1/feedback`: what somebody said about a reply, joined by response id, appended like every other record.
+
+Whose word it is follows from the key, never from the body: the feedback scope speaks for a user, a key that may only talk
+speaks for the harness, below the judge. A caller's own `id` makes the call idempotent; ids of different keys never meet.
+"""
+
+import time
+import uuid
+from typing import Annotated, Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from burnish.errors import JournalError, RequestError
+from burnish.keys import Scope as KeyScope
+from burnish.records import Feedback, FeedbackSource
+from server.chat_request import explained
+from server.state import State
+from server.wire import read_body, send_json
+
+MAX_BODY = 2**20
+_Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+_RATINGS = {"up": 1.0, "down": -1.0, True: 1.0, False: -1.0}
+
+
+class Opinion(msgspec.Struct, forbid_unknown_fields=True):
+    """The body. At least one of rating, comment and correction is given."""
+
+    target: _Id
+    rating: str | bool | float | None = None
+    comment: str | None = None
+    correction: str | None = None
+    id: _Id | None = None
+
+
+_decoder = msgspec.json.Decoder(Opinion)
+
+
+async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Accept one opinion: 202 once it is written."""
+    caller = state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE)
+    limit = min(MAX_BODY, state.settings.gateway.max_body_bytes)
+    opinion = parse(await read_body(scope, receive, limit))
+    feedback = Feedback(
+        feedback_id=f"{caller.key_id}:{opinion.id}" if opinion.id else f"fb-{uuid.uuid4().hex}",
+        target=opinion.target,
+        tenant=caller.tenant,
+        key_id=caller.key_id,
+        source=FeedbackSource.USER if caller.covers(KeyScope.FEEDBACK) else FeedbackSource.HARNESS,
+        created_at=time.time(),
+        rating=rating_of(opinion.rating),
+        comment=opinion.comment,
+        correction=opinion.correction,
+    )
+    if not state.recorder.append(feedback):
+        raise JournalError("the feedback cannot be stored: the disk is full; please try again later")
+    await send_json(send, 202, {"id": feedback.feedback_id, "target": feedback.target, "status": "accepted"})
+
+
+def parse(body: bytes) -> Opinion:
+    """The opinion in `body`; raises RequestError naming the field at fault."""
+    try:
+        opinion = _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise explained(error) from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from error
+    if opinion.rating is None and not opinion.comment and not opinion.correction:
+        raise RequestError("nothing said: expected at least one of rating, comment, correction", code="invalid_value")
+    return opinion
+
+
+def rating_of(given: Any) -> float | None:
+    """A rating in [-1, 1]: thumbs as words or booleans, or the number itself."""
+    if given is None or (isinstance(given, float | int) and not isinstance(given, bool) and -1.0 <= given <= 1.0):
+        return None if given is None else float(given)
+    if isinstance(given, str | bool) and given in _RATINGS:
+        return _RATINGS[given]
+    raise RequestError(
+        f"rating: got {given!r}, expected 'up', 'down' or a number in [-1, 1]", param="rating", code="invalid_value"
+    )

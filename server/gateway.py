@@ -1,0 +1,65 @@
+"""The gateway process: one event loop, from bind to a graceful end.
+
+On SIGTERM or Ctrl-C it stops accepting, lets running replies end for `GRACE` seconds, records the rest as aborted, closes its
+segment and leaves with status 0. It refuses to listen beyond loopback before there is an inference key.
+"""
+
+import signal
+from types import FrameType
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from burnish import routes as table
+from burnish.config import Settings
+from burnish.errors import ConfigError
+from burnish.keys import Scope
+from server.app import create_app
+from server.guard import is_loopback
+
+GRACE = 20
+log = structlog.get_logger(__name__)
+
+
+def check_bind(settings: Settings) -> None:
+    """Raises ConfigError where the gateway would be reachable from elsewhere without any inference key."""
+    host = settings.gateway.host
+    if is_loopback(host):
+        return
+    keys = table.watch(settings.run_dir / "routes.json").current().keys
+    if not any(key.covers(Scope.INFERENCE) for key in keys.values() if Scope.ADMIN not in key.scopes):
+        raise ConfigError(
+            f"gateway.host is {host!r}, which others can reach, and there is no inference key; make one with "
+            "`burnish keys create --scope inference`, or set gateway.host to 127.0.0.1"
+        )
+
+
+def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
+    """Serve until told to stop."""
+    check_bind(settings)
+    gateway = settings.gateway
+    config = uvicorn.Config(
+        create_app(settings, fallback),
+        host=gateway.host,
+        port=gateway.port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+        backlog=2048,
+    )
+    # uvicorn raises the signal again once it has shut down; with the default action the process would die of it
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _ignore)
+    log.info("gateway listening", host=gateway.host, port=gateway.port)
+    uvicorn.Server(config).run()
+    log.info("gateway stopped")
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Uvicorn has its own handler while it runs; what it raises again afterwards is done with."""

@@ -1,0 +1,122 @@
+"""The engine's own process: vLLM's API server with the flags that Burnish relies on.
+
+`exec` replaces this process by vLLM, so whoever started it holds vLLM itself. The versions that the serving table lists are
+given on the command line: an engine that comes back has them before it answers anyone.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from adapters.store import AdapterStore
+from burnish import routes
+from burnish.config import Settings
+from burnish.errors import AdapterError, ConfigError
+from burnish.keys import ensure_secret
+from burnish.records import VersionName
+
+
+def engine_url(settings: Settings) -> str:
+    return f"http://127.0.0.1:{settings.engine.port}"
+
+
+def engine_urls(settings: Settings) -> tuple[str, ...]:
+    """The engines in use: those that were given, else the one started here."""
+    return settings.engine.urls or (engine_url(settings),)
+
+
+def engine_key(settings: Settings) -> str:
+    """The key that the engine wants; the one for an engine started here is made once, mode 0600."""
+    return settings.engine.api_key if settings.engine.urls else ensure_secret(settings.run_dir / "engine.key")
+
+
+def command(settings: Settings) -> list[str]:
+    """The argument vector of the vLLM server."""
+    engine = settings.engine
+    has_gpu = shutil.which("nvidia-smi") is not None
+    flags: dict[str, object] = {
+        "--model": engine.model,
+        "--served-model-name": engine.base_name,
+        "--host": "127.0.0.1",
+        "--port": engine.port,
+        "--dtype": engine.dtype if engine.dtype != "auto" or has_gpu else "float32",
+        "--max-loras": engine.max_loras,
+        "--max-cpu-loras": engine.max_cpu_loras,
+        "--max-lora-rank": engine.max_lora_rank,
+        "--api-server-count": 1,
+        "--logprobs-mode": "processed_logprobs",
+        "--generation-config": "vllm",
+        "--scheduling-policy": "priority",
+        "--max-num-queued-reqs": engine.max_queued,
+    }
+    if engine.max_model_len:
+        flags["--max-model-len"] = engine.max_model_len
+    if engine.tool_parser:
+        flags["--tool-call-parser"] = engine.tool_parser
+    if engine.reasoning_parser:
+        flags["--reasoning-parser"] = engine.reasoning_parser
+    if has_gpu:
+        flags["--gpu-memory-utilization"] = engine.gpu_memory
+    arguments = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
+    if engine.tool_parser:
+        arguments.append("--enable-auto-tool-choice")
+    for flag, value in flags.items():
+        arguments += [flag, str(value)]
+    modules = _known_versions(settings)
+    return [*arguments, *(["--lora-modules", *modules] if modules else []), *engine.extra_args]
+
+
+def environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the vLLM server; what the user has set stays."""
+    defaults = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "OMP_NUM_THREADS": "1",
+    }
+    forced = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_API_KEY": engine_key(settings)}
+    if Path(settings.engine.model).is_dir():
+        forced["HF_HUB_OFFLINE"] = "1"
+    kept = {name: value for name, value in inherited.items() if not name.startswith("BURNISH_")}
+    return {**defaults, **kept, **forced}
+
+
+def check_model(settings: Settings) -> None:
+    """Raises ConfigError where the model is a directory path that does not hold a model."""
+    path = Path(settings.engine.model)
+    looks_like_path = path.is_absolute() or settings.engine.model.startswith((".", "~")) or path.exists()
+    if looks_like_path and not (path / "config.json").exists():
+        raise ConfigError(
+            f"engine.model: no model in {path} (config.json is missing); give the directory of a causal LM, "
+            "or leave the setting out to use the sandbox's own"
+        )
+
+
+def execute(settings: Settings) -> None:
+    """Become vLLM. Returns only by raising ConfigError."""
+    check_model(settings)
+    if settings.engine.urls:
+        raise ConfigError("engine.urls names engines that are running already; there is none to start here")
+    arguments = command(settings)
+    # The stage folders are top-level packages: vLLM must not find them through the working directory.
+    os.chdir(settings.state_dir.resolve())
+    os.execve(arguments[0], arguments, environment(settings, os.environ))
+
+
+def _known_versions(settings: Settings) -> Sequence[str]:
+    table = routes.watch(settings.run_dir / "routes.json").current()
+    store = AdapterStore(settings.adapters_dir.resolve())
+    modules = []
+    for agent in table.agents.values():
+        for number in agent.loaded:
+            try:
+                store.verify(agent.name, number)
+            except AdapterError:
+                continue  # the swapper reports it; an engine that does not start would take the healthy versions down too
+            name = VersionName(agent.name, number)
+            modules.append(json.dumps({"name": str(name), "path": str(store.path(agent.name, number))}))
+    return modules

@@ -1,0 +1,76 @@
+"""Model names: `agent` (its live version), `agent@v12` (pinned), the base's own name. One name becomes one version, for good.
+
+A caller sees its own tenant's agents only; any other name does not exist for it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from burnish.errors import NotAllowed, NotFound
+from burnish.records import VersionName
+from burnish.routes import AgentRoute, Routes
+from server.auth import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a model name means now. `name` is shown to clients, `engine_model` is the engine's word for it."""
+
+    name: str
+    engine_model: str
+    agent: str
+    version: int
+    is_base: bool = False
+
+
+def resolve(model: str, caller: Caller, routes: Routes) -> Target:
+    """The version that `model` names for `caller`."""
+    if model == routes.base_name and model not in routes.agents:
+        _check_allowed(model, caller)
+        return Target(model, model, model, 0, is_base=True)
+    pinned = None if model in routes.agents else VersionName.parse(model)
+    agent = routes.agents.get(pinned.agent if pinned else model)
+    if agent is None or agent.tenant != caller.tenant:
+        raise _missing(model, caller, routes)
+    _check_allowed(agent.name, caller)
+    version = pinned.version if pinned else agent.live
+    if pinned and version and version not in agent.loaded:
+        raise _missing(model, caller, routes)
+    name = str(VersionName(agent.name, version))
+    return Target(name, agent.engine_model(version, routes.base_name), agent.name, version)
+
+
+def names(caller: Caller, routes: Routes) -> list[str]:
+    """Every model name that `caller` may use."""
+    found: list[str] = []
+    for agent in _visible(caller, routes):
+        found += [agent.name, *(str(VersionName(agent.name, version)) for version in sorted({0, *agent.loaded}))]
+    if not caller.agents or routes.base_name in caller.agents:
+        found.append(routes.base_name)
+    return found
+
+
+def entry(name: str, caller: Caller, routes: Routes) -> dict[str, Any]:
+    """One model as `GET /v1/models/{id}` shows it."""
+    target = resolve(name, caller, routes)
+    parent = None if target.is_base else routes.base_name
+    return {"id": name, "object": "model", "created": 0, "owned_by": "burnish", "root": target.name, "parent": parent}
+
+
+def _visible(caller: Caller, routes: Routes) -> list[AgentRoute]:
+    mine = (agent for agent in routes.agents.values() if agent.tenant == caller.tenant)
+    return [agent for agent in mine if not caller.agents or agent.name in caller.agents]
+
+
+def _check_allowed(name: str, caller: Caller) -> None:
+    if caller.agents and name not in caller.agents:
+        allowed = ", ".join(sorted(caller.agents))
+        raise NotAllowed(f"key {caller.key_id} may use {allowed}, not {name!r}", code="model_not_allowed", param="model")
+
+
+def _missing(model: str, caller: Caller, routes: Routes) -> NotFound:
+    known = names(caller, routes)
+    shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    return NotFound(
+        f"the model {model!r} does not exist; there are: {shown or 'none yet'}", code="model_not_found", param="model"
+    )

@@ -1,0 +1,71 @@
+"""What must be there before anything serves: directories, the journal's schema, the agent, the admin key, the serving table."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from adapters import registry
+from burnish import keys, routes
+from burnish.config import Settings
+from burnish.errors import ConfigError
+from burnish.journal import Journal
+from burnish.journal.tables import KeyRow
+from server.launch import engine_key, engine_urls
+
+
+def prepare(settings: Settings) -> Journal:
+    """Make what is missing; safe to repeat and to run from several processes. Raises ConfigError where it cannot."""
+    try:
+        for folder in (settings.state_dir, settings.run_dir, settings.segments_dir, settings.adapters_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"state_dir: cannot write to {settings.state_dir}: {error.strerror}") from error
+    journal = Journal.open(settings.journal_url)
+    with journal.write() as session:
+        registry.ensure_agent(session, settings.agent.name)
+    refresh(settings, journal)
+    return journal
+
+
+def routes_file(settings: Settings) -> Path:
+    return settings.run_dir / "routes.json"
+
+
+def admin_key_file(settings: Settings) -> Path:
+    return settings.state_dir / "admin.key"
+
+
+def refresh(settings: Settings, journal: Journal) -> routes.Routes:
+    """Write keys, engines and aliases from the settings and the registry into the serving table."""
+    admin = keys.ensure_secret(admin_key_file(settings))
+
+    def change(table: routes.Routes) -> routes.Routes:
+        with journal.read() as session:
+            live = registry.alias(session, settings.agent.name) or 0
+            previous = registry.alias(session, settings.agent.name, registry.PREVIOUS)
+            known = {key.digest: key for key in _keys(session)}
+        root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
+        route = table.agents.get(settings.agent.name) or routes.AgentRoute(settings.agent.name)
+        loaded = sorted({*route.loaded, *(n for n in (live, previous) if n)})
+        agent = replace(route, live=live, previous=previous, loaded=tuple(loaded))
+        return replace(
+            table,
+            base_name=settings.engine.base_name,
+            engines=engine_urls(settings),
+            engine_key=engine_key(settings),
+            agents={**table.agents, agent.name: agent},
+            keys={**known, root.digest: root},
+        )
+
+    return routes.update(routes_file(settings), change)
+
+
+def _keys(session: Session) -> list[keys.Key]:
+    rows = session.scalars(select(KeyRow)).all()
+    return [
+        keys.Key(row.key_id, row.digest, row.tenant, frozenset(map(keys.Scope, row.scopes)), frozenset(row.agents), row.name)
+        for row in rows
+        if row.revoked_at is None
+    ]

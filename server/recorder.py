@@ -1,0 +1,39 @@
+"""Recording without risk to serving: what the disk refuses is counted and reported, and the reply still goes out."""
+
+import structlog
+
+from burnish.config import Settings
+from burnish.segments import Record, SegmentWriter
+
+log = structlog.get_logger(__name__)
+
+
+class Recorder:
+    """This process's segment files."""
+
+    def __init__(self, settings: Settings) -> None:
+        journal = settings.journal
+        self._writer = SegmentWriter(
+            settings.segments_dir, max_bytes=journal.segment_bytes, reserve_bytes=journal.reserve_bytes, fsync=journal.fsync
+        )
+        self.n_recorded = 0
+        self.n_lost = 0
+        self.n_quarantined = 0
+
+    def append(self, record: Record) -> bool:
+        """Write `record` before anybody is told that it exists; False where there was no room for it."""
+        try:
+            is_written = self._writer.append(record)
+        except OSError as error:
+            log.warning("cannot write a segment", error=str(error))
+            is_written = False
+        if is_written:
+            self.n_recorded += 1
+        else:
+            self.n_lost += 1
+            if self.n_lost == 1 or self.n_lost % 1000 == 0:
+                log.error("serving unrecorded: no room for segments", n_lost=self.n_lost)
+        return is_written
+
+    def close(self) -> None:
+        self._writer.close()

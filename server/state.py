@@ -1,0 +1,53 @@
+"""What one gateway process holds while it runs, opened at start-up and closed in order at the end."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from burnish import routes as table
+from burnish.config import Settings
+from burnish.files import Watched
+from burnish.routes import Routes
+from server.auth import Keyring
+from server.heartbeat import Heartbeat
+from server.recorder import Recorder
+from server.upstream import Engines
+
+LAST_RECORDS = 2.0
+
+
+@dataclass(frozen=True)
+class State:
+    """Settings, serving table, keys, engines, segments and counts. Make it inside the event loop."""
+
+    settings: Settings
+    routes: Watched[Routes]
+    keyring: Keyring
+    engines: Engines
+    recorder: Recorder
+    heartbeat: Heartbeat
+    reporter: "asyncio.Task[None]"
+
+    @classmethod
+    def open(cls, settings: Settings) -> "State":
+        routes = table.watch(settings.run_dir / "routes.json")
+        heartbeat = Heartbeat(settings.run_dir, routes)
+        return cls(
+            settings=settings,
+            routes=routes,
+            keyring=Keyring(settings.gateway, routes),
+            engines=Engines(settings.gateway.connect_timeout),
+            recorder=Recorder(settings),
+            heartbeat=heartbeat,
+            reporter=asyncio.create_task(heartbeat.publish_forever()),
+        )
+
+    async def close(self) -> None:
+        """Let cancelled requests record their partial turns, then close everything."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.heartbeat.wait_idle(), LAST_RECORDS)
+        self.reporter.cancel()
+        await asyncio.gather(self.reporter, return_exceptions=True)
+        self.heartbeat.remove()
+        await self.engines.close()
+        self.recorder.close()

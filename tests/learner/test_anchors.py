@@ -1,0 +1,49 @@
+"""Anchors are the base's own finished answers, made once."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import perturb
+
+from burnish.errors import LearnerError
+from learner.anchors import Anchors
+from learner.policy import Policy
+
+
+def write(file: Path, *lines: object) -> Path:
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    return file
+
+
+def ask(text: str, **more: object) -> dict[str, object]:
+    return {"messages": [{"role": "user", "content": text}], **more}
+
+
+def test_anchors_are_the_bases_own_and_cached(policy: Policy, tmp_path: Path) -> None:
+    # a random model hardly ever ends by itself: of many prompts some do within the limit
+    file = write(tmp_path / "anchors.jsonl", *(ask(f"question {i}") for i in range(64)))
+    first = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=256)
+    assert 0 < len(first.texts) < 64
+    assert all(text.completion_ids[-1] == 0 and 0 not in text.completion_ids[:-1] for text in first.texts)
+    perturb(policy)
+    policy.model.generate = None  # neither the adapter nor a second run matters: the cache answers
+    again = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=256)
+    assert again.texts == first.texts
+    draw = [first.draw(3, torch.Generator().manual_seed(1)) for _ in range(2)]
+    assert draw[0] == draw[1] and len(draw[0]) == min(3, len(first.texts))
+    assert len(first.draw(1000, torch.Generator())) == len(first.texts)
+
+
+def test_an_answer_that_fails_its_check_is_no_anchor(policy: Policy, tmp_path: Path) -> None:
+    file = write(tmp_path / "anchors.jsonl", *(ask(f"question {i}", check="never this") for i in range(8)))
+    assert Anchors.load(file, policy, tmp_path, max_new_tokens=64).texts == []
+
+
+@pytest.mark.parametrize("line", [{"prompt": "x"}, {"messages": []}, ask("x", check="("), "text"])
+def test_a_bad_file_is_a_readable_error(policy: Policy, tmp_path: Path, line: object) -> None:
+    with pytest.raises(LearnerError, match="no anchors file"):
+        Anchors.load(write(tmp_path / "anchors.jsonl", line), policy, tmp_path)
+    with pytest.raises(LearnerError, match="cannot read"):
+        Anchors.load(tmp_path / "missing", policy, tmp_path)

@@ -1,0 +1,105 @@
+"""Golden values of reference/algorithms.md §5.1 (produced by verl's own functions), and what the gradient must obey."""
+
+import math
+
+import pytest
+import torch
+
+from learner import kl
+from learner.losses import Aggregation, aggregate, clipped_policy_loss, negative_log_likelihood, truncated_weights
+
+OLD = torch.tensor([[-1.20, -0.70, -2.10, -0.05], [-0.30, -1.50, -0.90, 0.0]])
+NEW = torch.tensor([[-0.80, -0.75, -2.60, -0.04], [-0.90, -1.10, -0.95, 0.0]])
+MASK = torch.tensor([[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
+ADVANTAGES = torch.tensor([[1.0], [-0.5]])
+ROLLOUT = torch.tensor([[-1.25, -0.70, -1.20, -0.06], [-0.30, -1.60, -0.90, 0.0]])
+REF = torch.tensor([[-1.00, -0.70, -2.00, -0.05], [-0.35, -1.40, -1.00, 0.0]])
+CLIP = {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 3.0}
+
+
+def losses(weights: torch.Tensor | float = 1.0) -> torch.Tensor:
+    return clipped_policy_loss(NEW, OLD, ADVANTAGES, **CLIP).loss * weights
+
+
+@pytest.mark.parametrize(
+    ("how", "length", "plain", "truncated"),
+    [
+        (Aggregation.TOKEN_MEAN, None, -0.31804043, -0.26623994),
+        (Aggregation.SEQ_MEAN_TOKEN_SUM, None, -1.11314166, -0.93183982),
+        (Aggregation.SEQ_MEAN_TOKEN_MEAN, None, -0.21072179, -0.16212764),
+        (Aggregation.TOKEN_SUM_NORM, 4, -0.55657083, -0.46591991),
+        (Aggregation.DR_GRPO, 8, -0.13914269, None),
+    ],
+)
+def test_policy_loss_has_the_golden_values(how: Aggregation, length: int | None, plain: float, truncated: float | None) -> None:
+    assert aggregate(losses(), MASK, how, length).item() == pytest.approx(plain, abs=1e-6)
+    if truncated is not None:
+        weighted = losses(truncated_weights(OLD, ROLLOUT, cap=2.0))
+        assert aggregate(weighted, MASK, how, length).item() == pytest.approx(truncated, abs=1e-6)
+
+
+def test_monitors_have_the_golden_values() -> None:
+    result = clipped_policy_loss(NEW, OLD, ADVANTAGES, **CLIP)
+    mean = Aggregation.TOKEN_MEAN
+    assert aggregate(result.is_clipped.float(), MASK, mean).item() == pytest.approx(0.285714, abs=1e-6)
+    assert aggregate(OLD - NEW, MASK, mean).item() == pytest.approx(0.055714, abs=1e-6)
+    golden = {kl.k1: -0.09142856, kl.k2: 0.05697141, kl.k3: 0.06678156}
+    for estimator, value in golden.items():
+        assert aggregate(estimator(NEW, REF), MASK, mean).item() == pytest.approx(value, abs=1e-6)
+
+
+def test_dual_clip_is_exact() -> None:
+    loss = clipped_policy_loss(torch.tensor([2.0]), torch.tensor([0.0]), torch.tensor([-1.0]), **CLIP).loss
+    assert loss.item() == 3.0
+
+
+def test_log_ratio_is_clamped() -> None:
+    result = clipped_policy_loss(torch.tensor([0.0]), torch.tensor([-500.0]), torch.tensor([-1.0]), **CLIP)
+    assert math.isfinite(result.ratio.item())
+    assert result.loss.item() == 3.0
+
+
+def test_masked_tokens_have_no_gradient_whatever_they_hold() -> None:
+    for poison in (0.0, 1e9, float("nan"), float("inf")):
+        logprobs = NEW.clone().requires_grad_()
+        advantages = ADVANTAGES.expand(2, 4).clone()
+        advantages[1, 3] = poison
+        loss = clipped_policy_loss(logprobs, OLD, advantages, **CLIP).loss
+        aggregate(loss, MASK, Aggregation.TOKEN_MEAN).backward()
+        assert logprobs.grad is not None
+        if math.isfinite(poison):
+            assert logprobs.grad[1, 3].item() == 0.0
+        assert torch.isfinite(logprobs.grad[MASK.bool()]).all()
+
+
+def test_on_policy_gradient_is_minus_advantage_times_score() -> None:
+    logprobs = OLD.clone().requires_grad_()
+    loss = clipped_policy_loss(logprobs, OLD, ADVANTAGES, **CLIP).loss
+    loss.sum().backward()
+    assert torch.allclose(logprobs.grad, -ADVANTAGES.expand(2, 4), atol=1e-7)
+
+
+def test_gradient_agrees_with_finite_differences() -> None:
+    def loss(logprobs: torch.Tensor) -> torch.Tensor:
+        per_token = clipped_policy_loss(logprobs, OLD.double(), ADVANTAGES.double(), **CLIP).loss
+        return aggregate(per_token, MASK.double(), Aggregation.TOKEN_MEAN)
+
+    assert torch.autograd.gradcheck(loss, (NEW.double().requires_grad_(),), eps=1e-6, atol=1e-6)
+
+
+def test_k2_is_the_loss_whose_gradient_is_that_of_the_reverse_kl() -> None:
+    logits = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    ref = torch.log_softmax(torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), -1)
+    student = torch.log_softmax(logits, -1)
+    exact = torch.autograd.grad((student.exp() * (student - ref)).sum(), logits, retain_graph=True)[0]
+    expected_k2 = torch.autograd.grad((student.exp().detach() * kl.k2(student, ref)).sum(), logits)[0]
+    assert torch.allclose(exact, expected_k2, atol=1e-12)
+
+
+def test_supervised_loss_is_the_negative_log_likelihood() -> None:
+    assert torch.equal(negative_log_likelihood(NEW), -NEW)
+
+
+def test_normalised_aggregations_refuse_to_guess_a_length() -> None:
+    with pytest.raises(ValueError, match="length"):
+        aggregate(NEW, MASK, Aggregation.DR_GRPO)

@@ -1,0 +1,135 @@
+"""Engine and learner agree: the same ids under the same adapter have the same log-probs, to 1e-3 in fp32.
+
+And the comparison has teeth: the base instead of the adapter, twice the alpha, or a forgotten temperature must fail it.
+"""
+
+import json
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import perturb
+
+from adapters.store import AdapterStore
+from burnish.config import Learner
+from learner import checkpoint
+from learner.policy import Policy, Weights
+from learner.probe import build_probe
+from learner.prompts import render
+from learner.rows import Text
+from learner.step import Trainer
+
+pytestmark = [pytest.mark.engine]
+TOLERANCE = 1e-3
+TEMPERATURE = 0.7
+RANK, ALPHA = 8, 16
+
+
+@dataclass(frozen=True)
+class Served:
+    """One adapter version, loaded in the engine, with the learner's policy that wrote it."""
+
+    server: Any
+    name: str
+    directory: Path
+    policy: Policy
+    prompts: list[list[int]]
+
+    def post(self, route: str, **body: Any) -> Any:
+        headers = {"content-type": "application/json", "authorization": f"Bearer {self.server.api_key}"}
+        request = urllib.request.Request(f"{self.server.url}{route}", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            text = answer.read().decode()
+        return json.loads(text) if text.startswith("{") else text
+
+
+@pytest.fixture(scope="module")
+def served(vllm_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    settings = Learner(rank=RANK, alpha=ALPHA, device="cpu")
+    policy = Policy.load(vllm_server.model, rank=RANK, alpha=ALPHA, seed=3, device="cpu")
+    perturb(policy, scale=0.1)
+    questions = ["Reverse 5 12.", "Copy 7 8 9.", "First of 31 2.", "What is the last of 4 44 9?"]
+    prompts = [render(policy.tokenizer, [{"role": "user", "content": text}], ()) for text in questions]
+    probe = build_probe(policy, [Text(prompt, prompt[::-1]) for prompt in prompts])
+    store = AdapterStore(tmp_path_factory.mktemp("adapters"))
+    directory = checkpoint.save(
+        store, "agent", 1, Trainer(policy, settings), parent=0, rows=[], metrics={}, probe=probe, cursor=None
+    )
+    found = Served(vllm_server, "agent@v1", directory, policy, prompts)
+    found.post("/v1/load_lora_adapter", lora_name=found.name, lora_path=str(directory))
+    return found
+
+
+@pytest.fixture(scope="module")
+def sampled(served: Served) -> tuple[list[Text], list[torch.Tensor]]:
+    """Replies drawn by the engine at T = 0.7 with the log-probs that it reported."""
+    rows, logprobs = [], []
+    for prompt in served.prompts:
+        answer = served.post(
+            "/v1/completions",
+            model=served.name,
+            prompt=prompt,
+            n=4,
+            seed=11,
+            max_tokens=24,
+            temperature=TEMPERATURE,
+            logprobs=0,
+            return_token_ids=True,
+        )
+        for choice in answer["choices"]:
+            rows.append(Text(prompt, choice["token_ids"], TEMPERATURE))
+            logprobs.append(torch.tensor(choice["logprobs"]["token_logprobs"]))
+    assert sum(len(row.completion_ids) for row in rows) > 64
+    return rows, logprobs
+
+
+def prompt_logprobs(served: Served, model: str, row: Text) -> torch.Tensor:
+    ids = [*row.prompt_ids, *row.completion_ids]
+    body = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+    found = served.post("/v1/completions", **body)["choices"][0]["prompt_logprobs"]
+    start = len(row.prompt_ids)
+    return torch.tensor([found[at][str(ids[at])]["logprob"] for at in range(start, len(ids))])
+
+
+def worst(expected: list[torch.Tensor], found: list[torch.Tensor]) -> float:
+    return max(float((a - b).abs().max()) for a, b in zip(expected, found, strict=True))
+
+
+def test_sampled_logprobs_agree(served: Served, sampled: tuple[list[Text], list[torch.Tensor]]) -> None:
+    rows, logprobs = sampled
+    assert worst(logprobs, served.policy.logprobs(rows)) < TOLERANCE
+
+
+def test_prompt_logprobs_agree(served: Served, sampled: tuple[list[Text], list[torch.Tensor]]) -> None:
+    rows = [Text(row.prompt_ids, row.completion_ids) for row in sampled[0][:4]]
+    found = [prompt_logprobs(served, served.name, row) for row in rows]
+    assert worst(found, served.policy.logprobs(rows)) < TOLERANCE
+    base = [prompt_logprobs(served, served.server.base_name, row) for row in rows]
+    assert worst(base, served.policy.logprobs(rows, Weights.BASE)) < TOLERANCE
+
+
+@pytest.mark.parametrize("mistake", ["base instead of adapter", "alpha doubled", "temperature forgotten"])
+def test_a_mistake_is_noticed(served: Served, sampled: tuple[list[Text], list[torch.Tensor]], mistake: str) -> None:
+    rows, logprobs = sampled
+    if mistake == "base instead of adapter":
+        found = served.policy.logprobs(rows, Weights.BASE)
+    elif mistake == "alpha doubled":
+        other = Policy.load(served.server.model, rank=RANK, alpha=2 * ALPHA, device="cpu")
+        other.load_adapter(served.directory)
+        found = other.logprobs(rows)
+    else:
+        found = served.policy.logprobs([Text(row.prompt_ids, row.completion_ids) for row in rows])
+    assert worst(logprobs, found) > TOLERANCE
+
+
+def test_the_probe_of_a_version_is_met_by_the_engine_that_serves_it(served: Served) -> None:
+    probe = json.loads((served.directory / checkpoint.PROBE).read_text())
+    engine = [prompt_logprobs(served, served.name, Text(**row)) for row in probe["rows"]]
+    places = probe["positions"]
+    found = torch.tensor([float(engine[place["row"]][place["index"]]) for place in places])
+    gaps = {key: float((found - torch.tensor([place[key] for place in places])).abs().max()) for key in ("candidate", "base")}
+    assert gaps["candidate"] < TOLERANCE
+    assert gaps["base"] > 3 * TOLERANCE

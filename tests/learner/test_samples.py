@@ -1,0 +1,99 @@
+"""Which replies become samples, and what a sample holds."""
+
+from array import array
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tiny import interaction
+
+from burnish.records import Reward, Sampling
+from learner.policy import Policy
+from learner.prompts import render
+from learner.samples import Sample, Skipped, SkipReason, to_sample
+
+REWARD = Reward(1.0, "judge", ("j1",), None)
+HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reward", "reason"),
+    [
+        ({"may_train": False}, REWARD, SkipReason.OPTED_OUT),
+        ({"quarantine": "ids do not add up"}, REWARD, SkipReason.QUARANTINED),
+        ({"logprobs": array("f", [-1.0])}, REWARD, SkipReason.QUARANTINED),
+        ({"is_aborted": True}, REWARD, SkipReason.ABORTED),
+        ({"finish_reason": "length"}, REWARD, SkipReason.TRUNCATED),
+        ({"token_ids": array("i"), "logprobs": array("f")}, REWARD, SkipReason.EMPTY),
+        ({"prompt_ids": array("i")}, REWARD, SkipReason.EMPTY),
+        ({"logprobs": array("f", [-1.0, float("nan"), -1.0, -1.0])}, REWARD, SkipReason.DEGENERATE),
+        ({"logprobs": array("f", [-1.0, 0.5, -1.0, -1.0])}, REWARD, SkipReason.DEGENERATE),
+        ({"logprobs": array("f", [0.0] * 4)}, REWARD, SkipReason.DEGENERATE),
+        ({}, None, SkipReason.NO_SIGNAL),
+        ({}, replace(REWARD, value=0.0), SkipReason.NEUTRAL),
+        ({"sampling": Sampling(top_p=0.9)}, REWARD, SkipReason.NOT_PLAIN),
+        ({"sampling": Sampling(temperature=0.0)}, REWARD, SkipReason.NOT_PLAIN),
+        ({"sampling": Sampling(temperature=1.9)}, REWARD, SkipReason.NOT_PLAIN),
+        ({"sampling": Sampling(top_p=0.9), "prompt_ids": array("i", [7, 8])}, HINTED, SkipReason.UNRENDERABLE),
+    ],
+)
+def test_a_reply_that_cannot_teach_says_why(
+    policy: Policy, changes: dict[str, Any], reward: Reward | None, reason: SkipReason
+) -> None:
+    skipped = to_sample(interaction(policy.tokenizer, **changes), reward, policy.tokenizer)
+    assert skipped == Skipped("chatcmpl-1", reason)
+
+
+def test_a_sample_holds_the_engines_ids_and_the_rewards_records(policy: Policy) -> None:
+    raw = interaction(policy.tokenizer, sampling=Sampling(temperature=0.7), user="u")
+    sample = to_sample(raw, HINTED, policy.tokenizer, session="s")
+    assert isinstance(sample, Sample)
+    assert (sample.prompt_ids, sample.completion_ids) == (raw.prompt_ids, raw.token_ids)
+    assert sample.behaviour_logprobs == raw.logprobs
+    assert (sample.temperature, sample.has_ratio, sample.reward) == (0.7, True, -1.0)
+    assert (sample.record_ids, sample.session, sample.user) == (("f1", "j1"), "s", "u")
+    assert sample.hinted_prompt_ids is not None
+    hinted = policy.tokenizer.decode(list(sample.hinted_prompt_ids))
+    assert hinted == "<|user|>copy 1 2\n\n(Hint: Use bold.)<|end|><|assistant|>"
+
+
+def test_a_greedy_reply_with_a_hint_is_distilled_without_a_ratio(policy: Policy) -> None:
+    raw = interaction(policy.tokenizer, sampling=Sampling(temperature=0.0))
+    sample = to_sample(raw, HINTED, policy.tokenizer)
+    assert isinstance(sample, Sample)
+    assert (sample.has_ratio, sample.temperature, sample.hint) == (False, 1.0, "Use bold.")
+
+
+def test_engine_ids_are_kept_before_the_hint_even_where_the_rendering_differs(policy: Policy) -> None:
+    """vLLM writes tools with fields of its own; only the text from the last user message on has to agree."""
+    messages = [{"role": "user", "content": "a long enough question"}]
+    theirs = [{"type": "function", "function": {"name": "f", "description": None, "parameters": {}}}]
+    ours = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    prompt = array("i", render(policy.tokenizer, messages, theirs))
+    raw = interaction(policy.tokenizer, messages=messages, tools=ours, prompt_ids=prompt)
+    sample = to_sample(raw, HINTED, policy.tokenizer)
+    assert isinstance(sample, Sample) and sample.hinted_prompt_ids is not None
+    decoded = policy.tokenizer.decode(list(sample.hinted_prompt_ids))
+    assert decoded == policy.tokenizer.decode(list(prompt)).replace("question", "question\n\n(Hint: Use bold.)")
+
+
+def test_a_prompt_that_is_not_as_rendered_loses_its_hint_and_keeps_its_reward(policy: Policy) -> None:
+    raw = interaction(policy.tokenizer, prompt_ids=array("i", [7, 8, 9]))
+    sample = to_sample(raw, HINTED, policy.tokenizer)
+    assert isinstance(sample, Sample)
+    assert (sample.hint, sample.hinted_prompt_ids, sample.is_hint_lost, sample.reward) == (None, None, True, -1.0)
+
+
+def test_text_parts_and_tool_arguments_are_rendered_as_vllm_does(policy: Policy) -> None:
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "content": "ok"},
+    ]
+    text = policy.tokenizer.decode(render(policy.tokenizer, messages, ()))
+    assert text == '<|user|>one\ntwo<|end|><|assistant|>{"a": 1}<|end|><|tool|>ok<|end|><|assistant|>'
+    raw = interaction(policy.tokenizer, messages=messages, prompt_ids=array("i", render(policy.tokenizer, messages, ())))
+    sample = to_sample(raw, HINTED, policy.tokenizer)
+    assert isinstance(sample, Sample) and sample.hinted_prompt_ids is not None
+    assert "two\n\n\n(Hint: Use bold.)<|end|>" in policy.tokenizer.decode(list(sample.hinted_prompt_ids))
