@@ -89,7 +89,7 @@ def decide(evidence: Evidence) -> GateVerdict:
     elif not evidence.is_mechanical_checked:
         faults.append("the version's files were not checked")
     faults += _probe_faults(evidence.probe)
-    if evidence.needs_retention:
+    if evidence.needs_retention and not faults:  # whoever fails earlier is not asked
         faults += _retention_faults(evidence.retention)
     return GateVerdict(tuple(faults))
 

@@ -34,7 +34,8 @@ class Engine(_Section):
     )
     base_name: str = Field("base", description="Model name under which the frozen base answers.")
     urls: tuple[str, ...] = Field((), description="Base URLs of vLLM servers that are already running; empty starts one here.")
-    api_key: str = Field("", description="Key of those servers; the engine started here gets a random one.")
+    api_key: str = Field("", description="Key of the engines; empty makes a random one for the engine started here.")
+    host: str = Field("127.0.0.1", description="Address the engine started here listens on; beyond loopback only in a private network.")
     port: int = Field(8701, ge=0, le=65535, description="Loopback port of the engine started here.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Weights' type; float32 is right for small models on a CPU."
@@ -143,7 +144,7 @@ class Gate(_Section):
 
     tier: Literal["fast"] = Field("fast", description="`fast`: mechanical checks, probe and retention set.")
     retention: str = Field("", description="JSONL file of retention prompts; empty means the sandbox's when its model is used.")
-    n_retention: int = Field(64, ge=64, description="Retention prompts asked of each candidate.")
+    n_retention: int = Field(96, ge=64, description="Retention prompts asked of each candidate.")
     retention_margin: float = Field(
         0.1, gt=0, le=1, description="Largest tolerated loss against the base (one-sided 95 % bound)."
     )

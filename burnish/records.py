@@ -179,4 +179,4 @@ class VersionName:
     def parse(cls, text: str) -> "VersionName | None":
         """The name in `text`, or None where it is not of the form `agent@v<number>`."""
         agent, mark, number = text.rpartition("@v")
-        return cls(agent, int(number)) if mark and agent and number.isdecimal() else None
+        return cls(agent, int(number)) if mark and agent and number.isdecimal() and len(number) < 10 else None

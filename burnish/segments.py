@@ -87,8 +87,7 @@ class SegmentWriter:
         """Write one frame; False where the disk has no room even after the reserve (`n_lost` counts those)."""
         frame = encode(record)
         if self._size and self._size + len(frame) > self._max_bytes:
-            os.close(self._handle)
-            self._open()
+            self._roll()
         if self._write(frame) or (self._release_reserve() and self._write(frame)):
             if self._fsync:
                 os.fdatasync(self._handle)
@@ -103,9 +102,18 @@ class SegmentWriter:
 
     def _open(self) -> None:
         name = f"{time.time_ns():020d}-{os.getpid()}-{self._serial}.seg"
-        self._serial += 1
         self._handle = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._serial += 1
         self._size = 0
+
+    def _roll(self) -> None:
+        """Begin a new file; where none can be opened, the old one grows on."""
+        old = self._handle
+        try:
+            self._open()
+        except OSError:
+            return
+        os.close(old)
 
     def _write(self, frame: bytes) -> bool:
         try:

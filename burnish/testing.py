@@ -149,7 +149,7 @@ class StubEngine:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body: Tree = await request.json()
         self.requests.append(body)
-        self.headers.append(dict(request.headers))
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
         if self.failure is Failure.REFUSE:
             return _error(500, "InternalServerError", "scripted failure")
         if self.failure is Failure.FULL:
@@ -224,7 +224,7 @@ class StubEngine:
             "created": int(time.time()),
             "model": body["model"],
         }
-        return web.json_response(tree | {"choices": [choice], "usage": _usage(len(prompt), 1), **_TAIL})
+        return web.json_response(tree | {"choices": [choice], "usage": _whole_usage(len(prompt), 1), **_TAIL})
 
     async def _models(self, request: web.Request) -> web.Response:
         entry = {"object": "model", "created": int(time.time()), "owned_by": "vllm"}
@@ -252,9 +252,9 @@ class StubEngine:
         return web.Response()
 
 
-_TAIL: Tree = {
+_FINGERPRINT = {"system_fingerprint": "vllm-stub"}
+_TAIL: Tree = _FINGERPRINT | {
     "service_tier": None,
-    "system_fingerprint": "vllm-stub",
     "kv_transfer_params": None,
     "ec_transfer_params": None,
     "metrics": None,
@@ -276,6 +276,10 @@ def _text(token: int) -> str:
 
 def _usage(n_prompt: int, n_sampled: int) -> Tree:
     return {"prompt_tokens": n_prompt, "total_tokens": n_prompt + n_sampled, "completion_tokens": n_sampled}
+
+
+def _whole_usage(n_prompt: int, n_sampled: int) -> Tree:
+    return _usage(n_prompt, n_sampled) | {"prompt_tokens_details": None, "completion_tokens_details": None}
 
 
 def _completion_logprobs(token: int, logprob: float) -> Tree:
@@ -322,10 +326,7 @@ def _whole(body: Tree, head: Tree, replies: Sequence[Scripted]) -> Tree:
         )
     ids = prompt_ids(body)
     tree: Tree = head | {"object": "chat.completion", "choices": choices, **_TAIL}
-    tree["usage"] = _usage(len(ids), sum(len(reply.token_ids) for reply in replies)) | {
-        "prompt_tokens_details": None,
-        "completion_tokens_details": None,
-    }
+    tree["usage"] = _whole_usage(len(ids), sum(len(reply.token_ids) for reply in replies))
     return tree | {
         "prompt_logprobs": None,
         "prompt_text": None,
@@ -336,6 +337,7 @@ def _whole(body: Tree, head: Tree, replies: Sequence[Scripted]) -> Tree:
 async def _chunks(body: Tree, head: Tree, replies: Sequence[Scripted], delay: float) -> AsyncIterator[Tree]:
     """A stream's chunks: roles first, then one token of every choice in turn, the end of a choice on its last token."""
     ids = prompt_ids(body)
+    wants_usage = (body.get("stream_options") or {}).get("include_usage")
     wants_ids, wants_logprobs = bool(body.get("return_token_ids")), bool(body.get("logprobs"))
     for index in range(len(replies)):
         opening = {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
@@ -355,9 +357,11 @@ async def _chunks(body: Tree, head: Tree, replies: Sequence[Scripted], delay: fl
             if is_last:
                 choice |= {"finish_reason": reply.ending, "stop_reason": None}
             choice["token_ids"] = [reply.token_ids[position]] if wants_ids else None
-            yield head | {"choices": [choice]}
-    if (body.get("stream_options") or {}).get("include_usage"):
-        yield head | {"choices": [], "usage": _usage(len(ids), sum(len(reply.token_ids) for reply in replies))}
+            ends_here = is_last and not wants_usage
+            yield head | {"choices": [choice]} | (_FINGERPRINT if ends_here else {})
+    if wants_usage:
+        usage = _usage(len(ids), sum(len(reply.token_ids) for reply in replies))
+        yield head | {"choices": [], "usage": usage} | _FINGERPRINT
 
 
 def _deltas(reply: Scripted) -> list[Tree]:
@@ -370,8 +374,11 @@ def _deltas(reply: Scripted) -> list[Tree]:
     for index, (name, arguments) in enumerate(reply.tool_calls):
         call_id = f"chatcmpl-tool-{uuid.uuid4().hex[:16]}"
         at += 12 + index  # somewhere inside this call's text
-        deltas[at] = {"tool_calls": [{"id": call_id, "type": "function", "index": index, "function": {"name": name}}]}
+        deltas[at] = {
+            "content": None,
+            "tool_calls": [{"id": call_id, "type": "function", "index": index, "function": {"name": name}}],
+        }
         for piece in (arguments[:2], arguments[2:]):
             at += 1
-            deltas[at] = {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            deltas[at] = {"content": None, "tool_calls": [{"index": index, "function": {"arguments": piece}}]}
     return deltas

@@ -1,10 +1,24 @@
-"""The base model's identity: a digest of what decides its log-probs, so that an adapter is never put on another base."""
+"""The base model's place and identity: a digest of what decides its log-probs, so that an adapter is never put on another base."""
 
 import hashlib
 from pathlib import Path
 
+from huggingface_hub import snapshot_download
+
+from burnish.errors import LearnerError
+
 _WHOLE = 64 * 2**20
 _END = 2**20
+
+
+def locate(model: Path | str) -> Path:
+    """The directory of `model`: itself, or the local snapshot of a hub name (fetched unless HF_HUB_OFFLINE is set)."""
+    if Path(model).is_dir():
+        return Path(model)
+    try:
+        return Path(snapshot_download(str(model)))
+    except (OSError, ValueError) as error:  # not found, offline, no such name
+        raise LearnerError(f"cannot load a model from {model}: no such directory, and not on the hub ({error})") from error
 
 
 def revision(directory: Path) -> str:

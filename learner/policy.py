@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from burnish.errors import LearnerError
 from learner import adapter_file
+from learner.base import locate
 from learner.rows import Tokens, pack
 
 _CURRENT, _TEACHER = "default", "teacher"
@@ -56,11 +57,11 @@ class Policy:
         threads: int = 1,
         score_tokens: int = 8192,
     ) -> "Policy":
-        """The base in `base_dir` with a fresh adapter: fp32 on a CPU, bf16 base with fp32 adapter on a GPU.
+        """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32 adapter on a GPU.
 
         `score_tokens` bounds the padded tokens of one forward pass without gradient.
         """
-        base_dir = Path(base_dir)
+        base_dir = locate(base_dir)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         if where == "cpu":
             torch.set_num_threads(threads)

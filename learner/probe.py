@@ -1,23 +1,29 @@
 """Probe: log-probs by which the engine shows that it serves exactly this version.
 
-Chosen where candidate and base differ most by the learner's own reckoning, so that an engine that serves the base, the
-parent or a stale adapter cannot pass by luck. The engine is asked for `prompt_logprobs` of prompt + completion at
-temperature 1 (those are never tempered), and compared position by position.
+Chosen where candidate and base differ most by the learner's own reckoning, among tokens that the candidate finds likely: the
+engine is asked for its likeliest next tokens behind each place, the way that it answers any client. (vLLM's
+`prompt_logprobs` would score whole texts at once, but beside other requests it kills an engine with LoRA; see
+docs/decisions/0003-probe-by-next-token.md.)
 
-JSON: {"schema": 1, "temperature": 1.0,
-       "rows": [{"prompt_ids": [int], "completion_ids": [int]}],                       at most 4, each ≤ 512 tokens
-       "positions": [{"row": int, "index": int, "candidate": float, "parent": float, "base": float}],  at most 64
-       "gap_base": float, "gap_parent": float}                         largest |candidate − …| over the positions
-`index` counts completion tokens: its place among prompt + completion ids is len(prompt_ids) + index.
+JSON: {"schema": 2, "temperature": 1.0,
+       "rows": [{"prompt_ids": [int], "completion_ids": [int]}],                          at most 4, each ≤ 512 tokens
+       "positions": [{"row": int, "index": int, "token_id": int,
+                      "candidate": float, "parent": float, "base": float}],               at most 24
+       "gap_base": float, "gap_parent": float}                            largest |candidate − …| over the positions
+A position asks for `token_id` behind the prompt and the first `index` completion tokens.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from learner.policy import Policy, Weights
 from learner.rows import Text, Tokens
 
-MAX_ROWS, MAX_TOKENS, MAX_POSITIONS, MAX_CANDIDATES = 4, 512, 64, 16
+MAX_ROWS, MAX_TOKENS, MAX_POSITIONS, MAX_CANDIDATES = 4, 512, 24, 16
+N_LIKELY = 8
+"""Tokens per place that come into question: well within the 20 that vLLM tells."""
 
 
 def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weights.TEACHER) -> dict[str, Any]:
@@ -25,22 +31,26 @@ def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weig
     rows = [_fitted(row) for row in recent[-MAX_CANDIDATES:]]
     if not rows:
         return _as_json([], [])
-    candidate, base = policy.logprobs(rows), policy.logprobs(rows, Weights.BASE)
+    likely = policy.top(rows, N_LIKELY)
+    candidate = policy.logprobs_at(rows, likely)
+    base = policy.logprobs_at(rows, likely, Weights.BASE)
     changes = [(a - b).abs() for a, b in zip(candidate, base, strict=True)]
     chosen = sorted(range(len(rows)), key=lambda i: (-float(changes[i].max()), i))[:MAX_ROWS]
-    before = dict(zip(chosen, policy.logprobs([rows[i] for i in chosen], parent), strict=True))
-    places = sorted((-float(changes[i][t]), at, t) for at, i in enumerate(chosen) for t in range(len(rows[i].completion_ids)))[
-        :MAX_POSITIONS
-    ]
+    before = policy.logprobs_at([rows[i] for i in chosen], [likely[i] for i in chosen], parent)
+    places: list[tuple[float, int, int, int]] = []
+    for at, i in enumerate(chosen):
+        largest, column = torch.max(changes[i], dim=1)
+        places += [(-float(largest[t]), at, t, int(column[t])) for t in range(len(rows[i].completion_ids))]
     positions = [
         {
             "row": at,
             "index": t,
-            "candidate": float(candidate[chosen[at]][t]),
-            "parent": float(before[chosen[at]][t]),
-            "base": float(base[chosen[at]][t]),
+            "token_id": int(likely[chosen[at]][t, k]),
+            "candidate": float(candidate[chosen[at]][t, k]),
+            "parent": float(before[at][t, k]),
+            "base": float(base[chosen[at]][t, k]),
         }
-        for _, at, t in places
+        for _, at, t, k in sorted(places)[:MAX_POSITIONS]
     ]
     return _as_json([rows[i] for i in chosen], positions)
 
@@ -56,7 +66,7 @@ def _as_json(rows: Sequence[Text], positions: list[dict[str, Any]]) -> dict[str,
         return max((abs(place["candidate"] - place[other]) for place in positions), default=0.0)
 
     return {
-        "schema": 1,
+        "schema": 2,
         "temperature": 1.0,
         "rows": [{"prompt_ids": list(row.prompt_ids), "completion_ids": list(row.completion_ids)} for row in rows],
         "positions": positions,

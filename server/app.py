@@ -51,13 +51,15 @@ class App:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = uuid.uuid4().hex
         extra = [(b"x-request-id", request_id.encode())]
-        has_begun = False
+        has_begun = has_ended = False
 
         async def reply(message: Message) -> None:
-            nonlocal has_begun
+            nonlocal has_begun, has_ended
             if message["type"] == "http.response.start":
                 has_begun = True
                 message["headers"] = [*message.get("headers", ()), *extra]
+            else:
+                has_ended = not message.get("more_body", False)
             await send(message)
 
         try:
@@ -76,7 +78,9 @@ class App:
             status, body, headers = envelope.reply_to(error, request_id)
             if status == 500:
                 log.exception("request failed", request_id=request_id, path=scope["path"])
-            if has_begun:
+            if has_ended:  # the application behind has answered already, and raised for the log's sake
+                return
+            if has_begun:  # the server cuts the connection: the client must not take half an answer for a whole one
                 raise
             await send_bytes(reply, status, body, headers)
 

@@ -22,7 +22,11 @@ _DROPPED = frozenset(
         *("request_id", "priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs"),  # the engine's controls
     }
 )
-_UNSUPPORTED = ("use_beam_search", "echo")
+_UNSUPPORTED = {
+    **dict.fromkeys(("use_beam_search", "echo"), "such replies have no log-probs to record"),
+    # seen with vLLM 0.32: the first kills an engine that serves adapters, the second blanks other requests' top_logprobs
+    **dict.fromkeys(("prompt_logprobs", "logprob_token_ids"), "it would disturb the requests of others"),
+}
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)]
@@ -67,6 +71,8 @@ class Fields(msgspec.Struct):
     watermarking: Any = None
     use_beam_search: bool | None = None
     echo: bool | None = None
+    prompt_logprobs: Any = None
+    logprob_token_ids: Any = None
     user: str | None = None
     session_id: str | None = None
     turn_type: str | None = None
@@ -91,11 +97,10 @@ class ChatRequest:
             if not isinstance(message.get("role"), str):
                 param = f"messages[{position}].role"
                 raise RequestError(f"{param}: expected a string such as 'user'", param=param, code="invalid_value")
-        for name in _UNSUPPORTED:
-            if getattr(self.fields, name):
-                raise RequestError(
-                    f"{name}: not supported, such replies have no log-probs to record", param=name, code="unsupported"
-                )
+        for name, reason in _UNSUPPORTED.items():
+            value = getattr(self.fields, name)
+            if value is not None and value is not False:  # 0 asks for log-probs too
+                raise RequestError(f"{name}: not supported, {reason}", param=name, code="unsupported")
         if self.fields.top_logprobs and not self.fields.logprobs:
             raise RequestError("top_logprobs: needs `logprobs: true`", param="top_logprobs", code="invalid_value")
 

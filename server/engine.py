@@ -27,8 +27,8 @@ class Engine(Protocol):
     async def unload(self, name: str) -> None:
         """Forget `name`; unknown names are fine."""
 
-    async def prompt_logprobs(self, model: str, token_ids: Sequence[int]) -> Sequence[float]:
-        """Natural-log probability of token_ids[i] given those before it, for i = 1 … len−1 (temperature 1)."""
+    async def next_logprobs(self, model: str, token_ids: Sequence[int]) -> Mapping[int, float]:
+        """Natural-log probabilities of the likeliest next tokens (at most 20) behind `token_ids`, at temperature 1."""
 
     async def chat(
         self,

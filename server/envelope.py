@@ -98,7 +98,7 @@ def install(app: Starlette) -> None:
         extra = {name.decode(): value.decode() for name, value in headers}
         return Response(body, status, media_type="application/json", headers=extra)
 
-    for kind in (BurnishError, HTTPException, RequestValidationError):
+    for kind in (BurnishError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, answer)
 
 

@@ -1,6 +1,7 @@
 """When a version may be unloaded: what the gateways' in-flight reports (`server/heartbeat.py`) add up to."""
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,8 +26,20 @@ def is_drained(run_dir: Path, model: str, generation: int) -> bool:
         at, seen, in_flight = report.get("at"), report.get("generation"), report.get("in_flight")
         if not isinstance(at, float) or not isinstance(seen, int) or not isinstance(in_flight, dict):
             return False
-        if time.time() - at > STALE_SECONDS:  # its process is gone, and with it its requests
-            continue
+        pid = report.get("pid")
+        if time.time() - at > STALE_SECONDS and not (isinstance(pid, int) and _lives(pid)):
+            continue  # its process is gone, and with it its requests
         if seen < generation or in_flight.get(model, 0):
             return False
+    return True
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process `pid` exists on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
     return True

@@ -138,17 +138,18 @@ class Ingester:
 
     def _link(self, session: Session, turn: Interaction) -> tuple[Link, int]:
         for start, prefix in continuations(turn):
-            candidates = self._candidates(session, prefix)
+            candidates = self._candidates(session, prefix, turn.request_id)
             if candidates:
                 return choose(candidates, turn.quoted_session), start
         return choose([], turn.quoted_session), 0
 
-    def _candidates(self, session: Session, prefix: str) -> list[Candidate]:
+    def _candidates(self, session: Session, prefix: str, request_id: str) -> list[Candidate]:
+        """Replies that the prefix matches; other choices of the request itself do not count as having followed."""
         child: Any = InteractionRow
         child = child.__table__.alias("child")
         turn: Any = InteractionRow
         conversation: Any = SessionRow
-        has_follower = exists().where(child.c.parent_id == turn.interaction_id)
+        has_follower = exists().where(child.c.parent_id == turn.interaction_id, child.c.request_id != request_id)
         rows = session.connection().execute(
             select(
                 turn.interaction_id, turn.request_id, turn.session_id, turn.choice, has_follower, conversation.closed_at
@@ -190,8 +191,10 @@ class Ingester:
         return session_id
 
     def _add_next_state(self, session: Session, parent_id: str, turn: Interaction, digests: list[str]) -> None:
+        # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats.
         roles = {message.get("role") for message in turn.messages[-len(digests) :]}
-        kind = NextStateKind.TOOL_RESULT if roles == {"tool"} else NextStateKind.USER_REPLY
+        is_from_user = "user" in roles and roles.isdisjoint({"tool", "function"})
+        kind = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
         is_new = insert_or_skip(
             session,
             NextStateRow,

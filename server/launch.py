@@ -29,8 +29,10 @@ def engine_urls(settings: Settings) -> tuple[str, ...]:
 
 
 def engine_key(settings: Settings) -> str:
-    """The key that the engine wants; the one for an engine started here is made once, mode 0600."""
-    return settings.engine.api_key if settings.engine.urls else ensure_secret(settings.run_dir / "engine.key")
+    """The key that the engine wants; where none is set, the engine started here gets one of its own, mode 0600."""
+    if settings.engine.api_key or settings.engine.urls:
+        return settings.engine.api_key
+    return ensure_secret(settings.run_dir / "engine.key")
 
 
 def command(settings: Settings) -> list[str]:
@@ -40,7 +42,7 @@ def command(settings: Settings) -> list[str]:
     flags: dict[str, object] = {
         "--model": engine.model,
         "--served-model-name": engine.base_name,
-        "--host": "127.0.0.1",
+        "--host": engine.host,
         "--port": engine.port,
         "--dtype": engine.dtype if engine.dtype != "auto" or has_gpu else "float32",
         "--max-loras": engine.max_loras,

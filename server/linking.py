@@ -76,10 +76,9 @@ def choose(candidates: Sequence[Candidate], quoted_session: str | None) -> Link:
 
 def _essence(message: Message) -> bytes:
     """What makes a message the same message: role, text and tool calls, with surrounding white space ignored."""
-    calls = [
-        [call.get("id"), call.get("function", {}).get("name"), _arguments(call.get("function", {}).get("arguments"))]
-        for call in message.get("tool_calls") or []
-    ]
+    calls = message.get("tool_calls") or []
+    if isinstance(calls, list):
+        calls = [_call(call) for call in calls]
     content = message.get("content")
     if isinstance(content, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
         content = "".join(str(part.get("text", "")) for part in content)
@@ -87,6 +86,14 @@ def _essence(message: Message) -> bytes:
         content = content.strip()
     essence = [message.get("role"), content or "", calls, message.get("tool_call_id"), message.get("name")]
     return json.dumps(essence, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _call(call: Any) -> Any:
+    """A tool call's id, name and arguments; what has another shape stands for itself."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return call
+    return [call.get("id"), function.get("name"), _arguments(function.get("arguments"))]
 
 
 def _arguments(text: Any) -> Any:

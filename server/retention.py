@@ -11,8 +11,8 @@ from typing import Any
 from adapters.gate import Retention
 from burnish.errors import ConfigError
 from server.engine import Engine
+from server.vllm import LOW_PRIORITY
 
-LOW_PRIORITY = 5
 _CALL = "<tool_call>\n{}\n</tool_call>"
 
 

@@ -169,12 +169,11 @@ class Swapper:
         """The engine's log-probs of the probe's tokens beside the learner's."""
         recorded = json.loads((self._store.path(name.agent, name.version) / "probe.json").read_text(encoding="utf-8"))
         axes: dict[str, list[float]] = {key: [] for key in ("engine", "candidate", "parent", "base")}
-        rows = recorded["rows"]
-        scored = [await engine.prompt_logprobs(str(name), [*row["prompt_ids"], *row["completion_ids"]]) for row in rows]
         for place in recorded["positions"]:
-            # prompt_logprobs leaves out the first token, which nothing predicts
-            index = len(rows[place["row"]]["prompt_ids"]) + place["index"] - 1
-            axes["engine"].append(scored[place["row"]][index])
+            row = recorded["rows"][place["row"]]
+            told = await engine.next_logprobs(str(name), [*row["prompt_ids"], *row["completion_ids"][: place["index"]]])
+            # A token that the engine does not even tell is at most as likely as the last one that it does.
+            axes["engine"].append(told.get(place["token_id"], min(told.values())))
             for key in ("candidate", "parent", "base"):
                 axes[key].append(place[key])
         return Probe(**axes, tolerance=self._tolerance)
@@ -188,7 +187,7 @@ class Swapper:
         for prompt in prompts:
             for engine in self._engines:
                 if len(prompt) > 1:
-                    await engine.prompt_logprobs(str(name), prompt)
+                    await engine.next_logprobs(str(name), prompt)
 
     def _make_live(self, job: jobs.Leased, name: VersionName, live: int, evidence: Evidence) -> None:
         shown = evidence.as_dict()

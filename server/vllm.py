@@ -8,6 +8,11 @@ import aiohttp
 from burnish.errors import EngineError, EngineUnavailable
 from server.engine import Reply
 
+N_TOLD = 20
+"""vLLM's --max-logprobs."""
+LOW_PRIORITY = 5
+"""Behind live traffic, before the judge."""
+
 
 class VllmEngine:
     """One vLLM server at `url` (without a trailing `/v1`)."""
@@ -34,13 +39,23 @@ class VllmEngine:
             if "404" not in str(error):
                 raise
 
-    async def prompt_logprobs(self, model: str, token_ids: Sequence[int]) -> Sequence[float]:
-        body = {"model": model, "prompt": list(token_ids), "max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+    async def next_logprobs(self, model: str, token_ids: Sequence[int]) -> Mapping[int, float]:
+        # Not prompt_logprobs, which kills a vLLM with LoRA on a CPU when other requests share the batch, and not
+        # logprob_token_ids, which blanks the top_logprobs of everyone in the batch (seen with 0.32).
+        body = {
+            "model": model,
+            "prompt": list(token_ids),
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "logprobs": N_TOLD,
+            "return_tokens_as_token_ids": True,
+            "priority": LOW_PRIORITY,
+        }
         reply = await self._call("POST", "/v1/completions", body)
-        scored = reply["choices"][0].get("prompt_logprobs") or []
-        if len(scored) != len(token_ids):
-            raise EngineError(f"expected log-probs of {len(token_ids)} prompt tokens, got {len(scored)}")
-        return [float(entry[str(token)]["logprob"]) for token, entry in zip(token_ids[1:], scored[1:], strict=True)]
+        told = (reply["choices"][0].get("logprobs") or {}).get("top_logprobs") or []
+        if not told:
+            raise EngineError("expected the log-probs of the next token, got none")
+        return {int(name.removeprefix("token_id:")): float(value) for name, value in told[0].items()}
 
     async def chat(
         self,

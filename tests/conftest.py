@@ -1,107 +1,37 @@
 """Fixtures that several folders share: a real vLLM server, started once, for the tests marked `engine`."""
 
-import os
-import signal
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from vllm_process import VllmServer, boot, tail
 
-from burnish.config import SANDBOX_MODEL, Engine, Settings
-from server import launch
+from burnish.config import SANDBOX_MODEL
 
-BOOT_SECONDS = 240.0
-_LOG = pytest.StashKey[Path]()
-
-
-@dataclass(frozen=True)
-class VllmServer:
-    """A running vLLM: where it is, its key, the name of its base, the model's directory."""
-
-    url: str
-    api_key: str
-    base_name: str
-    model: Path
-    log: Path
+_RUNNING = pytest.StashKey[VllmServer]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--vllm-model", default=str(SANDBOX_MODEL), help="model directory for the tests marked `engine`")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="session")
 def vllm_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    """vLLM with the flags that Burnish starts it with; its whole process group ends with the session."""
+    """One vLLM for the whole session, on the sandbox's model unless --vllm-model names another."""
     model = Path(request.config.getoption("--vllm-model"))
     if not (model / "config.json").exists():
         pytest.skip(f"no model in {model}")
-    folder = tmp_path_factory.mktemp("vllm")
-    engine = Engine(model=str(model), port=free_port(), dtype="float32", max_model_len=1024, max_lora_rank=16)
-    settings = Settings(state_dir=folder, engine=engine)
-    log = folder / "vllm.log"
-    request.config.stash[_LOG] = log
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            launch.command(settings),
-            env=launch.environment(settings, os.environ),
-            cwd=folder,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        url = launch.engine_url(settings)
-        _wait_until_healthy(process, url, log)
-        yield VllmServer(url, launch.engine_key(settings), engine.base_name, model, log)
-    finally:
-        _end_group(process)
+    with boot(model, tmp_path_factory.mktemp("vllm")) as server:
+        request.config.stash[_RUNNING] = server
+        yield server
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
     """Show the end of vLLM's log with every failure of a test that used it."""
     report = yield
-    log = item.config.stash.get(_LOG, None)
-    if report.failed and log is not None and "vllm_server" in getattr(item, "fixturenames", ()):
-        report.sections.append(("vLLM log, last lines", _tail(log)))
+    server = item.config.stash.get(_RUNNING, None)
+    if report.failed and server is not None and "vllm_server" in getattr(item, "fixturenames", ()):
+        report.sections.append(("vLLM log, last lines", tail(server.log)))
     return report
-
-
-def _wait_until_healthy(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
-    deadline = time.monotonic() + BOOT_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            pytest.fail(f"vLLM ended with status {process.returncode} before it was ready:\n{_tail(log)}")
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=2):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    pytest.fail(f"vLLM was not ready within {BOOT_SECONDS:.0f} s:\n{_tail(log)}")
-
-
-def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    for number, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(patience)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
-
-
-def _tail(log: Path, lines: int = 60) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,6 +1,7 @@
 """`burnish demo`: watch an agent get better by being used, on this machine, with real parts."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from burnish.cli.up import check_start
 from burnish.config import Settings
 from burnish.files import read_json, replace_text
 
-BARS = {
+BARS: dict[str, tuple[str, str, Callable[[float], bool]]] = {
     "wall_seconds": ("wall time, seconds", "≤ 600", lambda v: v <= 600),
     "score_before": ("score of the served agent, before", "≤ 0.15", lambda v: v <= 0.15),
     "score_after": ("score of the served agent, after", "≥ 0.80", lambda v: v >= 0.80),

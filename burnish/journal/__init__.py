@@ -1,13 +1,12 @@
 """The journal: SQL tables and work queues where the stages meet. Append-only where it records; a cursor never sees a gap.
 
 `Journal.open` brings the schema up to date (the SQLite file is copied aside first) and refuses a schema newer than this
-program. SQLite runs in WAL mode; any other SQLAlchemy URL is used as it is (PostgreSQL is tested).
+program. SQLite runs in WAL mode; PostgreSQL is chosen by its URL.
 """
 
-import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlmodel import Session
 
 from burnish.errors import JournalError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK = 0x6275726E  # any number, the same for all processes
 
 
 class Journal:
@@ -38,16 +38,17 @@ class Journal:
         except (ArgumentError, ModuleNotFoundError) as error:
             raise JournalError(f"journal.url is not usable: {error}") from error
         if engine.dialect.name == "sqlite":
-            if engine.url.database:
-                Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_immediate)
         journal = cls(engine)
         if migrate:
             try:
                 journal._migrate()
-            except SQLAlchemyError as error:
-                raise JournalError(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
+            except BaseException as error:
+                engine.dispose()
+                if isinstance(error, SQLAlchemyError | OSError):
+                    raise JournalError(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
+                raise
         return journal
 
     @contextmanager
@@ -66,33 +67,49 @@ class Journal:
         self.engine.dispose()
 
     def revision(self) -> str | None:
-        with self.engine.connect() as connection:
+        """The schema that is there; None where there is none."""
+        with self.engine.execution_options(burnish_reads=True).connect() as connection:
             return MigrationContext.configure(connection).get_current_revision()
 
     def _migrate(self) -> None:
         config = Config()
         config.set_main_option("script_location", str(_MIGRATIONS))
         script = ScriptDirectory.from_config(config)
-        current, head = self.revision(), script.get_current_head()
+        known, head = {revision.revision for revision in script.walk_revisions()}, script.get_current_head()
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        current = self.revision()
+        if current is not None and current not in known:
+            raise JournalError(
+                f"the journal's schema is {current}, which this version of Burnish does not know (it knows up to {head}); "
+                "run the newer Burnish, or restore the backup beside the journal"
+            )
         if current == head:
             return
-        if current is not None:
-            if current not in {revision.revision for revision in script.walk_revisions()}:
-                raise JournalError(
-                    f"the journal's schema is {current}, which this version of Burnish does not know (it knows up to {head}); "
-                    "run the newer Burnish, or restore the backup beside the journal"
-                )
-            self._back_up(current)
+        # Processes that start together wait for one another here, and the later ones find nothing left to do.
         with self.engine.begin() as connection:
+            if self.engine.dialect.name == "postgresql":
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+            current = MigrationContext.configure(connection).get_current_revision()
+            if current == head:
+                return
+            if current is not None:
+                self._back_up(current)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
     def _back_up(self, revision: str) -> None:
-        if self.engine.dialect.name == "sqlite" and self.engine.url.database:
-            path = Path(self.engine.url.database)
-            with sqlite3.connect(path) as source:
-                source.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            shutil.copy2(path, path.with_name(f"{path.name}.before-{revision}"))
+        """Copy the SQLite file aside as it was committed last; the caller holds the write lock and has changed nothing."""
+        if self._file is None:
+            return
+        target = self._file.with_name(f"{self._file.name}.before-{revision}")
+        with closing(sqlite3.connect(self._file)) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
+
+    @property
+    def _file(self) -> Path | None:
+        database = self.engine.url.database
+        return Path(database) if self.engine.dialect.name == "sqlite" and database else None
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

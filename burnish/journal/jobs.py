@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import func, literal_column, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import Session
@@ -48,13 +48,12 @@ def enqueue(
 
 
 def insert_or_skip(session: Session, table: Any, values: Mapping[str, Any]) -> bool:
-    """Insert one row unless its primary key is taken; True where it was new. Safe among concurrent writers."""
+    """Insert one row unless a unique key of it is taken; True where it was new. Safe among concurrent writers."""
     dialect = session.get_bind().dialect.name
-    make = {"sqlite": sqlite_insert, "postgresql": postgres_insert}.get(dialect, insert)
-    statement = make(table).values(**values)
-    if dialect in {"sqlite", "postgresql"}:
-        statement = statement.on_conflict_do_nothing()
-    return bool(session.connection().execute(statement).rowcount)
+    make: Any = postgres_insert if dialect == "postgresql" else sqlite_insert
+    # The row itself tells: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
+    statement = make(table).values(**values).on_conflict_do_nothing().returning(literal_column("1"))
+    return session.connection().execute(statement).first() is not None
 
 
 def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seconds: float = 60.0) -> Sequence[Leased]:

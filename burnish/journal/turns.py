@@ -37,10 +37,14 @@ def from_bytes(code: str, data: bytes) -> "array[Any]":
 def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
     """The messages behind `digests`, in their order."""
     columns: Any = BlobRow
-    found = dict(
-        session.connection().execute(select(columns.digest, columns.body).where(columns.digest.in_(set(digests)))).tuples()
-    )
+    rows = session.connection().execute(select(columns.digest, columns.body).where(columns.digest.in_(set(digests))))
+    found = {str(digest): str(body) for digest, body in rows}
     return [json.loads(found[digest]) for digest in digests]
+
+
+def _tools_of(session: Session, digest: str | None) -> tuple[Mapping[str, Any], ...]:
+    tools: Any = messages_of(session, [digest])[0] if digest else ()
+    return tuple(tools)
 
 
 def interaction_of(session: Session, row: InteractionRow) -> Interaction:
@@ -61,7 +65,7 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
         prompt_ids=from_bytes("i", row.prompt_ids),
         token_ids=from_bytes("i", row.token_ids),
         logprobs=from_bytes("f", row.logprobs),
-        tools=tuple(messages_of(session, [row.tools_digest])[0]) if row.tools_digest else (),
+        tools=_tools_of(session, row.tools_digest),
         choice=row.choice,
         n_choices=row.n_choices,
         user=row.user,
@@ -77,7 +81,8 @@ def reward_of(session: Session, interaction_id: str) -> Reward | None:
     feedback = [feedback_of(row) for row in _rows(session, FeedbackRow, interaction_id)]
     next_state = session.get(NextStateRow, interaction_id)
     speaks = {NEXT_STATE: next_state is not None and next_state.kind == NextStateKind.USER_REPLY}
-    speaks[FEEDBACK] = any(f.source is FeedbackSource.USER for f in feedback)
+    # The judge is asked about users' comments only; a harness's words must not borrow the authority of a user's rating.
+    speaks[FEEDBACK] = any(f.source is FeedbackSource.USER and f.comment for f in feedback)
     verdicts = [
         Verdict(row.judgement_id, row.origin, judgement_of(row), speaks[row.origin])
         for row in _rows(session, JudgementRow, interaction_id)

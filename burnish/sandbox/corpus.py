@@ -85,15 +85,15 @@ def draw_row(rng: random.Random) -> Row:
 def draw_chat(rng: random.Random, n_turns: int | None = None) -> list[dict[str, Any]]:
     """A conversation about tasks, with 0 to 4 style instructions in any of the places that production uses."""
     chat = _Chat(rng)
-    n_turns = n_turns or rng.choices((1, 2, 3, 4, 6), (50, 22, 14, 10, 4))[0]
-    system = rng.choices(("none", "plain", "style", "both"), (55, 15, 20, 10))[0]
+    n_turns = n_turns or rng.choices((1, 2, 3, 4, 6), (50, 24, 14, 9, 3))[0]
+    system = rng.choices(("none", "plain", "style", "both"), (52, 13, 23, 12))[0]
     if system != "none":
         plain = [rng.choice(PLAIN_SYSTEM)] if system != "style" else []
         styled = [chat.instructions(_n_hints(rng))] if system != "plain" else []
         chat.messages.append({"role": "system", "content": " ".join(plain + styled)})
     for turn in range(n_turns):
         said = _first_message(chat) if turn == 0 else _later_message(chat)
-        if turn == n_turns - 1 and rng.random() < 0.3 and said not in reactions.SMALL_TALK:
+        if turn == n_turns - 1 and rng.random() < 0.35 and said not in reactions.SMALL_TALK:
             said = _with_hint_block(said, chat.instructions(_n_hints(rng)))
         chat.turn(said, reactions.SMALL_TALK.get(said))
     return chat.messages
@@ -101,10 +101,10 @@ def draw_chat(rng: random.Random, n_turns: int | None = None) -> list[dict[str, 
 
 def _first_message(chat: _Chat) -> str:
     place = chat.rng.random()
-    if place < 0.75:
+    if place < 0.65:
         return chat.request()
     instructions = chat.instructions(_n_hints(chat.rng))
-    return f"{instructions} {chat.request()}" if place < 0.85 else f"{chat.request()} {instructions}"
+    return f"{instructions} {chat.request()}" if place < 0.82 else f"{chat.request()} {instructions}"
 
 
 def _later_message(chat: _Chat) -> str:
@@ -148,7 +148,7 @@ def _opened(rng: random.Random, said: str, replied: str) -> list[dict[str, Any]]
 
 
 def _n_hints(rng: random.Random) -> int:
-    return rng.choices((1, 2, 3, 4), (45, 22, 15, 18))[0]
+    return rng.choices((1, 2, 3, 4), (25, 20, 20, 35))[0]
 
 
 def _with_hint_block(said: str, hint: str) -> str:

@@ -5,11 +5,9 @@ share a long opening (every judging row begins with the same system message) are
 it once.
 """
 
-import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from transformers import PreTrainedTokenizerFast
@@ -50,16 +48,10 @@ def batches(
     rng: random.Random,
     n_rows: int,
     prefix: list[int],
-    longest: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[Batch]:
-    """Batches of `n_rows` fresh rows without end; every row must begin with `prefix`.
-
-    `longest` is asked now and then for the most tokens that a row may have after the prefix; longer rows are drawn anew.
-    """
+    """Batches of `n_rows` fresh rows without end; every row must begin with `prefix`."""
     while True:
-        limit = len(prefix) + longest()
-        fitting = (row for row in _encoded(tokenizer, draw, rng) if len(row[0]) <= limit)
-        pool = sorted(islice(fitting, n_rows * _POOL), key=lambda row: len(row[0]))
+        pool = sorted((encode(tokenizer, draw(rng)) for _ in range(n_rows * _POOL)), key=lambda row: len(row[0]))
         chunks = [pool[at : at + n_rows] for at in range(0, len(pool), n_rows)]
         rng.shuffle(chunks)
         for chunk in chunks:
@@ -71,11 +63,6 @@ def shared_prefix(tokenizer: PreTrainedTokenizerFast, draw: Draw) -> list[int]:
     rows = [encode(tokenizer, draw(random.Random(seed)))[0] for seed in range(8)]
     end = rows[0].index(int(tokenizer.eos_token_id)) + 1
     return rows[0][:end] if all(row[:end] == rows[0][:end] for row in rows) else []
-
-
-def _encoded(tokenizer: PreTrainedTokenizerFast, draw: Draw, rng: random.Random) -> Iterator[tuple[list[int], list[bool]]]:
-    while True:
-        yield encode(tokenizer, draw(rng))
 
 
 def _pad(rows: list[tuple[list[int], list[bool]]], prefix: list[int], pad: int) -> Batch:

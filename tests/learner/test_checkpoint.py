@@ -75,16 +75,17 @@ def test_probe_is_chosen_where_the_candidate_changed_most(make_trainer: Make, ma
     trainer.step(samples, ANCHORS)
     long = Text(list(range(5, 200)) * 4, list(range(5, 200)) * 2)
     probe = json.loads(json.dumps(build_probe(trainer.policy, [*samples, long])))
-    assert (probe["schema"], probe["temperature"]) == (1, 1.0)
-    assert 1 <= len(probe["rows"]) <= 4 and 1 <= len(probe["positions"]) <= 64
+    assert (probe["schema"], probe["temperature"]) == (2, 1.0)
+    assert 1 <= len(probe["rows"]) <= 4 and 1 <= len(probe["positions"]) <= 24
     assert all(len(row["prompt_ids"]) + len(row["completion_ids"]) <= 512 for row in probe["rows"])
     changes = [abs(place["candidate"] - place["base"]) for place in probe["positions"]]
     assert changes == sorted(changes, reverse=True)
     assert probe["gap_base"] == changes[0] > 0.0
     rows = [Text(row["prompt_ids"], row["completion_ids"]) for row in probe["rows"]]
-    found = trainer.policy.logprobs(rows)
     for place in probe["positions"]:
-        assert float(found[place["row"]][place["index"]]) == pytest.approx(place["candidate"], abs=1e-5)
+        row = rows[place["row"]]
+        behind = Text([*row.prompt_ids, *row.completion_ids[: place["index"]]], [place["token_id"]])
+        assert float(trainer.policy.logprobs([behind])[0][0]) == pytest.approx(place["candidate"], abs=1e-5)
         assert place["parent"] == pytest.approx(place["base"], abs=1e-5)  # no teacher was set
 
 

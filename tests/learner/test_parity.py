@@ -3,6 +3,7 @@
 And the comparison has teeth: the base instead of the adapter, twice the alpha, or a forgotten temperature must fail it.
 """
 
+import asyncio
 import json
 import urllib.request
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from learner.probe import build_probe
 from learner.prompts import render
 from learner.rows import Text
 from learner.step import Trainer
+from server.vllm import VllmEngine
 
 pytestmark = [pytest.mark.engine]
 TOLERANCE = 1e-3
@@ -127,9 +129,19 @@ def test_a_mistake_is_noticed(served: Served, sampled: tuple[list[Text], list[to
 
 def test_the_probe_of_a_version_is_met_by_the_engine_that_serves_it(served: Served) -> None:
     probe = json.loads((served.directory / checkpoint.PROBE).read_text())
-    engine = [prompt_logprobs(served, served.name, Text(**row)) for row in probe["rows"]]
     places = probe["positions"]
-    found = torch.tensor([float(engine[place["row"]][place["index"]]) for place in places])
+    engine = VllmEngine(served.server.url, served.server.api_key)
+
+    async def ask() -> list[float]:
+        answers = []
+        for place in places:
+            row = probe["rows"][place["row"]]
+            told = await engine.next_logprobs(served.name, [*row["prompt_ids"], *row["completion_ids"][: place["index"]]])
+            answers.append(told[place["token_id"]])
+        await engine.close()
+        return answers
+
+    found = torch.tensor(asyncio.run(ask()))
     gaps = {key: float((found - torch.tensor([place[key] for place in places])).abs().max()) for key in ("candidate", "base")}
     assert gaps["candidate"] < TOLERANCE
     assert gaps["base"] > 3 * TOLERANCE

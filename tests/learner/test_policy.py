@@ -96,6 +96,8 @@ def test_top_holds_the_likeliest_ids(policy: Policy) -> None:
 def test_missing_model_is_a_readable_error(tmp_path: Path) -> None:
     with pytest.raises(LearnerError, match="cannot load"):
         Policy.load(tmp_path / "nowhere", rank=4, alpha=8)
+    with pytest.raises(LearnerError, match="cannot load"):
+        Policy.load(tmp_path, rank=4, alpha=8)  # a directory without a model
 
 
 def test_packing_keeps_every_row_once_within_the_budget() -> None:

@@ -19,3 +19,11 @@ def engine() -> Iterator[StubEngine]:
 def gateway(tmp_path: Path, engine: StubEngine) -> Iterator[Running]:
     with serve(tmp_path, engine) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One gateway for the tests that only ask and leave nothing behind."""
+    stub = StubEngine(api_key=ENGINE_KEY, loaded={"agent@v1": "/a/1", "agent@v2": "/a/2"})
+    with stub, serve(tmp_path_factory.mktemp("shared"), stub) as running:
+        yield running

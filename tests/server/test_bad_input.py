@@ -41,23 +41,38 @@ def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
         ({"model": "agent", "messages": HELLO, "top_logprobs": 2}, "top_logprobs"),
         ({"model": "agent", "messages": HELLO, "use_beam_search": True}, "use_beam_search"),
         ({"model": "agent", "messages": HELLO, "echo": True}, "echo"),
+        ({"model": "agent", "messages": HELLO, "prompt_logprobs": 0}, "prompt_logprobs"),
+        ({"model": "agent", "messages": HELLO, "logprobs": True, "logprob_token_ids": [5]}, "logprob_token_ids"),
     ],
 )
-def test_wrong_fields_are_named(gateway: Running, body: dict[str, Any], param: str) -> None:
-    with gateway.client() as client:
+def test_wrong_fields_are_named(shared: Running, body: dict[str, Any], param: str) -> None:
+    n_before = len(shared.engine.requests)
+    with shared.client() as client:
         error = error_of(client.post(CHAT, json=body), 400)
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
     assert param.partition("[")[0] in error["message"]
-    assert gateway.engine.requests == []
+    assert len(shared.engine.requests) == n_before
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"nonsense", b"\xff\xfe", b'{"model": NaN}', b"[" * 100_000, b'{"messages": ' + b"[" * 100_000, b"[]", b"null", b'"x"']
+    "body",
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b"\xff\xfe",
+        b'{"model": NaN}',
+        b"[" * 100_000,
+        b'{"messages": ' + b"[" * 100_000,
+        b"[]",
+        b"null",
+        b'"x"',
+    ],
 )
-def test_malformed_json_is_a_400(gateway: Running, body: bytes) -> None:
-    with gateway.client() as client:
+def test_malformed_json_is_a_400(shared: Running, body: bytes) -> None:
+    with shared.client() as client:
         assert error_of(client.post(CHAT, content=body), 400)["code"] in {"invalid_json", "invalid_value"}
-        assert gateway.chat().status_code == 200
+        assert shared.chat().status_code == 200
 
 
 def test_a_field_repeated_goes_on_once(gateway: Running) -> None:
@@ -67,26 +82,28 @@ def test_a_field_repeated_goes_on_once(gateway: Running) -> None:
     assert gateway.engine.requests[-1]["model"] == "agent@v2"
 
 
-@pytest.mark.parametrize("model", ["nobody", "agent@v9", "agent@v", "agent@v-1", "nobody@v1", "theirs", "theirs@v0", "agent@v" + "9" * 200, "../x"])
-def test_unknown_models_are_a_404_that_lists_what_exists(gateway: Running, model: str) -> None:
-    error = error_of(gateway.chat(model=model), 404)
+@pytest.mark.parametrize(
+    "model", ["nobody", "agent@v9", "agent@v", "agent@v-1", "nobody@v1", "theirs", "theirs@v0", "agent@v" + "9" * 200, "../x"]
+)
+def test_unknown_models_are_a_404_that_lists_what_exists(shared: Running, model: str) -> None:
+    error = error_of(shared.chat(model=model), 404)
     assert (error["code"], error["param"], error["type"]) == ("model_not_found", "model", "not_found_error")
     assert "agent, agent@v0, agent@v1, agent@v2, second" in error["message"]
     assert "theirs" not in error["message"].partition("there are")[2]
 
 
-def test_a_model_of_another_tenant_does_not_exist(gateway: Running) -> None:
-    assert error_of(gateway.chat("stranger"), 404)["code"] == "model_not_found"
-    assert gateway.chat("stranger", model="theirs").status_code == 200
-    with gateway.client("stranger") as client:
+def test_a_model_of_another_tenant_does_not_exist(shared: Running) -> None:
+    assert error_of(shared.chat("stranger"), 404)["code"] == "model_not_found"
+    assert shared.chat("stranger", model="theirs").status_code == 200
+    with shared.client("stranger") as client:
         assert {model["id"] for model in client.get("/v1/models").json()["data"]} == {"theirs", "theirs@v0", "base"}
         assert error_of(client.get("/v1/models/agent"), 404)["code"] == "model_not_found"
 
 
-def test_a_limited_key_keeps_to_its_agents(gateway: Running) -> None:
-    assert gateway.chat("limited").status_code == 200
-    assert error_of(gateway.chat("limited", model="second"), 403)["code"] == "model_not_allowed"
-    assert error_of(gateway.chat("limited", model="base"), 403)["code"] == "model_not_allowed"
+def test_a_limited_key_keeps_to_its_agents(shared: Running) -> None:
+    assert shared.chat("limited").status_code == 200
+    assert error_of(shared.chat("limited", model="second"), 403)["code"] == "model_not_allowed"
+    assert error_of(shared.chat("limited", model="base"), 403)["code"] == "model_not_allowed"
 
 
 def test_a_body_of_50_mb_is_a_413(gateway: Running) -> None:
@@ -120,10 +137,13 @@ def test_what_the_engine_objects_to_is_passed_on(gateway: Running) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", CHAT, 405), ("DELETE", "/v1/feedback", 405), ("POST", "/v1/models", 405), ("POST", "/v1/models/agent", 405)]
-    + [("GET", path, 404) for path in ("/", "/v1", "/v1/chat/completions/", "/admin/agents", "/metrics", "/v1/load_lora_adapter")],
+    + [
+        ("GET", path, 404)
+        for path in ("/", "/v1", "/v1/chat/completions/", "/admin/agents", "/metrics", "/v1/load_lora_adapter")
+    ],
 )
-def test_other_paths_and_methods(gateway: Running, method: str, path: str, status: int) -> None:
-    with gateway.client() as client:
+def test_other_paths_and_methods(shared: Running, method: str, path: str, status: int) -> None:
+    with shared.client() as client:
         response = client.request(method, path)
     error_of(response, status)
     assert ("allow" in response.headers) == (status == 405)

@@ -117,14 +117,18 @@ def test_the_record_is_there_when_the_client_sees_the_end(gateway: Running) -> N
     seen = 0
     with (
         gateway.client() as client,
-        client.stream("POST", "/v1/chat/completions", json={"model": "agent", "messages": HELLO, "stream": True, "n": 2}) as response,
+        client.stream(
+            "POST", "/v1/chat/completions", json={"model": "agent", "messages": HELLO, "stream": True, "n": 2}
+        ) as response,
     ):
         for line in response.iter_lines():
             chunk = json.loads(line[6:]) if line.startswith("data: {") else {"choices": []}
             for choice in chunk["choices"]:
                 if choice["finish_reason"]:
                     seen += 1
-                    assert chunk["id"] + ("#1" if choice["index"] else "") in {row.interaction_id for row in gateway.interactions}
+                    assert chunk["id"] + ("#1" if choice["index"] else "") in {
+                        row.interaction_id for row in gateway.interactions
+                    }
                     assert len(gateway.interactions) == seen
     assert seen == 2
 
@@ -152,13 +156,21 @@ def test_sessions_and_consent_come_from_headers_or_their_twins(gateway: Running)
     assert response.headers["x-burnish-session"] == "s-1"
     gateway.chat(session_id="s-2", turn_type="side", session_done=True)
     first, second = gateway.interactions
-    assert (first.quoted_session, first.turn_type, first.is_session_done, first.may_train, first.user) == ("s-1", "main", True, False, "ann")
+    assert (first.quoted_session, first.turn_type, first.is_session_done, first.may_train, first.user) == (
+        "s-1",
+        "main",
+        True,
+        False,
+        "ann",
+    )
     assert (second.quoted_session, second.turn_type, second.is_session_done, second.may_train) == ("s-2", "side", True, True)
     assert not {"session_id", "turn_type", "session_done"} & set(gateway.engine.requests[-1])
 
 
 def test_unknown_fields_pass_and_engine_controls_do_not(gateway: Running) -> None:
-    gateway.chat(seed=12345678901234567, metadata={"a": [1.10, "ü"]}, request_id="mine", priority=-9, kv_transfer_params={"x": 1})
+    gateway.chat(
+        seed=12345678901234567, metadata={"a": [1.10, "ü"]}, request_id="mine", priority=-9, kv_transfer_params={"x": 1}
+    )
     sent = gateway.engine.requests[-1]
     assert (sent["seed"], sent["metadata"]) == (12345678901234567, {"a": [1.1, "ü"]})
     assert not {"request_id", "priority", "kv_transfer_params"} & set(sent)

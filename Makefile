@@ -1,0 +1,40 @@
+# Two commands do all the set-up by themselves: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo demo-control check test test-slow format clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## Make or update .venv (the other targets do this too)
+	@$(PYTHON) bootstrap.py
+
+demo: setup ## Watch the agent get better by being used
+	@$(BIN)/burnish demo
+
+demo-control: setup ## The same twice more: learner off, rewards shuffled
+	@$(BIN)/burnish demo --control
+
+check: setup ## Lint, types, import rules, and the tests that need no server
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m "not engine and not slow"
+
+test: setup ## Everything that CI runs: lint, types, and all tests with real servers
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m "not slow"
+
+test-slow: setup ## The long suites
+	$(BIN)/pytest -m slow --timeout 3600
+
+format: setup ## Rewrite the code's layout
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove the environment and caches (never .burnish)
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Makes `.venv` with everything Burnish needs, from a bare Python. Standard library only; safe to run again.
+
+Picks the GPU build where an NVIDIA driver answers, else the CPU build. The CPU build of torch comes from pip's find-links
+where they are set (in the environment or in pip's configuration), else from PyTorch's own CPU index, else, with a warning,
+from the default index. `--check` only says whether the environment is up to date.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parent
+VENV = HOME / ".venv"
+STAMP = VENV / ".burnish-stamp"
+OLDEST, NEWEST = (3, 11), (3, 13)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", choices=["cpu", "gpu"], help="which build to install (default: what this machine has)")
+    parser.add_argument("--check", action="store_true", help="exit with 1 where the environment is not up to date")
+    arguments = parser.parse_args()
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        found = ".".join(map(str, sys.version_info[:3]))
+        print(f"burnish: needs Python 3.11 to 3.13, found {found}; name another with `make PYTHON=python3.12 …`", file=sys.stderr)
+        return 1
+    build = arguments.build or ("gpu" if has_gpu() else "cpu")
+    wanted = fingerprint(build)
+    if STAMP.exists() and STAMP.read_text(encoding="utf-8") == wanted:
+        return 0
+    if arguments.check:
+        return 1
+    started = time.monotonic()
+    say(f"making the {build.upper()} environment in .venv (Python {sys.version.split()[0]})")
+    make_venv()
+    install(build)
+    STAMP.write_text(wanted, encoding="utf-8")
+    say(f"the environment is ready after {time.monotonic() - started:.0f} s")
+    return 0
+
+
+def has_gpu() -> bool:
+    """Whether an NVIDIA driver answers."""
+    if shutil.which("nvidia-smi") is None:
+        return False
+    return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0
+
+
+def fingerprint(build: str) -> str:
+    """Changes when what should be installed does."""
+    digest = hashlib.sha256()
+    for name in ("pyproject.toml", "constraints.txt", "overrides.txt", "bootstrap.py"):
+        digest.update((HOME / name).read_bytes())
+    return f"{build} {sys.version_info[:2]} {digest.hexdigest()}"
+
+
+def make_venv() -> None:
+    python = VENV / "bin" / "python"
+    if not python.exists() or subprocess.run([python, "-c", "import pip"], capture_output=True, check=False).returncode:
+        shutil.rmtree(VENV, ignore_errors=True)
+        made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False)
+        if made.returncode:
+            raise SystemExit("burnish: python3 -m venv failed; on Debian or Ubuntu install the package python3-venv")
+    run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv>=0.9"])
+
+
+def install(build: str) -> None:
+    """Everything, from the first source of a CPU torch that works."""
+    environment = dict(os.environ)
+    links = find_links()
+    base = [
+        str(VENV / "bin" / "uv"), "pip", "install", "--python", str(VENV / "bin" / "python"),
+        "--constraint", "constraints.txt", "--override", "overrides.txt", "--editable", f".[{build},dev]",
+    ]  # fmt: skip
+    attempts: list[tuple[str, list[str]]] = []
+    if build == "gpu":
+        attempts.append(("the default index", []))
+    else:
+        if links:
+            environment["UV_FIND_LINKS"] = links
+            attempts.append(("pip's find-links", []))
+        attempts.append(("PyTorch's CPU index", ["--torch-backend", "cpu"]))
+        attempts.append(("the default index (a CUDA build, several GB, that works on a CPU too)", []))
+    for source, flags in attempts:
+        say(f"installing; torch comes from {source}")
+        if subprocess.run(base + flags, cwd=HOME, env=environment, check=False).returncode == 0:
+            return
+    raise SystemExit("burnish: the installation failed; the messages above say why. Check the network, then run it again.")
+
+
+def find_links() -> str:
+    """pip's find-links, from the environment or from its configuration, as uv wants them (comma-separated)."""
+    given = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS")
+    if not given:
+        asked = subprocess.run(
+            [str(VENV / "bin" / "python"), "-m", "pip", "config", "get", "global.find-links"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        given = asked.stdout if asked.returncode == 0 else ""
+    return ",".join(given.replace(",", " ").split())
+
+
+def run(command: list[str]) -> None:
+    if subprocess.run(command, cwd=HOME, check=False).returncode:
+        raise SystemExit(f"burnish: this command failed: {' '.join(command)}")
+
+
+def say(text: str) -> None:
+    print(f"burnish: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

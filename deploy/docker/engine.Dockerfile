@@ -1,0 +1,30 @@
+# The inference engine: vLLM on a GPU. It listens in the private network of the compose file only.
+# Build from the repository root: docker build -f deploy/docker/engine.Dockerfile -t burnish-engine .
+FROM python:3.12-slim
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc g++ \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /opt/burnish
+COPY pyproject.toml README.md LICENSE constraints.txt overrides.txt ./
+COPY burnish ./burnish
+COPY server ./server
+COPY judges ./judges
+COPY learner ./learner
+COPY adapters ./adapters
+RUN pip install --no-cache-dir "uv>=0.9" \
+    && uv pip install --system --no-cache --constraint constraints.txt --override overrides.txt ".[gpu]" \
+    && useradd --create-home --uid 10001 burnish \
+    && install -d -o burnish -g burnish /state
+
+USER burnish
+WORKDIR /state
+ENV BURNISH_STATE_DIR=/state \
+    BURNISH_ENGINE__HOST=0.0.0.0 \
+    BURNISH_LOG_FORMAT=json \
+    PYTHONUNBUFFERED=1
+EXPOSE 8701
+HEALTHCHECK --interval=10s --timeout=3s --start-period=600s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8701/health', timeout=2)"]
+ENTRYPOINT ["burnish"]
+CMD ["engine"]

@@ -1,0 +1,25 @@
+# The slim image: gateway, ingester, swapper and judge. No torch, no vLLM.
+# Build from the repository root: docker build -f deploy/docker/gateway.Dockerfile -t burnish-gateway .
+FROM python:3.12-slim
+
+WORKDIR /opt/burnish
+COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY burnish ./burnish
+COPY server ./server
+COPY judges ./judges
+COPY learner ./learner
+COPY adapters ./adapters
+RUN pip install --no-cache-dir --constraint constraints.txt . \
+    && useradd --create-home --uid 10001 burnish \
+    && install -d -o burnish -g burnish /state
+
+USER burnish
+WORKDIR /state
+ENV BURNISH_STATE_DIR=/state \
+    BURNISH_LOG_FORMAT=json \
+    PYTHONUNBUFFERED=1
+EXPOSE 8700
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8700/healthz', timeout=2)"]
+ENTRYPOINT ["burnish"]
+CMD ["gateway"]

@@ -1,0 +1,23 @@
+# The learner: torch and PEFT on a GPU, no server of its own.
+# Build from the repository root: docker build -f deploy/docker/learner.Dockerfile -t burnish-learner .
+FROM python:3.12-slim
+
+WORKDIR /opt/burnish
+COPY pyproject.toml README.md LICENSE constraints.txt overrides.txt ./
+COPY burnish ./burnish
+COPY server ./server
+COPY judges ./judges
+COPY learner ./learner
+COPY adapters ./adapters
+RUN pip install --no-cache-dir "uv>=0.9" \
+    && uv pip install --system --no-cache --constraint constraints.txt --override overrides.txt . torch==2.13.0 peft \
+    && useradd --create-home --uid 10001 burnish \
+    && install -d -o burnish -g burnish /state
+
+USER burnish
+WORKDIR /state
+ENV BURNISH_STATE_DIR=/state \
+    BURNISH_LOG_FORMAT=json \
+    PYTHONUNBUFFERED=1
+ENTRYPOINT ["burnish"]
+CMD ["learner"]

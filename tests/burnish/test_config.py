@@ -1,0 +1,71 @@
+"""Settings: sources in order, unknown keys, children, and the promise that every key is described."""
+
+from pathlib import Path
+
+import pytest
+
+from burnish import config
+from burnish.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_flags_beat_environment_beats_file_beats_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "burnish.toml"
+    file.write_text("[learner]\nmin_rows = 5\nmax_rows = 6\nrank = 7\n[judge]\nvotes = 5\n")
+    monkeypatch.setenv("BURNISH_LEARNER__MAX_ROWS", "60")
+    settings = config.load(flags={"learner.rank": 8})
+    assert (settings.learner.min_rows, settings.learner.max_rows, settings.learner.rank) == (5, 60, 8)
+    assert settings.judge.votes == 5
+    assert settings.learner.learning_rate == 1e-3  # the sandbox's own
+
+
+def test_another_model_does_not_get_the_sandbox_settings() -> None:
+    settings = config.load(flags={"engine.model": "/models/other"})
+    assert not settings.uses_sandbox
+    assert settings.learner.learning_rate == 1e-5
+    assert settings.retention_file is None
+
+
+def test_an_unknown_key_names_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"unknown setting 'learner.min_row'; did you mean 'learner.min_rows'"):
+        config.load(flags={"learner.min_row": 3})
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"learner.min_rows": "many"}, "learner.min_rows"),
+        ({"gateway.port": 70000}, "gateway.port"),
+        ({"engine.max_lora_rank": 12}, "vLLM accepts one of"),
+        ({"agent.name": "a b"}, "agent.name"),
+    ],
+)
+def test_a_bad_value_is_named(flags: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config.load(flags=flags)
+
+
+def test_broken_toml_and_missing_file_are_one_line(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("learner = [")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        config.load(broken)
+    with pytest.raises(ConfigError, match="cannot read the configuration file"):
+        config.load(tmp_path / "absent.toml")
+
+
+def test_a_child_process_loads_exactly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config.load(flags={"learner.rank": 8, "gateway.allowed_hosts": ("a.example", "b"), "state_dir": "/tmp/x"})
+    for name, value in config.to_environment(settings).items():
+        monkeypatch.setenv(name, value)
+    assert config.load() == settings
+
+
+def test_every_setting_has_a_sentence() -> None:
+    described = config.keys()
+    assert len(described) > 50
+    assert [key for key, text in described.items() if not text.endswith((".", "…"))] == []

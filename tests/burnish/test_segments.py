@@ -1,0 +1,114 @@
+"""Segments: round trips, torn tails, damage, full disks."""
+
+import os
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.errors import SegmentError
+from burnish.segments import SegmentWriter, decode, encode, read
+from tests.factories import feedback, interaction, user
+
+HEADER = 12
+
+
+def test_records_come_back_equal(tmp_path: Path) -> None:
+    records = [
+        interaction([user("hé \ud83d")], "ok", user="ana", quarantine="ids", tools=({"type": "function"},)),
+        feedback("chatcmpl-1", -1.0, comment="no bold"),
+        interaction([], "", prompt_ids=array("i"), token_ids=array("i"), logprobs=array("f")),
+    ]
+    writer = SegmentWriter(tmp_path)
+    assert all(writer.append(record) for record in records)
+    writer.close()
+    (path,) = tmp_path.glob("*.seg")
+    assert [record for record, _ in read(path)] == records
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), max_size=50), st.lists(st.floats(-50, 0, width=32), max_size=50), st.text())
+def test_any_tokens_and_text_survive(ids: list[int], logprobs: list[float], text: str) -> None:
+    record = interaction([user(text)], text, token_ids=array("i", ids), logprobs=array("f", logprobs))
+    assert decode(encode(record)[HEADER:]) == record
+
+
+def test_a_torn_tail_hides_nothing_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.seg"
+    whole, torn = encode(interaction([user("a")])), encode(interaction([user("b")]))
+    for cut in (1, HEADER - 1, HEADER, len(torn) - 1):
+        path.write_bytes(whole + torn[:cut])
+        found = list(read(path))
+        assert len(found) == 1
+        assert found[0][1] == len(whole)
+
+
+def test_reading_goes_on_from_an_offset(tmp_path: Path) -> None:
+    path = tmp_path / "a.seg"
+    first, second = interaction([user("a")]), interaction([user("b")])
+    path.write_bytes(encode(first) + encode(second))
+    offset = next(read(path))[1]
+    assert [record for record, _ in read(path, offset)] == [second]
+
+
+@pytest.mark.parametrize("position", [0, HEADER + 20])
+def test_a_flipped_byte_is_an_error_that_names_the_place(tmp_path: Path, position: int) -> None:
+    data = bytearray(encode(interaction([user("a")])))
+    data[position] ^= 0xFF
+    path = tmp_path / "a.seg"
+    path.write_bytes(data)
+    with pytest.raises(SegmentError, match=r"a\.seg at 0"):
+        list(read(path))
+
+
+def test_a_new_file_begins_at_the_size_limit(tmp_path: Path) -> None:
+    frame = len(encode(interaction([user("a")])))
+    writer = SegmentWriter(tmp_path, max_bytes=2 * frame + 50)
+    for _ in range(5):
+        writer.append(interaction([user("a")]))
+    writer.close()
+    sizes = [len(list(read(path))) for path in sorted(tmp_path.glob("*.seg"))]
+    assert sum(sizes) == 5
+    assert len(sizes) == 3
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from burnish.segments import SegmentWriter
+from tests.factories import interaction, user
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = SegmentWriter(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+results = [writer.append(interaction([user("x" * 500)])) for _ in range(6)]
+print(results, writer.n_lost)
+"""
+
+
+def test_a_full_disk_loses_only_what_does_not_fit(tmp_path: Path) -> None:
+    """A file-size limit stands in for the disk: write() fails half-way through a frame in the same manner."""
+    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=True)
+    (path,) = tmp_path.glob("*.seg")
+    n_kept = len(list(read(path)))
+    assert 0 < n_kept < 6
+    assert done.stdout.strip() == f"{[True] * n_kept + [False] * (6 - n_kept)} {6 - n_kept}"
+
+
+def test_the_reserve_is_given_up_before_a_record_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = SegmentWriter(tmp_path, reserve_bytes=4096)
+    (reserve,) = tmp_path.glob(".reserve-*")
+    assert reserve.stat().st_size == 4096
+    real_write = os.write
+
+    def full_until_released(handle: int, data: bytes) -> int:
+        if reserve.exists():
+            raise OSError(28, "No space left on device")
+        return real_write(handle, data)
+
+    monkeypatch.setattr(os, "write", full_until_released)
+    assert writer.append(interaction([user("a")]))
+    assert not reserve.exists()
+    assert writer.n_lost == 0

@@ -1,0 +1,112 @@
+"""deploy/: every file parses and names only what exists: paths, verbs, settings, images' contents."""
+
+import configparser
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from burnish import config
+from burnish.cli import app
+
+HOME = Path(__file__).resolve().parents[2]
+DOCKERFILES = sorted((HOME / "deploy" / "docker").glob("*.Dockerfile"))
+INSTRUCTIONS = {"FROM", "RUN", "COPY", "WORKDIR", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+VARIABLES = {f"BURNISH_{key.replace('.', '__')}".upper() for key in config.keys()}
+
+
+def verbs() -> set[str]:
+    listing = CliRunner().invoke(app, ["--help"]).output
+    found = {name for name in re.findall(r"[a-z]+", listing) if CliRunner().invoke(app, [name, "--help"]).exit_code == 0}
+    assert {"up", "engine", "gateway"} <= found
+    return found
+
+
+VERBS = verbs()
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """(instruction, rest) with continued lines joined."""
+    lines = [line for line in path.read_text().replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    tree: dict[str, Any] = yaml.safe_load((HOME / "deploy" / "compose.yaml").read_text())
+    return tree
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_a_dockerfile_copies_what_exists_and_runs_a_verb(path: Path) -> None:
+    found = instructions(path)
+    assert found[0][0] == "FROM"
+    assert {name for name, _ in found} <= INSTRUCTIONS
+    for name, rest in found:
+        if name == "COPY":
+            *sources, _ = rest.split()
+            assert all((HOME / source).exists() for source in sources), rest
+        if name == "ENV":
+            assert set(re.findall(r"BURNISH_\w+", rest)) <= VARIABLES
+    assert dict(found)["ENTRYPOINT"] == '["burnish"]'
+    assert dict(found)["CMD"].strip('[]"') in VERBS
+
+
+def test_there_are_three_images_and_none_runs_as_root() -> None:
+    assert [path.name for path in DOCKERFILES] == ["engine.Dockerfile", "gateway.Dockerfile", "learner.Dockerfile"]
+    for path in DOCKERFILES:
+        assert dict(instructions(path))["USER"] == "burnish"
+
+
+def test_the_gateway_image_has_neither_torch_nor_vllm() -> None:
+    (install,) = [rest for name, rest in instructions(HOME / "deploy/docker/gateway.Dockerfile") if name == "RUN"]
+    assert "[" not in install  # no extra
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    heavy = re.compile(r"^(torch|vllm|peft|transformers|ray)\b")
+    assert [name for name in project["dependencies"] if heavy.match(name)] == []
+    assert [name for name in project["optional-dependencies"]["gpu"] if heavy.match(name)] != []
+
+
+def test_compose_services_run_verbs_with_real_settings(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert {"engine", "gateway", "ingester", "swapper", "judge", "learner", "database"} == set(services)
+    for name, service in services.items():
+        if "build" in service:
+            context = HOME / "deploy" / service["build"]["context"]
+            assert (context / service["build"]["dockerfile"]).exists()
+            named = {key for key in service["environment"] if key.startswith("BURNISH_")}
+            assert named <= VARIABLES, name
+            for verb in service.get("command", []):
+                assert verb in VERBS
+        for needed in service.get("depends_on", {}):
+            assert needed in services
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert source in compose["volumes"] or source.startswith("${")
+
+
+def test_only_the_gateway_is_published_and_on_loopback(compose: dict[str, Any]) -> None:
+    published = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+    assert list(published) == ["gateway"]
+    assert all(port.startswith("127.0.0.1:") for port in published["gateway"])
+
+
+def test_every_variable_that_compose_wants_is_in_the_example(compose: dict[str, Any]) -> None:
+    wanted = set(re.findall(r"\$\{(\w+)", (HOME / "deploy" / "compose.yaml").read_text()))
+    given = {line.split("=")[0] for line in (HOME / "deploy" / "example.env").read_text().splitlines() if "=" in line}
+    assert wanted == given
+
+
+def test_the_systemd_unit_runs_burnish_up_with_real_settings() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(HOME / "deploy" / "systemd" / "burnish.service")
+    assert unit["Service"]["ExecStart"].split("/")[-1] == "burnish up"
+    assert unit["Service"]["ExecStart"].split()[-1] in VERBS
+    text = (HOME / "deploy" / "systemd" / "burnish.service").read_text()
+    assert set(re.findall(r"Environment=(BURNISH_\w+)=", text)) - {"BURNISH_CONFIG"} <= VARIABLES
+    assert unit["Install"]["WantedBy"] == "multi-user.target"

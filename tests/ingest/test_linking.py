@@ -1,0 +1,136 @@
+"""Which messages are the same message, and which reply a request continues: pure functions."""
+
+from typing import Any
+
+import pytest
+
+from burnish.records import LinkRule
+from server.linking import Candidate, choose, continuations, prefix_hashes, tail_hash
+from tests.factories import assistant, interaction, user
+
+
+def call(arguments: Any, name: str = "f", call_id: str = "c1") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def candidate(name: str, request_id: str | None = None, **changes: Any) -> Candidate:
+    fields: dict[str, Any] = {"session_id": "s", "choice": 0, "has_follower": False, "is_closed": False}
+    return Candidate(interaction_id=name, request_id=request_id or name, **fields | changes)
+
+
+PLAIN = {"role": "assistant", "content": "Hello there."}
+CALLING = {"role": "assistant", "content": None, "tool_calls": [call('{"a": 1, "b": [2, 3]}')]}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "resent"),
+    [
+        (PLAIN, PLAIN | {"refusal": None, "annotations": [], "reasoning_content": "hm", "audio": None}),
+        (PLAIN, PLAIN | {"content": "  Hello there.\n"}),
+        (PLAIN, PLAIN | {"content": [{"type": "text", "text": "Hello "}, {"type": "text", "text": "there."}]}),
+        (PLAIN, PLAIN | {"tool_calls": []}),
+        (PLAIN, PLAIN | {"tool_calls": None}),
+        (CALLING, CALLING | {"content": ""}),
+        (CALLING, CALLING | {"content": []}),
+        (CALLING, CALLING | {"tool_calls": [call('{"b":[2,3],"a":1}')]}),
+        (CALLING, CALLING | {"tool_calls": [call({"b": [2, 3], "a": 1})]}),
+        (CALLING, CALLING | {"tool_calls": [call('{"a": 1, "b": [2, 3]}') | {"index": 0}]}),
+    ],
+)
+def test_a_message_sent_back_in_another_dress_is_the_same(recorded: dict[str, Any], resent: dict[str, Any]) -> None:
+    turn = interaction([user("hi")])
+    assert prefix_hashes("s", [*turn.messages, recorded]) == prefix_hashes("s", [*turn.messages, resent])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (PLAIN, PLAIN | {"content": "Hello there"}),
+        (PLAIN, PLAIN | {"role": "user"}),
+        (PLAIN, PLAIN | {"content": [{"type": "text", "text": "Hello there."}, {"type": "image_url", "image_url": {"url": "x"}}]}),
+        (CALLING, CALLING | {"tool_calls": [call('{"a": 2, "b": [2, 3]}')]}),
+        (CALLING, CALLING | {"tool_calls": [call('{"a": 1, "b": [3, 2]}')]}),
+        (CALLING, CALLING | {"tool_calls": [call('{"a": 1, "b": [2, 3]}', name="g")]}),
+        (CALLING, CALLING | {"tool_calls": [call('{"a": 1, "b": [2, 3]}', call_id="c2")]}),
+        (CALLING, CALLING | {"tool_calls": [call("{not json")]}),
+        ({"role": "tool", "content": "1", "tool_call_id": "a"}, {"role": "tool", "content": "1", "tool_call_id": "b"}),
+    ],
+)
+def test_a_message_that_says_something_else_is_another(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert prefix_hashes("s", [one]) != prefix_hashes("s", [other])
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"role": "assistant", "tool_calls": "none"},
+        {"role": "assistant", "tool_calls": {"id": "x"}},
+        {"role": "assistant", "tool_calls": 3},
+        {"role": "assistant", "tool_calls": [None, 1, {"function": None}, {"function": "f"}]},
+        {"role": "assistant", "content": [None, "text", 3]},
+        {"role": "assistant", "content": {"a": [1]}},
+        {"role": "assistant", "content": 0.5, "name": ["x"]},
+        {"role": "assistant", "content": "\ud83d"},
+    ],
+)
+def test_strange_messages_have_a_hash_too(strange: dict[str, Any]) -> None:
+    """Whatever a client managed to send was recorded, and one such record must not stop the ingester."""
+    assert prefix_hashes("s", [strange]) == prefix_hashes("s", [dict(strange)])
+    assert prefix_hashes("s", [strange]) != prefix_hashes("s", [user("x")])
+
+
+def test_a_prefix_is_more_than_its_last_message() -> None:
+    one = prefix_hashes("s", [user("a"), assistant("x"), user("b")])
+    other = prefix_hashes("s", [user("c"), assistant("x"), user("b")])
+    assert not set(one) & set(other)
+    assert prefix_hashes("s", [user("a")]) == one[:1]
+
+
+def test_who_asks_whom_keeps_equal_conversations_apart() -> None:
+    same = [user("hi")]
+    hashes = {
+        tail_hash(interaction(same, **changes))
+        for changes in (
+            {},
+            {"tenant": "other"},
+            {"key_id": "key-2"},
+            {"agent": "other"},
+            {"user": "ana"},
+            {"quoted_session": "ana"},
+        )
+    }
+    assert len(hashes) == 6
+    assert tail_hash(interaction(same, version=7, interaction_id="x")) in hashes
+
+
+def test_the_longest_prefix_is_tried_first() -> None:
+    turn = interaction([user("a"), assistant("x"), user("b"), assistant("y"), user("c")])
+    places = continuations(turn)
+    assert [start for start, _ in places] == [4, 2]
+    assert places[0][1] == tail_hash(interaction([user("a"), assistant("x"), user("b")], "y"))
+    assert continuations(interaction([user("a")])) == []
+
+
+@pytest.mark.parametrize(
+    ("candidates", "rule", "parent"),
+    [
+        ([], LinkRule.NEW, None),
+        ([candidate("a")], LinkRule.PREFIX, "a"),
+        ([candidate("a", has_follower=True)], LinkRule.PREFIX, "a"),  # a branch
+        ([candidate("a", is_closed=True)], LinkRule.PREFIX, "a"),
+        ([candidate("a#1", "r", choice=1), candidate("a", "r")], LinkRule.PREFIX, "a"),
+        ([candidate("a", has_follower=True), candidate("b")], LinkRule.PREFIX, "b"),
+        ([candidate("a"), candidate("b", is_closed=True)], LinkRule.PREFIX, "a"),
+        ([candidate("a"), candidate("b")], LinkRule.AMBIGUOUS, None),
+        ([candidate("a", has_follower=True), candidate("b", has_follower=True)], LinkRule.AMBIGUOUS, None),
+    ],
+)
+def test_a_parent_is_chosen_or_nothing_is(candidates: list[Candidate], rule: LinkRule, parent: str | None) -> None:
+    link = choose(candidates, None)
+    assert (link.rule, link.parent.interaction_id if link.parent else None) == (rule, parent)
+
+
+def test_a_quoted_session_is_the_rule_even_without_a_parent() -> None:
+    assert choose([], "s1").rule is LinkRule.HEADER
+    assert choose([candidate("a")], "s1").rule is LinkRule.HEADER
+    assert choose([candidate("a"), candidate("b")], "s1").rule is LinkRule.AMBIGUOUS

@@ -1,0 +1,137 @@
+"""The schema: migrations and models say the same, a newer journal is refused, an older one is copied aside first."""
+
+import shutil
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+from sqlmodel import SQLModel
+
+from adapters import registry
+from burnish import journal as package
+from burnish.errors import JournalError
+from burnish.journal import Journal
+from tests.postgres import Postgres
+
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, None
+
+
+def upgrade() -> None:
+    op.add_column("agent", sa.Column("motto", sa.String(), nullable=True))
+"""
+
+
+@pytest.fixture
+def later_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """This Burnish knows one migration more than the one that made the journal; the schema before it is returned."""
+    head = Journal.open(f"sqlite:///{tmp_path / 'other' / 'a.db'}").revision()
+    folder = tmp_path / "migrations"
+    shutil.copytree(package._MIGRATIONS, folder)
+    (folder / "versions" / "9999_next.py").write_text(NEXT.format(head=head))
+    monkeypatch.setattr(package, "_MIGRATIONS", folder)
+    assert head is not None
+    return head
+
+
+def test_migrating_from_nothing_gives_what_the_models_say(any_journal: Journal) -> None:
+    with any_journal.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+        assert {"judge_job", "compare_job", "rubric_job", "shadow_job", "replay_job", "load_job"} <= set(
+            inspect(connection).get_table_names()
+        )
+
+
+def test_opening_again_changes_nothing(journal_url: str) -> None:
+    first = Journal.open(journal_url)
+    with first.write() as session:
+        registry.ensure_agent(session, "agent")
+    first.close()
+    again = Journal.open(journal_url)
+    with again.read() as session:
+        assert registry.alias(session, "agent") == 0
+    again.close()
+
+
+def test_a_newer_schema_is_refused_with_the_remedy(any_journal: Journal, journal_url: str) -> None:
+    with any_journal.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '8765'"))
+    with pytest.raises(JournalError, match=r"schema is 8765.*run the newer Burnish, or restore the backup"):
+        Journal.open(journal_url)
+
+
+def test_the_file_is_copied_before_a_migration(sqlite_url: str, later_schema: str, tmp_path: Path) -> None:
+    journal = Journal.open(sqlite_url, migrate=False)
+    with journal.write() as session:
+        registry.ensure_agent(session, "kept")
+    migrated = Journal.open(sqlite_url)  # while the other still has it open, and its last writes are in the WAL
+    assert migrated.revision() == "9999"
+    backup = tmp_path / f"journal.db.before-{later_schema}"
+    with sqlite3.connect(backup) as copy:
+        assert copy.execute("SELECT name FROM agent").fetchall() == [("kept",)]
+        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [(later_schema,)]
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with migrated.engine.connect() as connection:
+        assert connection.execute(text("SELECT name, motto FROM agent")).fetchall() == [("kept", None)]
+    journal.close()
+    migrated.close()
+
+
+def test_a_new_journal_leaves_no_backup(tmp_path: Path) -> None:
+    Journal.open(f"sqlite:///{tmp_path / 'deep' / 'journal.db'}").close()
+    assert [path.name for path in (tmp_path / "deep").iterdir() if "before" in path.name] == []
+
+
+def test_a_failing_migration_leaves_the_old_schema(
+    any_journal: Journal, journal_url: str, later_schema: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "migrations" / "versions" / "9999_next.py"
+    file.write_text(file.read_text() + '    op.execute("INSERT INTO nowhere VALUES (1)")\n')
+    with pytest.raises(JournalError, match="cannot open the journal"):
+        Journal.open(journal_url)
+    assert any_journal.revision() == later_schema
+    with any_journal.engine.connect() as connection:
+        assert "motto" not in {column["name"] for column in inspect(connection).get_columns("agent")}
+
+
+def test_processes_that_start_together_make_one_schema(tmp_path: Path, postgres: Postgres) -> None:
+    for url in (f"sqlite:///{tmp_path / 'shared.db'}", postgres.url(postgres.empty())):
+        with ThreadPoolExecutor(6) as pool:
+            opened = list(pool.map(lambda _, url=url: Journal.open(url), range(6)))
+        assert len({journal.revision() for journal in opened}) == 1
+        for journal in opened:
+            journal.close()
+
+
+def test_processes_that_migrate_together_keep_the_old_file(sqlite_url: str, later_schema: str, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        opened = list(pool.map(lambda _: Journal.open(sqlite_url), range(6)))
+    assert {journal.revision() for journal in opened} == {"9999"}
+    assert [path.name for path in tmp_path.glob("*before*")] == [f"journal.db.before-{later_schema}"]
+    with sqlite3.connect(tmp_path / f"journal.db.before-{later_schema}") as copy:
+        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [(later_schema,)]
+    for journal in opened:
+        journal.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nonsense", "journal.url is not usable"),
+        ("oracle://x/y", "journal.url is not usable"),
+        ("sqlite:////proc/burnish/journal.db", "cannot open the journal"),
+        ("postgresql+psycopg://me:secret@127.0.0.1:1/none", "cannot open the journal"),
+    ],
+)
+def test_a_journal_that_cannot_be_opened_is_one_message_without_secrets(url: str, said: str) -> None:
+    with pytest.raises(JournalError, match=said) as caught:
+        Journal.open(url)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,156 @@
+"""A private PostgreSQL for tests: its own data directory and unix socket, owned by an unprivileged user, ended with the session.
+
+Debian's `postgresql` is installed where its programs are missing and this is root; otherwise the tests that need it fail,
+and say so: they are never skipped in silence.
+"""
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from burnish.journal import Journal
+
+PR_SET_PDEATHSIG = 1
+TEMPLATE = "burnish_template"
+_RUNNING = pytest.StashKey["Postgres"]()
+_LIBC = ctypes.CDLL(None)
+
+
+@dataclass
+class Postgres:
+    """One running server; `fresh` makes a database in it that holds an empty journal."""
+
+    folder: Path
+    n_databases: int = field(default=0)
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://burnish@/{database}?host={self.folder}"
+
+    def execute(self, statement: str) -> None:
+        """Run one statement as the owner of everything, outside the journal's databases."""
+        with psycopg.connect(host=str(self.folder), user="burnish", dbname="postgres", autocommit=True) as connection:
+            connection.execute(statement)  # type: ignore[call-overload]
+
+    def empty(self) -> str:
+        """The name of a new database without a schema."""
+        self.n_databases += 1
+        name = f"journal_{self.n_databases}"
+        self.execute(f"CREATE DATABASE {name}")
+        return name
+
+    def fresh(self) -> str:
+        """The name of a new database with an empty journal."""
+        self.n_databases += 1
+        name = f"journal_{self.n_databases}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        return name
+
+
+def running(config: pytest.Config) -> Postgres:
+    """The session's server, started at the first call."""
+    found = config.stash.get(_RUNNING, None)
+    if found is None:
+        context = _serve()
+        found = context.__enter__()
+        config.add_cleanup(lambda: context.__exit__(None, None, None))
+        found.execute(f"CREATE DATABASE {TEMPLATE}")
+        Journal.open(found.url(TEMPLATE)).close()
+        config.stash[_RUNNING] = found
+    return found
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest) -> Postgres:
+    return running(request.config)
+
+
+@contextmanager
+def _serve() -> Iterator[Postgres]:
+    binaries = _binaries()
+    owner = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+    folder = Path(tempfile.mkdtemp(prefix="burnish-postgres-"))
+    os.chown(folder, owner.pw_uid, owner.pw_gid)
+    data = folder / "data"
+    init = [binaries / "initdb", "-D", data, "-U", "burnish", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    subprocess.run(_as(owner, init), check=True, capture_output=True, cwd="/")
+    fast = [part for option in ("fsync=off", "full_page_writes=off", "listen_addresses=") for part in ("-c", option)]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [str(part) for part in (binaries / "postgres", "-D", data, "-k", folder, *fast)],
+            cwd="/",
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            user=owner.pw_uid if os.geteuid() == 0 else None,
+            group=owner.pw_gid if os.geteuid() == 0 else None,
+            extra_groups=[] if os.geteuid() == 0 else None,
+            preexec_fn=_end_with_parent,
+        )
+    try:
+        _wait_until_it_answers(server, folder)
+        yield Postgres(folder)
+    finally:
+        server.send_signal(signal.SIGQUIT)
+        server.wait(30)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_until_it_answers(server: "subprocess.Popen[bytes]", folder: Path) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            psycopg.connect(host=str(folder), user="burnish", dbname="postgres").close()
+            return
+        except psycopg.OperationalError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail("PostgreSQL did not start:\n" + (folder / "log").read_text(errors="replace"))
+            time.sleep(0.05)
+
+
+def _binaries() -> Path:
+    if not (found := _installed()):
+        if os.geteuid() != 0:
+            pytest.fail("these tests need PostgreSQL (Debian: apt-get install postgresql); this is not root, it cannot be installed")
+        _install()
+        found = _installed()
+    if not found:
+        pytest.fail("PostgreSQL was installed, but /usr/lib/postgresql/*/bin/initdb does not exist")
+    return found[-1]
+
+
+def _installed() -> list[Path]:
+    return sorted(path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
+def _install() -> None:
+    settings = Path("/etc/postgresql-common/createcluster.conf")
+    if not settings.exists():  # the package would start a server of its own
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text("create_main_cluster = false\n")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", "postgresql"]):
+        done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.fail(f"`{' '.join(command)}` failed; these tests need PostgreSQL:\n{done.stderr[-2000:]}")
+
+
+def _as(owner: pwd.struct_passwd, command: Sequence[object]) -> list[str]:
+    """PostgreSQL refuses to run as root."""
+    plain = [str(part) for part in command]
+    return ["runuser", "-u", owner.pw_name, "--", *plain] if os.geteuid() == 0 else plain
+
+
+def _end_with_parent() -> None:
+    """No server outlives the tests, not even tests that were killed: SIGQUIT is PostgreSQL's immediate shutdown."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)
