@@ -7,9 +7,10 @@ changes nothing. A segment that cannot be read any further is marked, reported a
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from burnish.journal import Journal
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, NextStateRow, SegmentRow, SessionRow
 from burnish.journal.turns import ask_judge, settle, to_bytes
-from burnish.records import Feedback, Interaction, LinkRule, NextStateKind
+from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, NextStateKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
 from burnish.segments import Record, read
 from server.linking import Candidate, Link, choose, continuations, tail_hash
@@ -31,6 +32,7 @@ from server.linking import Candidate, Link, choose, continuations, tail_hash
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
 BATCH = 512
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Ingester:
@@ -47,12 +49,15 @@ class Ingester:
         watermark = time.time() - SETTLE_SECONDS
         with self._journal.read() as session:
             cursors = {row.name: row for row in session.scalars(select(SegmentRow))}
-        records = sorted(self._new_records(cursors, watermark), key=lambda item: item[0])
+        damaged: dict[str, SegmentError] = {}
+        records = sorted(self._new_records(cursors, watermark, damaged), key=lambda item: item[0])
         for start in range(0, len(records), BATCH):
             with self._journal.write() as session:
                 for _, name, offset, record in records[start : start + BATCH]:
                     self._take(session, record)
                     session.merge(SegmentRow(name=name, offset=offset))
+        for name, error in damaged.items():  # only now: what stands before the damage has been taken
+            self._mark_damaged(name, error)
         if time.time() >= self._next_sweep:
             self._close_idle()
             self._next_sweep = time.time() + min(60.0, self._session_ttl / 4)
@@ -70,8 +75,13 @@ class Ingester:
             if n_taken < BATCH:
                 time.sleep(poll_interval)
 
-    def _new_records(self, cursors: dict[str, SegmentRow], watermark: float) -> Iterator[tuple[float, str, int, Record]]:
-        """New records as (time, segment, offset behind it, record); times never fall within a segment: no cursor skips one."""
+    def _new_records(
+        self, cursors: dict[str, SegmentRow], watermark: float, damaged: dict[str, SegmentError]
+    ) -> Iterator[tuple[float, str, int, Record]]:
+        """New records as (time, segment, offset behind it, record); times never fall within a segment: no cursor skips one.
+
+        A segment with damage is noted in `damaged`.
+        """
         for path in sorted(self._folder.glob("*.seg")):
             cursor = cursors.get(path.name)
             if cursor is not None and (cursor.error is not None or path.stat().st_size == cursor.offset):
@@ -85,17 +95,29 @@ class Ingester:
                     offset = behind
                     yield latest, path.name, offset, record
             except SegmentError as error:
-                log.error(
-                    "a segment is damaged; its rest is left aside", segment=path.name, offset=offset, error=str(error)
-                )
-                with self._journal.write() as session:
-                    session.merge(SegmentRow(name=path.name, offset=offset, error=str(error)))
+                damaged[path.name] = error
+
+    def _mark_damaged(self, name: str, error: SegmentError) -> None:
+        log.error("a segment is damaged; its rest is left aside", segment=name, error=str(error))
+        with self._journal.write() as session:
+            row = session.get(SegmentRow, name) or SegmentRow(name=name, offset=0)
+            row.error = str(error)
+            session.add(row)
 
     def _take(self, session: Session, record: Record) -> None:
-        if isinstance(record, Feedback):
-            self._take_feedback(session, record)
-        elif session.get(InteractionRow, record.interaction_id) is None:
-            self._take_interaction(session, record)
+        """Store one record, or leave it aside: clients shape records, and none of them may stop the others."""
+        record = _storable(record)
+        try:
+            with session.begin_nested():
+                if isinstance(record, Feedback):
+                    self._take_feedback(session, record)
+                elif session.get(InteractionRow, record.interaction_id) is None:
+                    self._take_interaction(session, record)
+        except OperationalError:
+            raise
+        except Exception:
+            name = record.feedback_id if isinstance(record, Feedback) else record.interaction_id
+            log.exception("a record cannot be stored; it stays in its segment", record=name)
 
     def _take_interaction(self, session: Session, turn: Interaction) -> None:
         link, start = self._link(session, turn)
@@ -209,6 +231,7 @@ class Ingester:
         parent = session.get(InteractionRow, parent_id)
         if is_new and parent is not None and parent.fate is None:
             ask_judge(session, parent_id, NEXT_STATE)
+            settle(session, parent_id)
 
     def _take_feedback(self, session: Session, feedback: Feedback) -> None:
         target = session.get(InteractionRow, feedback.target)
@@ -232,7 +255,9 @@ class Ingester:
 
     def _react(self, session: Session, interaction_id: str) -> None:
         columns: Any = FeedbackRow
-        words = select(columns.comment).where(columns.interaction_id == interaction_id, columns.comment.is_not(None))
+        words = select(columns.comment).where(
+            columns.interaction_id == interaction_id, columns.comment != "", columns.source == FeedbackSource.USER
+        )
         turn = session.get(InteractionRow, interaction_id)
         if turn is not None and turn.fate is None and session.connection().execute(words).first():
             ask_judge(session, interaction_id, FEEDBACK)
@@ -269,6 +294,13 @@ def _fate(turn: Interaction, link: Link) -> str | None:
 
 def _ended_at(record: Record) -> float:
     return record.ended_at if isinstance(record, Interaction) else record.created_at
+
+
+def _storable(record: Record) -> Record:
+    """`record` without what no text column holds: NUL, which PostgreSQL refuses, and halves of surrogate pairs."""
+    texts = {name: value for name in record.__dataclass_fields__ if isinstance(value := getattr(record, name), str)}
+    changed: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := _UNSTORABLE.sub("\ufffd", text)) != text}
+    return replace(record, **changed) if changed else record
 
 
 def _store(session: Session, value: Any) -> str:

@@ -54,7 +54,7 @@ def read_prompts(path: Path, limit: int) -> list[RetentionPrompt]:
 class RetentionSet:
     """Asks the prompts; the base's answers are kept for the process's life."""
 
-    def __init__(self, prompts: Sequence[RetentionPrompt], *, concurrency: int = 8, max_tokens: int = 192) -> None:
+    def __init__(self, prompts: Sequence[RetentionPrompt], *, concurrency: int = 24, max_tokens: int = 192) -> None:
         self._prompts = prompts
         self._concurrency = concurrency
         self._max_tokens = max_tokens

@@ -30,7 +30,7 @@ def journal_url(request: pytest.FixtureRequest) -> str:
         url: str = request.getfixturevalue("sqlite_url")
         return url
     server = running(request.config)
-    return server.url(server.fresh())
+    return server.url(server.emptied())
 
 
 @pytest.fixture

@@ -14,11 +14,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
+from sqlmodel import SQLModel
 
 from burnish.journal import Journal
 
@@ -30,17 +31,18 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass
 class Postgres:
-    """One running server; `fresh` makes a database in it that holds an empty journal."""
+    """One running server. `emptied` is a database with an empty journal, `fresh` is one that nobody else ever had."""
 
     folder: Path
-    n_databases: int = field(default=0)
+    n_databases: int = 0
+    _shared: str = ""
 
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://burnish@/{database}?host={self.folder}"
 
-    def execute(self, statement: str) -> None:
-        """Run one statement as the owner of everything, outside the journal's databases."""
-        with psycopg.connect(host=str(self.folder), user="burnish", dbname="postgres", autocommit=True) as connection:
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        """Run one statement as the owner of everything."""
+        with psycopg.connect(host=str(self.folder), user="burnish", dbname=database, autocommit=True) as connection:
             connection.execute(statement)  # type: ignore[call-overload]
 
     def empty(self) -> str:
@@ -49,6 +51,13 @@ class Postgres:
         name = f"journal_{self.n_databases}"
         self.execute(f"CREATE DATABASE {name}")
         return name
+
+    def emptied(self) -> str:
+        """The name of a database that tests use one after another: emptying one takes less time than making one."""
+        self._shared = self._shared or self.fresh()
+        deletions = "; ".join(f'DELETE FROM "{table.name}"' for table in SQLModel.metadata.sorted_tables)
+        self.execute(deletions, self._shared)
+        return self._shared
 
     def fresh(self) -> str:
         """The name of a new database with an empty journal."""

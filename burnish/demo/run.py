@@ -22,7 +22,7 @@ from burnish.sandbox.users import SimulatedUser
 from burnish.stack import gateway_url
 
 NAMES = ("ana", "bo", "chen", "dora", "emil", "fay", "gus", "hana", "ivo", "june", "kai", "lea")
-THINK_SECONDS = (1.0, 4.0)
+THINK_SECONDS = (2.0, 6.0)
 SETTLE_SECONDS = 90.0
 MIN_STREAMS = 4
 
@@ -57,7 +57,7 @@ class Run:
         self._console = console
         self._log = Log()
         self._outcome = Outcome()
-        self._phase = "starting vLLM, gateway, ingester, swapper, judge, learner"
+        self._phase = "starting all parts"
         self._began = time.time()
         self._pulse: facts.Pulse | None = None
 
@@ -84,7 +84,7 @@ class Run:
 
     async def _story(self, traffic: Traffic, journal: Journal) -> None:
         await self._examine(traffic, 0)
-        self._phase = "users talk; the agent learns"
+        self._phase = "talking, learning"
         is_over = asyncio.Event()
         listening = asyncio.create_task(traffic.listen(self._plan.n_listeners, self._plan.seed, is_over))
         examining = asyncio.create_task(self._examine_along(traffic))
@@ -92,7 +92,7 @@ class Run:
             rng = random.Random(f"{self._plan.seed} think")
             users = [SimulatedUser(self._plan.seed, NAMES[n % len(NAMES)]) for n in range(self._plan.n_users)]
             await traffic.talk(users, self._plan.n_interactions, lambda: rng.uniform(*THINK_SECONDS))
-            self._phase = "the last turns are judged and trained on"
+            self._phase = "last turns"
             await self._settle(journal)
         finally:
             examining.cancel()

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from burnish.demo.facts import Pulse
 
-HEIGHT, WIDTH = 12, 64
+HEIGHT, WIDTH = 12, 44
+"""Cells; with the column of facts the picture fits an 80-column terminal."""
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
@@ -22,7 +23,7 @@ def chart(exams: Sequence[tuple[int, float]], trail: Sequence[tuple[int, float]]
         cells[y // 4][x // 2] |= _DOTS[y % 4][x % 2]
     marks = {(HEIGHT - 1 - _place(score, 1.0, HEIGHT), _place(n, n_most, WIDTH)) for n, score in exams}
     goal = HEIGHT - 1 - _place(0.8, 1.0, HEIGHT)
-    text = Text()
+    text = Text(no_wrap=True)
     for row, line in enumerate(cells):
         label = {0: "1.0", goal: "0.8", HEIGHT - 1: "0.0"}.get(row, "   ")
         text.append(f"{label} ┤", style="dim")
@@ -34,7 +35,7 @@ def chart(exams: Sequence[tuple[int, float]], trail: Sequence[tuple[int, float]]
             else:
                 text.append("┈" if row == goal else " ", style="dim")
         text.append("\n")
-    return text.append(f"     0{'interactions':^{WIDTH - 8}}{n_most:>6}", style="dim")
+    return text.append(f"     0{'interactions':^{WIDTH - 7}}{n_most:>6}", style="dim")
 
 
 def screen(
@@ -67,8 +68,10 @@ def screen(
         facts.add_row(label, value)
     done = pulse.n_recorded if pulse else 0
     picture = Table.grid(padding=(0, 2))
+    picture.add_column(no_wrap=True, min_width=WIDTH + 6)
+    picture.add_column(no_wrap=True)
     picture.add_row(Group(chart(exams, trail, n_most), ProgressBar(total=n_most, completed=done, width=WIDTH + 5)), facts)
-    legend = Text("◆ held-out score (program)   ⠒ simulated users pleased at the first turn, last 32", style="dim")
+    legend = Text("◆ held-out score, by a program   ⠒ simulated users pleased at the first turn", style="dim")
     return Panel(Group(picture, legend), title=title, title_align="left", padding=(0, 1))
 
 

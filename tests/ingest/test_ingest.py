@@ -323,6 +323,29 @@ def test_a_database_that_is_away_is_waited_for(
     journal.close()
 
 
+def test_a_connection_cut_in_mid_batch_loses_and_skips_nothing(
+    request: pytest.FixtureRequest, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = running(request.config)
+    name = server.fresh()
+    journal = Journal.open(server.url(name))
+    names = conversation(pen, 3, "x")
+    take, cuts = Ingester._take_interaction, ["x-1"]
+
+    def cut(self: Ingester, session: Any, turn: Any) -> None:
+        if cuts and turn.interaction_id == cuts[0]:
+            cuts.pop()
+            server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        take(self, session, turn)
+
+    monkeypatch.setattr(Ingester, "_take_interaction", cut)
+    with pytest.raises(OperationalError):
+        ingest(journal, pen)
+    assert ingest(journal, pen) == 3
+    assert parents(journal) == chain(names)
+    journal.close()
+
+
 def test_an_unreadable_folder_entry_is_no_segment(journal: Journal, pen: Pen) -> None:
     conversation(pen, 1, "x")
     (pen.folder / f".reserve-{os.getpid()}").write_bytes(b"\0" * 100)

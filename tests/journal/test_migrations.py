@@ -15,7 +15,7 @@ from adapters import registry
 from burnish import journal as package
 from burnish.errors import JournalError
 from burnish.journal import Journal
-from tests.postgres import Postgres
+from tests.postgres import Postgres, running
 
 NEXT = """
 import sqlalchemy as sa
@@ -27,6 +27,15 @@ revision, down_revision, branch_labels, depends_on = "9999", "{head}", None, Non
 def upgrade() -> None:
     op.add_column("agent", sa.Column("motto", sa.String(), nullable=True))
 """
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def journal_url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
+    """Databases that a test may change the schema of."""
+    if request.param == "sqlite":
+        return sqlite_url
+    server = running(request.config)
+    return server.url(server.fresh())
 
 
 @pytest.fixture
