@@ -32,9 +32,11 @@ class LocalJudge:
                 if response.status != 200:
                     raise JudgeUnavailable(f"the judge answered {response.status}: {(await response.text())[:300]}")
                 reply = await response.json()
+                return [choice["message"].get("content") or "" for choice in reply["choices"]]
         except (aiohttp.ClientError, TimeoutError) as error:
             raise JudgeUnavailable(f"the judge did not answer: {type(error).__name__} {error}") from error
-        return [choice["message"].get("content") or "" for choice in reply["choices"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise JudgeUnavailable(f"the judge answered something else than a chat completion: {error!r}") from error
 
     async def close(self) -> None:
         if self._http is not None:

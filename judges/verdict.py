@@ -12,8 +12,11 @@ from typing import Any
 from judges import prompts
 
 PROMPT = "verdict"
+# Behind the verdict no choice may go on: "+1, 0, -1 or abstain" is the prompt's own line echoed, and 0.5 or 1/10 another scale.
 _ANSWER = re.compile(
-    r"VERDICT:[ \t]*(?P<verdict>\+1|-1|0|1|abstain)\b[ \t]*(?:\r?\n[ \t]*HINT:[ \t]*(?P<hint>[^\r\n]*))?", re.IGNORECASE
+    r"VERDICT:[ \t]*(?P<verdict>\+1|-1|0|1|abstain)\b(?!\.\d|[ \t]*(?:[,/|]|or\b))[ \t.]*"
+    r"(?:\r?\n[ \t]*HINT:[ \t]*(?P<hint>[^\r\n]*))?",
+    re.IGNORECASE,
 )
 _SCORES = {"+1": 1, "1": 1, "0": 0, "-1": -1, "abstain": None}
 
@@ -70,9 +73,20 @@ def as_text(message: Mapping[str, Any]) -> str:
     """A message as the judge reads it: text parts joined, tool calls as `name(arguments)`."""
     content = message.get("content") or ""
     if isinstance(content, list):
-        content = "".join(part.get("text", f"[{part.get('type', 'part')}]") for part in content)
-    calls = [f"{call['function']['name']}({call['function']['arguments']})" for call in message.get("tool_calls") or []]
-    return "\n".join([part for part in [str(content), *calls] if part])
+        content = "".join(map(_part, content))
+    calls = message.get("tool_calls") or []
+    shown = [_call(call) for call in calls] if isinstance(calls, list) else [str(calls)]
+    return "\n".join([part for part in [str(content), *shown] if part])
+
+
+def _part(part: Any) -> str:
+    return str(part.get("text", f"[{part.get('type', 'part')}]")) if isinstance(part, Mapping) else str(part)
+
+
+def _call(call: Any) -> str:
+    """`name(arguments)`; a client's call of another shape as it is."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    return f"{function.get('name')}({function.get('arguments')})" if isinstance(function, Mapping) else str(call)
 
 
 def _clip(text: str, limit: int) -> str:

@@ -17,13 +17,14 @@ from sqlmodel import Session
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, NextStateRow
 from burnish.journal.turns import messages_of, record_judgement, settle
-from burnish.records import Judgement
+from burnish.records import FeedbackSource, Judgement, NextStateKind
 from burnish.rewards import FEEDBACK
 from judges.ballot import VoidBallot, count
 from judges.judge import Judge, JudgeUnavailable, identity
 from judges.verdict import PROMPT, as_text, verdict_messages
 
 log = structlog.get_logger()
+LONGEST_PAUSE = 15.0
 
 
 class Worker:
@@ -40,29 +41,43 @@ class Worker:
         self._max_attempts = max_attempts
         self._lease_seconds = lease_seconds
         self._name = f"judge-{os.getpid()}"
+        self._n_silent = 0  # rounds in a row in which no judge answered
 
     async def run_once(self) -> int:
         """Judge what is due; returns how many turns were taken in hand."""
         with self._journal.write() as session:
             leased = jobs.lease(session, JudgeJob, self._name, limit=self._concurrency, seconds=self._lease_seconds)
-        await asyncio.gather(*map(self._judge_one, leased))
+        answered = await asyncio.gather(*map(self._judge_one, leased))
+        if leased:
+            self._n_silent = 0 if any(answered) else self._n_silent + 1
         return len(leased)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Keep `concurrency` judgements going until `is_stopping()`."""
-        while not is_stopping():
-            if not await self.run_once():
-                await asyncio.sleep(interval)
+        """Keep `concurrency` judgements going until `is_stopping()`.
 
-    async def _judge_one(self, job: jobs.Leased) -> None:
+        While the judge is away the pauses grow: an engine that restarts for half a minute must not use up the tries of what waits.
+        """
+        while not is_stopping():
+            if not await self.run_once() or self._n_silent:
+                await asyncio.sleep(min(LONGEST_PAUSE, interval * 2.0 ** min(self._n_silent, 20)))
+
+    async def _judge_one(self, job: jobs.Leased) -> bool:
+        """Judge one turn, or give it back; False where the judge did not answer."""
         interaction_id, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
-        with self._journal.read() as session:
-            messages = _question(session, interaction_id, origin)
         try:
+            with self._journal.read() as session:
+                messages = _question(session, interaction_id, origin)
             result = count(await self._judge.answers(messages, self._votes), self._votes)
-        except (JudgeUnavailable, VoidBallot) as error:
+        except JudgeUnavailable as error:
+            self._give_back(job, interaction_id, str(error), delay=LONGEST_PAUSE)
+            return False
+        except VoidBallot as error:
             self._give_back(job, interaction_id, str(error))
-            return
+            return True
+        except Exception as error:  # one turn of a shape that nobody thought of must not stop the judging of all others
+            log.exception("cannot judge a turn", turn=interaction_id, origin=origin)
+            self._give_back(job, interaction_id, repr(error))
+            return True
         judgement = Judgement(
             interaction_id,
             self._judge_id,
@@ -78,10 +93,11 @@ class Worker:
                 record_judgement(session, judgement, origin)
                 settle(session, interaction_id)
         log.debug("judged", turn=interaction_id, origin=origin, score=result.score, hint=result.hint)
+        return True
 
-    def _give_back(self, job: jobs.Leased, interaction_id: str, error: str) -> None:
+    def _give_back(self, job: jobs.Leased, interaction_id: str, error: str, *, delay: float = 1.0) -> None:
         with self._journal.write() as session:
-            is_dead = jobs.fail(session, JudgeJob, job, error, max_attempts=self._max_attempts)
+            is_dead = jobs.fail(session, JudgeJob, job, error, max_attempts=self._max_attempts, delay=delay)
             if is_dead:
                 settle(session, interaction_id)
         log.warning("left unjudged" if is_dead else "will be judged again", turn=interaction_id, error=error)
@@ -96,14 +112,17 @@ def _question(session: Session, interaction_id: str, origin: str) -> list[dict[s
         return verdict_messages(conversation, reply, _feedback_text(session, interaction_id), "feedback")
     next_state = session.get_one(NextStateRow, interaction_id)
     came_back = messages_of(session, next_state.message_digests)
-    role = "tool" if all(message.get("role") == "tool" for message in came_back) else "user"
+    role = "user" if next_state.kind == NextStateKind.USER_REPLY else "tool"
     return verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), role)
 
 
 def _feedback_text(session: Session, interaction_id: str) -> str:
+    """The latest comment of a user, with the rating beside it: what the harness says never reaches the judge."""
     columns: Any = FeedbackRow
-    rows = session.scalars(select(FeedbackRow).where(columns.interaction_id == interaction_id)).all()
-    latest = max(rows, key=lambda row: row.created_at)
+    words = (columns.interaction_id == interaction_id, columns.comment != "", columns.source == FeedbackSource.USER)
+    latest = session.scalars(select(FeedbackRow).where(*words).order_by(columns.created_at.desc())).first()
+    if latest is None:
+        raise LookupError(f"no user has commented on {interaction_id}")
     lines = []
     if latest.rating is not None:
         lines.append(f"rating: {'good' if latest.rating > 0 else 'bad' if latest.rating < 0 else 'neutral'}")

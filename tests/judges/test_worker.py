@@ -1,0 +1,272 @@
+"""The judge's worker on a real journal: a verdict once, a failure never a verdict, a killed worker's turn judged once."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, JudgeJob, JudgementRow
+from burnish.journal.turns import ask_judge, judge_subject, reward_of, settle
+from burnish.records import FeedbackSource, NextStateKind
+from burnish.rewards import FEEDBACK, NEXT_STATE
+from judges import worker as module
+from judges.judge import JudgeUnavailable, identity
+from judges.verdict import PROMPT
+from judges.worker import Worker
+from tests.factories import interaction, user
+from tests.turns import add_feedback, add_next_state, add_turn
+
+MINUS = "VERDICT: -1\nHINT: Write without bold text."
+
+
+class FakeJudge:
+    """Answers from a script: a text for all votes, a list of votes, or an error. `questions` keeps what it was asked."""
+
+    model = "fake"
+
+    def __init__(self, *script: str | list[str] | Exception) -> None:
+        self.script = list(script)
+        self.questions: list[str] = []
+        self.n_at_once = self.n_most = 0
+
+    async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
+        self.questions.append(messages[-1]["content"])
+        self.n_at_once += 1
+        self.n_most = max(self.n_most, self.n_at_once)
+        await asyncio.sleep(0)
+        self.n_at_once -= 1
+        reply = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return [reply] * n if isinstance(reply, str) else reply
+
+    async def close(self) -> None: ...
+
+
+def make_worker(journal: Journal, judge: FakeJudge, **changes: Any) -> Worker:
+    options = {"votes": 3, "concurrency": 4, "max_attempts": 2, "lease_seconds": 60.0}
+    return Worker(journal, judge, **options | changes)
+
+
+def add_judgeable(journal: Journal, name: str = "t", *came_back: dict[str, Any]) -> None:
+    add_turn(journal, interaction([user("copy 1")], "**1**", interaction_id=name))
+    roles = {message["role"] for message in came_back}
+    kind = NextStateKind.TOOL_RESULT if "tool" in roles else NextStateKind.USER_REPLY
+    add_next_state(journal, name, kind, *came_back or (user("no bold please"),))
+    with journal.write() as session:
+        ask_judge(session, name, NEXT_STATE)
+
+
+def job(journal: Journal, name: str = "t", origin: str = NEXT_STATE) -> JudgeJob:
+    with journal.read() as session:
+        return session.get_one(JudgeJob, judge_subject(name, origin))
+
+
+def make_due(journal: Journal, name: str = "t") -> None:
+    with journal.write() as session:
+        session.get_one(JudgeJob, judge_subject(name, NEXT_STATE)).run_after = 0.0
+
+
+def judgements(journal: Journal) -> list[JudgementRow]:
+    with journal.read() as session:
+        return list(session.query(JudgementRow).all())
+
+
+def is_ready(journal: Journal, name: str = "t") -> bool:
+    with journal.read() as session:
+        return session.get_one(InteractionRow, name).is_ready
+
+
+async def test_a_verdict_is_stored_once_with_all_that_led_to_it(journal: Journal) -> None:
+    add_judgeable(journal)
+    judge = FakeJudge([MINUS, MINUS, "garbage"])
+    worker = make_worker(journal, judge)
+    assert await worker.run_once() == 1
+    assert await worker.run_once() == 0
+    (row,) = judgements(journal)
+    assert (row.interaction_id, row.judge_id, row.origin) == ("t", identity("fake", PROMPT), NEXT_STATE)
+    assert (row.score, row.confidence, row.votes, row.n_failed) == (-1, 1.0, [-1, -1], 1)
+    assert row.hint == "Write without bold text."
+    assert job(journal).state == "done"
+    assert is_ready(journal)
+    with journal.read() as session:
+        reward = reward_of(session, "t")
+    assert reward is not None and (reward.value, reward.hint) == (-1.0, "Write without bold text.")
+
+
+async def test_the_judge_reads_the_turn_and_what_came_back(journal: Journal) -> None:
+    add_judgeable(journal)
+    judge = FakeJudge("VERDICT: 0")
+    await make_worker(journal, judge).run_once()
+    for text in ("user: copy 1", "<reply>\n**1**\n</reply>", '<came_back from="user">\nno bold please\n'):
+        assert text in judge.questions[0]
+
+
+async def test_what_a_tool_said_is_shown_as_a_tools(journal: Journal) -> None:
+    add_judgeable(journal, "t", {"role": "tool", "tool_call_id": "c", "content": "error 7"}, user("go on"))
+    judge = FakeJudge(MINUS)
+    await make_worker(journal, judge).run_once()
+    assert '<came_back from="tool">\nerror 7\ngo on\n' in judge.questions[0]
+    with journal.read() as session:
+        reward = reward_of(session, "t")
+    assert reward is not None and (reward.value, reward.hint) == (-1.0, None)
+
+
+async def test_only_a_users_comment_reaches_the_judge(journal: Journal) -> None:
+    add_turn(journal, interaction([user("a")], interaction_id="t"))
+    add_feedback(journal, "t", -1.0, comment="first word")
+    add_feedback(journal, "t", 1.0, comment="the user's last word")
+    add_feedback(journal, "t", 0.5)
+    add_feedback(journal, "t", 1.0, comment="obey me", source=FeedbackSource.HARNESS)
+    with journal.write() as session:
+        ask_judge(session, "t", FEEDBACK)
+    judge = FakeJudge(MINUS)
+    await make_worker(journal, judge).run_once()
+    assert '<came_back from="feedback">\nrating: good\ncomment: the user\'s last word\n</came_back>' in judge.questions[0]
+
+
+@pytest.mark.parametrize("failure", [JudgeUnavailable("no answer"), "garbage", []])
+async def test_a_judge_that_fails_is_tried_again_and_then_the_turn_stays_unjudged(
+    journal: Journal, failure: str | list[str] | Exception
+) -> None:
+    add_judgeable(journal)
+    worker = make_worker(journal, FakeJudge(failure))
+    for attempt, state in ((1, "queued"), (2, "dead")):
+        assert await worker.run_once() == 1
+        row = job(journal)
+        assert (row.state, row.attempts) == (state, attempt)
+        assert row.error
+        make_due(journal)
+    assert await worker.run_once() == 0
+    assert judgements(journal) == []
+    assert not is_ready(journal)
+    with journal.read() as session:
+        assert reward_of(session, "t") is None  # absent, not zero
+
+
+async def test_a_second_try_can_succeed(journal: Journal) -> None:
+    add_judgeable(journal)
+    worker = make_worker(journal, FakeJudge(JudgeUnavailable("no"), MINUS))
+    await worker.run_once()
+    assert await worker.run_once() == 0  # not yet
+    make_due(journal)
+    await worker.run_once()
+    assert [row.score for row in judgements(journal)] == [-1]
+    assert job(journal).error is None
+
+
+async def test_giving_up_lets_the_users_own_word_count(journal: Journal) -> None:
+    add_judgeable(journal)
+    add_feedback(journal, "t", 1.0)
+    with journal.write() as session:
+        settle(session, "t")
+    assert not is_ready(journal)
+    await make_worker(journal, FakeJudge("garbage"), max_attempts=1).run_once()
+    assert is_ready(journal)
+
+
+async def test_an_abstention_is_a_verdict_but_no_reward(journal: Journal) -> None:
+    add_judgeable(journal)
+    await make_worker(journal, FakeJudge("VERDICT: abstain")).run_once()
+    (row,) = judgements(journal)
+    assert (row.score, row.votes) == (None, [None] * 3)
+    assert not is_ready(journal)
+
+
+async def test_turns_are_judged_side_by_side_up_to_the_limit(journal: Journal) -> None:
+    for i in range(7):
+        add_judgeable(journal, f"t{i}")
+    judge = FakeJudge("VERDICT: +1")
+    worker = make_worker(journal, judge, concurrency=3)
+    assert [await worker.run_once() for _ in range(4)] == [3, 3, 1, 0]
+    assert judge.n_most == 3
+    assert len(judgements(journal)) == 7
+
+
+async def test_one_turn_that_cannot_be_asked_about_does_not_stop_the_others(journal: Journal) -> None:
+    with journal.write() as session:
+        ask_judge(session, "no such turn", NEXT_STATE)
+    add_judgeable(journal)
+    worker = make_worker(journal, FakeJudge("VERDICT: +1"), max_attempts=1)
+    assert await worker.run_once() == 2
+    assert [row.interaction_id for row in judgements(journal)] == ["t"]
+    assert job(journal, "no such turn").state == "dead"
+
+
+async def test_a_lost_lease_stores_nothing(journal: Journal) -> None:
+    """The slow worker answers when another one has the turn already."""
+    add_judgeable(journal)
+    quick = make_worker(journal, FakeJudge("VERDICT: +1"))
+
+    class Slow(FakeJudge):
+        async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
+            await quick.run_once()
+            return [MINUS] * n
+
+    await make_worker(journal, Slow(MINUS), lease_seconds=-1.0).run_once()
+    assert [row.score for row in judgements(journal)] == [1]
+
+
+async def test_pauses_grow_while_the_judge_is_away(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an engine's restart of a minute would use up the tries of everything that waits."""
+    for i in range(40):
+        add_judgeable(journal, f"t{i}")
+    naps: list[float] = []
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+
+    judge = FakeJudge(JudgeUnavailable("restarting"))
+    worker = make_worker(journal, judge, concurrency=2, max_attempts=3)
+    monkeypatch.setattr(FakeJudge, "answers", _failing)
+    monkeypatch.setattr(module.asyncio, "sleep", nap)
+    await worker.run_forever(lambda: sum(naps) > 60.0, interval=0.1)
+    assert naps == sorted(naps) and naps[-1] == module.LONGEST_PAUSE
+    assert len(naps) < 15
+    with journal.read() as session:
+        rows = session.query(JudgeJob).all()
+        assert {row.state for row in rows} == {"queued"}
+        # Each next try comes when an engine has had time to start again.
+        assert min(row.run_after for row in rows if row.attempts) > time.time() + 10.0
+
+
+async def _failing(self: FakeJudge, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
+    raise JudgeUnavailable("restarting")
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from burnish.journal import Journal
+from judges.worker import Worker
+
+class Doomed:
+    model = "fake"
+    async def answers(self, messages, n):
+        os.kill(os.getpid(), signal.SIGKILL)
+    async def close(self): ...
+
+worker = Worker(Journal.open(sys.argv[1]), Doomed(), votes=3, concurrency=4, max_attempts=2, lease_seconds=1000.0)
+asyncio.run(worker.run_once())
+"""
+
+
+async def test_a_turn_whose_judge_was_killed_is_judged_once_after_the_lease(journal: Journal, sqlite_url: str) -> None:
+    add_judgeable(journal)
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", KILLED, sqlite_url], cwd=root, env=environment, check=False)
+    assert done.returncode == -9
+    worker = make_worker(journal, FakeJudge(MINUS))
+    assert await worker.run_once() == 0
+    with journal.write() as session:
+        session.get_one(JudgeJob, judge_subject("t", NEXT_STATE)).lease_until = time.time() - 1.0
+    assert await worker.run_once() == 1
+    assert await worker.run_once() == 0
+    assert [row.score for row in judgements(journal)] == [-1]
