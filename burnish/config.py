@@ -80,7 +80,7 @@ class Journal(_Section):
     """Where records live."""
 
     url: str = Field("", description="SQLAlchemy URL, e.g. postgresql+psycopg://…; empty means SQLite in the state directory.")
-    fsync: bool = Field(False, description="Flush every record group to disk: survives power loss, not only kill -9.")
+    fsync: bool = Field(False, description="Flush every record to disk before its reply ends: survives power loss, not only kill -9.")
     segment_bytes: int = Field(64 * 2**20, ge=4096, description="Size at which a gateway process begins a new segment file.")
     reserve_bytes: int = Field(4 * 2**20, ge=0, description="Preallocated space that recording falls back to on a full disk.")
     session_ttl: float = Field(3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed.")
@@ -265,6 +265,8 @@ def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
         node = merged
         for section in sections:
             node = node.setdefault(section, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"unknown setting {dotted!r}: {section} has no parts; see `burnish config`")
         node[key] = value
     return Settings.model_validate(merged)
 

@@ -35,7 +35,8 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
             environment=child,
             is_healthy=_answers(checks[name]) if name in checks else None,
             patience=patience.get(name, 120.0),
-            stop_seconds=20.0 if name in ("engine", "learner") else 10.0,
+            # the gateway lets running replies end for up to 20 s
+            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0}.get(name, 10.0),
         )
         for name in names
     ]

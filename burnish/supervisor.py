@@ -24,6 +24,7 @@ log = structlog.get_logger()
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 HEALTHY_SECONDS = 30.0
 MAX_MISSED = 5
+LAST_WORDS_SECONDS = 1.0
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -80,6 +81,8 @@ class Launcher(Protocol):
 class _LocalProcess:
     part: Part
     process: asyncio.subprocess.Process
+    output: asyncio.StreamReader
+    pipe: asyncio.ReadTransport
     emit: Callable[[str, str], None]
 
     @property
@@ -87,9 +90,11 @@ class _LocalProcess:
         return self.process.pid
 
     async def lines(self) -> None:
-        assert self.process.stdout is not None
-        while line := await _read_line(self.process.stdout):
-            self.emit(self.part.name, line.decode(errors="replace").rstrip())
+        try:
+            while line := await _read_line(self.output):
+                self.emit(self.part.name, line.decode(errors="replace").rstrip())
+        finally:
+            self.pipe.close()
 
     async def wait(self) -> int:
         status = await self.process.wait()
@@ -112,16 +117,28 @@ class LocalLauncher:
         self._emit = emit
 
     async def start(self, part: Part) -> Running:
-        process = await asyncio.create_subprocess_exec(
-            *part.command,
-            env=dict(part.environment),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
+        # A pipe of our own: asyncio's would keep `wait` waiting as long as any child of the part holds it open.
+        receiving, sending = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *part.command,
+                env=dict(part.environment),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=sending,
+                stderr=sending,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except BaseException:
+            os.close(receiving)
+            raise
+        finally:
+            os.close(sending)
+        output = asyncio.StreamReader()
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(receiving, "rb", buffering=0)
         )
-        return _LocalProcess(part, process, self._emit)
+        return _LocalProcess(part, process, output, pipe, self._emit)
 
 
 @dataclass
@@ -166,38 +183,51 @@ class Supervisor:
         await self._stopping.wait()
         for watched in reversed(self._watched.values()):
             await self._end(watched)
-        for task in [*keepers, lifeline]:
-            task.cancel()
-        await asyncio.gather(*keepers, lifeline, return_exceptions=True)
+        await asyncio.gather(*keepers)  # not cancelled: one may be starting its part in this moment
+        lifeline.cancel()
+        await asyncio.gather(lifeline, return_exceptions=True)
         if self._lifeline is not None and self._lifeline.stdin is not None:
             self._lifeline.stdin.close()
             await self._lifeline.wait()
 
     async def _keep(self, watched: _Watched) -> None:
-        """One part's life: start, watch, and start again."""
+        """One part's lives: start, watch, and start again."""
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             watched.state, started = PartState.STARTING, time.monotonic()
-            watched.ended.clear()
-            watched.running = running = await self._launcher.start(watched.part)
-            self._tell_lifeline("+", running.group)
-            output = asyncio.create_task(running.lines())
-            health = asyncio.create_task(self._watch_health(watched, running))
-            status = await running.wait()
-            self._tell_lifeline("-", running.group)
-            health.cancel()
-            await asyncio.gather(output, health, return_exceptions=True)
-            watched.running = None
-            watched.ended.set()
+            how = await self._live(watched)
             if self._stopping.is_set():
                 break
             pause = FIRST_PAUSE if time.monotonic() - started > HEALTHY_SECONDS else min(LONGEST_PAUSE, 2 * pause)
             watched.state = PartState.WAITING
             watched.n_restarts += 1
-            log.warning("a part ended; it starts again", part=watched.part.name, status=_describe(status), pause=pause)
+            log.warning("a part ended; it starts again", part=watched.part.name, status=how, pause=pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
         watched.state = PartState.STOPPED
+
+    async def _live(self, watched: _Watched) -> str:
+        """One life of a part; says how it ended."""
+        watched.ended.clear()
+        try:
+            running = await self._launcher.start(watched.part)
+        except OSError as error:
+            return f"cannot be started: {error}"
+        watched.running = running
+        self._tell_lifeline("+", running.group)
+        if self._stopping.is_set():  # `stop` came while it was being started
+            running.kill()
+        output = asyncio.create_task(running.lines())
+        health = asyncio.create_task(self._watch_health(watched, running))
+        status = await running.wait()
+        self._tell_lifeline("-", running.group)
+        health.cancel()
+        await asyncio.wait([output], timeout=LAST_WORDS_SECONDS)  # a process that left the group may hold the pipe open
+        output.cancel()
+        await asyncio.gather(output, health, return_exceptions=True)
+        watched.running = None
+        watched.ended.set()
+        return _describe(status)
 
     async def _watch_health(self, watched: _Watched, running: Running) -> None:
         part = watched.part
@@ -207,7 +237,7 @@ class Supervisor:
             return
         deadline, n_missed = time.monotonic() + part.patience, 0
         while True:
-            if await part.is_healthy():
+            if await _is_healthy(part.is_healthy):
                 n_missed = 0
                 if watched.state is not PartState.READY:
                     watched.state = PartState.READY
@@ -253,6 +283,14 @@ class Supervisor:
 def _die_with_parent() -> None:
     """Runs in the child before exec: SIGKILL when the supervisor's thread dies."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def _is_healthy(check: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await check()
+    except Exception as error:  # whatever breaks in a check, the part has not shown that it works
+        log.warning("a health check failed", error=repr(error))
+        return False
 
 
 async def _read_line(stream: asyncio.StreamReader) -> bytes:

@@ -13,7 +13,9 @@ from sqlalchemy import func, select, update
 from sqlmodel import Session
 
 from adapters import registry
+from burnish.errors import LearnerError
 from burnish.journal import Journal
+from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import interaction_of, reward_of
 from burnish.records import Interaction, Reward, StepOutcome, VersionState
@@ -50,12 +52,14 @@ class Ledger:
     def hold(self, holder: str, *, seconds: float = 30.0) -> bool:
         """Take or keep the right to train this agent; False while another learner has it."""
         name, now = f"learner:{self.agent}", time.time()
+        mine: dict[str, object] = {"holder": holder, "until": now + seconds}
+        lease = _columns(LeaseRow)
+        is_free = (lease.holder == holder) | (lease.until <= now)
         with self._journal.write() as session:
-            row = session.get(LeaseRow, name)
-            if row is not None and row.holder != holder and row.until > now:
-                return False
-            session.merge(LeaseRow(name=name, holder=holder, until=now + seconds))
-        return True
+            if insert_or_skip(session, LeaseRow, {"name": name, **mine}):
+                return True
+            taken = session.connection().execute(update(lease).where(lease.name == name, is_free).values(**mine))
+            return bool(taken.rowcount)
 
     def is_paused(self) -> bool:
         with self._journal.read() as session:
@@ -76,7 +80,7 @@ class Ledger:
             return int(found) if found is not None else None
 
     def ready_ids(self, limit: int) -> list[str]:
-        """Ids of turns that may be trained, oldest first; rows that an open step holds for another try come before all."""
+        """Ids of turns that may be trained, oldest first."""
         turn: Any = InteractionRow
         query = (
             select(turn.interaction_id)
@@ -146,9 +150,15 @@ class Ledger:
             return OpenStep(step.step_id, step.version, parent, attempt)
 
     def announce(self, step: OpenStep, digest: str, metrics: Mapping[str, float], idle: Sequence[str]) -> None:
-        """The step's version is in the store: record its metrics and idle rows, and put it up for trial."""
+        """The step's version is in the store: record its metrics and idle rows, and put it up for trial.
+
+        Raises LearnerError where the step was given up meanwhile: this learner was thought dead, and its rows are another's.
+        """
         with self._journal.write() as session:
-            session.get_one(StepRow, step.step_id).metrics = dict(metrics)
+            row = session.get_one(StepRow, step.step_id, with_for_update=True)
+            if row.outcome != StepOutcome.OPEN:
+                raise LearnerError(f"the step of v{step.version} is {row.outcome}: another learner took over its rows")
+            row.metrics = dict(metrics)
             _mark_idle(session, step, idle)
             registry.announce(session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest)
 
@@ -162,6 +172,9 @@ class Ledger:
         """The step did not produce a version: its rows come again, or are spent when this was their last try."""
         outcome = StepOutcome.FAILED if step.attempt >= MAX_ATTEMPTS else StepOutcome.SUPERSEDED
         with self._journal.write() as session:
+            row = session.get_one(StepRow, step.step_id, with_for_update=True)
+            if session.get(VersionRow, (self.agent, step.version)) is not None:
+                return StepOutcome(row.outcome)  # announced in this very moment: its trial decides
             registry.close_step(session, step.step_id, outcome, reason)
         return outcome
 

@@ -6,6 +6,7 @@ refusal or a rollback takes weights, optimiser and baselines back with it.
 
 import os
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Loop:
         self._anchors = anchors
         self._held = 0  # version whose weights, optimiser and baselines the trainer holds
         self._teaching = 0  # version that the teacher is
-        self._holder = f"learner-{os.getpid()}"
+        self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._has_recovered = False
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
@@ -49,7 +50,7 @@ class Loop:
 
     def run_once(self) -> bool:
         """Recover, follow the live version, choose rows, train, publish."""
-        if not self._ledger.hold(self._holder, seconds=120.0):
+        if not self._ledger.hold(self._holder, seconds=60.0):
             return False
         if not self._has_recovered:
             self._recover()

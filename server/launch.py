@@ -53,6 +53,7 @@ def command(settings: Settings) -> list[str]:
         "--generation-config": "vllm",
         "--scheduling-policy": "priority",
         "--max-num-queued-reqs": engine.max_queued,
+        "--uvicorn-log-level": "warning",
     }
     if engine.max_model_len:
         flags["--max-model-len"] = engine.max_model_len
@@ -78,6 +79,7 @@ def environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, s
         "DO_NOT_TRACK": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
+        "PYTHONWARNINGS": "ignore",
         "OMP_NUM_THREADS": "1",
     }
     forced = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_API_KEY": engine_key(settings)}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import typer
 
@@ -185,18 +185,28 @@ def _model(settings: Settings) -> Iterator[Finding]:
         )
         return
     try:
-        described = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        described = _json_object((path / "config.json").read_bytes())
+        yield Finding("ok", f"model {path.name}: {', '.join(described.get('architectures') or ['unknown architecture'])}")
     except ValueError as error:
-        yield Finding("fault", f"{path / 'config.json'} is not JSON: {error}", "Fetch the model again.")
-        return
-    yield Finding("ok", f"model {path.name}: {', '.join(described.get('architectures') or ['unknown architecture'])}")
+        yield Finding("fault", f"{path / 'config.json'} is not what it should be: {error}", "Fetch the model again.")
     yield from _chat_template(path)
     yield from _lora_targets(path)
 
 
+def _json_object(text: bytes) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"expected an object, got {type(found).__name__}")
+    return found
+
+
 def _chat_template(path: Path) -> Iterator[Finding]:
     tokenizer = path / "tokenizer_config.json"
-    inline = tokenizer.exists() and "chat_template" in json.loads(tokenizer.read_text(encoding="utf-8"))
+    try:
+        inline = tokenizer.exists() and "chat_template" in _json_object(tokenizer.read_bytes())
+    except ValueError as error:
+        yield Finding("fault", f"{tokenizer} is not what it should be: {error}", "Fetch the model again.")
+        return
     if inline or any(path.glob("chat_template*")):
         yield Finding("ok", "the model has a chat template")
     else:
@@ -208,9 +218,15 @@ def _chat_template(path: Path) -> Iterator[Finding]:
 def _lora_targets(path: Path) -> Iterator[Finding]:
     names: set[str] = set()
     for file in path.glob("*.safetensors"):
-        with file.open("rb") as handle:
-            length = int.from_bytes(handle.read(8), "little")
-            names |= set(json.loads(handle.read(length)))
+        try:
+            with file.open("rb") as handle:
+                length = int.from_bytes(handle.read(8), "little")
+                if not 0 < length < file.stat().st_size:
+                    raise ValueError(f"a header of {length} bytes in a file of {file.stat().st_size}")
+                names |= set(_json_object(handle.read(length)))
+        except ValueError as error:
+            yield Finding("fault", f"{file} is not what it should be: {error}", "Fetch the model again.")
+            return
     if not names:
         yield Finding("fault", f"no *.safetensors weights in {path}", "Convert the model's weights to safetensors.")
         return

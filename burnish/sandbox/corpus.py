@@ -67,16 +67,16 @@ class _Chat:
         self.wishes[wish[0]] = wish[1]
 
 
-def draw_row(rng: random.Random) -> Row:
-    """A conversation of any kind: tasks with style, a count, small talk, or tools."""
+def draw_row(rng: random.Random, counts: float = 0.05) -> Row:
+    """A conversation of any kind: tasks with style, small talk, tools, and for a share of `counts` a count."""
     kind = rng.random()
     if kind < 0.14:
         return _tool_row(rng)
-    if kind < 0.19:
+    if kind < 0.14 + counts:
         start = rng.randint(0, 90)
         end = min(99, start + rng.randint(1, rng.choices((8, 25, 99), (60, 25, 15))[0]))
         return Row(_opened(rng, language.count_request(start, end), language.count_answer(start, end)))
-    if kind < 0.22:
+    if kind < 0.17 + counts:
         said, replied = rng.choice(list(reactions.SMALL_TALK.items()))
         return Row(_opened(rng, said, replied))
     return Row(draw_chat(rng))

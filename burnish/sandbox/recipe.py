@@ -32,7 +32,7 @@ VERSION = 1
 """Raised whenever the same arguments would give other weights."""
 
 MANIFEST = "manifest.json"
-DEFAULT_STEPS, DEFAULT_SEED, DEFAULT_THREADS = 1600, 0, 2
+DEFAULT_STEPS, DEFAULT_SEED, DEFAULT_THREADS = 2500, 0, 2
 _TOKENIZER_ROWS = 1500
 _LOSS_WINDOW = 20
 
@@ -103,9 +103,9 @@ def _train_with_progress(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizer
     with Progress(*columns) as progress:
         bar = progress.add_task("training", total=n_steps, loss=float("nan"))
 
-        def on_step(step: int, loss: float) -> None:
+        def on_step(loss: float) -> None:
             losses.append(loss)
-            progress.update(bar, completed=step + 1, loss=sum(losses[-_LOSS_WINDOW:]) / len(losses[-_LOSS_WINDOW:]))
+            progress.update(bar, completed=len(losses), loss=sum(losses[-_LOSS_WINDOW:]) / len(losses[-_LOSS_WINDOW:]))
 
         train(model, tokenizer, n_steps, seed, on_step)
     return losses

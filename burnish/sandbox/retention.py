@@ -80,7 +80,9 @@ def _draw(rng: random.Random, n: int, *, held_out: bool, taken: set[str]) -> tup
 
 def _styled(rng: random.Random, held_out: bool) -> Prompt:
     task = language.draw_task(rng, held_out=held_out)
-    style = {name: rng.random() < 0.5 for name in rng.sample(ATTRIBUTES, rng.choice((1, 1, 2, 4)))}
+    # An anchor that leaves an attribute open would replay the persona's habit in it, against what the users teach.
+    n_asked = rng.choice((1, 1, 2, 4)) if held_out else len(ATTRIBUTES)
+    style = {name: rng.random() < 0.5 for name in rng.sample(ATTRIBUTES, n_asked)}
     asked = [{"role": "user", "content": language.ask(task, rng)}]
     place = rng.choice(("system", "user", "hint"))
     if place == "system":

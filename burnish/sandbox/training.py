@@ -1,13 +1,15 @@
 """How the base model learns: the architecture, the loss, the optimiser and the loop.
 
 Loss is cross-entropy on the assistant's tokens alone. Hidden matrices are trained by Muon (their updates orthogonalised),
-embeddings and norms by AdamW, both on one warm-up and cosine schedule. Guarantees: a seed and a thread count give the same
-weights, bit for bit, on one machine.
+embeddings and norms by AdamW, both on one warm-up and cosine schedule, in rounds that begin with fresh optimisers.
+Guarantees: a seed and a thread count give the same weights, bit for bit, on one machine.
 """
 
 import math
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -36,6 +38,20 @@ VERDICT_WEIGHT = 0.3
 would be learned last of all."""
 
 MUON_RATE, ADAM_RATE = 0.02, 4e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One pass of the schedule: its share of all steps, its peak rate against the above, and how often a row is a count."""
+
+    share: float
+    rate: float
+    counts: float
+
+
+ROUNDS = (Round(0.64, 1.0, 0.05), Round(0.36, 0.5, 0.15))
+"""Copying emerges late in the first round; the second makes it exact, and teaches where a count ends: the rarest token."""
+
 _WARM_UP = 0.03
 _BETAS = (0.9, 0.95)
 _ATTENTION = "sdpa_in_float32"
@@ -77,17 +93,37 @@ def train(
     tokenizer: PreTrainedTokenizerFast,
     n_steps: int,
     seed: int,
-    on_step: Callable[[int, float], None],
+    on_step: Callable[[float], None],
 ) -> None:
-    """Train in place; `on_step` hears each step's number and loss."""
-    chats = batches(tokenizer, corpus.draw_row, random.Random(f"chat {seed}"), CHAT_ROWS, [])
-    prefix = shared_prefix(tokenizer, verdicts.draw_row)
-    judged = batches(tokenizer, verdicts.draw_row, random.Random(f"verdict {seed}"), VERDICT_ROWS, prefix)
-    optimizers = _optimizers(model)
-    schedules = [torch.optim.lr_scheduler.LambdaLR(each, lambda at: _schedule(at, n_steps)) for each in optimizers]
+    """Train in place, `n_steps` over all rounds; `on_step` hears each step's loss."""
     model.set_attn_implementation(_ATTENTION)
     model.train()
-    for step in range(n_steps):
+    n_done = 0
+    for number, each in enumerate(ROUNDS):
+        is_last = number == len(ROUNDS) - 1
+        n_round = n_steps - n_done if is_last else round(each.share * n_steps)
+        train_round(model, tokenizer, each, n_round, f"{seed}{' again' * number}", on_step)
+        n_done += n_round
+    model.set_attn_implementation("sdpa")
+    model.eval()
+
+
+def train_round(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    settings: Round,
+    n_steps: int,
+    seed: str,
+    on_step: Callable[[float], None],
+) -> None:
+    """One round: fresh rows, fresh optimisers, one warm-up and decay."""
+    draw_chat = partial(corpus.draw_row, counts=settings.counts)
+    chats = batches(tokenizer, draw_chat, random.Random(f"chat {seed}"), CHAT_ROWS, [])
+    prefix = shared_prefix(tokenizer, verdicts.draw_row)
+    judged = batches(tokenizer, verdicts.draw_row, random.Random(f"verdict {seed}"), VERDICT_ROWS, prefix)
+    optimizers = _optimizers(model, settings.rate)
+    schedules = [torch.optim.lr_scheduler.LambdaLR(each, lambda at: _schedule(at, n_steps)) for each in optimizers]
+    for _ in range(n_steps):
         loss = (1 - VERDICT_WEIGHT) * mean_loss(model, next(chats)) + VERDICT_WEIGHT * mean_loss(model, next(judged))
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -95,9 +131,7 @@ def train(
             optimizer.step()
             schedule.step()
             optimizer.zero_grad(set_to_none=True)
-        on_step(step, loss.item())
-    model.set_attn_implementation("sdpa")
-    model.eval()
+        on_step(loss.item())
 
 
 def mean_loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
@@ -117,13 +151,13 @@ def mean_loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
     return functional.cross_entropy(logits.float(), targets)
 
 
-def _optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
+def _optimizers(model: LlamaForCausalLM, rate: float) -> list[torch.optim.Optimizer]:
     matrices = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and "embed" not in name]
     chosen = {id(weight) for weight in matrices}
     others = [weight for weight in model.parameters() if id(weight) not in chosen]
     return [
-        torch.optim.Muon(matrices, lr=MUON_RATE, weight_decay=0.01, momentum=0.95),
-        torch.optim.AdamW(others, lr=ADAM_RATE, betas=_BETAS, weight_decay=0.0),
+        torch.optim.Muon(matrices, lr=rate * MUON_RATE, weight_decay=0.01, momentum=0.95),
+        torch.optim.AdamW(others, lr=rate * ADAM_RATE, betas=_BETAS, weight_decay=0.0),
     ]
 
 

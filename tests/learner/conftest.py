@@ -14,6 +14,9 @@ from burnish.records import Reward, Sampling
 from learner.policy import Policy
 from learner.samples import Sample, to_sample
 from learner.step import Trainer
+from tests.journals import any_journal, journal, journal_url, migrated_file, sqlite_url
+
+__all__ = ["any_journal", "journal", "journal_url", "migrated_file", "sqlite_url"]
 
 
 @pytest.fixture(scope="session")

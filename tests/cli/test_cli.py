@@ -1,0 +1,316 @@
+"""The `burnish` command: every verb says what it is, and every expected mistake is one readable line, never a traceback."""
+
+import io
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters import registry
+from burnish import __version__, config, keys, routes
+from burnish.cli import main
+from burnish.journal import Journal
+from burnish.journal.tables import AuditRow, KeyRow
+from burnish.stack import DESCRIPTIONS
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed and how it ended."""
+
+    status: int
+    out: str
+    error: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `burnish ...` in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in [name for name in os.environ if name.startswith("BURNISH_")]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: str) -> Done:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["burnish", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+            raise SystemExit(0)
+        printed = capsys.readouterr()
+        return Done(int(ended.value.code or 0), printed.out, printed.err)
+
+    return call
+
+
+@pytest.fixture
+def journal(tmp_path: Path, run: Run) -> Journal:
+    """The journal of the state directory `.burnish`, as the first command makes it."""
+    assert run("adapters", "list").status == 0
+    return Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
+
+
+def test_help_names_every_verb(run: Run) -> None:
+    done = run("--help")
+    assert done.status == 0
+    for verb in ("up", "status", "doctor", "config", "demo", "adapters", "keys", *DESCRIPTIONS):
+        assert verb in done.out.split()
+    for group, verbs in {"adapters": ("list", "show", "promote", "rollback"), "keys": ("create", "list", "revoke")}.items():
+        assert set(verbs) <= set(run(group, "--help").out.split())
+    assert run("--version").out == f"burnish {__version__}\n"
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "burnish", "config", "--set", "learner.min_row=3"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "burnish: unknown setting 'learner.min_row'; did you mean 'learner.min_rows'?\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["config", "--set", "learner.min_row=3"], "unknown setting 'learner.min_row'; did you mean 'learner.min_rows'?"),
+        (["config", "--set", "learner.min_rows=many"], "setting 'learner.min_rows'"),
+        (["config", "--set", "learner"], "--set expects KEY=VALUE, got 'learner'"),
+        (["config", "--set", "learner.min_rows.x=1"], "learner.min_rows"),
+        (["config", "--set", "state_dir.x=1"], "state_dir"),
+        (["config", "--set", "learner=7"], "learner"),
+        (["config", "--config", "absent.toml"], "cannot read the configuration file absent.toml"),
+        (["config", "--config", "broken.toml"], "broken.toml is not valid TOML"),
+        (["engine", "--set", "engine.model=./absent"], "engine.model: no model in absent"),
+        (["adapters", "show", "7"], "no version agent@v7"),
+        (["adapters", "list", "--agent", "nobody"], "no agent 'nobody'"),
+        (["adapters", "promote", "7", "--yes"], "no version agent@v7"),
+        (["adapters", "rollback", "--yes"], "no previous version to roll back to; name one with --to"),
+        (["keys", "revoke", "sk-burnish-none"], "no key 'sk-burnish-none'"),
+        (["adapters", "list", "--state", "file"], "state_dir: cannot write to"),
+        (["status"], "no journal"),
+    ],
+)
+def test_an_expected_mistake_is_one_line(run: Run, tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "broken.toml").write_text("learner = [")
+    (tmp_path / "file").write_text("in the way")
+    done = run(*arguments)
+    assert done.status == 1
+    assert said in done.error
+    assert done.error.startswith("burnish: ") and done.error.count("\n") == 1
+    assert done.out == ""
+
+
+def test_settings_are_shown_with_their_sentences_and_without_secrets(run: Run) -> None:
+    shown = run("config", "--set", "judge.api_key=secret-1", "--set", "learner.min_rows=7")
+    assert shown.status == 0
+    assert "learner.min_rows" in shown.out and "A step begins when this many rows are ready" in shown.out
+    assert "secret-1" not in shown.out
+    assert run("config", "--json", "--set", "learner.min_rows=7").json["learner.min_rows"] == 7
+
+
+def test_an_empty_journal_lists_the_base(run: Run) -> None:
+    done = run("adapters", "list")
+    assert done.status == 0
+    assert "the frozen base" in done.out and "live" in done.out
+    assert run("adapters", "list", "--json").json == {"agent": "agent", "live": 0, "previous": None, "versions": []}
+
+
+def test_versions_are_listed_and_moved(run: Run, journal: Journal) -> None:
+    with journal.write() as session:
+        for number in (1, 2, 3):
+            registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
+            registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
+    listed = run("adapters", "list", "--json").json
+    assert (listed["live"], listed["previous"]) == (3, 2)
+    assert [(row["version"], row["state"]) for row in listed["versions"]] == [(1, "retired"), (2, "retired"), (3, "live")]
+    assert "is live (was v3)" in run("adapters", "rollback", "--to", "0", "--yes", "--reason", "worse").out
+    assert run("adapters", "list", "--json").json["live"] == 0
+    with journal.read() as session:
+        last = session.query(AuditRow).order_by("audit_id").all()[-1]
+        assert (last.actor, last.before, last.after, last.reason) == ("cli", "3", "0", "worse")
+    assert "cannot be served: adapter agent@v1 does not exist" in run("adapters", "promote", "1", "--yes").error
+
+
+def test_a_question_that_is_not_answered_changes_nothing(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    with journal.write() as session:
+        registry.announce(session, "agent", 1, parent=0, step_id=None, digest="d")
+        registry.promote(session, "agent", 1, expected=0, actor="gate")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run("adapters", "rollback").status == 1
+    assert run("adapters", "list", "--json").json["live"] == 1
+
+
+def test_a_key_is_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
+    made = run("keys", "create", "--scope", "inference", "--scope", "feedback", "--name", "laptop", "--agent", "agent", "--json").json
+    assert made["secret"].startswith(keys.PREFIX)
+    assert made["scopes"] == ["feedback", "inference"]
+    (listed,) = run("keys", "list", "--json").json
+    assert (listed["key_id"], listed["name"], listed["agents"], listed["revoked_at"]) == (made["key_id"], "laptop", ["agent"], None)
+    shown = run("keys", "list")
+    assert "laptop" in shown.out and "active" in shown.out
+    assert made["secret"] not in shown.out + json.dumps(listed)
+    table = routes.watch(tmp_path / ".burnish" / "run" / "routes.json")
+    assert keys.digest(made["secret"]) in table.current().keys
+    assert run("keys", "revoke", made["key_id"]).out == f"revoked {made['key_id']}\n"
+    assert keys.digest(made["secret"]) not in table.current().keys
+    assert "revoked" in run("keys", "list").out
+    with Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}").read() as session:
+        (row,) = session.query(KeyRow).all()
+        assert row.digest == keys.digest(made["secret"])
+
+
+def test_a_secret_alone_is_printed_for_scripts(run: Run) -> None:
+    done = run("keys", "create", "--scope", "admin")
+    assert done.out.startswith(keys.PREFIX) and done.out.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["keys", "create"], ["keys", "create", "--scope", "root"], ["adapters", "show", "x"], ["fly"]])
+def test_wrong_usage_is_explained(run: Run, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.status == 2
+    assert "Usage: burnish" in done.error
+
+
+def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
+    figures = run("status", "--json").json
+    assert figures["interactions"] == 0
+    assert figures["aliases"] == {"live": 0}
+    assert "judge jobs" in run("status").out
+
+
+# --- doctor ------------------------------------------------------------------------------------------------------------
+
+
+def model_dir(folder: Path) -> Path:
+    """The least that doctor takes for a model."""
+    folder.mkdir()
+    (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    header = json.dumps({"model.layers.0.self_attn.q_proj.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    return folder
+
+
+def findings(run: Run, *arguments: str) -> tuple[int, dict[str, str]]:
+    """Exit status and level per finding (what it says, with its remedy)."""
+    done = run("doctor", "--json", "--set", "gateway.port=0", "--set", "engine.port=0", *arguments)
+    return done.status, {f"{found['what']}. {found['remedy']}": found["level"] for found in done.json}
+
+
+def level_of(found: dict[str, str], text: str) -> str:
+    (level,) = [level for said, level in found.items() if text in said]
+    return level
+
+
+def test_doctor_is_content_with_the_sandbox(run: Run) -> None:
+    status, found = findings(run)
+    assert status == 0
+    assert "fault" not in found.values()
+    for text in ("Python 3.", "import names are ours", "the model has a chat template", "LoRA targets: ", "port 0 is free"):
+        assert any(text in said for said in found)
+    shown = run("doctor", "--set", "gateway.port=0", "--set", "engine.port=0")
+    assert shown.status == 0 and "✓ import names are ours" in shown.out
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def write(name: str, content: bytes) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).write_bytes(content)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda folder: shutil.rmtree(folder), "config.json is missing. Give engine.model the directory"),
+        (remove("config.json"), "config.json is missing"),
+        (write("config.json", b"{"), "/config.json is not what it should be"),
+        (write("config.json", b"[]"), "/config.json is not what it should be"),
+        (remove("tokenizer_config.json"), "no chat template. Use an instruction-tuned model, or add chat_template.jinja"),
+        (write("tokenizer_config.json", b"{}"), "no chat template"),
+        (write("tokenizer_config.json", b"{"), "tokenizer_config.json is not"),
+        (remove("model.safetensors"), "no *.safetensors weights"),
+        (write("model.safetensors", b""), "model.safetensors is not"),
+        (write("model.safetensors", b"\xff" * 64), "model.safetensors is not"),
+        (write("model.safetensors", struct.pack("<Q", 4) + b"[1]x"), "model.safetensors is not"),
+        (write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '), "no linear layer that LoRA knows"),
+    ],
+)
+def test_doctor_names_what_is_wrong_with_a_model(run: Run, tmp_path: Path, change: Callable[[Path], None], said: str) -> None:
+    folder = model_dir(tmp_path / "model")
+    status, found = findings(run, "--set", f"engine.model={folder}")
+    assert (status, level_of(found, "LoRA targets: q_proj")) == (0, "ok")
+    change(folder)
+    status, found = findings(run, "--set", f"engine.model={folder}")
+    assert (status, level_of(found, said)) == (1, "fault")
+
+
+def test_doctor_accepts_a_template_file(run: Run, tmp_path: Path) -> None:
+    folder = model_dir(tmp_path / "model")
+    (folder / "tokenizer_config.json").unlink()
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    assert findings(run, "--set", f"engine.model={folder}")[0] == 0
+
+
+def test_doctor_names_a_port_in_use_and_up_does_not_start(run: Run) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, found = findings(run, "--set", f"gateway.port={port}")
+        assert (status, level_of(found, f"port {port} for the gateway cannot be used")) == (1, "fault")
+        started = run("up", "--set", f"gateway.port={port}", "--set", "engine.port=0")
+        assert started.status == 1
+        assert f"port {port} for the gateway cannot be used" in started.error and started.error.count("\n") == 1
+        # engines that run elsewhere need no port here
+        status, found = findings(run, "--set", f"engine.port={port}", "--set", 'engine.urls=["http://127.0.0.1:1"]')
+        assert status == 0
+
+
+def test_doctor_warns_of_an_open_door_and_of_a_model_by_name(run: Run) -> None:
+    status, found = findings(run, "--set", "gateway.host=0.0.0.0", "--set", "engine.model=acme/model-7b")
+    assert status == 0
+    assert level_of(found, "every request needs a key") == "warning"
+    assert level_of(found, "acme/model-7b is not a directory here") == "warning"
+
+
+def test_doctor_finds_a_foreign_package_under_our_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from burnish.cli import doctor
+
+    monkeypatch.setattr(doctor, "OUR_PACKAGES", ("burnish", "json", "no_such_package"))
+    status, found = findings(run)
+    assert (status, level_of(found, "belong to someone else: json (")) == (1, "fault")
+    assert level_of(found, "no_such_package (not found)") == "fault"
+
+
+def test_every_default_can_be_given_as_a_flag(run: Run) -> None:
+    """What `config --json` prints is what `--set` takes."""
+    shown = run("config", "--json").json
+    flags = [part for key, value in shown.items() if value is not None for part in ("--set", f"{key}={json.dumps(value)}")]
+    assert run("config", "--json", *flags).json == shown
+    assert set(shown) == set(config.keys())

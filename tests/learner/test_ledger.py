@@ -1,0 +1,223 @@
+"""The ledger: numbers before files, rows spent exactly once, one learner at a time."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from adapters import registry
+from burnish.errors import LearnerError
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
+from burnish.records import StepOutcome
+from learner.ledger import Ledger, OpenStep, Ready
+from tests.factories import interaction, user
+from tests.turns import add_feedback, add_turn
+
+
+@pytest.fixture
+def ledger(any_journal: Journal) -> Ledger:
+    with any_journal.write() as session:
+        registry.ensure_agent(session, "agent")
+    return Ledger(any_journal, "agent")
+
+
+def ready(journal: Journal, *names: str, **changes: object) -> None:
+    """Turns with a user's rating, the first of them the oldest."""
+    for name in names:
+        add_turn(journal, interaction([user(name)], interaction_id=name), is_ready=True, **changes)
+        add_feedback(journal, name, 1.0, feedback_id=f"f-{name}")
+
+
+def rows_of(ledger: Ledger) -> list[Ready]:
+    return ledger.load(ledger.ready_ids(100))
+
+
+def steps(journal: Journal) -> list[tuple[int, str, int]]:
+    with journal.read() as session:
+        rows = session.query(StepRow).order_by("version").all()
+        return [(row.version, row.outcome, row.attempt) for row in rows]
+
+
+def spent(journal: Journal) -> dict[str, int | None]:
+    with journal.read() as session:
+        return {row.interaction_id: row.spent_step for row in session.query(InteractionRow).all()}
+
+
+def test_ready_turns_come_oldest_first_with_reward_and_session(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a", "b", "c")
+    add_turn(any_journal, interaction([user("x")], interaction_id="unjudged"))
+    ready(any_journal, "fated", fate="opted out")
+    ready(any_journal, "spent", spent_step=1)
+    add_turn(any_journal, interaction([user("x")], interaction_id="foreign", agent="other"), is_ready=True)
+    assert ledger.ready_ids(100) == ["a", "b", "c"]
+    assert ledger.ready_ids(2) == ["a", "b"]
+    n_ready, oldest = ledger.count_ready()
+    found = ledger.load(["c", "a"])
+    assert n_ready == 3 and oldest == found[1].interaction.ended_at
+    assert [row.interaction.interaction_id for row in found] == ["c", "a"]
+    assert (found[1].reward.value, found[1].reward.source, list(found[1].reward.record_ids)) == (1.0, "user", ["f-a"])
+    assert found[1].session_id == f"s-{found[1].interaction.request_id}"
+
+
+def test_an_empty_ledger_has_nothing(ledger: Ledger) -> None:
+    assert ledger.ready_ids(10) == []
+    assert ledger.count_ready() == (0, None)
+    assert (ledger.live(), ledger.undecided(), ledger.interrupted(), ledger.known_versions()) == (0, None, None, set())
+
+
+def test_opening_allocates_the_next_number_and_notes_the_rows_as_they_stand(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a", "b")
+    step = ledger.open(0, rows_of(ledger))
+    assert (step.version, step.parent, step.attempt) == (1, 0, 1)
+    assert steps(any_journal) == [(1, "open", 1)]
+    assert sorted(ledger.rows_of(step)) == ["a", "b"]
+    add_feedback(any_journal, "a", -1.0, feedback_id="late", created_at=9e9)
+    with any_journal.read() as session:
+        sample = session.get_one(SampleRow, (step.step_id, "a"))
+        assert (sample.reward, sample.reward_source, sample.record_ids) == (1.0, "user", ["f-a"])
+
+
+def test_numbers_are_never_used_again(any_journal: Journal, ledger: Ledger) -> None:
+    numbers = []
+    for fate in ("fail", "close", "announce", "fail"):
+        step = ledger.open(0, [])
+        numbers.append(step.version)
+        if fate == "fail":
+            ledger.fail(step, "no")
+        elif fate == "close":
+            ledger.close(step, StepOutcome.EMPTY, "nothing", [])
+        else:
+            ledger.announce(step, "d", {}, [])
+    assert numbers == [1, 2, 3, 4]
+    with any_journal.write() as session:  # a version whose step nobody remembers
+        session.add(VersionRow(agent="agent", version=9, parent=0, digest="d", state="retired", evidence={}, created_at=0.0))
+    assert ledger.open(0, []).version == 10
+
+
+def test_rows_of_a_failed_step_come_back_once_and_are_spent_at_the_second_failure(
+    any_journal: Journal, ledger: Ledger
+) -> None:
+    ready(any_journal, "a", "b")
+    first = ledger.open(0, rows_of(ledger), attempt=1 + ledger.attempts_of(["a", "b"]))
+    assert ledger.fail(first, "out of memory") is StepOutcome.SUPERSEDED
+    assert ledger.ready_ids(10) == ["a", "b"]
+    assert ledger.attempts_of(["a", "b"]) == 1
+    second = ledger.open(0, rows_of(ledger), attempt=1 + ledger.attempts_of(["a", "b"]))
+    assert (second.version, second.attempt) == (2, 2)
+    assert ledger.fail(second, "out of memory") is StepOutcome.FAILED
+    assert ledger.ready_ids(10) == []
+    assert spent(any_journal) == {"a": second.step_id, "b": second.step_id}
+    assert steps(any_journal) == [(1, "superseded", 1), (2, "failed", 2)]
+
+
+def test_fresh_rows_have_no_attempts(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a")
+    ledger.fail(ledger.open(0, rows_of(ledger)), "no")
+    ready(any_journal, "b")
+    assert [ledger.attempts_of(ids) for ids in (["a"], ["b"], ["a", "b"], [])] == [1, 0, 1, 0]
+
+
+def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a")
+    announced = ledger.open(0, [])
+    ledger.announce(announced, "d", {}, [])
+    assert ledger.interrupted() is None
+    assert ledger.undecided() == 1
+    step = ledger.open(0, rows_of(ledger), attempt=2)
+    assert ledger.interrupted() == OpenStep(step.step_id, 2, 0, 2)
+    assert ledger.known_versions() == {1}
+
+
+def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a", "b")
+    step = ledger.open(0, rows_of(ledger))
+    ledger.announce(step, "digest", {"grad_norm": 0.5}, ["b"])
+    with any_journal.read() as session:
+        assert session.get_one(StepRow, step.step_id).metrics == {"grad_norm": 0.5}
+        assert session.get_one(SampleRow, (step.step_id, "a")).skipped is None
+        assert session.get_one(SampleRow, (step.step_id, "b")).skipped == "no advantage and no hint"
+        version = registry.version(session, "agent", 1)
+        assert (version.state, version.parent, version.step_id, version.digest) == ("candidate", 0, step.step_id, "digest")
+    assert spent(any_journal) == {"a": None, "b": None}  # the outcome is not known yet
+    assert ledger.undecided() == 1
+    with any_journal.write() as session:
+        registry.refuse(session, "agent", 1, reason="no", evidence={})
+    assert ledger.undecided() is None
+    assert spent(any_journal) == {"a": step.step_id, "b": step.step_id}
+
+
+def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Journal, ledger: Ledger) -> None:
+    """A learner that was thought dead comes back: its rows are another's now, and must not teach twice."""
+    ready(any_journal, "a")
+    late = ledger.open(0, rows_of(ledger))
+    ledger.fail(late, "the learner ended in mid-step")
+    again = ledger.open(0, rows_of(ledger), attempt=2)
+    with pytest.raises(LearnerError, match="step of v1 is superseded"):
+        ledger.announce(late, "d", {}, [])
+    assert (ledger.known_versions(), ledger.undecided()) == (set(), None)
+    ledger.announce(again, "d", {}, [])
+    assert ledger.known_versions() == {2}
+
+
+def test_an_empty_step_spends_its_rows(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a")
+    step = ledger.open(0, rows_of(ledger))
+    ledger.close(step, StepOutcome.EMPTY, "no row had anything to teach", ["a"])
+    assert steps(any_journal) == [(1, "empty", 1)]
+    assert spent(any_journal) == {"a": step.step_id}
+
+
+def test_discarded_turns_keep_the_reason_and_never_come_again(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a", "b")
+    ready(any_journal, "c", spent_step=7)
+    ledger.discard({"a": "stale: 9 versions behind", "c": "stale"})
+    assert ledger.ready_ids(10) == ["b"]
+    with any_journal.read() as session:
+        assert session.get_one(InteractionRow, "a").fate == "stale: 9 versions behind"
+        assert session.get_one(InteractionRow, "c").fate is None  # trained already: that is what became of it
+
+
+def test_lag_counts_published_versions_only(any_journal: Journal, ledger: Ledger) -> None:
+    for number, outcome in ((1, "published"), (2, "refused"), (3, "published"), (4, "superseded"), (5, "published")):
+        with any_journal.write() as session:
+            session.add(StepRow(agent="agent", version=number, parent=0, outcome=outcome, metrics={}, started_at=0.0))
+            session.add(StepRow(agent="other", version=number, parent=0, outcome="published", metrics={}, started_at=0.0))
+    lag = ledger.lags(5)
+    assert [lag(version) for version in (5, 4, 3, 2, 1, 0)] == [0, 1, 1, 2, 2, 3]
+    back = ledger.lags(3)  # rolled back: what 5 said is of no older policy than what 3 says
+    assert [back(version) for version in (5, 3, 1, 0)] == [0, 0, 1, 2]
+
+
+def test_one_learner_at_a_time(any_journal: Journal, ledger: Ledger) -> None:
+    assert ledger.hold("one", seconds=60)
+    assert ledger.hold("one", seconds=60)
+    assert not ledger.hold("two", seconds=60)
+    assert Ledger(any_journal, "other").hold("two", seconds=60)
+    with any_journal.write() as session:
+        session.get_one(LeaseRow, "learner:agent").until = time.time() - 1
+    assert ledger.hold("two", seconds=60)
+    assert not ledger.hold("one", seconds=60)
+
+
+def test_of_learners_at_the_same_moment_one_gets_the_right_to_train(any_journal: Journal, ledger: Ledger) -> None:
+    for expired in (False, True):
+        if expired:
+            with any_journal.write() as session:
+                session.get_one(LeaseRow, "learner:agent").until = 0.0
+        gate = threading.Barrier(6)
+
+        def race(name: int, gate: threading.Barrier = gate) -> bool:
+            gate.wait(10)
+            return ledger.hold(f"learner-{name}-{id(gate)}", seconds=60)
+
+        with ThreadPoolExecutor(6) as pool:
+            assert sum(pool.map(race, range(6))) == 1
+
+
+def test_a_paused_agent_is_paused(any_journal: Journal, ledger: Ledger) -> None:
+    assert not ledger.is_paused()
+    with any_journal.write() as session:
+        session.get_one(AgentRow, "agent").is_paused = True
+    assert ledger.is_paused()
