@@ -35,7 +35,9 @@ class Engine(_Section):
     base_name: str = Field("base", description="Model name under which the frozen base answers.")
     urls: tuple[str, ...] = Field((), description="Base URLs of vLLM servers that are already running; empty starts one here.")
     api_key: str = Field("", description="Key of the engines; empty makes a random one for the engine started here.")
-    host: str = Field("127.0.0.1", description="Address the engine started here listens on; beyond loopback only in a private network.")
+    host: str = Field(
+        "127.0.0.1", description="Address the engine started here listens on; beyond loopback only in a private network."
+    )
     port: int = Field(8701, ge=0, le=65535, description="Loopback port of the engine started here.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto", description="Weights' type; float32 is right for small models on a CPU."
@@ -80,7 +82,9 @@ class Journal(_Section):
     """Where records live."""
 
     url: str = Field("", description="SQLAlchemy URL, e.g. postgresql+psycopg://…; empty means SQLite in the state directory.")
-    fsync: bool = Field(False, description="Flush every record to disk before its reply ends: survives power loss, not only kill -9.")
+    fsync: bool = Field(
+        False, description="Flush every record to disk before its reply ends: survives power loss, not only kill -9."
+    )
     segment_bytes: int = Field(64 * 2**20, ge=4096, description="Size at which a gateway process begins a new segment file.")
     reserve_bytes: int = Field(4 * 2**20, ge=0, description="Preallocated space that recording falls back to on a full disk.")
     session_ttl: float = Field(3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed.")
@@ -286,21 +290,21 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def keys() -> dict[str, str]:
+def described() -> dict[str, str]:
     """Every dotted key with its one-sentence description."""
-    described: dict[str, str] = {}
+    found: dict[str, str] = {}
     for name, field in Settings.model_fields.items():
         section = field.annotation
         if isinstance(section, type) and issubclass(section, _Section):
-            described |= {f"{name}.{inner}": leaf.description or "" for inner, leaf in section.model_fields.items()}
+            found |= {f"{name}.{inner}": leaf.description or "" for inner, leaf in section.model_fields.items()}
         else:
-            described[name] = field.description or ""
-    return described
+            found[name] = field.description or ""
+    return found
 
 
 def _explain(problem: Any) -> str:
     dotted = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(dotted, keys(), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(dotted, described(), n=1, cutoff=0.5)
         return f"unknown setting {dotted!r}" + (f"; did you mean {near[0]!r}?" if near else "; see `burnish config`")
     return f"setting {dotted!r}: {problem['msg']} (got {problem['input']!r})"

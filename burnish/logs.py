@@ -1,7 +1,9 @@
 """How log lines look: structlog, readable on a terminal or one JSON object a line; never a request's body."""
 
+import io
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 
@@ -22,11 +24,21 @@ def configure(log_format: str, part: str | None = None) -> None:
     structlog.configure(
         processors=[*shared, _without_none, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _Stderr())),
         cache_logger_on_first_use=True,
     )
     if part and log_format == "json":
         structlog.contextvars.bind_contextvars(part=part)
+
+
+class _Stderr(io.TextIOBase):
+    """Standard error as it is when a line is written: loggers are kept, and who captures output replaces the stream."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def _without_none(_logger: object, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -173,9 +173,7 @@ class Ingester:
         conversation: Any = SessionRow
         has_follower = exists().where(child.c.parent_id == turn.interaction_id, child.c.request_id != request_id)
         rows = session.connection().execute(
-            select(
-                turn.interaction_id, turn.request_id, turn.session_id, turn.choice, has_follower, conversation.closed_at
-            )
+            select(turn.interaction_id, turn.request_id, turn.session_id, turn.choice, has_follower, conversation.closed_at)
             .join(conversation, conversation.session_id == turn.session_id)
             .where(turn.tail_hash == prefix)
         )
@@ -183,9 +181,7 @@ class Ingester:
 
     def _session_of(self, session: Session, turn: Interaction, link: Link) -> str:
         if turn.quoted_session:
-            session_id = (
-                "q-" + hashlib.sha256(f"{turn.tenant}\0{turn.key_id}\0{turn.quoted_session}".encode()).hexdigest()[:24]
-            )
+            session_id = "q-" + hashlib.sha256(f"{turn.tenant}\0{turn.key_id}\0{turn.quoted_session}".encode()).hexdigest()[:24]
         elif link.parent is not None:
             session_id = link.parent.session_id
         else:
@@ -206,9 +202,7 @@ class Ingester:
         )
         if not is_new:
             columns: Any = SessionRow
-            values: dict[str, Any] = {"last_at": turn.ended_at} | (
-                {"closed_at": turn.ended_at} if turn.is_session_done else {}
-            )
+            values: dict[str, Any] = {"last_at": turn.ended_at} | ({"closed_at": turn.ended_at} if turn.is_session_done else {})
             session.connection().execute(update(columns).where(columns.session_id == session_id).values(**values))
         return session_id
 
@@ -267,11 +261,7 @@ class Ingester:
         columns: Any = SessionRow
         horizon = time.time() - self._session_ttl
         with self._journal.write() as session:
-            idle = (
-                update(columns)
-                .where(columns.closed_at.is_(None), columns.last_at < horizon)
-                .values(closed_at=time.time())
-            )
+            idle = update(columns).where(columns.closed_at.is_(None), columns.last_at < horizon).values(closed_at=time.time())
             n_closed = session.connection().execute(idle).rowcount
         if n_closed:
             log.info("closed quiet conversations", n_sessions=n_closed)
@@ -299,7 +289,9 @@ def _ended_at(record: Record) -> float:
 def _storable(record: Record) -> Record:
     """`record` without what no text column holds: NUL, which PostgreSQL refuses, and halves of surrogate pairs."""
     texts = {name: value for name in record.__dataclass_fields__ if isinstance(value := getattr(record, name), str)}
-    changed: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := _UNSTORABLE.sub("\ufffd", text)) != text}
+    changed: dict[str, Any] = {
+        name: clean for name, text in texts.items() if (clean := _UNSTORABLE.sub("\ufffd", text)) != text
+    }
     return replace(record, **changed) if changed else record
 
 

@@ -6,15 +6,14 @@ swapper, which loads it first.
 
 from adapters import registry
 from adapters.store import AdapterStore
-from burnish import routes
 from burnish.config import Settings
-from burnish.errors import AdapterError, Conflict, NotFound
+from burnish.errors import AdapterError, Conflict
 from burnish.journal import Journal
-from burnish.journal.jobs import insert_or_skip
+from burnish.journal.jobs import enqueue
 from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
+from server import table
 from server.prepare import routes_file
-from server.swap import sync_routes
 
 
 def promote(
@@ -44,9 +43,7 @@ def promote(
     return _make_live(settings, journal, agent, version, live, actor, reason or "promoted by hand")
 
 
-def rollback(
-    settings: Settings, journal: Journal, agent: str, *, to: int | None, actor: str, reason: str | None = None
-) -> str:
+def rollback(settings: Settings, journal: Journal, agent: str, *, to: int | None, actor: str, reason: str | None = None) -> str:
     """Make the previous version (or `to`) live again."""
     with journal.read() as session:
         live = registry.alias(session, agent) or 0
@@ -62,24 +59,21 @@ def rollback(
 
 def _make_live(settings: Settings, journal: Journal, agent: str, target: int, live: int, actor: str, reason: str) -> str:
     name = VersionName(agent, target)
-    route = routes.watch(routes_file(settings)).current().agents.get(agent)
-    if route is None:
-        raise NotFound(f"agent {agent!r} is not served here", code="agent_not_found")
-    if target == 0 or target in route.loaded:
-        with journal.write() as session:
-            registry.promote(session, agent, target, expected=live, actor=actor, reason=reason)
-        sync_routes(journal, routes_file(settings), agent)
+    try:
+        table.make_live(journal, routes_file(settings), agent, target, expected=live, actor=actor, reason=reason)
         return f"{name} is live (was v{live})"
+    except table.NotLoaded:
+        pass
     try:
         AdapterStore(settings.adapters_dir).verify(agent, target)
     except AdapterError as error:
         raise AdapterError(f"{name} cannot be served: {error}") from error
+    subject = f"{name}#promote"
     with journal.write() as session:
-        payload = {"agent": agent, "version": target, "promote": True, "actor": actor}
-        queued = session.get(LoadJob, f"{name}#promote")
+        queued = session.get(LoadJob, subject)
         if queued is not None and queued.state in ("done", "dead"):
             session.delete(queued)
             session.flush()
-        row = {"subject": f"{name}#promote", "payload": payload, "state": "queued", "attempts": 0, "run_after": 0.0, "created_at": 0.0}
-        insert_or_skip(session, LoadJob, row)
+        payload = {"agent": agent, "version": target, "promote": True, "actor": actor, "reason": reason}
+        enqueue(session, LoadJob, subject, payload)
     return f"{name} is being loaded; it goes live when every engine has it"

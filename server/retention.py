@@ -46,7 +46,7 @@ def read_prompts(path: Path, limit: int) -> list[RetentionPrompt]:
         try:
             item = json.loads(line)
             prompts.append(RetentionPrompt(item["messages"], item.get("tools") or (), re.compile(item["check"], re.DOTALL)))
-        except (ValueError, KeyError, re.error) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
             raise ConfigError(f"gate.retention: {path} line {number}: expected messages and check, got {error!r}") from error
     return prompts
 

@@ -1,41 +1,40 @@
-"""The swapper: makes a published candidate prove itself on the engines and, if it does, makes it live. Serving goes on.
+"""The swapper: puts published candidates on trial and makes those that pass live. Serving goes on.
 
 Load beside the old version under a new name, probe, ask the retention set, warm, flip the alias, drain, unload. The
 previous version stays loaded, so that a rollback is a pointer flip. Engines that lost adapters (a restart) get them back.
+What has to be unloaded is read off the serving table each time: a restart forgets nothing.
 """
 
 import asyncio
-import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import structlog
-from sqlalchemy import select
 
 from adapters import registry
-from adapters.gate import Evidence, GateVerdict, Probe, decide
+from adapters.gate import Evidence, GateVerdict, decide
 from adapters.store import AdapterStore
 from burnish import routes
 from burnish.config import Settings
-from burnish.errors import AdapterError, Conflict, EngineError, EngineUnavailable
+from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable
 from burnish.journal import Journal, jobs
-from burnish.journal.tables import InteractionRow, LoadJob
-from burnish.journal.turns import from_bytes
+from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
-from server.inflight import is_drained
+from server import table
 from server.engine import Engine
+from server.inflight import is_drained
 from server.launch import engine_key, engine_urls
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet, read_prompts
+from server.trial import Trial
 from server.vllm import VllmEngine
 
 log = structlog.get_logger()
 TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
-N_WARM = 4
+LEASE_SECONDS = 30.0
+FOREVER = 1_000_000
 
 
 class Swapper:
@@ -57,20 +56,20 @@ class Swapper:
         self._store = store
         self._engines = engines
         self._file = routes_file
-        self._base_name = base_name
-        self._tolerance = tolerance
-        self._retention = retention
-        self._margin = retention_margin
+        self._trial = Trial(
+            journal, store, engines, retention, base_name=base_name, tolerance=tolerance, margin=retention_margin
+        )
         self._draining: dict[VersionName, int] = {}
+        self._lost: set[VersionName] = set()
 
     async def run_once(self) -> bool:
         """Restore what engines have lost, try one candidate, unload what has drained."""
         await self.reconcile()
         await self._unload_drained()
         with self._journal.write() as session:
-            leased = jobs.lease(session, LoadJob, "swapper", seconds=30.0)
+            leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
         for job in leased:
-            await self._decide(job)
+            await self._work(job)
         return bool(leased)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
@@ -91,103 +90,62 @@ class Swapper:
                 await asyncio.sleep(1.0)
 
     async def reconcile(self) -> None:
-        """Load on every engine the versions that the serving table says are loaded."""
-        table = routes.watch(self._file).current()
+        """Load on every engine the versions that the serving table says are loaded; one that cannot be is reported once."""
+        wanted = [VersionName(agent.name, number) for agent in self._table().agents.values() for number in agent.loaded]
         for engine in self._engines:
-            present = set(await engine.models())
-            for agent in table.agents.values():
-                for number in agent.loaded:
-                    name = VersionName(agent.name, number)
-                    if str(name) not in present:
-                        await engine.load(str(name), str(self._store.path(agent.name, number)))
-                        log.info("restored an adapter", version=str(name), engine=engine.url)
+            present = await engine.models()
+            for name in wanted:
+                if str(name) not in present:
+                    await self._restore(engine, name)
 
-    async def _decide(self, job: jobs.Leased) -> None:
-        agent, number = str(job.payload["agent"]), int(job.payload["version"])
-        name = VersionName(agent, number)
-        with self._journal.read() as session:
-            if registry.version(session, agent, number).state != VersionState.CANDIDATE:
-                return await self._promote_again(job, name)
-            live = registry.alias(session, agent) or 0
-        started = time.monotonic()
+    async def _restore(self, engine: Engine, name: VersionName) -> None:
         try:
-            evidence = await self._gather(name)
-        except EngineUnavailable as error:
-            self._postpone(job, str(error))
+            await engine.load(str(name), str(self._store.path(name.agent, name.version).resolve()))
+        except EngineUnavailable:
             raise
+        except EngineError as error:
+            if name not in self._lost:
+                self._lost.add(name)
+                log.error("an adapter cannot be restored", version=str(name), engine=engine.url, error=str(error))
+        else:
+            self._lost.discard(name)
+            log.info("restored an adapter", version=str(name), engine=engine.url)
+
+    async def _work(self, job: jobs.Leased) -> None:
+        name = VersionName(str(job.payload["agent"]), int(job.payload["version"]))
+        with self._journal.read() as session:
+            is_candidate = bool(name.version) and (
+                registry.version(session, name.agent, name.version).state == VersionState.CANDIDATE
+            )
+            live = registry.alias(session, name.agent) or 0
+        try:
+            if is_candidate:
+                await self._try(job, name, live)
+            elif job.payload.get("promote"):
+                await self._promote_again(job, name)
+            else:
+                self._finish(job)
+        except EngineUnavailable as error:
+            self._fail(job, error, FOREVER)
+            raise
+
+    async def _try(self, job: jobs.Leased, name: VersionName, live: int) -> None:
+        started = time.monotonic()
+        evidence = await self._trial.gather(name)
         verdict = decide(evidence)
         if verdict.has_passed:
-            await self._warm(name)
+            await self._trial.warm(name)
             self._make_live(job, name, live, evidence)
         else:
             await self._refuse(job, name, evidence, verdict)
+        shown = {key: value for key, value in evidence.as_dict().items() if key != "mechanical"}
         log.info(
             "promoted" if verdict.has_passed else "refused",
             version=str(name),
             seconds=round(time.monotonic() - started, 2),
             reasons="; ".join(verdict.faults) or None,
-            **{key: value for key, value in evidence.as_dict().items() if key != "mechanical"},
+            **shown,
         )
-
-    async def _gather(self, name: VersionName) -> Evidence:
-        """All evidence on a candidate. It is left loaded on every engine when sound."""
-        try:
-            self._store.verify(name.agent, name.version)
-        except AdapterError as error:
-            return Evidence(mechanical_fault=str(error), is_mechanical_checked=True)
-        try:
-            await self._load(name)
-            probe = await self._probe(self._engines[0], name)
-            for engine in self._engines[1:]:
-                other = await self._probe(engine, name)
-                probe = max(probe, other, key=lambda p: p.gap)
-        except EngineUnavailable:
-            raise
-        except EngineError as error:
-            return Evidence(mechanical_fault=f"the engine refused it: {error}", is_mechanical_checked=True)
-        evidence = Evidence(is_mechanical_checked=True, probe=probe)
-        if not decide(replace(evidence, needs_retention=False)).has_passed:
-            return evidence
-        outcome = await self._retention.compare(self._engines[0], str(name), self._base_name, self._margin)
-        return replace(evidence, retention=outcome)
-
-    async def _load(self, name: VersionName) -> None:
-        """Load on every engine, or on none."""
-        path = str(self._store.path(name.agent, name.version).resolve())
-        done: list[Engine] = []
-        try:
-            for engine in self._engines:
-                if str(name) not in await engine.models():
-                    await engine.load(str(name), path)
-                    done.append(engine)
-        except EngineError:
-            for engine in done:
-                await engine.unload(str(name))
-            raise
-
-    async def _probe(self, engine: Engine, name: VersionName) -> Probe:
-        """The engine's log-probs of the probe's tokens beside the learner's."""
-        recorded = json.loads((self._store.path(name.agent, name.version) / "probe.json").read_text(encoding="utf-8"))
-        axes: dict[str, list[float]] = {key: [] for key in ("engine", "candidate", "parent", "base")}
-        for place in recorded["positions"]:
-            row = recorded["rows"][place["row"]]
-            told = await engine.next_logprobs(str(name), [*row["prompt_ids"], *row["completion_ids"][: place["index"]]])
-            # A token that the engine does not even tell is at most as likely as the last one that it does.
-            axes["engine"].append(told.get(place["token_id"], min(told.values())))
-            for key in ("candidate", "parent", "base"):
-                axes[key].append(place[key])
-        return Probe(**axes, tolerance=self._tolerance)
-
-    async def _warm(self, name: VersionName) -> None:
-        """Let the new version read the newest prompts, so that its first real request finds them cached."""
-        turn: Any = InteractionRow
-        with self._journal.read() as session:
-            newest = select(turn.prompt_ids).where(turn.agent == name.agent).order_by(turn.ended_at.desc()).limit(N_WARM)
-            prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
-        for prompt in prompts:
-            for engine in self._engines:
-                if len(prompt) > 1:
-                    await engine.next_logprobs(str(name), prompt)
 
     def _make_live(self, job: jobs.Leased, name: VersionName, live: int, evidence: Evidence) -> None:
         shown = evidence.as_dict()
@@ -197,31 +155,9 @@ class Swapper:
                     session, name.agent, name.version, expected=live, actor="gate", reason="passed", evidence=shown
                 )
                 jobs.finish(session, LoadJob, job)
-        except Conflict as error:
-            return self._postpone(job, str(error))
-        self._flip(name)
-
-    def _flip(self, name: VersionName) -> None:
-        """Write the serving table; what is neither live nor previous any more begins to drain."""
-        table = self._sync(name.agent, also_loaded=name.version)
-        route = table.agents[name.agent]
-        for number in route.loaded:
-            if number not in {route.live, route.previous}:
-                self._draining.setdefault(VersionName(name.agent, number), table.generation)
-
-    async def _promote_again(self, job: jobs.Leased, name: VersionName) -> None:
-        """An operator named an older version that is not loaded: load it, then flip."""
-        if name.version and not job.payload.get("promote"):
-            with self._journal.write() as session:
-                jobs.finish(session, LoadJob, job)
-            return
-        self._store.verify(name.agent, name.version)
-        await self._load(name)
-        with self._journal.write() as session:
-            live = registry.alias(session, name.agent) or 0
-            registry.promote(session, name.agent, name.version, expected=live, actor=str(job.payload.get("actor", "operator")))
-            jobs.finish(session, LoadJob, job)
-        self._flip(name)
+        except Conflict as error:  # an operator was faster: the trial is held again from where things stand now
+            return self._fail(job, error, FOREVER)
+        table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
 
     async def _refuse(self, job: jobs.Leased, name: VersionName, evidence: Evidence, verdict: GateVerdict) -> None:
         with self._journal.write() as session:
@@ -230,54 +166,64 @@ class Swapper:
         for engine in self._engines:
             await engine.unload(str(name))
 
-    def _postpone(self, job: jobs.Leased, error: str) -> None:
-        with self._journal.write() as session:
-            jobs.fail(session, LoadJob, job, error, max_attempts=1_000_000)
-
-    def _sync(self, agent: str, *, also_loaded: int | None = None, unloaded: int | None = None) -> routes.Routes:
-        return sync_routes(self._journal, self._file, agent, also_loaded=also_loaded, unloaded=unloaded)
+    async def _promote_again(self, job: jobs.Leased, name: VersionName) -> None:
+        """An operator named an older version that is not loaded: load it, then flip. What cannot be loaded is given up."""
+        actor, reason = str(job.payload.get("actor", "operator")), str(job.payload.get("reason", "promoted by hand"))
+        try:
+            self._store.verify(name.agent, name.version)
+            await self._trial.load(name)
+            with self._journal.write() as session:
+                live = registry.alias(session, name.agent) or 0
+                registry.promote(session, name.agent, name.version, expected=live, actor=actor, reason=reason)
+                jobs.finish(session, LoadJob, job)
+        except EngineUnavailable:
+            raise
+        except (AdapterError, EngineError, Conflict) as error:
+            log.error("cannot promote", version=str(name), error=str(error))
+            return self._fail(job, error, 1)
+        table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
+        log.info("promoted by hand", version=str(name))
 
     async def _unload_drained(self) -> None:
         """Unload what no alias names any more, once no gateway has a request on it."""
-        table = routes.watch(self._file).current()
+        present = self._table()
+        idle = {
+            VersionName(route.name, number)
+            for route in present.agents.values()
+            for number in route.loaded
+            if number not in {route.live, route.previous}
+        }
+        self._draining = {name: self._draining.get(name, present.generation) for name in idle}
         for name, generation in list(self._draining.items()):
-            route = table.agents.get(name.agent)
-            if route is None or name.version in {route.live, route.previous}:
-                del self._draining[name]
-            elif is_drained(self._file.parent, str(name), generation):
-                await self._retire(name)
+            if is_drained(self._file.parent, str(name), generation):
+                await self._unload(name)
 
-    async def _retire(self, name: VersionName) -> None:
-        table = self._sync(name.agent, unloaded=name.version)
+    async def _unload(self, name: VersionName) -> None:
+        after = table.take_off(self._journal, self._file, name.agent, name.version)
+        if after is None:
+            return
         # A request may have been admitted under the old table in this very moment: drain once more before unloading.
         for _ in range(100):
-            if is_drained(self._file.parent, str(name), table.generation):
+            if is_drained(self._file.parent, str(name), after.generation):
                 break
             await asyncio.sleep(0.1)
         else:
-            self._draining[name] = self._sync(name.agent, also_loaded=name.version).generation
+            table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
             return
         for engine in self._engines:
             await engine.unload(str(name))
-        del self._draining[name]
         log.info("unloaded", version=str(name))
 
+    def _finish(self, job: jobs.Leased) -> None:
+        with self._journal.write() as session:
+            jobs.finish(session, LoadJob, job)
 
-def sync_routes(
-    journal: Journal, file: Path, agent: str, *, also_loaded: int | None = None, unloaded: int | None = None
-) -> routes.Routes:
-    """Write the registry's aliases of `agent` into the serving table, with the change in what is loaded."""
+    def _fail(self, job: jobs.Leased, error: BurnishError, max_attempts: int) -> None:
+        with self._journal.write() as session:
+            jobs.fail(session, LoadJob, job, str(error), max_attempts=max_attempts)
 
-    def change(table: routes.Routes) -> routes.Routes:
-        with journal.read() as session:
-            live = registry.alias(session, agent) or 0
-            previous = registry.alias(session, agent, registry.PREVIOUS)
-        route = table.agents.get(agent) or routes.AgentRoute(agent)
-        loaded = (set(route.loaded) | ({also_loaded} if also_loaded else set())) - {unloaded}
-        route = replace(route, live=live, previous=previous, loaded=tuple(sorted(n for n in loaded if n is not None)))
-        return replace(table, agents={**table.agents, agent: route})
-
-    return routes.update(file, change)
+    def _table(self) -> routes.Routes:
+        return routes.watch(self._file).current()
 
 
 async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:

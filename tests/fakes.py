@@ -59,7 +59,7 @@ class FakeEngine:
         self._call("load", name)
         if name in self.loaded:
             raise EngineError(f"{name} has already been loaded")
-        if not (Path(path) / "adapter_model.safetensors").exists():  # noqa: ASYNC240
+        if not (Path(path) / "adapter_model.safetensors").exists():
             raise EngineError(f"no adapter found for {path}")
         self.loaded[name] = path
 

@@ -130,7 +130,9 @@ def _wait_until_it_answers(server: "subprocess.Popen[bytes]", folder: Path) -> N
 def _binaries() -> Path:
     if not (found := _installed()):
         if os.geteuid() != 0:
-            pytest.fail("these tests need PostgreSQL (Debian: apt-get install postgresql); this is not root, it cannot be installed")
+            pytest.fail(
+                "these tests need PostgreSQL (Debian: apt-get install postgresql); this is not root, it cannot be installed"
+            )
         _install()
         found = _installed()
     if not found:

@@ -11,7 +11,7 @@ def config(file: ConfigFile = None, overrides: Overrides = None, as_json: AsJson
     settings = load_settings(file, overrides)
     values = settings.model_dump(mode="json")
     rows = []
-    for key, description in tree.keys().items():
+    for key, description in tree.described().items():
         section, _, leaf = key.partition(".")
         value = values[section][leaf] if leaf else values[section]
         rows.append((key, value, description))

@@ -32,7 +32,10 @@ class Journal:
 
     @classmethod
     def open(cls, url: str, *, migrate: bool = True) -> "Journal":
-        """Connect and bring the schema up to date. Raises JournalError with the remedy where that is impossible."""
+        """Connect and bring the schema up to date; without `migrate`, be content with a journal that is there.
+
+        Raises JournalError with the remedy where that is impossible.
+        """
         try:
             engine = create_engine(url, pool_pre_ping=True)
         except (ArgumentError, ModuleNotFoundError) as error:
@@ -41,14 +44,16 @@ class Journal:
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_immediate)
         journal = cls(engine)
-        if migrate:
-            try:
+        try:
+            if migrate:
                 journal._migrate()
-            except BaseException as error:
-                engine.dispose()
-                if isinstance(error, SQLAlchemyError | OSError):
-                    raise JournalError(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
-                raise
+            elif (journal._file is not None and not journal._file.exists()) or journal.revision() is None:
+                raise JournalError(f"no journal at {engine.url!r} yet; `burnish up` makes one")
+        except BaseException as error:
+            engine.dispose()
+            if isinstance(error, SQLAlchemyError | OSError):
+                raise JournalError(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
+            raise
         return journal
 
     @contextmanager

@@ -32,7 +32,7 @@ VERSION = 1
 """Raised whenever the same arguments would give other weights."""
 
 MANIFEST = "manifest.json"
-DEFAULT_STEPS, DEFAULT_SEED, DEFAULT_THREADS = 2500, 0, 2
+DEFAULT_STEPS, DEFAULT_SEED, DEFAULT_THREADS = 3200, 0, 2
 _TOKENIZER_ROWS = 1500
 _LOSS_WINDOW = 20
 
@@ -64,7 +64,10 @@ def publish(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Pa
     """Write the model aside, complete the manifest with the files' digests, and put the folder at `out` by renaming it."""
     aside = out.with_name(f".{out.name}.{os.getpid()}")
     model.save_pretrained(aside)
+    tokenizer.backend_tokenizer.no_padding()  # measuring leaves its own padding behind, which would be saved
     tokenizer.save_pretrained(aside)
+    for path in aside.iterdir():
+        path.chmod(0o644)  # safetensors writes 0600, which a server under another user could not read
     manifest = {**manifest, "sha256": digests(aside)}
     (aside / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     old = aside.with_name(f"{aside.name}.old")

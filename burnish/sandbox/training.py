@@ -42,15 +42,21 @@ MUON_RATE, ADAM_RATE = 0.02, 4e-3
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One pass of the schedule: its share of all steps, its peak rate against the above, and how often a row is a count."""
+    """One pass of the schedule: its share of all steps, its peak rate against the above, and how often rare rows are drawn."""
 
     share: float
     rate: float
     counts: float
+    pairs: float
 
 
-ROUNDS = (Round(0.64, 1.0, 0.05), Round(0.36, 0.5, 0.15))
-"""Copying emerges late in the first round; the second makes it exact, and teaches where a count ends: the rarest token."""
+ROUNDS = (
+    Round(share=0.5, rate=1.0, counts=0.05, pairs=0.04),
+    Round(share=0.28125, rate=0.5, counts=0.15, pairs=0.04),
+    Round(share=0.21875, rate=0.5, counts=0.15, pairs=0.2),
+)
+"""Copying emerges late in the first round; the others make it exact, and teach what is rare: where a count ends (one token
+of a hundred), and corrections of two attributes at once."""
 
 _WARM_UP = 0.03
 _BETAS = (0.9, 0.95)
@@ -119,8 +125,9 @@ def train_round(
     """One round: fresh rows, fresh optimisers, one warm-up and decay."""
     draw_chat = partial(corpus.draw_row, counts=settings.counts)
     chats = batches(tokenizer, draw_chat, random.Random(f"chat {seed}"), CHAT_ROWS, [])
-    prefix = shared_prefix(tokenizer, verdicts.draw_row)
-    judged = batches(tokenizer, verdicts.draw_row, random.Random(f"verdict {seed}"), VERDICT_ROWS, prefix)
+    draw_verdict = partial(verdicts.draw_row, pairs=settings.pairs)
+    prefix = shared_prefix(tokenizer, draw_verdict)
+    judged = batches(tokenizer, draw_verdict, random.Random(f"verdict {seed}"), VERDICT_ROWS, prefix)
     optimizers = _optimizers(model, settings.rate)
     schedules = [torch.optim.lr_scheduler.LambdaLR(each, lambda at: _schedule(at, n_steps)) for each in optimizers]
     for _ in range(n_steps):

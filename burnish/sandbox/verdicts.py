@@ -26,15 +26,15 @@ class Case:
     hint: str = "none"
 
 
-def draw_case(rng: random.Random) -> Case:
-    """A case with a next state of any origin."""
+def draw_case(rng: random.Random, pairs: float = 0.04) -> Case:
+    """A case with a next state of any origin; a share of `pairs` of what users say corrects two attributes at once."""
     origin = rng.choices(("user", "tool", "feedback"), (68, 12, 20))[0]
     if origin == "tool":
         return _tool_case(rng)
     conversation, reply = _situation(rng)
     if origin == "feedback":
         return _feedback_case(rng, conversation, reply)
-    said, score, hint = _said(rng)
+    said, score, hint = _said(rng, pairs)
     if score is not None and rng.random() < 0.6:
         said = reactions.then(said, _request(rng), rng) if said else _request(rng)
     return Case(conversation, reply, said or rng.choice(reactions.NEUTRAL), origin, score, hint)
@@ -51,15 +51,16 @@ def case_answer(case: Case) -> str:
     return f"VERDICT: {verdict}\nHINT: {case.hint}"
 
 
-def draw_row(rng: random.Random) -> corpus.Row:
+def draw_row(rng: random.Random, pairs: float = 0.04) -> corpus.Row:
     """A case as a training row."""
-    case = draw_case(rng)
+    case = draw_case(rng, pairs)
     return corpus.Row([*case_messages(case), {"role": "assistant", "content": case_answer(case)}])
 
 
-def _said(rng: random.Random) -> tuple[str, int | None, str]:
+def _said(rng: random.Random, pairs: float) -> tuple[str, int | None, str]:
     """A user's reaction (empty where there is none), its score and its hint."""
-    kind = rng.choices(("thanks", "correction", "two", "wrong", "unhappy", "none", "noise"), (22, 40, 4, 6, 6, 14, 8))[0]
+    kinds = {"thanks": 22, "correction": 40, "two": 100 * pairs, "wrong": 6, "unhappy": 6, "none": 14, "noise": 8}
+    kind = rng.choices(list(kinds), list(kinds.values()))[0]
     if kind in {"correction", "two"}:
         wishes = [(name, rng.random() < 0.5) for name in rng.sample(language.ATTRIBUTES, 1 if kind == "correction" else 2)]
         if kind == "correction" and rng.random() < 0.1:

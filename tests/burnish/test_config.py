@@ -66,6 +66,6 @@ def test_a_child_process_loads_exactly_the_same(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_setting_has_a_sentence() -> None:
-    described = config.keys()
+    described = config.described()
     assert len(described) > 50
     assert [key for key, text in described.items() if not text.endswith((".", "…"))] == []

@@ -40,7 +40,9 @@ def test_a_key_is_stored_hashed_and_knows_its_scope() -> None:
 def test_the_serving_table_round_trips_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "routes.json"
     _, key = keys.mint([keys.Scope.INFERENCE])
-    table = routes.Routes(3, "base", ("http://e",), "secret", {"agent": routes.AgentRoute("agent", "t", 4, 3, (3, 4))}, {key.digest: key})
+    table = routes.Routes(
+        3, "base", ("http://e",), "secret", {"agent": routes.AgentRoute("agent", "t", 4, 3, (3, 4))}, {key.digest: key}
+    )
     routes.write(path, table)
     assert routes.watch(path).current() == table
     assert path.stat().st_mode & 0o777 == 0o600

@@ -48,7 +48,7 @@ async def running(*parts: Part) -> AsyncIterator[tuple[Supervisor, Lines]]:
 
 async def until(holds: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
-        while not holds():
+        while not holds():  # noqa: ASYNC110 (other processes' doings, which set no event here)
             await asyncio.sleep(0.01)
 
 
@@ -66,7 +66,10 @@ def family(file: Path) -> list[int]:
 
 
 async def test_parts_run_and_their_output_is_forwarded_by_name() -> None:
-    async with running(shell("a", "echo one; echo two >&2; sleep 1000"), shell("b", "printf last; sleep 1000")) as (supervisor, lines):
+    async with running(shell("a", "echo one; echo two >&2; sleep 1000"), shell("b", "printf last; sleep 1000")) as (
+        supervisor,
+        lines,
+    ):
         await asyncio.wait_for(supervisor.wait_ready(), 10)
         await until(lambda: len([line for line in lines if line[0] == "a"]) == 2)
         assert supervisor.states == {"a": PartState.READY, "b": PartState.READY}
@@ -116,9 +119,7 @@ async def test_a_part_is_ready_when_it_is_healthy(tmp_path: Path) -> None:
         assert supervisor.restarts["a"] == 0
 
 
-async def test_a_part_that_stops_answering_is_ended_and_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_part_that_stops_answering_is_ended_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MISSED", 1)
     file = tmp_path / "pids"
     sick: list[int] = []
@@ -347,5 +348,3 @@ def test_killing_the_lifeline_is_survived_and_made_good(tmp_path: Path) -> None:
 )
 def test_the_lifeline_knows_who_is_left(lines: list[str], groups: set[int]) -> None:
     assert watch(lines) == groups
-
-

@@ -44,6 +44,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     """Run `burnish ...` in an empty directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    # It would bind the loggers of this whole session to a stream that ends with this test.
+    monkeypatch.setattr("burnish.logs.configure", lambda *_: None)
     for name in [name for name in os.environ if name.startswith("BURNISH_")]:
         monkeypatch.delenv(name)
 
@@ -162,11 +164,18 @@ def test_a_question_that_is_not_answered_changes_nothing(run: Run, journal: Jour
 
 
 def test_a_key_is_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
-    made = run("keys", "create", "--scope", "inference", "--scope", "feedback", "--name", "laptop", "--agent", "agent", "--json").json
+    made = run(
+        "keys", "create", "--scope", "inference", "--scope", "feedback", "--name", "laptop", "--agent", "agent", "--json"
+    ).json
     assert made["secret"].startswith(keys.PREFIX)
     assert made["scopes"] == ["feedback", "inference"]
     (listed,) = run("keys", "list", "--json").json
-    assert (listed["key_id"], listed["name"], listed["agents"], listed["revoked_at"]) == (made["key_id"], "laptop", ["agent"], None)
+    assert (listed["key_id"], listed["name"], listed["agents"], listed["revoked_at"]) == (
+        made["key_id"],
+        "laptop",
+        ["agent"],
+        None,
+    )
     shown = run("keys", "list")
     assert "laptop" in shown.out and "active" in shown.out
     assert made["secret"] not in shown.out + json.dumps(listed)
@@ -185,7 +194,9 @@ def test_a_secret_alone_is_printed_for_scripts(run: Run) -> None:
     assert done.out.startswith(keys.PREFIX) and done.out.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["keys", "create"], ["keys", "create", "--scope", "root"], ["adapters", "show", "x"], ["fly"]])
+@pytest.mark.parametrize(
+    "arguments", [["keys", "create"], ["keys", "create", "--scope", "root"], ["adapters", "show", "x"], ["fly"]]
+)
 def test_wrong_usage_is_explained(run: Run, arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.status == 2
@@ -199,7 +210,7 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
     assert "judge jobs" in run("status").out
 
 
-# --- doctor ------------------------------------------------------------------------------------------------------------
+# doctor
 
 
 def model_dir(folder: Path) -> Path:
@@ -207,7 +218,9 @@ def model_dir(folder: Path) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
     (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
-    header = json.dumps({"model.layers.0.self_attn.q_proj.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    header = json.dumps(
+        {"model.layers.0.self_attn.q_proj.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
+    ).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     return folder
 
@@ -313,4 +326,4 @@ def test_every_default_can_be_given_as_a_flag(run: Run) -> None:
     shown = run("config", "--json").json
     flags = [part for key, value in shown.items() if value is not None for part in ("--set", f"{key}={json.dumps(value)}")]
     assert run("config", "--json", *flags).json == shown
-    assert set(shown) == set(config.keys())
+    assert set(shown) == set(config.described())

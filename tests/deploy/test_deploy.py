@@ -16,7 +16,7 @@ from burnish.cli import app
 HOME = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted((HOME / "deploy" / "docker").glob("*.Dockerfile"))
 INSTRUCTIONS = {"FROM", "RUN", "COPY", "WORKDIR", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
-VARIABLES = {f"BURNISH_{key.replace('.', '__')}".upper() for key in config.keys()}
+VARIABLES = {f"BURNISH_{key.replace('.', '__')}".upper() for key in config.described()}
 
 
 def verbs() -> set[str]:

@@ -47,7 +47,10 @@ def test_a_message_sent_back_in_another_dress_is_the_same(recorded: dict[str, An
     [
         (PLAIN, PLAIN | {"content": "Hello there"}),
         (PLAIN, PLAIN | {"role": "user"}),
-        (PLAIN, PLAIN | {"content": [{"type": "text", "text": "Hello there."}, {"type": "image_url", "image_url": {"url": "x"}}]}),
+        (
+            PLAIN,
+            PLAIN | {"content": [{"type": "text", "text": "Hello there."}, {"type": "image_url", "image_url": {"url": "x"}}]},
+        ),
         (CALLING, CALLING | {"tool_calls": [call('{"a": 2, "b": [2, 3]}')]}),
         (CALLING, CALLING | {"tool_calls": [call('{"a": 1, "b": [3, 2]}')]}),
         (CALLING, CALLING | {"tool_calls": [call('{"a": 1, "b": [2, 3]}', name="g")]}),

@@ -104,9 +104,7 @@ def test_a_retry_in_mid_conversation_continues_the_same_reply(any_journal: Journ
     assert next_state(any_journal, first) == ("user_reply", [user("more")], lost.interaction_id)
 
 
-def test_equal_conversations_that_nothing_tells_apart_are_ambiguous_and_never_trained(
-    any_journal: Journal, pen: Pen
-) -> None:
+def test_equal_conversations_that_nothing_tells_apart_are_ambiguous_and_never_trained(any_journal: Journal, pen: Pen) -> None:
     openings = [pen.say([user("hi")], "hello") for _ in range(2)]
     one = pen.say(follow(openings[0], user("I am Ana")), "hello Ana")
     other = pen.say(follow(openings[1], user("I am Ben")), "hello Ben")

@@ -70,6 +70,13 @@ def test_opening_again_changes_nothing(journal_url: str) -> None:
     again.close()
 
 
+def test_looking_at_a_journal_makes_none(tmp_path: Path, postgres: Postgres) -> None:
+    for url in (f"sqlite:///{tmp_path / 'none.db'}", postgres.url(postgres.empty())):
+        with pytest.raises(JournalError, match=r"no journal at .* yet; `burnish up` makes one"):
+            Journal.open(url, migrate=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_newer_schema_is_refused_with_the_remedy(any_journal: Journal, journal_url: str) -> None:
     with any_journal.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '8765'"))

@@ -58,7 +58,10 @@ def test_votes_that_never_came_count_as_failed() -> None:
 @pytest.mark.parametrize(
     ("answers", "hint"),
     [
-        ([minus("Write without bold."), minus("Write without bold."), minus("Leave out the bold marks.")], "Write without bold."),
+        (
+            [minus("Write without bold."), minus("Write without bold."), minus("Leave out the bold marks.")],
+            "Write without bold.",
+        ),
         ([minus("Leave out bold marks."), minus("No bold text please.")], "No bold text please."),  # the shortest of equals
         ([minus("Write without bold."), BAD, BAD], None),  # one of three carries one
         ([minus("Write without bold."), minus("Write without bold."), BAD], "Write without bold."),

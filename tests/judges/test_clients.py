@@ -91,7 +91,7 @@ async def test_the_local_judge_recovers() -> None:
 
     async with serving(first_fails) as server:
         judge = LocalJudge(server.url, "base")
-        with pytest.raises(JudgeUnavailable, match="answered 500: .*out of memory"):
+        with pytest.raises(JudgeUnavailable, match=r"answered 500: .*out of memory"):
             await judge.answers(QUESTION, 1)
         assert await judge.answers(QUESTION, 1) == ["vote 0"]
         await judge.close()

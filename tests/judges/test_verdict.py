@@ -123,9 +123,7 @@ def test_every_message_can_be_shown(message: dict[str, Any], text: str | None) -
 
 
 @pytest.mark.parametrize("part", ["system", "user"])
-def test_a_judges_identity_changes_with_the_prompts_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
+def test_a_judges_identity_changes_with_the_prompts_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     before = identity("base", PROMPT)
     assert before.startswith("base/") and len(before) == len("base/") + 12
     assert identity("other", PROMPT) != before

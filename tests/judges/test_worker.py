@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -261,8 +260,8 @@ async def test_a_turn_whose_judge_was_killed_is_judged_once_after_the_lease(jour
     add_judgeable(journal)
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    done = subprocess.run([sys.executable, "-c", KILLED, sqlite_url], cwd=root, env=environment, check=False)
-    assert done.returncode == -9
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, sqlite_url, cwd=root, env=environment)
+    assert await child.wait() == -9
     worker = make_worker(journal, FakeJudge(MINUS))
     assert await worker.run_once() == 0
     with journal.write() as session:

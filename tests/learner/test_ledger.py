@@ -96,9 +96,7 @@ def test_numbers_are_never_used_again(any_journal: Journal, ledger: Ledger) -> N
     assert ledger.open(0, []).version == 10
 
 
-def test_rows_of_a_failed_step_come_back_once_and_are_spent_at_the_second_failure(
-    any_journal: Journal, ledger: Ledger
-) -> None:
+def test_rows_of_a_failed_step_come_back_once_and_are_spent_at_the_second_failure(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a", "b")
     first = ledger.open(0, rows_of(ledger), attempt=1 + ledger.attempts_of(["a", "b"]))
     assert ledger.fail(first, "out of memory") is StepOutcome.SUPERSEDED

@@ -316,7 +316,9 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing behind it runs, but what unwinding does."""
 
 
-@pytest.mark.parametrize("place", ["learner.step.Trainer.step", "adapters.store.AdapterStore.publish", "learner.ledger.Ledger.announce"])
+@pytest.mark.parametrize(
+    "place", ["learner.step.Trainer.step", "adapters.store.AdapterStore.publish", "learner.ledger.Ledger.announce"]
+)
 def test_wherever_a_learner_dies_its_rows_are_trained_once(world: World, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     names = world.add(5)
 

@@ -1,0 +1,68 @@
+"""Keeping the serving table true to the registry. Whoever changes an alias writes here right after.
+
+All changes happen under the table's lock. Making a loaded version live and taking a drained one off the table exclude each
+other: a version that an alias names is never taken off, and one that is off cannot be made live without being loaded.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from adapters import registry
+from burnish import routes
+from burnish.errors import NotFound
+from burnish.journal import Journal
+
+
+class NotLoaded(Exception):
+    """The version has to be loaded before it can be live."""
+
+
+def sync(journal: Journal, file: Path, agent: str, *, also_loaded: int | None = None) -> routes.Routes:
+    """Write the registry's aliases of `agent`; `also_loaded` is a version that all engines have now."""
+
+    def change(table: routes.Routes) -> routes.Routes:
+        route = table.agents.get(agent) or routes.AgentRoute(agent)
+        loaded = {*route.loaded, also_loaded} if also_loaded else set(route.loaded)
+        return _put(journal, table, replace(route, loaded=tuple(sorted(loaded))))
+
+    return routes.update(file, change)
+
+
+def take_off(journal: Journal, file: Path, agent: str, version: int) -> routes.Routes | None:
+    """Take `version` off the table, unless an alias names it: then None."""
+    is_off = False
+
+    def change(table: routes.Routes) -> routes.Routes:
+        nonlocal is_off
+        route = _put(journal, table, table.agents[agent]).agents[agent]
+        is_off = version not in {route.live, route.previous}
+        loaded = tuple(n for n in route.loaded if n != version) if is_off else route.loaded
+        return replace(table, agents={**table.agents, agent: replace(route, loaded=loaded)})
+
+    table = routes.update(file, change)
+    return table if is_off else None
+
+
+def make_live(
+    journal: Journal, file: Path, agent: str, version: int, *, expected: int, actor: str, reason: str
+) -> routes.Routes:
+    """Promote a loaded version (or the base): registry first, then the table. Raises NotLoaded, NotFound or Conflict."""
+
+    def change(table: routes.Routes) -> routes.Routes:
+        route = table.agents.get(agent)
+        if route is None:
+            raise NotFound(f"agent {agent!r} is not served here", code="agent_not_found")
+        if version and version not in route.loaded:
+            raise NotLoaded
+        with journal.write() as session:
+            registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)
+        return _put(journal, table, route)
+
+    return routes.update(file, change)
+
+
+def _put(journal: Journal, table: routes.Routes, route: routes.AgentRoute) -> routes.Routes:
+    with journal.read() as session:
+        live = registry.alias(session, route.name) or 0
+        previous = registry.alias(session, route.name, registry.PREVIOUS)
+    return replace(table, agents={**table.agents, route.name: replace(route, live=live, previous=previous)})

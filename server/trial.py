@@ -1,0 +1,114 @@
+"""A candidate's trial: what it must show on the engines, gathered as evidence for the gate. Serving goes on meanwhile.
+
+An engine that refuses a request says something about the candidate; one that does not answer says nothing, and the trial
+is put off (EngineUnavailable).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import select
+
+from adapters.gate import Evidence, Probe, decide
+from adapters.store import AdapterStore
+from burnish.errors import AdapterError, EngineError, EngineUnavailable
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow
+from burnish.journal.turns import from_bytes
+from burnish.records import VersionName
+from server.engine import Engine
+from server.retention import RetentionSet
+
+N_WARM = 4
+
+
+class Trial:
+    """How candidates are tried on one set of engines."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        store: AdapterStore,
+        engines: Sequence[Engine],
+        retention: RetentionSet,
+        *,
+        base_name: str,
+        tolerance: float,
+        margin: float,
+    ) -> None:
+        self._journal = journal
+        self._store = store
+        self._engines = engines
+        self._retention = retention
+        self._base_name = base_name
+        self._tolerance = tolerance
+        self._margin = margin
+
+    async def gather(self, name: VersionName) -> Evidence:
+        """All evidence on a candidate, which is loaded on every engine afterwards where it is sound."""
+        evidence = Evidence(is_mechanical_checked=True)
+        try:
+            self._store.verify(name.agent, name.version)
+            await self.load(name)
+            probes = [await self._probe(engine, name) for engine in self._engines]
+            evidence = replace(evidence, probe=max(probes, key=lambda probe: probe.gap))
+            if decide(replace(evidence, needs_retention=False)).has_passed:
+                outcome = await self._retention.compare(self._engines[0], str(name), self._base_name, self._margin)
+                evidence = replace(evidence, retention=outcome)
+        except AdapterError as error:
+            return replace(evidence, mechanical_fault=str(error))
+        except EngineUnavailable:
+            raise
+        except EngineError as error:
+            return replace(evidence, mechanical_fault=f"the engine refused it: {error}")
+        return evidence
+
+    async def load(self, name: VersionName) -> None:
+        """Load on every engine, or on none."""
+        path = str(self._store.path(name.agent, name.version).resolve())
+        done: list[Engine] = []
+        try:
+            for engine in self._engines:
+                if str(name) not in await engine.models():
+                    await engine.load(str(name), path)
+                    done.append(engine)
+        except EngineError:
+            for engine in done:
+                await engine.unload(str(name))
+            raise
+
+    async def warm(self, name: VersionName) -> None:
+        """Let the version read the newest prompts, so that its first real request finds them cached."""
+        turn: Any = InteractionRow
+        with self._journal.read() as session:
+            newest = select(turn.prompt_ids).where(turn.agent == name.agent).order_by(turn.ended_at.desc()).limit(N_WARM)
+            prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
+        for prompt in filter(None, prompts):
+            for engine in self._engines:
+                await engine.next_logprobs(str(name), prompt)
+
+    async def _probe(self, engine: Engine, name: VersionName) -> Probe:
+        """The engine's log-probs of the probe's tokens beside the learner's."""
+        axes: dict[str, list[float]] = {key: [] for key in ("engine", "candidate", "parent", "base")}
+        for tokens, place in _read_probe(self._store, name):
+            told = await engine.next_logprobs(str(name), tokens)
+            # A token that the engine does not even tell is at most as likely as the last one that it does.
+            axes["engine"].append(told.get(place["token_id"], min(told.values())))
+            for key in ("candidate", "parent", "base"):
+                axes[key].append(float(place[key]))
+        return Probe(**axes, tolerance=self._tolerance)
+
+
+def _read_probe(store: AdapterStore, name: VersionName) -> list[tuple[list[int], dict[str, Any]]]:
+    """The probe's positions as (tokens before it, the position). Raises AdapterError where it cannot be read."""
+    file = store.path(name.agent, name.version) / "probe.json"
+    try:
+        recorded = json.loads(file.read_text(encoding="utf-8"))
+        rows = recorded["rows"]
+        return [
+            ([*rows[p["row"]]["prompt_ids"], *rows[p["row"]]["completion_ids"][: p["index"]]], p) for p in recorded["positions"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise AdapterError(f"{file} is no probe: {error!r}") from error

@@ -1,0 +1,136 @@
+"""What stands around the swapper: retention prompts, in-flight reports, the engine's command line."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from adapters import registry
+from burnish import config, routes
+from burnish.errors import ConfigError
+from server.inflight import is_drained, path_of
+from server.launch import check_model, command, engine_key, engine_urls, environment
+from server.prepare import admin_key_file, prepare, refresh, routes_file
+from server.retention import read_prompts, shown
+from tests.fakes import make_version
+
+GOOD = json.dumps({"messages": [{"role": "user", "content": "2+2"}], "check": "4"})
+
+
+def test_retention_prompts_are_read_up_to_the_limit(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join([GOOD] * 5) + "\n")
+    prompts = read_prompts(file, 3)
+    assert len(prompts) == 3
+    assert prompts[0].passes({"content": "4"})
+    assert not prompts[0].passes({"content": "44"})  # the whole reply counts
+    assert not prompts[0].passes({"content": None})
+
+
+@pytest.mark.parametrize("line", ["no json", "[]", '"text"', "{}", '{"messages": []}', '{"messages": [], "check": "("}', "7"])
+def test_a_bad_prompt_is_named_by_its_line(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(GOOD + "\n" + line + "\n")
+    with pytest.raises(ConfigError, match=r"gate\.retention: .*prompts\.jsonl line 2: expected messages and check"):
+        read_prompts(file, 10)
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_prompts(tmp_path / "absent", 10)
+
+
+def test_tool_calls_are_checked_in_one_form_whatever_their_spacing() -> None:
+    for arguments in ('{"a": 1}', '{"a":1}', {"a": 1}):
+        message = {"content": "x", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+        assert shown(message) == 'x\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+
+
+def report(folder: Path, pid: int = os.getpid(), **changes: object) -> None:
+    values = {"pid": pid, "at": time.time(), "generation": 5, "in_flight": {}}
+    path_of(folder, pid).write_text(json.dumps(values | changes))
+
+
+def test_a_version_is_drained_when_every_living_gateway_says_so(tmp_path: Path) -> None:
+    assert is_drained(tmp_path, "agent@v1", 5)  # no gateway at all
+    report(tmp_path, in_flight={"agent@v2": 3})
+    assert is_drained(tmp_path, "agent@v1", 5)
+    assert not is_drained(tmp_path, "agent@v2", 5)
+    assert not is_drained(tmp_path, "agent@v1", 6)  # it has not seen the flip
+    report(tmp_path, pid=1, in_flight={"agent@v1": 1})
+    assert not is_drained(tmp_path, "agent@v1", 5)
+
+
+def test_a_dead_gateway_holds_nothing_and_a_stalled_one_does(tmp_path: Path) -> None:
+    report(tmp_path, pid=2**22 + 1, at=time.time() - 60, in_flight={"agent@v1": 1})
+    assert is_drained(tmp_path, "agent@v1", 5)
+    report(tmp_path, at=time.time() - 60, in_flight={"agent@v1": 1})  # this process: alive, only slow to write
+    assert not is_drained(tmp_path, "agent@v1", 5)
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"at": 1, "generation": "5", "in_flight": {}}'])
+def test_a_report_that_cannot_be_read_proves_nothing(tmp_path: Path, text: str) -> None:
+    path_of(tmp_path, 1).write_text(text)
+    assert not is_drained(tmp_path, "agent@v1", 0)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> config.Settings:
+    monkeypatch.chdir(tmp_path)
+    return config.load(flags={"state_dir": "state"})
+
+
+def test_preparing_twice_keeps_keys_and_aliases(settings: config.Settings) -> None:
+    journal = prepare(settings)
+    key = admin_key_file(settings).read_text()
+    assert admin_key_file(settings).stat().st_mode & 0o777 == 0o600
+    with journal.write() as session:
+        for number in (1, 2):
+            registry.announce(session, "agent", number, parent=0, step_id=None, digest="d")
+            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+    journal.close()
+    prepare(settings).close()
+    assert admin_key_file(settings).read_text() == key
+    table = routes.watch(routes_file(settings)).current()
+    route = table.agents["agent"]
+    assert (route.live, route.previous, route.loaded) == (2, 1, (1, 2))
+    assert table.engines == engine_urls(settings) == ("http://127.0.0.1:8701",)
+    assert table.engine_key == engine_key(settings)
+    assert [k.name for k in table.keys.values()] == ["admin.key"]
+
+
+def test_an_engine_is_started_with_the_versions_it_had_but_not_with_damaged_ones(settings: config.Settings) -> None:
+    from adapters.store import AdapterStore
+
+    journal = prepare(settings)
+    store = AdapterStore(settings.adapters_dir)
+    for number in (1, 2):
+        make_version(store, number)
+        with journal.write() as session:
+            registry.announce(session, "agent", number, parent=0, step_id=None, digest="d")
+            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+    refresh(settings, journal)
+    journal.close()
+    (store.path("agent", 1) / "state.json").unlink()
+    arguments = command(settings)
+    modules = arguments[arguments.index("--lora-modules") + 1 :]
+    assert [json.loads(module)["name"] for module in modules] == ["agent@v2"]
+    assert Path(json.loads(modules[0])["path"]).is_absolute()
+    assert arguments[1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
+    for flag, value in {"--host": "127.0.0.1", "--port": "8701", "--scheduling-policy": "priority"}.items():
+        assert arguments[arguments.index(flag) + 1] == value
+
+
+def test_the_engines_environment_is_the_users_with_what_must_be(settings: config.Settings) -> None:
+    prepare(settings).close()
+    made = environment(settings, {"PATH": "/bin", "OMP_NUM_THREADS": "3", "BURNISH_X": "1", "VLLM_API_KEY": "theirs"})
+    assert made["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == made["HF_HUB_OFFLINE"] == "1"
+    assert (made["PATH"], made["OMP_NUM_THREADS"]) == ("/bin", "3")
+    assert made["VLLM_API_KEY"] == engine_key(settings) != "theirs"
+    assert not any(name.startswith("BURNISH_") for name in made)
+
+
+def test_a_directory_without_a_model_is_refused_before_the_engine_starts(tmp_path: Path) -> None:
+    for model in (str(tmp_path), str(tmp_path / "absent"), "./absent"):
+        with pytest.raises(ConfigError, match="engine.model: no model in"):
+            check_model(config.load(flags={"engine.model": model}))
+    check_model(config.load(flags={"engine.model": "acme/model-7b"}))
