@@ -121,6 +121,12 @@ class Ledger:
                     update(turn).where(turn.interaction_id == interaction_id, turn.spent_step.is_(None)).values(fate=fate)
                 )
 
+    def set_aside(self, ids: Sequence[str]) -> None:
+        """Turns that say nothing so far: they come back when another word on them arrives."""
+        turn: Any = InteractionRow
+        with self._journal.write() as session:
+            session.connection().execute(update(turn).where(turn.interaction_id.in_(list(ids))).values(is_ready=False))
+
     def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1) -> OpenStep:
         """Begin a step: allocates the next version number and notes the rows with their rewards."""
         with self._journal.write() as session:

@@ -5,12 +5,14 @@ refusal or a rollback takes weights, optimiser and baselines back with it.
 """
 
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.store import AdapterStore
 from burnish.config import Learner
@@ -24,6 +26,8 @@ from learner.samples import Sample, Skipped, SkipReason, to_sample
 from learner.step import StepResult, Trainer
 
 log = structlog.get_logger()
+LEASE_SECONDS = 20.0
+_MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
 
 
 class Loop:
@@ -44,13 +48,28 @@ class Loop:
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
         """Step whenever there is something to learn, until `is_stopping()`."""
-        while not is_stopping():
-            if not self.run_once():
-                time.sleep(interval)
+        ended = threading.Event()
+        keeper = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
+        keeper.start()
+        try:
+            while not is_stopping():
+                if not self.run_once():
+                    time.sleep(interval)
+        finally:
+            ended.set()
+            keeper.join()
+
+    def _keep_lease(self, ended: threading.Event) -> None:
+        """Renew the right to train while a long step runs; a learner that died loses it within `LEASE_SECONDS`."""
+        while not ended.wait(LEASE_SECONDS / 4):
+            try:
+                self._ledger.hold(self._holder, seconds=LEASE_SECONDS)
+            except SQLAlchemyError as error:
+                log.warning("cannot renew the lease", error=str(error))
 
     def run_once(self) -> bool:
         """Recover, follow the live version, choose rows, train, publish."""
-        if not self._ledger.hold(self._holder, seconds=60.0):
+        if not self._ledger.hold(self._holder, seconds=LEASE_SECONDS):
             return False
         if not self._has_recovered:
             self._recover()
@@ -106,6 +125,7 @@ class Loop:
         lags = self._ledger.lags(live)
         chosen: list[tuple[Ready, Sample]] = []
         fates: dict[str, str] = {}
+        waiting: list[str] = []
         for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows)):
             turn = ready.interaction
             lag = lags(turn.version)
@@ -114,11 +134,14 @@ class Loop:
                 continue
             sample = to_sample(turn, ready.reward, self._trainer.policy.tokenizer, session=ready.session_id)
             if isinstance(sample, Skipped):
-                if sample.reason is not SkipReason.NO_SIGNAL:
+                if sample.reason in _MAY_STILL_COME:
+                    waiting.append(turn.interaction_id)
+                else:
                     fates[turn.interaction_id] = sample.reason
                 continue
             chosen.append((ready, sample))
         self._ledger.discard(fates)
+        self._ledger.set_aside(waiting)
         return chosen
 
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:

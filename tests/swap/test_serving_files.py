@@ -131,6 +131,6 @@ def test_the_engines_environment_is_the_users_with_what_must_be(settings: config
 
 def test_a_directory_without_a_model_is_refused_before_the_engine_starts(tmp_path: Path) -> None:
     for model in (str(tmp_path), str(tmp_path / "absent"), "./absent"):
-        with pytest.raises(ConfigError, match="engine.model: no model in"):
+        with pytest.raises(ConfigError, match=r"engine\.model: no model in"):
             check_model(config.load(flags={"engine.model": model}))
     check_model(config.load(flags={"engine.model": "acme/model-7b"}))
