@@ -78,6 +78,7 @@ class Run:
             finally:
                 ticker.cancel()
                 await asyncio.gather(ticker, return_exceptions=True)
+        self._console.print()
         self._add_up(journal)
         journal.close()
         return self._outcome

@@ -23,7 +23,8 @@ from burnish import config
 from burnish.config import Learner
 from burnish.errors import LearnerError
 from burnish.journal import Journal
-from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
+from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
+from burnish.journal.turns import settle
 from burnish.records import Sampling
 from learner import main
 from learner.ledger import Ledger
@@ -272,7 +273,32 @@ def test_rows_that_cannot_be_trained_are_discarded_with_the_reason(world: World)
     assert world.loop.run_once()
     assert world.rows_of(1) == sorted(good)
     fates = world.fates()
-    assert (fates[cut], fates[odd], fates[neutral]) == ("truncated", "not_plain", "neutral")
+    assert (fates[cut], fates[odd], fates[neutral]) == ("truncated", "not_plain", None)
+    assert neutral not in world.loop._ledger.ready_ids(100)
+
+
+def test_a_neutral_row_comes_back_with_the_next_word_on_it(world: World) -> None:
+    (neutral,) = world.add(1, rating=0.0)
+    world.add(5)
+    assert world.loop.run_once()
+    world.promote(1, 0)
+    with world.journal.write() as session:
+        add = FeedbackRow(
+            feedback_id="late",
+            target=neutral,
+            interaction_id=neutral,
+            tenant="default",
+            key_id="k",
+            source="user",
+            rating=-1.0,
+            created_at=9e9,
+        )
+        session.add(add)
+        session.flush()
+        settle(session, neutral)
+    world.add(5)
+    assert world.loop.run_once()
+    assert neutral in world.rows_of(2)
 
 
 def test_a_step_that_fails_is_tried_once_more_and_then_its_rows_are_spent(
