@@ -168,7 +168,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="BURNISH_", env_nested_delimiter="__", extra="forbid", frozen=True)
 
-    state_dir: Path = Field(Path(".burnish"), description="Directory for the journal, adapters, keys and logs.")
+    state_dir: Path = Field(Path(".burnish"), validate_default=True, description="Directory for the journal, adapters, keys and logs.")
     log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
     agent: Agent = Agent()
     engine: Engine = Engine()
@@ -177,6 +177,11 @@ class Settings(BaseSettings):
     judge: Judge = Judge()
     learner: Learner = Learner()
     gate: Gate = Gate()
+
+    @field_validator("state_dir")
+    @classmethod
+    def _is_absolute(cls, folder: Path) -> Path:
+        return folder.expanduser().absolute()  # parts may change their working directory
 
     @classmethod
     def settings_customise_sources(

@@ -105,10 +105,10 @@ def execute(settings: Settings) -> None:
     check_model(settings)
     if settings.engine.urls:
         raise ConfigError("engine.urls names engines that are running already; there is none to start here")
-    arguments = command(settings)
+    arguments, variables = command(settings), environment(settings, os.environ)
     # The stage folders are top-level packages: vLLM must not find them through the working directory.
     os.chdir(settings.state_dir.resolve())
-    os.execve(arguments[0], arguments, environment(settings, os.environ))
+    os.execve(arguments[0], arguments, variables)
 
 
 def _known_versions(settings: Settings) -> Sequence[str]:

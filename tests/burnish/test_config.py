@@ -69,3 +69,10 @@ def test_every_setting_has_a_sentence() -> None:
     described = config.described()
     assert len(described) > 50
     assert [key for key, text in described.items() if not text.endswith((".", "…"))] == []
+
+
+def test_the_state_directory_stays_the_same_wherever_a_part_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for settings in (config.load(), config.load(flags={"state_dir": ".burnish"})):
+        assert settings.state_dir == tmp_path / ".burnish"
+    monkeypatch.setenv("BURNISH_STATE_DIR", "elsewhere")
+    assert config.load().state_dir == tmp_path / "elsewhere"

@@ -50,7 +50,9 @@ class Whole:
         flags = [text for key, value in chosen.items() for text in ("--set", f"{key}={json.dumps(value)}")]
         self.log = (self.state.parent / "up.log").open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "burnish", "up", "--state", str(self.state), *flags],
+            # a relative directory, as most people give it
+            [sys.executable, "-m", "burnish", "up", "--state", self.state.name, *flags],
+            cwd=self.state.parent,
             stdout=self.log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
