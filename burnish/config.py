@@ -140,7 +140,7 @@ class Learner(_Section):
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
     seed: int = Field(0, description="Seed of every random choice of the learner.")
-    shuffle_rewards: bool = Field(False, description="Control experiment: permute rewards and hints among the rows of a step.")
+    shuffle_rewards: bool = Field(False, description="Control experiment: permute the rewards among a step's rows, leave hints out.")
 
 
 class Gate(_Section):
@@ -168,7 +168,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="BURNISH_", env_nested_delimiter="__", extra="forbid", frozen=True)
 
-    state_dir: Path = Field(Path(".burnish"), validate_default=True, description="Directory for the journal, adapters, keys and logs.")
+    state_dir: Path = Field(
+        Path(".burnish"), validate_default=True, description="Directory for the journal, adapters, keys and logs."
+    )
     log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
     agent: Agent = Agent()
     engine: Engine = Engine()
@@ -305,6 +307,19 @@ def described() -> dict[str, str]:
         else:
             found[name] = field.description or ""
     return found
+
+
+def defaults() -> dict[str, Any]:
+    """Every dotted key with its default, as a JSON text; paths of this installation are left out."""
+    found: dict[str, Any] = {}
+    for name, field in Settings.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, _Section):
+            values = section().model_dump(mode="json")
+            found |= {f"{name}.{key}": json.dumps(value) for key, value in values.items()}
+        else:
+            found[name] = json.dumps(str(field.default) if isinstance(field.default, Path) else field.default)
+    return found | {"engine.model": "the sandbox's"}
 
 
 def _explain(problem: Any) -> str:

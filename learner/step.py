@@ -59,7 +59,7 @@ class Trainer:
         started, before = time.perf_counter(), self.state()
         try:
             if self.settings.shuffle_rewards:
-                samples = shuffle_signals(samples, self.policy.tokenizer, self.generator)
+                samples = shuffle_signals(samples, self.generator)
             live = [Row.of(sample) for sample in samples]
             rows = live + [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
             metrics = self._stamp(rows)

@@ -19,6 +19,9 @@ from server.app import create_app
 from server.guard import is_loopback
 
 GRACE = 20
+KEEP_ALIVE = 75
+"""Seconds. Longer than clients keep an idle connection (httpx, and so `openai`: 5 s), so that they close it, not we:
+with 5 s on both sides a request now and then met a connection that was just being closed (2 of 2736, seen in a demo)."""
 log = structlog.get_logger(__name__)
 
 
@@ -52,6 +55,7 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
         server_header=False,
         timeout_graceful_shutdown=GRACE,
         backlog=2048,
+        timeout_keep_alive=KEEP_ALIVE,
     )
     # uvicorn raises the signal again once it has shut down; with the default action the process would die of it
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -73,7 +73,7 @@ def _play(settings: Settings, plan: Any, report: Path, kept: dict[str, Any]) -> 
     fresh(settings.state_dir, lambda text: console.print(text, highlight=False, soft_wrap=True))
     check_start(settings)
     outcome = play(settings, plan, console)
-    figures = {**kept, **outcome.figures, "exams": [list(point) for point in outcome.exams]}
+    figures = {**kept, **outcome.figures, **{f"score_at_{n}": round(score, 4) for n, score in outcome.exams}}
     replace_text(report, json.dumps(figures, indent=1) + "\n")
     pictures = draw(report.parent, {plan.title.removeprefix("control: "): outcome.exams}, outcome.trail)
     _print_table(figures)
@@ -89,5 +89,5 @@ def _print_table(figures: dict[str, Any]) -> None:
         if key in figures:
             table.add_row(label, key, str(figures[key]), bar, "[green]✓[/]" if holds(figures[key]) else "[red]✗[/]")
     out.print(table)
-    rest = {key: value for key, value in figures.items() if key not in BARS and not isinstance(value, list)}
+    rest = {key: value for key, value in figures.items() if key not in BARS}
     out.print(", ".join(f"{key} {value}" for key, value in rest.items()), style="dim", highlight=False, soft_wrap=True)

@@ -1,13 +1,42 @@
 """`burnish config`: every setting, its value here and one sentence about it."""
 
+from typing import Annotated
+
+import typer
 from rich.table import Table
 
 from burnish import config as tree
 from burnish.cli.common import AsJson, ConfigFile, Overrides, load_settings, out, print_json
 
 
-def config(file: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def markdown() -> str:
+    """Every setting with its default and meaning, as docs/settings.md shows them."""
+    lines = [
+        "# Settings",
+        "",
+        "`burnish.toml` in the working directory (or `--config FILE`), then variables such as `BURNISH_LEARNER__MIN_ROWS=8`, then",
+        "`--set learner.min_rows=8`; later wins. `burnish config` shows what is in force. Where the sandbox's model is served,",
+        "`burnish/sandbox/burnish.toml` stands under all of these. This page is what `burnish config --markdown` prints.",
+        "",
+        "| setting | default | meaning |",
+        "|---|---|---|",
+    ]
+    defaults = tree.defaults()
+    for key, description in tree.described().items():
+        lines.append(f"| `{key}` | `{defaults[key]}` | {description} |")
+    return "\n".join(lines) + "\n"
+
+
+def config(
+    file: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page of docs/settings.md.")] = False,
+) -> None:
     """Show every setting with its value and what it means."""
+    if as_markdown:
+        typer.echo(markdown(), nl=False)
+        return
     settings = load_settings(file, overrides)
     values = settings.model_dump(mode="json")
     rows = []

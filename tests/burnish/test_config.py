@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from burnish import config
+from burnish.cli.settings import markdown
 from burnish.errors import ConfigError
 
 
@@ -76,3 +77,8 @@ def test_the_state_directory_stays_the_same_wherever_a_part_goes(tmp_path: Path,
         assert settings.state_dir == tmp_path / ".burnish"
     monkeypatch.setenv("BURNISH_STATE_DIR", "elsewhere")
     assert config.load().state_dir == tmp_path / "elsewhere"
+
+
+def test_the_settings_page_is_what_the_command_prints() -> None:
+    page = Path(config.__file__).parents[1] / "docs" / "settings.md"
+    assert page.read_text(encoding="utf-8") == markdown()

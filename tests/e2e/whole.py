@@ -61,7 +61,7 @@ class Whole:
     def stop(self, number: int = signal.SIGINT) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        status = self.process.wait(timeout=60)
+        status = self.process.wait(timeout=150)
         self.log.close()
         return status
 

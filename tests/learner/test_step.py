@@ -170,17 +170,15 @@ def test_a_step_that_is_not_finite_changes_nothing(make_trainer: Make, make_samp
     assert all(torch.equal(moments[name], tensor) for name, tensor in trainer.tensors().items())
 
 
-def test_shuffling_permutes_signals_and_puts_hints_into_the_new_prompts(make_trainer: Make, make_samples: Samples) -> None:
-    policy, samples = make_trainer().policy, make_samples(9)
-    shuffled = shuffle_signals(samples, policy.tokenizer, torch.Generator().manual_seed(4))
-    assert sorted((s.reward or 0.0, s.hint or "") for s in shuffled) == sorted((s.reward or 0.0, s.hint or "") for s in samples)
-    assert [s.hint for s in shuffled] != [s.hint for s in samples]
+def test_shuffling_permutes_rewards_and_leaves_hints_out(make_samples: Samples) -> None:
+    samples = make_samples(9)
+    shuffled = shuffle_signals(samples, torch.Generator().manual_seed(4))
+    assert any(sample.hint for sample in samples)
+    assert sorted(s.reward or 0.0 for s in shuffled) == sorted(s.reward or 0.0 for s in samples)
+    assert [s.reward for s in shuffled] != [s.reward for s in samples]
     for before, after in zip(samples, shuffled, strict=True):
         assert (before.interaction_id, before.completion_ids) == (after.interaction_id, after.completion_ids)
-        if after.hint is not None:
-            assert after.hinted_prompt_ids is not None
-            text = policy.tokenizer.decode(list(after.hinted_prompt_ids))
-            assert text == f"<|user|>{after.messages[0]['content']}\n\n(Hint: Use bold.)<|end|><|assistant|>"
+        assert after.hint is None and after.hinted_prompt_ids is None
 
 
 def test_reset_is_a_fresh_start(make_trainer: Make, make_samples: Samples) -> None:

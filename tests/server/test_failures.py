@@ -1,5 +1,6 @@
 """Engines that fail, clients that leave: a clear word to whoever is left, and nothing sampled is lost."""
 
+import http.client
 import json
 import os
 import signal
@@ -170,7 +171,7 @@ RUN = "from burnish.config import load; from server.gateway import run; run(load
 
 def start_process(settings: Settings) -> "subprocess.Popen[bytes]":
     process = subprocess.Popen([sys.executable, "-c", RUN], env={**os.environ, **to_environment(settings)})
-    until(lambda: is_up(settings) or process.poll() is not None, 20)
+    until(lambda: is_up(settings) or process.poll() is not None, 120)
     assert process.poll() is None
     return process
 
@@ -250,6 +251,25 @@ def test_a_gateway_told_to_stop_finishes_its_streams(tmp_path: Path, engine: Stu
     assert [row.is_aborted for row in records(settings.segments_dir)] == [False]
     assert list(settings.run_dir.glob("gateway-*.json")) == []
     assert list(settings.segments_dir.glob(".reserve-*")) == []
+
+
+def test_an_idle_connection_is_left_to_the_client_to_close(tmp_path: Path, engine: StubEngine) -> None:
+    """Clients drop idle connections after some 5 s; a server that does so too meets their next request half-way."""
+    settings = settings_for(tmp_path, engine)
+    process = start_process(settings)
+    try:
+        connection = http.client.HTTPConnection(settings.gateway.host, settings.gateway.port)
+        connection.connect()
+        used = connection.sock
+        for pause in (0.0, 7.0):
+            time.sleep(pause)
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().read() == b'{"status":"ok"}'
+            assert connection.sock is used
+        connection.close()
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def test_the_table_may_be_missing(tmp_path: Path, engine: StubEngine) -> None:
