@@ -171,8 +171,13 @@ RUN = "from burnish.config import load; from server.gateway import run; run(load
 
 def start_process(settings: Settings) -> "subprocess.Popen[bytes]":
     process = subprocess.Popen([sys.executable, "-c", RUN], env={**os.environ, **to_environment(settings)})
-    until(lambda: is_up(settings) or process.poll() is not None, 120)
-    assert process.poll() is None
+    try:
+        until(lambda: is_up(settings) or process.poll() is not None, 120)
+        assert process.poll() is None
+    except AssertionError:
+        process.kill()
+        process.wait()
+        raise
     return process
 
 
