@@ -25,6 +25,7 @@ check: setup ## Lint, types, import rules, and the tests that need no server
 
 test: setup ## Everything that CI runs: lint, types, and all tests with real servers
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -m "not slow"

@@ -28,7 +28,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         found = ".".join(map(str, sys.version_info[:3]))
-        print(f"burnish: needs Python 3.11 to 3.13, found {found}; name another with `make PYTHON=python3.12 …`", file=sys.stderr)
+        print(
+            f"burnish: needs Python 3.11 to 3.13, found {found}; name another with `make PYTHON=python3.12 …`", file=sys.stderr
+        )
         return 1
     build = arguments.build or ("gpu" if has_gpu() else "cpu")
     wanted = fingerprint(build)

@@ -140,7 +140,9 @@ class Learner(_Section):
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
     seed: int = Field(0, description="Seed of every random choice of the learner.")
-    shuffle_rewards: bool = Field(False, description="Control experiment: permute the rewards among a step's rows, leave hints out.")
+    shuffle_rewards: bool = Field(
+        False, description="Control experiment: permute the rewards among a step's rows, leave hints out."
+    )
 
 
 class Gate(_Section):
