@@ -27,7 +27,10 @@ class LinkRule(StrEnum):
     """The rule that decided which session a turn belongs to."""
 
     HEADER = "header"
+    HARNESS = "harness"
+    BODY = "body"
     PREFIX = "prefix"
+    SUFFIX = "suffix"
     NEW = "new"
     AMBIGUOUS = "ambiguous"
 
@@ -96,7 +99,10 @@ class Interaction:
     `interaction_id` is the client's response id, with `#i` behind it for choice i > 0. `prompt_ids`, `token_ids` are
     int32 arrays, `logprobs` a float32 array with one natural-log probability per sampled token under the processed
     (tempered) distribution. `version` is the adapter version's number, 0 for the frozen base. `quarantine` holds the
-    reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is the id that a header named.
+    reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is the id that the request
+    named, `quoted_by` the header or field that named it. `route` is the dialect it came in. `upstream` names the remote model
+    that answered in the agent's place, None where the engine did; such a turn has no version of ours. `retry` is the number of
+    earlier tries that the client says it made.
     """
 
     interaction_id: str
@@ -124,6 +130,10 @@ class Interaction:
     may_train: bool = True
     is_aborted: bool = False
     quarantine: str | None = None
+    route: str = "chat"
+    quoted_by: str | None = None
+    upstream: str | None = None
+    retry: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,13 @@ import struct
 import time
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from burnish.errors import SegmentError
 from burnish.records import Feedback, FeedbackSource, Interaction, Sampling
@@ -24,22 +27,36 @@ MAGIC = b"BRN1"
 _HEADER = struct.Struct("<4sII")
 _COUNTS = struct.Struct("<IIII")
 Record = Interaction | Feedback
+_NOTHING: Mapping[str, msgspec.Raw] = MappingProxyType({})
 
 
-def encode(record: Record) -> bytes:
-    """One frame. Array lengths stand before the JSON head: prompt ids, token ids, log-probs."""
+def encode(record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> bytes:
+    """One frame. Array lengths stand before the JSON head: prompt ids, token ids, log-probs.
+
+    `verbatim` gives fields as JSON text, written as it is in place of the record's own: a long conversation is not taken
+    apart to be put together again.
+    """
     arrays: tuple[array[Any], ...] = ()
     if isinstance(record, Interaction):
         arrays = (record.prompt_ids, record.token_ids, record.logprobs)
         tree = {name: getattr(record, name) for name in _INTERACTION_HEAD}
-        tree["sampling"] = asdict(record.sampling)
         tree["kind"] = "interaction"
+        tree |= verbatim
     else:
         tree = asdict(record) | {"kind": "feedback"}
-    head = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    head = _to_json(tree)
     counts = [len(values) for values in arrays] or [0, 0, 0]
     payload = b"".join([_COUNTS.pack(len(head), *counts), head, *(values.tobytes() for values in arrays)])
     return _HEADER.pack(MAGIC, len(payload), zlib.crc32(payload)) + payload
+
+
+def _to_json(tree: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(tree)
+    except UnicodeEncodeError:  # half of a surrogate pair, which only the slower way can write
+        plain = {name: asdict(value) if isinstance(value, Sampling) else value for name, value in tree.items()}
+        plain = {name: json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else value for name, value in plain.items()}
+        return json.dumps(plain).encode()
 
 
 def decode(payload: bytes) -> Record:
@@ -61,7 +78,7 @@ def decode(payload: bytes) -> Record:
 
 
 _INTERACTION_HEAD = tuple(
-    name for name in Interaction.__dataclass_fields__ if name not in {"prompt_ids", "token_ids", "logprobs", "sampling"}
+    name for name in Interaction.__dataclass_fields__ if name not in {"prompt_ids", "token_ids", "logprobs"}
 )
 
 
@@ -83,9 +100,9 @@ class SegmentWriter:
         self.n_lost = 0
         self._open()
 
-    def append(self, record: Record) -> bool:
+    def append(self, record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> bool:
         """Write one frame; False where the disk has no room even after the reserve (`n_lost` counts those)."""
-        frame = encode(record)
+        frame = encode(record, verbatim)
         if self._size and self._size + len(frame) > self._max_bytes:
             self._roll()
         if self._write(frame) or (self._release_reserve() and self._write(frame)):

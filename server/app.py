@@ -8,6 +8,7 @@ Errors of any kind leave through `server/envelope.py`.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,7 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from burnish.config import Settings
 from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
-from server import chat, envelope, feedback, guard, models
+from server import envelope, exchange, feedback, guard, models
+from server.call import CHAT, Dialect
+from server.dialects import completions
+from server.dialects.chat import Chat
+from server.dialects.completions import Completions
 from server.state import State
 from server.wire import ClientGone, header, send_bytes, send_json
 
@@ -75,7 +80,7 @@ class App:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            status, body, headers = envelope.reply_to(error, request_id)
+            status, body, headers = _dialect(scope["path"]).reply_to(error, request_id)
             if status == 500:
                 log.exception("request failed", request_id=request_id, path=scope["path"])
             if has_ended:  # the application behind has answered already, and raised for the log's sake
@@ -94,7 +99,7 @@ class App:
             if answer is not None:
                 return await answer(state, scope, receive, send, request_id)
             allowed = ", ".join(answers)
-            status, body, headers = envelope.reply_to(_wrong_method(scope, allowed), request_id)
+            status, body, headers = _dialect(path).reply_to(_wrong_method(scope, allowed), request_id)
             return await send_bytes(send, status, body, [*headers, (b"allow", allowed.encode())])
         if self._fallback is None:
             raise NotFound(f"there is nothing at {path}; see docs/http.md", code="unknown_path")
@@ -136,8 +141,14 @@ def _wrong_method(scope: Scope, allowed: str) -> RequestError:
     return RequestError(f"{scope['path']}: got {scope['method']}, expected {allowed}", code=envelope.WRONG_METHOD)
 
 
+def _dialect(path: str) -> Dialect:
+    """Whose error envelope a path's callers expect."""
+    return _DIALECTS.get(path, _DIALECTS[CHAT])
+
+
+_DIALECTS: dict[str, Dialect] = {CHAT: Chat(), completions.PATH: Completions()}
 _ROUTES: dict[str, dict[str, Answer]] = {
-    "/v1/chat/completions": {"POST": chat.answer},
+    **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
     "/v1/feedback": {"POST": feedback.answer},
     "/v1/models": {"GET": _list_models},
     "/healthz": {"GET": _healthz},

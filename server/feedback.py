@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.errors import JournalError, RequestError
 from burnish.keys import Scope as KeyScope
 from burnish.records import Feedback, FeedbackSource
-from server.chat_request import explained
+from server.dialects.fields import explained
 from server.state import State
 from server.wire import read_body, send_json
 

@@ -14,13 +14,17 @@ from server.auth import Caller
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a model name means now. `name` is shown to clients, `engine_model` is the engine's word for it."""
+    """What a model name means now. `name` is shown to clients, `engine_model` is the engine's word for it.
+
+    `upstream` is the remote model that answers in the agent's place, None where the engine does.
+    """
 
     name: str
     engine_model: str
     agent: str
     version: int
     is_base: bool = False
+    upstream: str | None = None
 
 
 def resolve(model: str, caller: Caller, routes: Routes) -> Target:

@@ -1,5 +1,6 @@
 """Recording without risk to serving: what the disk refuses is counted and reported, and the reply still goes out."""
 
+import msgspec
 import structlog
 
 from burnish.config import Settings
@@ -20,10 +21,13 @@ class Recorder:
         self.n_lost = 0
         self.n_quarantined = 0
 
-    def append(self, record: Record) -> bool:
-        """Write `record` before anybody is told that it exists; False where there was no room for it."""
+    def append(self, record: Record, **verbatim: msgspec.Raw) -> bool:
+        """Write `record` before anybody is told that it exists; False where there was no room for it.
+
+        `verbatim` gives fields as JSON text, in place of the record's own.
+        """
         try:
-            is_written = self._writer.append(record)
+            is_written = self._writer.append(record, verbatim)
         except OSError as error:
             log.warning("cannot write a segment", error=str(error))
             is_written = False

@@ -6,10 +6,10 @@ the reply quarantined, with the reason, and never trained.
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.records import FloatArray, IntArray
+from server.chunk import CallPiece, Choice
 
 ABSENT_LOGPROB = -9998.0  # vLLM writes -9999 where it has none
 TOLERANCE = 1e-3  # rounding may leave the log of a probability of 1 a little above 0
@@ -20,6 +20,7 @@ class Draft:
 
     def __init__(self, index: int) -> None:
         self.index = index
+        self.prompt_ids: IntArray = array("i")
         self.token_ids: IntArray = array("i")
         self.logprobs: FloatArray = array("f")
         self.finish_reason: str | None = None
@@ -33,17 +34,32 @@ class Draft:
         """True until the engine has sampled something."""
         return not (self.token_ids or self._content or self._calls)
 
-    def add(self, choice: Mapping[str, Any]) -> None:
-        """Merge one `choices[]` entry, of a chunk (`delta`) or of a whole response (`message`)."""
-        piece = choice.get("delta") or choice.get("message") or {}
-        if content := piece.get("content"):
-            self._content.append(content)
-        if reasoning := piece.get("reasoning") or piece.get("reasoning_content"):
-            self._reasoning.append(reasoning)
-        for position, call in enumerate(piece.get("tool_calls") or ()):
-            self._add_call(call.get("index", position), call)
-        self._add_tokens(choice.get("token_ids"), choice.get("logprobs"))
-        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+    def add(self, choice: Choice) -> None:
+        """Merge one `choices[]` entry, of a chunk or of a whole response."""
+        piece = choice.delta or choice.message
+        if piece is not None:
+            if piece.content:
+                self._content.append(piece.content)
+            if reasoning := piece.reasoning or piece.reasoning_content:
+                self._reasoning.append(reasoning)
+            if piece.tool_calls:
+                for position, call in enumerate(piece.tool_calls):
+                    self._add_call(position if call.index is None else call.index, call)
+        elif choice.text:
+            self._content.append(choice.text)
+        try:
+            if choice.token_ids:
+                self.token_ids.extend(choice.token_ids)
+            if choice.prompt_token_ids:
+                self.prompt_ids.extend(choice.prompt_token_ids)
+        except OverflowError as error:
+            self._note(f"token ids out of range: {error}")
+        if choice.logprobs is not None:
+            for entry in choice.logprobs.content or ():
+                self._add_logprob(entry.logprob)
+            for value in choice.logprobs.token_logprobs or ():
+                self._add_logprob(value)
+        self.finish_reason = choice.finish_reason or self.finish_reason
 
     @property
     def message(self) -> dict[str, Any]:
@@ -68,26 +84,20 @@ class Draft:
             return f"{len(self.token_ids)} token ids but {len(self.logprobs)} log-probs"
         return None
 
-    def _add_call(self, position: int, piece: Mapping[str, Any]) -> None:
-        function = piece.get("function") or {}
+    def _add_call(self, position: int, piece: CallPiece) -> None:
         call = self._calls.setdefault(position, {"id": None, "type": "function", "function": {"name": "", "arguments": ""}})
-        call["id"] = piece.get("id") or call["id"]
-        call["function"]["name"] += function.get("name") or ""
-        call["function"]["arguments"] += function.get("arguments") or ""
+        call["id"] = piece.id or call["id"]
+        if piece.function is not None:
+            call["function"]["name"] += piece.function.name or ""
+            call["function"]["arguments"] += piece.function.arguments or ""
 
-    def _add_tokens(self, token_ids: Sequence[int] | None, logprobs: Mapping[str, Any] | None) -> None:
-        try:
-            self.token_ids.extend(token_ids or ())
-            for entry in (logprobs or {}).get("content") or ():
-                value = entry.get("logprob")
-                if value is None or value <= ABSENT_LOGPROB:
-                    self._note(f"the engine has no log-prob for token {len(self.logprobs)}")
-                    value = math.nan
-                elif not math.isfinite(value) or value > TOLERANCE:
-                    self._note(f"log-prob {value} of token {len(self.logprobs)} is not finite and <= 0")
-                self.logprobs.append(value)
-        except (TypeError, OverflowError, AttributeError) as error:
-            self._note(f"unreadable token ids or log-probs: {error}")
+    def _add_logprob(self, value: float | None) -> None:
+        if value is None or value <= ABSENT_LOGPROB:
+            self._note(f"the engine has no log-prob for token {len(self.logprobs)}")
+            value = math.nan
+        elif value > TOLERANCE:
+            self._note(f"log-prob {value} of token {len(self.logprobs)} is not finite and <= 0")
+        self.logprobs.append(value)
 
     def _note(self, problem: str) -> None:
         self._problem = self._problem or problem

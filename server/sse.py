@@ -23,6 +23,7 @@ def data_of(event: bytes) -> bytes | None:
     return event[len(_PREFIX) :].strip() if event.startswith(_PREFIX) else None
 
 
-def event_of(tree: object) -> bytes:
-    """One event that carries `tree`."""
-    return b"data: " + msgspec.json.encode(tree) + b"\n\n"
+def event_of(tree: object, name: str = "") -> bytes:
+    """One event that carries `tree`, with an `event:` line where it has a name."""
+    prefix = b"event: %s\n" % name.encode() if name else b""
+    return b"%sdata: %s\n\n" % (prefix, msgspec.json.encode(tree))

@@ -31,14 +31,12 @@ class Engines:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-    async def chat(self, routes: Routes, body: bytes, request_id: str) -> aiohttp.ClientResponse:
-        """The engine's answer, status 200 and unread. `request_id` becomes the response id behind `chatcmpl-`."""
+    async def ask(self, routes: Routes, path: str, body: bytes, request_id: str) -> aiohttp.ClientResponse:
+        """The engine's answer, status 200 and unread. `request_id` becomes the response id behind `chatcmpl-` or `cmpl-`."""
         reason = "no engine is in the serving table yet"
         for url in self._in_turn(routes):
             try:
-                response = await self._session.post(
-                    f"{url}/v1/chat/completions", data=body, headers=_headers(routes, request_id)
-                )
+                response = await self._session.post(url + path, data=body, headers=_headers(routes, request_id))
             except aiohttp.ClientConnectorError as error:
                 reason = "no engine can be reached"
                 log.warning("engine cannot be reached", url=url, error=str(error))

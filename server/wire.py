@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.errors import RequestError
 from server.envelope import TOO_LARGE
 
+PATIENCE = 0.05
 Headers = Iterable[tuple[bytes, bytes]]
 
 
@@ -69,6 +70,7 @@ async def send_json(send: Send, status: int, tree: Any, headers: Headers = ()) -
 class ClientWatch:
     """Cancels the surrounding block when the client leaves, and raises ClientGone out of it.
 
+    Watching begins after `PATIENCE` seconds: most replies have ended by then, and a task for each would cost them dear.
     Call `settle` before the last byte is sent: from then on a disconnect is only the normal end of the exchange.
     """
 
@@ -84,15 +86,21 @@ class ClientWatch:
         task = asyncio.current_task()
         assert task is not None, "an ASGI application runs inside a task"
         self._task = task
-        self._watcher = asyncio.create_task(self._watch())
+        self._watcher: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._begin)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watcher.cancel()
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._is_gone and isinstance(error, asyncio.CancelledError) and self._task.uncancel() == 0:
             raise ClientGone from None
+
+    def _begin(self) -> None:
+        self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -154,7 +154,7 @@ def test_a_bug_is_a_500_without_its_inside(gateway: Running, monkeypatch: pytest
     def explode(*_: object) -> None:
         raise ValueError("secret detail")
 
-    monkeypatch.setattr("server.chat.resolve", explode)
+    monkeypatch.setattr("server.exchange.resolve", explode)
     response = gateway.chat()
     error = error_of(response, 500)
     assert "secret" not in response.text

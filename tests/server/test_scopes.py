@@ -180,7 +180,8 @@ def test_the_clients_key_does_not_reach_the_engine(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/completions", "/health", "/v1/../v1/load_lora_adapter"]
+    "path",
+    ["/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/inference/v1/generate", "/health", "/v1/../v1/load_lora_adapter"],
 )
 def test_no_path_of_the_gateway_leads_to_the_engines_own(shared: Running, path: str) -> None:
     with shared.client("talker") as client:

@@ -1,4 +1,4 @@
-"""`POST /v1/chat/completions`: guard and key are passed; from here one request is pinned, asked, relayed and recorded.
+"""A request for a reply, in any dialect: guard and key are passed; from here it is pinned, asked, relayed and recorded.
 
 Streams are relayed event by event as the engine emits them. The answer's status is sent with the first event, so that an
 engine that fails before it still gets a 503; a failure after it is one error event. A client that leaves takes its engine
@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.errors import BurnishError, EngineUnavailable
 from burnish.keys import Scope as KeyScope
-from server import envelope
-from server.chat_request import ChatRequest, Labels
+from server.call import Dialect
+from server.identity import labels_of
 from server.models import resolve
 from server.sse import Splitter
 from server.state import State
@@ -28,31 +28,39 @@ Headers = list[tuple[bytes, bytes]]
 log = structlog.get_logger(__name__)
 
 
-async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """One chat completion, streamed or whole."""
+async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """One reply, streamed or whole."""
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
-    request = ChatRequest(await read_body(scope, receive, state.settings.gateway.max_body_bytes))
     sent = headers_of(scope)
-    labels = Labels.read(sent, request.fields)
+    call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
+    labels = labels_of(sent, call.said)
     routes = state.routes.current()
-    target = resolve(request.fields.model, caller, routes)
+    target = resolve(call.model, caller, routes)
     with state.heartbeat.hold(target.name):  # nothing may wait between reading the table and counting the request
-        turn = Turn(request, labels, target, caller, state.recorder, request_id)
+        turn = Turn(call, dialect.name, labels, target, caller, state.recorder, request_id)
         headers = [(b"x-burnish-version", target.name.encode("latin-1", "replace"))]
-        if b"x-session-id" in sent:
-            headers.append((b"x-burnish-session", sent[b"x-session-id"].encode("latin-1")))
+        if labels.session_id is not None:
+            headers.append((b"x-burnish-session", labels.session_id.encode("latin-1", "replace")))
+        if call.ignored:
+            headers.append((b"x-burnish-ignored", ", ".join(call.ignored).encode("latin-1", "replace")))
         async with ClientWatch(receive) as client:
-            response = await state.engines.chat(routes, request.for_engine(target.engine_model), request_id)
+            response = await state.engines.ask(routes, call.path, call.for_engine(target.engine_model), request_id)
             try:
-                relay = _stream if request.fields.stream else _whole
-                await relay(turn, response, send, client, headers, request_id)
+                relay = _stream if call.is_stream else _whole
+                await relay(dialect, turn, response, send, client, headers, request_id)
             finally:
                 turn.abandon()
                 response.close()
 
 
 async def _whole(
-    turn: Turn, response: aiohttp.ClientResponse, send: Send, client: ClientWatch, headers: Headers, request_id: str
+    dialect: Dialect,
+    turn: Turn,
+    response: aiohttp.ClientResponse,
+    send: Send,
+    client: ClientWatch,
+    headers: Headers,
+    request_id: str,
 ) -> None:
     try:
         body = turn.pass_whole(await response.read())
@@ -63,7 +71,13 @@ async def _whole(
 
 
 async def _stream(
-    turn: Turn, response: aiohttp.ClientResponse, send: Send, client: ClientWatch, headers: Headers, request_id: str
+    dialect: Dialect,
+    turn: Turn,
+    response: aiohttp.ClientResponse,
+    send: Send,
+    client: ClientWatch,
+    headers: Headers,
+    request_id: str,
 ) -> None:
     splitter = Splitter()
     has_begun = False
@@ -82,7 +96,7 @@ async def _stream(
         if not has_begun:
             raise ours from error
         turn.abandon()  # recorded before the client learns that nothing more will come
-        last = envelope.frame_of(ours, request_id)
+        last = dialect.frame_of(ours, request_id)
     client.settle()
     await send({"type": "http.response.body", "body": last, "more_body": False})
 

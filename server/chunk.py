@@ -1,0 +1,97 @@
+"""What an engine says, typed: one chunk of a stream or one whole reply, of chat or text completions.
+
+Only what Burnish acts on is decoded; all other fields are skipped here and passed on as bytes where they are passed on.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class Function(msgspec.Struct, gc=False):
+    """A tool call's name and arguments (JSON text); in a stream, pieces of them."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class CallPiece(msgspec.Struct, gc=False):
+    """One tool call, or a piece of it; `index` is its place in the reply, absent in whole replies."""
+
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+
+
+class Piece(msgspec.Struct, gc=False):
+    """`delta` of a chunk, `message` of a whole reply."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[CallPiece] | None = None
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One sampled token's element of `logprobs.content`."""
+
+    logprob: float | None = None
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    """Of chat (`content`) or of text completions (`token_logprobs`)."""
+
+    content: list[Entry] | None = None
+    token_logprobs: list[float | None] | None = None
+
+
+class Choice(msgspec.Struct, gc=False):
+    """One element of `choices`."""
+
+    index: int
+    delta: Piece | None = None
+    message: Piece | None = None
+    text: str | None = None
+    logprobs: Logprobs | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
+
+    @property
+    def piece(self) -> Piece | None:
+        return self.delta or self.message
+
+
+class CachedTokens(msgspec.Struct, gc=False):
+    """`usage.prompt_tokens_details`."""
+
+    cached_tokens: int | None = None
+
+
+class Usage(msgspec.Struct, gc=False):
+    """Tokens counted by the engine."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int | None = 0
+    prompt_tokens_details: CachedTokens | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """One event's data, or one whole body."""
+
+    choices: list[Choice] = []
+    id: str = ""
+    created: int = 0
+    prompt_token_ids: list[int] | None = None
+    usage: Usage | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(Chunk)
+
+
+def read(data: bytes) -> Chunk:
+    """The chunk in `data`; raises msgspec.DecodeError where it is none."""
+    return _decoder.decode(data)
