@@ -10,7 +10,8 @@ from server.dialects.fields import Common
 
 LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED = "reasoning.encrypted_content"
-MAX_IGNORED = 20
+MAX_IGNORED = 20  # they travel in a header
+NULL = msgspec.Raw(b"null")
 
 
 class Format(msgspec.Struct, gc=False):
@@ -89,7 +90,7 @@ def refuse(fields: Fields) -> None:
 
 def ignored(fields: Fields, raw: JsonObject) -> list[str]:
     """The names of what was sent and has no effect; unknown fields among them, as long as they read like names."""
-    found = [name for name in raw if name not in _KNOWN and raw[name] != b"null" and _is_name(name)][:MAX_IGNORED]
+    found = [name for name in raw if name not in _KNOWN and raw[name] != NULL and _is_name(name)]
     if fields.text is not None and fields.text.verbosity is not None:
         found.append("text.verbosity")
     if fields.reasoning is not None and fields.reasoning.summary is not None:

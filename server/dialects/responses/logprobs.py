@@ -1,5 +1,6 @@
 """The log-probs of a message's tokens, in the shape of Responses, for the clients that ask for them."""
 
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -44,13 +45,10 @@ def entries_of(data: bytes) -> list[Tree]:
 
 
 def spoken(text: str, entries: list[Tree]) -> list[Tree]:
-    """Those of a whole reply's entries that spell `text`, without the tokens of reasoning, calls and end."""
+    """Those of the entries that spell `text`, without the tokens of marks, reasoning, calls and end around it."""
     spelled = text.encode()
-    ends: list[int] = []
-    joined = b""
-    for entry in entries:
-        joined += bytes(entry["bytes"])
-        ends.append(len(joined))
+    pieces = [bytes(entry["bytes"]) for entry in entries]
+    joined, ends = b"".join(pieces), accumulate(map(len, pieces))
     start = joined.rfind(spelled)
     if start < 0:  # half characters are spelled with replacements; better all tokens than none
         return entries

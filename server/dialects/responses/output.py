@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from server.chunk import CallPiece, Piece
 from server.dialects.responses.item import CALLS, COMPLETED, INCOMPLETE, Call, Event, Item, Message, Reasoning, Tree
+from server.dialects.responses.logprobs import spoken
 from server.dialects.responses.tools import Kind
 
 
@@ -29,12 +30,12 @@ class Output:
         if reasoning := piece.reasoning or piece.reasoning_content:
             events += self._think(reasoning)
         if piece.content:
-            events += self._say(piece.content, [*self._unspoken, *logprobs])
+            events += self._say(piece.content, spoken(piece.content, [*self._unspoken, *logprobs]))
         for position, call in enumerate(piece.tool_calls or ()):
             events += self._call_tool(position if call.index is None else call.index, call)
         if events:
             self._unspoken = []
-        else:  # half a character, or the end: the text that follows has them, or nothing has
+        else:  # half a character, a mark around the reasoning, or the end
             self._unspoken += logprobs
         return events
 

@@ -8,7 +8,7 @@ from burnish.errors import RequestError
 from server.call import Call, JsonObject, Said
 from server.dialects import chat
 from server.dialects import fields as common
-from server.dialects.responses.fields import PASSED, Fields, Format, ignored, refuse
+from server.dialects.responses.fields import MAX_IGNORED, PASSED, Fields, Format, ignored, refuse
 from server.dialects.responses.input import Conversation
 from server.dialects.responses.output import Output
 from server.dialects.responses.renderer import ResponsesRenderer
@@ -42,7 +42,7 @@ def parse(body: bytes) -> Call:
     call.render = render
     call.said = _said(fields)
     call.user = fields.user or fields.safety_identifier
-    call.ignored = tuple(dict.fromkeys([*toolbox.ignored, *conversation.ignored, *ignored(fields, raw)]))
+    call.ignored = tuple(dict.fromkeys([*toolbox.ignored, *conversation.ignored, *ignored(fields, raw)]))[:MAX_IGNORED]
     return call
 
 

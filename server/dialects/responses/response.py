@@ -3,11 +3,9 @@
 import time
 from typing import Any
 
-import msgspec
-
 from server.call import JsonObject
 from server.chunk import Usage
-from server.dialects.responses.fields import Fields
+from server.dialects.responses.fields import NULL, Fields
 
 Tree = dict[str, Any]
 _ENDS = {  # finish_reason -> status, incomplete_details
@@ -97,5 +95,5 @@ def usage_of(usage: Usage | None) -> Tree | None:
 
 
 def _given(raw: JsonObject, name: str, default: object) -> object:
-    value = raw.get(name)
-    return default if value is None or bytes(value) == b"null" else msgspec.Raw(bytes(value))
+    value = raw.get(name, NULL)
+    return default if value == NULL else value
