@@ -38,6 +38,7 @@ class Scripted:
     tool_calls: Sequence[tuple[str, str]] = ()
     finish_reason: str | None = None
     logprobs: Sequence[float | None] | None = None
+    reasoning: str = ""
 
     @property
     def text(self) -> str:
@@ -45,7 +46,8 @@ class Scripted:
         calls = [
             f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>' for name, arguments in self.tool_calls
         ]
-        return self.content + "\n".join(calls)
+        thought = f"<think>{self.reasoning}</think>" if self.reasoning else ""
+        return thought + self.content + "\n".join(calls)
 
     @property
     def token_ids(self) -> list[int]:
@@ -316,7 +318,7 @@ def _whole(body: Tree, head: Tree, replies: Sequence[Scripted]) -> Tree:
         choices.append(
             {
                 "index": index,
-                "message": message | {"reasoning": None},
+                "message": message | {"reasoning": reply.reasoning or None},
                 "logprobs": {"content": entries} if body.get("logprobs") else None,
                 "finish_reason": reply.ending,
                 "stop_reason": None,
@@ -367,7 +369,11 @@ async def _chunks(body: Tree, head: Tree, replies: Sequence[Scripted], delay: fl
 def _deltas(reply: Scripted) -> list[Tree]:
     """What each token adds: text as its characters complete, tool calls withheld until they are whole, nothing for the end."""
     deltas: list[Tree] = [{} for _ in reply.token_ids]
-    at = 0
+    at = len("<think>") if reply.reasoning else 0
+    for character in reply.reasoning:
+        at += len(character.encode())
+        deltas[at - 1] = {"reasoning": character}
+    at += len("</think>") if reply.reasoning else 0
     for character in reply.content:
         at += len(character.encode())
         deltas[at - 1] = {"content": character}
