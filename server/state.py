@@ -52,6 +52,6 @@ class State:
         self.reporter.cancel()
         await asyncio.gather(self.reporter, return_exceptions=True)
         self.heartbeat.remove()
-        await self.engines.close()
+        self.engines.close()
         self.limits.close()
         self.recorder.close()
