@@ -5,6 +5,8 @@ engine that fails before it still gets a 503; a failure after it is one error ev
 request with it, and what had been sampled is recorded as aborted.
 """
 
+import re
+
 import aiohttp
 import structlog
 from starlette.types import Receive, Scope, Send
@@ -25,6 +27,7 @@ SSE_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 Headers = list[tuple[bytes, bytes]]
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 log = structlog.get_logger(__name__)
 
 
@@ -35,14 +38,14 @@ async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive,
     call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
     labels = labels_of(sent, call.said)
     routes = state.routes.current()
-    target = resolve(call.model, caller, routes)
+    target = resolve(call.model, caller, routes, state.settings.gateway.model_map)
     with state.heartbeat.hold(target.name):  # nothing may wait between reading the table and counting the request
         turn = Turn(call, dialect.name, labels, target, caller, state.recorder, request_id)
-        headers = [(b"x-burnish-version", target.name.encode("latin-1", "replace"))]
+        headers = [(b"x-burnish-version", _shown(target.name))]
         if labels.session_id is not None:
-            headers.append((b"x-burnish-session", labels.session_id.encode("latin-1", "replace")))
+            headers.append((b"x-burnish-session", _shown(labels.session_id)))
         if call.ignored:
-            headers.append((b"x-burnish-ignored", ", ".join(call.ignored).encode("latin-1", "replace")))
+            headers.append((b"x-burnish-ignored", _shown(", ".join(call.ignored))))
         async with ClientWatch(receive) as client:
             response = await state.engines.ask(routes, call.path, call.for_engine(target.engine_model), request_id)
             try:
@@ -99,6 +102,11 @@ async def _stream(
         last = dialect.frame_of(ours, request_id)
     client.settle()
     await send({"type": "http.response.body", "body": last, "more_body": False})
+
+
+def _shown(text: str) -> bytes:
+    """Fit for a header: a session named in a body may hold any character, and the server refuses to send control characters."""
+    return _CONTROL.sub(b"?", text.encode("latin-1", "replace"))
 
 
 def _broken(error: Exception, request_id: str) -> EngineUnavailable:

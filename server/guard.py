@@ -14,7 +14,9 @@ from burnish.config import Gateway
 from burnish.errors import NotAllowed
 from server.wire import header
 
+_OUR_HEADERS = b"authorization, content-type, x-burnish-train"
 _SESSION_HEADERS = b"x-session-id, x-turn-type, x-session-done"
+_ANTHROPIC_HEADERS = b"x-api-key, anthropic-version, anthropic-beta"
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 
 
@@ -70,6 +72,6 @@ def preflight_headers() -> list[tuple[bytes, bytes]]:
     """What a browser asks for before it sends JSON or a key."""
     return [
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
-        (b"access-control-allow-headers", b"authorization, content-type, x-burnish-train, " + _SESSION_HEADERS),
+        (b"access-control-allow-headers", b", ".join([_OUR_HEADERS, _SESSION_HEADERS, _ANTHROPIC_HEADERS])),
         (b"access-control-max-age", b"600"),
     ]
