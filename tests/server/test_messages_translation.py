@@ -96,6 +96,8 @@ def test_documents_and_search_results_are_text() -> None:
     blocks = {"type": "document", "source": {"type": "content", "content": [text("E")]}}
     found = {"type": "search_result", "source": "https://x.example", "title": "S", "content": [text("F")]}
     assert chat(user(plain, blocks, found))[0]["content"] == "T\nD\nE\nS\nhttps://x.example\nF"
+    tools = result("c1", [{"type": "tool_reference", "tool_name": "add"}, {"type": "tool_reference", "tool_name": "sub"}])
+    assert chat(user(tools))[0]["content"] == "add\nsub"
 
 
 def test_parallel_results_come_before_what_was_said_with_them() -> None:
@@ -539,6 +541,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"user_id": 7}}, "metadata.user_id"),
     ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
 ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [b'{"a": "\xff"}', b'{"unparsed_arguments": "\\ud800"}', b'{"a": ' + b"[" * 100_000, b'{"unparsed_arguments": "\xff"}'],
+)
+def test_text_that_is_none_is_refused(given: bytes) -> None:
+    """Arguments are passed on as they stand, which is no reason to trust them."""
+    call = b'{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "add", "input": %s}]}' % given
+    with pytest.raises(RequestError) as raised:
+        parse(b'{"model": "agent", "max_tokens": 9, "messages": [%s]}' % call)
+    assert raised.value.code == "invalid_json"
 
 
 @pytest.mark.parametrize(("fields", "param"), BAD)

@@ -1,7 +1,6 @@
 """A content block of the Messages API, and what becomes of it in a chat message's `content`.
 
-Whatever cannot be shown to the engine is refused with its place, never dropped in silence; the blocks of tools that Anthropic
-runs itself, which can only come from a history made elsewhere, are left out and reported.
+What a user or a tool shows and the engine cannot see is refused with its place, never dropped in silence.
 """
 
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ class Block(msgspec.Struct, gc=False):
     thinking: str | None = None
     id: str | None = None
     name: str | None = None
+    tool_name: str | None = None
     tool_use_id: str | None = None
     is_error: bool | None = None
     title: str | None = None
@@ -76,8 +76,8 @@ def shown(block: Block, place: str) -> list[Part]:
             return _document(block, place)
         case "search_result":
             return _search_result(block, place)
-        case "tool_reference":  # names a tool that the client holds back; the engine is shown all tools from the start
-            return []
+        case "tool_reference":  # a tool that a search found; the engine has been shown all tools from the start
+            return [_text_part(required(block.tool_name, f"{place}.tool_name"))]
         case _:
             raise misplaced(block, place, "text, image, document, search_result, tool_result")
 

@@ -11,6 +11,7 @@ import msgspec
 
 from burnish.errors import RequestError
 from server.chunk import CallPiece
+from server.dialects.fields import check
 from server.dialects.messages.blocks import ABSENT, Block, required
 
 UNPARSED = "unparsed_arguments"
@@ -51,7 +52,7 @@ def _arguments(given: msgspec.Raw, place: str) -> str:
     if not raw.startswith(b"{"):
         raise RequestError(f"{place}: expected an object", param=place, code="invalid_value")
     if _MARK in raw:
-        tree = msgspec.json.decode(raw)
+        tree = check(place, given, _object)
         if len(tree) == 1 and isinstance(tree.get(UNPARSED), str):
             return str(tree[UNPARSED])
     return raw.decode()

@@ -82,6 +82,7 @@ class Translation:
     """One Messages body: its typed fields, its chat form, and what was left out on the way."""
 
     def __init__(self, body: bytes) -> None:
+        _check_text(body)
         raw: JsonObject = _decoded(body, _raw)
         self.fields: Fields = _decoded(body, _fields)
         self._ignored: dict[str, None] = {}
@@ -149,6 +150,14 @@ def _prompt(messages: list[ChatMessage], functions: list[dict[str, Any]]) -> dic
     if history.is_prefill(messages):
         body |= {"add_generation_prompt": False, "continue_final_message": True}
     return body
+
+
+def _check_text(body: bytes) -> None:
+    """Bytes that are no UTF-8 at all: msgspec passes over them in the parts that are taken as they stand."""
+    try:
+        str(body, "utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"the body is not UTF-8: {error}", code="invalid_json") from error
 
 
 def _decoded(body: bytes, decoder: Any) -> Any:
