@@ -119,6 +119,7 @@ class StubEngine:
         app = web.Application(client_max_size=2**30, middlewares=[self._check_key])
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/completions", self._complete)
+        app.router.add_post("/tokenize", self._tokenize)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/load_lora_adapter", self._load)
         app.router.add_post("/v1/unload_lora_adapter", self._unload)
@@ -227,6 +228,12 @@ class StubEngine:
             "model": body["model"],
         }
         return web.json_response(tree | {"choices": [choice], "usage": _whole_usage(len(prompt), 1), **_TAIL})
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        body: Tree = await request.json()
+        self.requests.append(body)
+        ids = prompt_ids(body)
+        return web.json_response({"count": len(ids), "max_model_len": 2048, "tokens": ids, "token_strs": None})
 
     async def _models(self, request: web.Request) -> web.Response:
         entry = {"object": "model", "created": int(time.time()), "owned_by": "vllm"}

@@ -23,6 +23,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, read_timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
         self._read_timeout = read_timeout
         self._waiter: asyncio.Future[None] | None = None
         self._parts: list[bytes] = []
@@ -39,7 +40,6 @@ class Connection(asyncio.Protocol):
 
     async def ask(self, head: bytes, body: bytes) -> None:
         """Send one request and wait for the status of its answer."""
-        self._parser = httptools.HttpResponseParser(self)
         self._parts, self._size, self.status = [], 0, 0
         self._is_complete = self._has_status = False
         self._heard_at = self._loop.time()

@@ -49,7 +49,7 @@ async def _answer(
     call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
     labels = labels_of(sent, call.said)
     routes = state.routes.current()
-    target = resolve(call.model, caller, routes)
+    target = resolve(call.model, caller, routes, state.settings.gateway.model_map)
     may_be_remote = bool(routes.remote_url) and call.path == CHAT and not target.is_base
     if may_be_remote and state.settings.remote.use == "always":
         target = remote(target, state.settings.remote.model)
@@ -83,7 +83,7 @@ async def _ask(
 
 
 def _headers(target: Target, labels: Labels, call: Call) -> Headers:
-    headers = [(b"x-burnish-version", target.name.encode("latin-1", "replace"))]
+    headers = [(b"x-burnish-version", _header_safe(target.name))]
     if labels.session_id is not None:
         headers.append((b"x-burnish-session", _header_safe(labels.session_id)))
     if call.ignored:
@@ -92,7 +92,7 @@ def _headers(target: Target, labels: Labels, call: Call) -> Headers:
 
 
 def _header_safe(text: str) -> bytes:
-    """`text` as a header can carry it: a session id from a body may hold a line break."""
+    """Fit for a header: a session named in a body may hold any character, and the server refuses to send control characters."""
     return _CONTROL.sub("?", text).encode("latin-1", "replace")
 
 

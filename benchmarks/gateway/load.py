@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
-
 import uvloop
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
