@@ -1,8 +1,12 @@
 """Which turn a request continues: decided by what its messages repeat, never by guessing.
 
 Messages are compared by content, because clients re-send an assistant's message with fields added or dropped. A request
-continues the recorded reply with which its longest known prefix ends. More than one open reply with the same prefix and
-nothing to tell them apart means `ambiguous`: such a turn is served and kept, and never trained.
+continues the recorded reply with which its longest known prefix ends. Where a harness has changed the history before that
+(compacted it, cut old tool results, put the time into the system prompt), the last reply that the request repeats is looked up
+by what is its own: the ids of its tool calls, or its words and the message that it answered.
+
+More than one open reply that fits and nothing to tell them apart means `ambiguous`: such a turn is served and kept, and never
+trained.
 """
 
 import hashlib
@@ -13,10 +17,13 @@ from typing import Any
 
 from burnish.records import Interaction, LinkRule, Message
 
+LONG_REPLY = 40
+"""Characters from which a reply and the message before it are enough to recognise it by; a shorter one needs the opening too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A recorded reply that a request's prefix matches. `has_follower`: some request has continued it already."""
+    """A recorded reply that a request repeats. `has_follower`: some request has continued it already."""
 
     interaction_id: str
     request_id: str
@@ -24,14 +31,20 @@ class Candidate:
     choice: int
     has_follower: bool
     is_closed: bool
+    ended_at: float = 0.0
+    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The decision: the rule that fired and the reply that is continued, where there is one."""
+    """The decision: the rule that fired and the reply that is continued, where there is one.
+
+    `start` is the index of the first message behind that reply.
+    """
 
     rule: LinkRule
     parent: Candidate | None
+    start: int = 0
 
 
 def scope_of(turn: Interaction) -> str:
@@ -49,28 +62,65 @@ def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:
     return hashes
 
 
-def tail_hash(turn: Interaction) -> str:
-    """The hash that a request has at its assistant message when it continues `turn`."""
-    return prefix_hashes(scope_of(turn), [*turn.messages, turn.reply])[-1]
+class Trace:
+    """The hashes of one turn, computed once: of its request, of its reply, and of where it may continue another."""
+
+    def __init__(self, turn: Interaction) -> None:
+        self._scope = scope_of(turn)
+        self._messages = turn.messages
+        self._reply = turn.reply
+        self._hashes = prefix_hashes(self._scope, [*turn.messages, turn.reply])
+
+    @property
+    def request(self) -> str:
+        """Stands for the whole request; two tries of one request share it."""
+        return self._hashes[-2] if len(self._hashes) > 1 else self._scope
+
+    @property
+    def tail(self) -> str:
+        """The hash that a request has at its assistant message when it continues this turn."""
+        return self._hashes[-1]
+
+    @property
+    def suffix(self) -> str:
+        """What is left to recognise this turn by when the history before it has been changed."""
+        return self._suffix(self._messages, self._reply)
+
+    def continuations(self) -> list[tuple[int, str]]:
+        """Where the request may continue a reply: (index of the first message behind it, hash), longest first."""
+        places = [(k + 1, self._hashes[k]) for k, m in enumerate(self._messages) if m.get("role") == "assistant"]
+        return places[::-1]
+
+    def changed_continuation(self) -> tuple[int, str] | None:
+        """The same for the last assistant message by its suffix; None where the request repeats no reply."""
+        for k in range(len(self._messages) - 1, -1, -1):
+            if self._messages[k].get("role") == "assistant":
+                return k + 1, self._suffix(self._messages[:k], self._messages[k])
+        return None
+
+    def _suffix(self, before: Sequence[Message], reply: Message) -> str:
+        if call_ids := _call_ids(reply):
+            parts: list[bytes] = [b"calls", json.dumps(call_ids).encode()]
+        else:
+            asked = [m for m in before if m.get("role") in ("user", "tool", "function")]
+            parts = [b"words", _essence(reply), *(_essence(m) for m in asked[-1:])]
+            if len(_text(reply)) < LONG_REPLY:
+                parts += [_essence(m) for m in asked[:1]]
+        digest = hashlib.sha256(self._scope.encode("utf-8", "surrogatepass"))
+        for part in parts:
+            digest.update(hashlib.sha256(part).digest())
+        return digest.hexdigest()[:40]
 
 
-def continuations(turn: Interaction) -> list[tuple[int, str]]:
-    """Where `turn`'s request may continue a recorded reply: (index of the first message behind it, hash), longest first."""
-    hashes = prefix_hashes(scope_of(turn), turn.messages)
-    places = [(k + 1, hashes[k]) for k, message in enumerate(turn.messages) if message.get("role") == "assistant"]
-    return places[::-1]
-
-
-def choose(candidates: Sequence[Candidate], quoted_session: str | None) -> Link:
-    """The link among the candidates of the longest matching prefix (possibly none)."""
-    rule = LinkRule.HEADER if quoted_session else LinkRule.PREFIX
-    if not candidates:
-        return Link(LinkRule.HEADER if quoted_session else LinkRule.NEW, None)
+def choose(candidates: Sequence[Candidate], rule: LinkRule, start: int = 0) -> Link:
+    """The link among the candidates for one place in the request (at least one)."""
     if len({c.request_id for c in candidates}) == 1:  # choices of one request that read the same
-        return Link(rule, min(candidates, key=lambda c: c.choice))
+        return Link(rule, min(candidates, key=lambda c: c.choice), start)
     still_open = [c for c in candidates if not c.has_follower and not c.is_closed]
     if len(still_open) == 1:
-        return Link(rule, still_open[0])
+        return Link(rule, still_open[0], start)
+    if still_open and len({c.session_id for c in still_open}) == 1:  # asked again, answered alike: the client shows the last
+        return Link(rule, max(still_open, key=lambda c: (c.ended_at, -c.choice)), start)
     return Link(LinkRule.AMBIGUOUS, None)
 
 
@@ -79,13 +129,28 @@ def _essence(message: Message) -> bytes:
     calls = message.get("tool_calls") or []
     if isinstance(calls, list):
         calls = [_call(call) for call in calls]
+    content = _content(message)
+    essence = [message.get("role"), content or "", calls, message.get("tool_call_id"), message.get("name")]
+    return json.dumps(essence, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _content(message: Message) -> Any:
     content = message.get("content")
     if isinstance(content, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
         content = "".join(str(part.get("text", "")) for part in content)
-    if isinstance(content, str):
-        content = content.strip()
-    essence = [message.get("role"), content or "", calls, message.get("tool_call_id"), message.get("name")]
-    return json.dumps(essence, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+    return content.strip() if isinstance(content, str) else content
+
+
+def _text(message: Message) -> str:
+    content = _content(message)
+    return content if isinstance(content, str) else ""
+
+
+def _call_ids(message: Message) -> list[str]:
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return []
+    return [call["id"] for call in calls if isinstance(call, Mapping) and isinstance(call.get("id"), str) and call["id"]]
 
 
 def _call(call: Any) -> Any:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from burnish.journal import Journal
+from burnish.journal.blobs import store
 from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.journal.turns import to_bytes
 from burnish.records import Interaction, NextStateKind
-from server.ingest import _store
 from tests.factories import feedback, user
 
 
@@ -19,10 +19,10 @@ def add_turn(journal: Journal, turn: Interaction, **state: Any) -> str:
             "session_id": f"s-{turn.request_id}",
             "link_rule": "new",
             "tail_hash": turn.interaction_id,
-            "tools_digest": _store(session, list(turn.tools)) if turn.tools else None,
+            "tools_digest": store(session, list(turn.tools)) if turn.tools else None,
             "sampling": asdict(turn.sampling),
-            "message_digests": [_store(session, message) for message in turn.messages],
-            "reply_digest": _store(session, turn.reply),
+            "message_digests": [store(session, message) for message in turn.messages],
+            "reply_digest": store(session, turn.reply),
         }
         for name in ("interaction_id", "request_id", "agent", "version", "tenant", "key_id", "user", "turn_type"):
             fields[name] = getattr(turn, name)
@@ -37,7 +37,7 @@ def add_turn(journal: Journal, turn: Interaction, **state: Any) -> str:
 def add_next_state(journal: Journal, name: str, kind: NextStateKind, *messages: dict[str, Any]) -> None:
     """What came back after the reply `name`."""
     with journal.write() as session:
-        digests = [_store(session, message) for message in messages or (user("and then?"),)]
+        digests = [store(session, message) for message in messages or (user("and then?"),)]
         session.add(NextStateRow(interaction_id=name, kind=kind, message_digests=digests, created_at=5.0))
 
 

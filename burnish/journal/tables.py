@@ -20,7 +20,7 @@ class AgentRow(SQLModel, table=True):
 
 
 class KeyRow(SQLModel, table=True):
-    """An API key, hashed. `revoked_at` (state)."""
+    """An API key, hashed. Limits of 0 mean none. `revoked_at` (state)."""
 
     __tablename__ = "key"
     key_id: str = Field(primary_key=True)
@@ -29,6 +29,8 @@ class KeyRow(SQLModel, table=True):
     scopes: list[str] = Field(sa_column=Column(JSON, nullable=False))
     agents: list[str] = Field(sa_column=Column(JSON, nullable=False))
     name: str = ""
+    requests_per_minute: int = 0
+    max_concurrent: int = 0
     created_at: float
     revoked_at: float | None = None
 
@@ -51,7 +53,10 @@ class SegmentRow(SQLModel, table=True):
 
 
 class SessionRow(SQLModel, table=True):
-    """One conversation. `last_at`, `closed_at` are state."""
+    """One conversation. `head` is the digest of its first system prompt, `opening` the text of its first user message.
+
+    State: `last_at`, `closed_at`, `has_tools`.
+    """
 
     __tablename__ = "session"
     session_id: str = Field(primary_key=True)
@@ -62,10 +67,18 @@ class SessionRow(SQLModel, table=True):
     started_at: float
     last_at: float = Field(index=True)
     closed_at: float | None = None
+    has_tools: bool = False
+    head: str | None = None
+    opening: str = ""
 
 
 class InteractionRow(SQLModel, table=True):
-    """One recorded reply. State: `is_ready` (its reward is known), `fate` (why it is never trained), `spent_step`."""
+    """One recorded reply.
+
+    `turn_type` is what the client said, `kind` what the turn is taken for; `quoted_by` the header or field that named the
+    session; `n_behind` the number of messages behind the continued reply. State: `is_ready` (its reward is known), `fate` (why
+    it is never trained), `spent_step`, `kind` and `kind_reason`.
+    """
 
     __tablename__ = "interaction"
     __table_args__ = (Index("ix_interaction_ready", "agent", "is_ready", "spent_step"),)
@@ -80,6 +93,12 @@ class InteractionRow(SQLModel, table=True):
     parent_id: str | None = Field(default=None, index=True)
     link_rule: str
     turn_type: str | None = None
+    kind: str = "main"
+    kind_reason: str = ""
+    route: str = "chat"
+    quoted_by: str | None = None
+    upstream: str | None = None
+    retry: int = 0
     started_at: float
     ended_at: float = Field(index=True)
     finish_reason: str | None = None
@@ -87,7 +106,10 @@ class InteractionRow(SQLModel, table=True):
     message_digests: list[str] = Field(sa_column=Column(JSON, nullable=False))
     tools_digest: str | None = None
     reply_digest: str
+    n_behind: int = 0
+    request_hash: str = Field("", index=True)
     tail_hash: str = Field(index=True)
+    suffix_hash: str = Field("", index=True)
     prompt_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     token_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     logprobs: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

@@ -15,6 +15,7 @@ from burnish.journal.turns import interaction_of, reward_of
 from burnish.records import FeedbackSource
 from burnish.segments import encode
 from server import ingest as module
+from server.filing import Filing
 from server.ingest import Ingester
 from tests.factories import feedback, interaction, user
 from tests.ingest.pen import FOREVER, Pen, asked, feedback_targets, follow, ingest, links, next_state, parents
@@ -186,14 +187,14 @@ def test_a_record_that_cannot_be_stored_is_left_aside_and_the_others_go_on(
 ) -> None:
     names = conversation(pen, 3, "x")
     pen.write(interaction([user("odd")], interaction_id="odd", ended_at=1002.5), gateway="b")
-    take = Ingester._take_interaction
+    take = Filing.take_interaction
 
-    def refuse(self: Ingester, session: Any, turn: Any) -> None:
+    def refuse(self: Filing, session: Any, turn: Any) -> None:
         take(self, session, turn)
         if turn.interaction_id == "odd":
             raise TypeError("a shape that nobody thought of")
 
-    monkeypatch.setattr(Ingester, "_take_interaction", refuse)
+    monkeypatch.setattr(Filing, "take_interaction", refuse)
     assert ingest(any_journal, pen) == 4
     assert parents(any_journal) == chain(names)  # nothing of the odd one, all of the others
     assert ingest(any_journal, pen) == 0
@@ -330,15 +331,15 @@ def test_a_connection_cut_in_mid_batch_loses_and_skips_nothing(
     name = server.fresh()
     journal = Journal.open(server.url(name))
     names = conversation(pen, 3, "x")
-    take, cuts = Ingester._take_interaction, ["x-1"]
+    take, cuts = Filing.take_interaction, ["x-1"]
 
-    def cut(self: Ingester, session: Any, turn: Any) -> None:
+    def cut(self: Filing, session: Any, turn: Any) -> None:
         if cuts and turn.interaction_id == cuts[0]:
             cuts.pop()
             server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         take(self, session, turn)
 
-    monkeypatch.setattr(Ingester, "_take_interaction", cut)
+    monkeypatch.setattr(Filing, "take_interaction", cut)
     with pytest.raises(OperationalError):
         ingest(journal, pen)
     assert ingest(journal, pen) == 3

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from burnish.records import LinkRule
-from server.linking import Candidate, choose, continuations, prefix_hashes, tail_hash
+from server.linking import Candidate, Trace, choose, prefix_hashes
 from tests.factories import assistant, interaction, user
 
 
@@ -92,7 +92,7 @@ def test_a_prefix_is_more_than_its_last_message() -> None:
 def test_who_asks_whom_keeps_equal_conversations_apart() -> None:
     same = [user("hi")]
     hashes = {
-        tail_hash(interaction(same, **changes))
+        Trace(interaction(same, **changes)).tail
         for changes in (
             {},
             {"tenant": "other"},
@@ -103,37 +103,31 @@ def test_who_asks_whom_keeps_equal_conversations_apart() -> None:
         )
     }
     assert len(hashes) == 6
-    assert tail_hash(interaction(same, version=7, interaction_id="x")) in hashes
+    assert Trace(interaction(same, version=7, interaction_id="x")).tail in hashes
 
 
 def test_the_longest_prefix_is_tried_first() -> None:
     turn = interaction([user("a"), assistant("x"), user("b"), assistant("y"), user("c")])
-    places = continuations(turn)
+    places = Trace(turn).continuations()
     assert [start for start, _ in places] == [4, 2]
-    assert places[0][1] == tail_hash(interaction([user("a"), assistant("x"), user("b")], "y"))
-    assert continuations(interaction([user("a")])) == []
+    assert places[0][1] == Trace(interaction([user("a"), assistant("x"), user("b")], "y")).tail
+    assert Trace(interaction([user("a")])).continuations() == []
 
 
 @pytest.mark.parametrize(
     ("candidates", "rule", "parent"),
     [
-        ([], LinkRule.NEW, None),
         ([candidate("a")], LinkRule.PREFIX, "a"),
         ([candidate("a", has_follower=True)], LinkRule.PREFIX, "a"),  # a branch
         ([candidate("a", is_closed=True)], LinkRule.PREFIX, "a"),
         ([candidate("a#1", "r", choice=1), candidate("a", "r")], LinkRule.PREFIX, "a"),
         ([candidate("a", has_follower=True), candidate("b")], LinkRule.PREFIX, "b"),
         ([candidate("a"), candidate("b", is_closed=True)], LinkRule.PREFIX, "a"),
-        ([candidate("a"), candidate("b")], LinkRule.AMBIGUOUS, None),
+        ([candidate("a", ended_at=1.0), candidate("b", ended_at=2.0)], LinkRule.PREFIX, "b"),  # asked again in one conversation
+        ([candidate("a"), candidate("b", session_id="t")], LinkRule.AMBIGUOUS, None),
         ([candidate("a", has_follower=True), candidate("b", has_follower=True)], LinkRule.AMBIGUOUS, None),
     ],
 )
 def test_a_parent_is_chosen_or_nothing_is(candidates: list[Candidate], rule: LinkRule, parent: str | None) -> None:
-    link = choose(candidates, None)
+    link = choose(candidates, LinkRule.PREFIX)
     assert (link.rule, link.parent.interaction_id if link.parent else None) == (rule, parent)
-
-
-def test_a_quoted_session_is_the_rule_even_without_a_parent() -> None:
-    assert choose([], "s1").rule is LinkRule.HEADER
-    assert choose([candidate("a")], "s1").rule is LinkRule.HEADER
-    assert choose([candidate("a"), candidate("b")], "s1").rule is LinkRule.AMBIGUOUS

@@ -1,0 +1,341 @@
+"""A record becomes rows: stored once, linked to the turn that it continues, and told to whom it was the answer.
+
+Everything here happens in the ingester's transaction. What a record says is never changed afterwards; what was inferred from
+it (its kind, whether it was only a try that its client repeated) can be corrected by a later record.
+"""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import exists, select, update
+from sqlmodel import Session
+
+from burnish.journal import blobs
+from burnish.journal.jobs import insert_or_skip
+from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, NextStateRow, SessionRow
+from burnish.journal.turns import ask_judge, messages_of, settle, to_bytes
+from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, NextStateKind
+from burnish.rewards import FEEDBACK, NEXT_STATE
+from server import kind
+from server.identity import rule_of
+from server.kind import Conversation, Kind, Parent
+from server.linking import Candidate, Link, Trace, choose
+
+SIDE = "side turn"
+RETRIED = "retried by its client"
+RETRY_WINDOW = 900.0
+"""Seconds back in which a request with `x-stainless-retry-count` looks for the try that it repeats."""
+RECENT = 600.0
+"""Seconds back in which a title or a summary of another conversation is recognised as such."""
+N_KNOWN_BLOBS = 50_000
+MAX_OPENING = 2000
+
+
+class Filing:
+    """One per ingester. Remembers which blobs it has stored, so that a long history costs no SQL for its old messages."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def take_interaction(self, session: Session, turn: Interaction) -> None:
+        """Store one reply that is not there yet, and all that follows from it."""
+        trace = Trace(turn)
+        tries = self._tries(session, turn, trace)
+        link = self._link(session, turn, trace)
+        head = next((blobs.text_of(message)[0] for message in turn.messages if message.get("role") == "system"), None)
+        known = self._conversation(session, turn)
+        parent = self._parent(session, link)
+        what, reason = kind.kind_of(turn, head, parent, known, self._openings(session, turn, link, known))
+        session_id = self._session_of(session, turn, link, tries, head, what)
+        is_retried = any(row.retry > turn.retry for row in tries)
+        row = InteractionRow(
+            interaction_id=turn.interaction_id,
+            request_id=turn.request_id,
+            agent=turn.agent,
+            version=turn.version,
+            tenant=turn.tenant,
+            key_id=turn.key_id,
+            user=turn.user,
+            session_id=session_id,
+            parent_id=link.parent.interaction_id if link.parent else None,
+            link_rule=link.rule,
+            turn_type=turn.turn_type,
+            kind=what,
+            kind_reason=reason,
+            route=turn.route,
+            quoted_by=turn.quoted_by,
+            upstream=turn.upstream,
+            retry=turn.retry,
+            started_at=turn.started_at,
+            ended_at=turn.ended_at,
+            finish_reason=turn.finish_reason,
+            sampling=asdict(turn.sampling),
+            message_digests=[self._store(session, message) for message in turn.messages],
+            tools_digest=self._store(session, list(turn.tools)) if turn.tools else None,
+            reply_digest=self._store(session, turn.reply),
+            n_behind=len(turn.messages) - link.start if link.parent else 0,
+            request_hash=trace.request,
+            tail_hash=trace.tail,
+            suffix_hash=trace.suffix,
+            prompt_ids=to_bytes(turn.prompt_ids),
+            token_ids=to_bytes(turn.token_ids),
+            logprobs=to_bytes(turn.logprobs),
+            choice=turn.choice,
+            n_choices=turn.n_choices,
+            may_train=turn.may_train,
+            is_aborted=turn.is_aborted,
+            quarantine=turn.quarantine,
+            fate=RETRIED if is_retried else _fate(turn, link, what),
+        )
+        session.add(row)
+        session.flush()
+        for earlier in tries:
+            if earlier.retry < turn.retry and earlier.fate in (None, "aborted"):
+                earlier.fate = RETRIED
+        if parent is not None and what is not Kind.SIDE and turn.choice == 0:
+            self._follow(session, row)
+        if what is not Kind.SIDE:
+            self._correct_earlier(session, row, turn)
+        self._attach_feedback(session, row)
+
+    def forget(self) -> None:
+        """Call when a transaction was rolled back: what it stored is not there."""
+        self._known.clear()
+
+    def take_feedback(self, session: Session, feedback: Feedback) -> None:
+        """Store one opinion; that on a reply which has not been read yet waits for it."""
+        target = session.get(InteractionRow, feedback.target)
+        is_theirs = target is not None and target.tenant == feedback.tenant
+        session.merge(FeedbackRow(**asdict(feedback), interaction_id=feedback.target if is_theirs else None))
+        session.flush()
+        if is_theirs:
+            self._react(session, feedback.target)
+
+    def _tries(self, session: Session, turn: Interaction, trace: Trace) -> list[InteractionRow]:
+        """Other tries of the same request, as far as that is certain.
+
+        One that was cut off is. One that ended well is only where its conversation is known by name or by what it continues:
+        of two strangers who open alike, one may have been served while the other repeats.
+        """
+        columns: Any = InteractionRow
+        same = select(InteractionRow).where(
+            columns.request_hash == trace.request,
+            columns.request_id != turn.request_id,
+            columns.retry != turn.retry,
+            columns.ended_at > turn.started_at - RETRY_WINDOW,
+        )
+        is_known = turn.quoted_session is not None or any(m.get("role") == "assistant" for m in turn.messages)
+        return [row for row in session.scalars(same) if row.is_aborted or (is_known and not self._has_follower(session, row))]
+
+    def _has_follower(self, session: Session, row: InteractionRow) -> bool:
+        columns: Any = InteractionRow
+        return (
+            session.connection().execute(select(columns.parent_id).where(columns.parent_id == row.interaction_id)).first()
+            is not None
+        )
+
+    def _link(self, session: Session, turn: Interaction, trace: Trace) -> Link:
+        quoted = rule_of(turn.quoted_by) or ("header" if turn.quoted_session else None)
+        columns: Any = InteractionRow
+        for start, prefix in trace.continuations():
+            if candidates := self._candidates(session, columns.tail_hash == prefix, turn.request_id):
+                return choose(candidates, LinkRule(quoted or LinkRule.PREFIX), start)
+        if changed := trace.changed_continuation():
+            start, suffix = changed
+            if candidates := self._candidates(session, columns.suffix_hash == suffix, turn.request_id):
+                return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
+        return Link(LinkRule(quoted or LinkRule.NEW), None)
+
+    def _candidates(self, session: Session, condition: Any, request_id: str) -> list[Candidate]:
+        """Replies that fit; other choices of the request itself do not count as having followed."""
+        child: Any = InteractionRow
+        child = child.__table__.alias("child")
+        turn: Any = InteractionRow
+        conversation: Any = SessionRow
+        has_follower = exists().where(
+            child.c.parent_id == turn.interaction_id, child.c.request_id != request_id, child.c.kind != Kind.SIDE
+        )
+        rows = session.connection().execute(
+            select(
+                turn.interaction_id,
+                turn.request_id,
+                turn.session_id,
+                turn.choice,
+                has_follower,
+                conversation.closed_at,
+                turn.ended_at,
+            )
+            .join(conversation, conversation.session_id == turn.session_id)
+            .where(condition, turn.request_id != request_id)
+        )
+        return [Candidate(r[0], r[1], r[2], r[3], bool(r[4]), r[5] is not None, r[6]) for r in rows]
+
+    def _parent(self, session: Session, link: Link) -> Parent | None:
+        row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
+        return Parent(Kind(row.kind), row.tools_digest is not None) if row else None
+
+    def _conversation(self, session: Session, turn: Interaction) -> Conversation | None:
+        """The session that a turn names, where it has turns already."""
+        row = session.get(SessionRow, _quoted_id(turn)) if turn.quoted_session else None
+        return Conversation(row.has_tools, row.head) if row else None
+
+    def _openings(self, session: Session, turn: Interaction, link: Link, known: Conversation | None) -> list[str]:
+        """How the caller's other recent conversations began, where that can matter."""
+        if turn.tools or link.parent is not None or known is not None:
+            return []
+        columns: Any = SessionRow
+        recent = (
+            select(columns.opening)
+            .where(columns.tenant == turn.tenant, columns.key_id == turn.key_id, columns.last_at > turn.started_at - RECENT)
+            .order_by(columns.last_at.desc())
+            .limit(20)
+        )
+        return [opening for (opening,) in session.connection().execute(recent)]
+
+    def _session_of(
+        self, session: Session, turn: Interaction, link: Link, tries: list[InteractionRow], head: str | None, what: Kind
+    ) -> str:
+        if turn.quoted_session:
+            session_id = _quoted_id(turn)
+        elif link.parent is not None:
+            session_id = link.parent.session_id
+        elif tries:
+            session_id = tries[0].session_id
+        else:
+            session_id = f"s-{turn.request_id}"
+        is_main = what is Kind.MAIN
+        is_new = insert_or_skip(
+            session,
+            SessionRow,
+            {
+                "session_id": session_id,
+                "tenant": turn.tenant,
+                "key_id": turn.key_id,
+                "agent": turn.agent,
+                "quoted_id": turn.quoted_session,
+                "started_at": turn.started_at,
+                "last_at": turn.ended_at,
+                "closed_at": turn.ended_at if turn.is_session_done else None,
+                "has_tools": bool(turn.tools),
+                "head": head,
+                "opening": blobs.storable(kind.opening_of(turn.messages)[:MAX_OPENING]) if is_main else "",
+            },
+        )
+        if not is_new:
+            columns: Any = SessionRow
+            values: dict[str, Any] = {"last_at": turn.ended_at}
+            if turn.is_session_done:
+                values["closed_at"] = turn.ended_at
+            if is_main and turn.tools:
+                values |= {"has_tools": True}
+            session.connection().execute(update(columns).where(columns.session_id == session_id).values(**values))
+        return session_id
+
+    def _follow(self, session: Session, row: InteractionRow) -> None:
+        """Tell the parent what came back. A parent that seemed a side call and is continued was none."""
+        parent = session.get(InteractionRow, row.parent_id)
+        if parent is None:
+            return
+        if parent.kind == Kind.SIDE and kind.told(parent.turn_type) is None:
+            parent.kind, parent.kind_reason = Kind.MAIN, "was continued"
+            parent.fate = None if parent.fate == SIDE else parent.fate
+            if parent.parent_id is not None and parent.choice == 0:
+                self._follow(session, parent)
+        if row.n_behind > 0:
+            self._add_next_state(session, parent, row)
+
+    def _add_next_state(self, session: Session, parent: InteractionRow, row: InteractionRow) -> None:
+        digests = row.message_digests[-row.n_behind :]
+        # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats.
+        roles = {message.get("role") for message in messages_of(session, digests)}
+        is_from_user = "user" in roles and roles.isdisjoint({"tool", "function"})
+        is_new = insert_or_skip(
+            session,
+            NextStateRow,
+            {
+                "interaction_id": parent.interaction_id,
+                "kind": NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT,
+                "follower_id": row.interaction_id,
+                "message_digests": digests,
+                "created_at": row.started_at,
+            },
+        )
+        if is_new and parent.fate is None:
+            ask_judge(session, parent.interaction_id, NEXT_STATE)
+            settle(session, parent.interaction_id)
+
+    def _correct_earlier(self, session: Session, row: InteractionRow, turn: Interaction) -> None:
+        """Side calls that came before the turn which shows that they were: a session's title is often asked for first."""
+        if row.parent_id is not None or not turn.tools:
+            return
+        columns: Any = InteractionRow
+        earlier = select(InteractionRow).where(
+            columns.key_id == row.key_id,
+            columns.tenant == row.tenant,
+            columns.kind == Kind.MAIN,
+            columns.turn_type.is_(None),
+            columns.parent_id.is_(None),
+            columns.tools_digest.is_(None),
+            columns.ended_at > row.started_at - RECENT,
+            columns.interaction_id != row.interaction_id,
+        )
+        opening = kind.opening_of(turn.messages)
+        for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
+            is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
+            if self._has_follower(session, other):
+                continue
+            if is_mate or kind.is_about(messages_of(session, other.message_digests), [opening]):
+                other.kind, other.kind_reason = Kind.SIDE, "no tools, while its session has them"
+                other.fate = other.fate or SIDE
+
+    def _attach_feedback(self, session: Session, row: InteractionRow) -> None:
+        columns: Any = FeedbackRow
+        waiting = update(columns).where(
+            columns.target == row.interaction_id, columns.interaction_id.is_(None), columns.tenant == row.tenant
+        )
+        if session.connection().execute(waiting.values(interaction_id=row.interaction_id)).rowcount:
+            self._react(session, row.interaction_id)
+
+    def _react(self, session: Session, interaction_id: str) -> None:
+        columns: Any = FeedbackRow
+        words = select(columns.comment).where(
+            columns.interaction_id == interaction_id, columns.comment != "", columns.source == FeedbackSource.USER
+        )
+        turn = session.get(InteractionRow, interaction_id)
+        if turn is not None and turn.fate is None and session.connection().execute(words).first():
+            ask_judge(session, interaction_id, FEEDBACK)
+        settle(session, interaction_id)
+
+    def _store(self, session: Session, value: Any) -> str:
+        digest, body = blobs.text_of(value)
+        if digest in self._known:
+            self._known.move_to_end(digest)
+            return digest
+        insert_or_skip(session, BlobRow, {"digest": digest, "body": body})
+        self._known[digest] = None
+        if len(self._known) > N_KNOWN_BLOBS:
+            self._known.popitem(last=False)
+        return digest
+
+
+def _quoted_id(turn: Interaction) -> str:
+    return "q-" + hashlib.sha256(f"{turn.tenant}\0{turn.key_id}\0{turn.quoted_session}".encode()).hexdigest()[:24]
+
+
+def _fate(turn: Interaction, link: Link, what: Kind) -> str | None:
+    """Why a turn can never be trained, known at ingestion; None where it may be."""
+    if turn.upstream:
+        return f"answered by {turn.upstream}"
+    if turn.quarantine:
+        return f"quarantined: {turn.quarantine}"
+    if not turn.may_train:
+        return "opted out"
+    if turn.is_aborted:
+        return "aborted"
+    if link.rule is LinkRule.AMBIGUOUS:
+        return "ambiguous session"
+    if what is Kind.SIDE:
+        return SIDE
+    return None
