@@ -6,5 +6,23 @@ so that a journal can be compared with the truth. `python -m burnish.testing` ru
 
 from burnish.testing.engine import Failure, StubEngine
 from burnish.testing.reply import EOS, Refusal, Scripted, logprob_of, prompt_ids
+from burnish.testing.scenes import Outcome, Part, Scene, Script, Side, Step, Truth
+from burnish.testing.scripted import ScriptedEngine
 
-__all__ = ["EOS", "Failure", "Refusal", "Scripted", "StubEngine", "logprob_of", "prompt_ids"]
+__all__ = [
+    "EOS",
+    "Failure",
+    "Outcome",
+    "Part",
+    "Refusal",
+    "Scene",
+    "Script",
+    "Scripted",
+    "ScriptedEngine",
+    "Side",
+    "Step",
+    "StubEngine",
+    "Truth",
+    "logprob_of",
+    "prompt_ids",
+]

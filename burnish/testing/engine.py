@@ -100,6 +100,7 @@ class StubEngine:
         app.router.add_post("/v1/load_lora_adapter", self._load)
         app.router.add_post("/v1/unload_lora_adapter", self._unload)
         app.router.add_get("/health", self._health)
+        self.add_routes(app)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.0)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.port)
@@ -146,24 +147,40 @@ class StubEngine:
         if isinstance(plan, Refusal):
             return await _refuse(request, plan)
         played = [play(reply, body) for reply in plan]
+        self.began(headers, played)
         pause = max(reply.pause for reply in plan)
         response_id = f"{prefix}-{headers.get('x-request-id') or uuid.uuid4().hex[:16]}"
         head = {"id": response_id, "created": int(time.time()), "model": body["model"]}
+        was_heard = False
         try:
             await asyncio.sleep(pause)
             if body.get("stream"):
-                return await self._stream(request, shape.chunks(head, played, self.token_delay))
+                response = await self._stream(request, shape.chunks(head, played, self.token_delay))
+                was_heard = True
+                return response
             await asyncio.sleep(self.token_delay * max(len(reply.token_ids) for reply in played))
             if self.failure is Failure.CUT and request.transport is not None:
                 request.transport.abort()
+            was_heard = True
             return web.json_response(shape.whole(head, played))
         except (asyncio.CancelledError, ConnectionError):
             self.n_aborted += 1
             raise
+        finally:
+            self.ended(headers, was_heard=was_heard)
 
     def plan(self, body: Tree, headers: Headers, n: int) -> list[Scripted] | Refusal:
         """What to answer: `n` replies, or a refusal."""
         return [self._next(body, choice) for choice in range(n)]
+
+    def began(self, headers: Headers, replies: list[Played]) -> None:
+        """A request is about to be answered."""
+
+    def ended(self, headers: Headers, *, was_heard: bool) -> None:
+        """A request has been answered; `was_heard` is False where the client left before the end."""
+
+    def add_routes(self, app: web.Application) -> None:
+        """More routes than vLLM has."""
 
     def _objection(self, body: Tree) -> Refusal | None:
         """Why a request cannot be answered at all."""
