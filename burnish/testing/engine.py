@@ -148,14 +148,14 @@ class StubEngine:
             return await _refuse(request, plan)
         played = [play(reply, body) for reply in plan]
         self.began(headers, played)
-        pause = max(reply.pause for reply in plan)
+        pause, hang = max(reply.pause for reply in plan), max(reply.hang for reply in plan)
         response_id = f"{prefix}-{headers.get('x-request-id') or uuid.uuid4().hex[:16]}"
         head = {"id": response_id, "created": int(time.time()), "model": body["model"]}
         was_heard = False
         try:
             await asyncio.sleep(pause)
             if body.get("stream"):
-                response = await self._stream(request, shape.chunks(head, played, self.token_delay))
+                response = await self._stream(request, shape.chunks(head, played, self.token_delay), hang)
                 was_heard = True
                 return response
             await asyncio.sleep(self.token_delay * max(len(reply.token_ids) for reply in played))
@@ -200,11 +200,13 @@ class StubEngine:
             self._n_replies += 1
         return Scripted(reply) if isinstance(reply, str) else reply
 
-    async def _stream(self, request: web.Request, chunks: AsyncIterator[Tree]) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, chunks: AsyncIterator[Tree], hang: float) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
         await response.prepare(request)
         n_sent = 0
         async for chunk in chunks:
+            if n_sent == 3:
+                await asyncio.sleep(hang)
             if n_sent >= 3 and self.failure is Failure.CUT and request.transport is not None:
                 request.transport.abort()
             if n_sent >= 3 and self.failure is Failure.ERROR_EVENT:

@@ -17,8 +17,8 @@ Tree = dict[str, Any]
 class Scripted:
     """One reply. `tool_calls` are (name, arguments as JSON text); `logprobs` overrides the made-up ones, None leaves one out.
 
-    `pause` is how long the engine thinks before the first token, in seconds; `n_prompt` what it says the prompt's length was,
-    where that should not be the truth.
+    `pause` is how long the engine thinks before the first token, in seconds, `hang` how long it stops in mid-stream; `n_prompt`
+    what it says the prompt's length was, where that should not be the truth.
     """
 
     content: str = ""
@@ -27,6 +27,7 @@ class Scripted:
     logprobs: Sequence[float | None] | None = None
     reasoning: str = ""
     pause: float = 0.0
+    hang: float = 0.0
     n_prompt: int | None = None
 
     @property

@@ -94,8 +94,10 @@ class Script:
 class Truth:
     """What one request of the gateway's really was. `request_id` is the gateway's, so it joins with the journal.
 
-    `continues` are the request id and the choice of the reply that it goes on from; None at a conversation's start.
-    `is_rewritten` says that the client has dropped that reply from its history. `replies` is the sampled text of each choice.
+    `family` is the run that a sub-agent works for. `continues` are the request id and the choice of the reply that it goes on
+    from; None at a conversation's start. `is_rewritten` says that the client has dropped that reply from its history,
+    `collides` that it looks like other runs' requests. `token_ids`, `n_calls`: what was sampled, for each choice; `n_results`:
+    the tool results behind the last reply.
     """
 
     request_id: str
@@ -105,10 +107,12 @@ class Truth:
     run: str
     step: int
     part: Part
+    family: str | None = None
     side: str | None = None
     attempt: int = 1
     continues: tuple[str, int] | None = None
     is_rewritten: bool = False
+    collides: bool = False
     outcome: Outcome = Outcome.OPEN
     token_ids: list[list[int]] = field(default_factory=list)
     n_calls: list[int] = field(default_factory=list)
@@ -142,8 +146,11 @@ class Play:
             return truth, [_told(reply, run, f"{run}#0")] * n
         step, variant, is_rewritten = _progress(messages, whole, run)
         truth.part = Part.SUBAGENT if scene.parent else Part.MAIN
+        if scene.parent:
+            truth.family = scene.parent + run.removeprefix(scene.name)
         truth.step, truth.is_rewritten = step + 1, is_rewritten
         truth.n_results = _n_results(messages)
+        truth.collides = scene.collides
         truth.continues = None if scene.collides else self._answered.get((run, step, variant))
         truth.attempt = self._n_asked[run, step] = self._n_asked.get((run, step), 0) + 1
         return truth, self._replies(truth, scene.steps[min(step, len(scene.steps) - 1)], n)
@@ -160,7 +167,9 @@ class Play:
         if truth.attempt <= len(step.refusals):
             return step.refusals[truth.attempt - 1]
         which = min(truth.attempt - len(step.refusals), len(step.replies)) - 1
-        marks = [(truth.run, truth.step, which + choice) for choice in range(n)]
+        texts = [reply.text for reply in step.replies]
+        first = texts.index(texts[which])  # replies that read the same cannot be told apart
+        marks = [(truth.run, truth.step, first + choice) for choice in range(n)]
         self._answered |= {mark: (truth.request_id, choice) for choice, mark in enumerate(marks)}
         return [
             _told(step.replies[which], truth.run, f"{run}#{number}" + (f".{variant}" if variant else ""))
