@@ -76,6 +76,24 @@ class Gateway(_Section):
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body; a larger one gets 413.")
     open_inference: bool = Field(True, description="On loopback, let requests without a key talk (as tenant `default`).")
     connect_timeout: float = Field(2.0, gt=0, description="Seconds to reach the engine before a 503.")
+    max_in_flight: int = Field(
+        2000, ge=0, description="Requests that one gateway process takes on at a time before it answers 503; 0 for no limit."
+    )
+    processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
+
+
+class Remote(_Section):
+    """A model elsewhere that answers in an agent's place. Its turns are recorded and never trained."""
+
+    model: str = Field("", description="litellm's name of the model, e.g. anthropic/claude-sonnet-5; empty for none.")
+    url: str = Field("", description="Base URL of its API; empty lets litellm choose.")
+    api_key: str = Field("", description="Key for that API.")
+    use: Literal["fallback", "always"] = Field(
+        "fallback",
+        description="`fallback` asks it when no engine can answer; `always` asks it instead of the engine.",
+    )
+    port: int = Field(8702, ge=0, le=65535, description="Loopback port of the process that talks to it.")
+    timeout: float = Field(600.0, gt=0, description="Seconds for one reply.")
 
 
 class Journal(_Section):
@@ -177,6 +195,7 @@ class Settings(BaseSettings):
     agent: Agent = Agent()
     engine: Engine = Engine()
     gateway: Gateway = Gateway()
+    remote: Remote = Remote()
     journal: Journal = Journal()
     judge: Judge = Judge()
     learner: Learner = Learner()

@@ -46,6 +46,18 @@ class EngineUnavailable(EngineError):
         self.retry_after = retry_after
 
 
+class RateLimited(BurnishError):
+    """A key has used up its share; `retry_after` (seconds) says when it has some again."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Overloaded(EngineUnavailable):
+    """This gateway process has taken on all that it may."""
+
+
 class JournalError(BurnishError):
     """The journal cannot be opened, migrated or written."""
 

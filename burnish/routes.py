@@ -33,12 +33,16 @@ class AgentRoute:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The whole table. `generation` grows with every write; `engines` are base URLs, all holding the same versions."""
+    """The whole table. `generation` grows with every write; `engines` are base URLs, all holding the same versions.
+
+    `remote_url` is the process that asks the remote model, empty for none.
+    """
 
     generation: int = 0
     base_name: str = "base"
     engines: tuple[str, ...] = ()
     engine_key: str = ""
+    remote_url: str = ""
     agents: Mapping[str, AgentRoute] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
 
@@ -49,11 +53,20 @@ def parse(tree: Mapping[str, Any]) -> Routes:
     }
     keys = {
         k["digest"]: Key(
-            k["key_id"], k["digest"], k["tenant"], frozenset(map(Scope, k["scopes"])), frozenset(k["agents"]), k["name"]
+            k["key_id"],
+            k["digest"],
+            k["tenant"],
+            frozenset(map(Scope, k["scopes"])),
+            frozenset(k["agents"]),
+            k["name"],
+            k.get("requests_per_minute", 0),
+            k.get("max_concurrent", 0),
         )
         for k in tree["keys"]
     }
-    return Routes(tree["generation"], tree["base_name"], tuple(tree["engines"]), tree["engine_key"], agents, keys)
+    engines = tuple(tree["engines"])
+    remote_url = tree.get("remote_url", "")
+    return Routes(tree["generation"], tree["base_name"], engines, tree["engine_key"], remote_url, agents, keys)
 
 
 def write(path: Path, routes: Routes) -> None:
@@ -63,6 +76,7 @@ def write(path: Path, routes: Routes) -> None:
         "base_name": routes.base_name,
         "engines": list(routes.engines),
         "engine_key": routes.engine_key,
+        "remote_url": routes.remote_url,
         "agents": [
             {"name": a.name, "tenant": a.tenant, "live": a.live, "previous": a.previous, "loaded": list(a.loaded)}
             for a in routes.agents.values()
@@ -75,6 +89,8 @@ def write(path: Path, routes: Routes) -> None:
                 "scopes": sorted(k.scopes),
                 "agents": sorted(k.agents),
                 "name": k.name,
+                "requests_per_minute": k.requests_per_minute,
+                "max_concurrent": k.max_concurrent,
             }
             for k in routes.keys.values()
         ],

@@ -11,6 +11,7 @@ from burnish.supervisor import Part
 DESCRIPTIONS = {
     "engine": "Run vLLM with the flags Burnish needs.",
     "gateway": "Run the OpenAI-compatible endpoint.",
+    "remote": "Talk to the remote model that answers in an agent's place.",
     "ingester": "Move recorded turns from the segments into the journal.",
     "swapper": "Try candidate versions on the engine and make the good ones live.",
     "judge": "Judge recorded turns.",
@@ -25,21 +26,32 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
     child = {**environment, **config.to_environment(settings), "PYTHONUNBUFFERED": "1"}
     left_out = {"engine"} if settings.engine.urls else set()
     left_out |= set() if settings.learner.enabled else {"learner"}
-    names = [name for name in DESCRIPTIONS if name not in left_out]
-    checks = {"engine": engine_url(settings) + "/health", "gateway": gateway_url(settings) + "/healthz"}
+    left_out |= set() if settings.remote.model else {"remote"}
+    verbs = [verb for verb in DESCRIPTIONS if verb not in left_out]
+    # gateways that share a port are parts of their own; a health check reaches any of them
+    instances = [(verb, f"{verb}-{i}" if i > 1 else verb) for verb in verbs for i in range(1, _n_of(verb, settings) + 1)]
+    checks = {
+        "engine": engine_url(settings) + "/health",
+        "gateway": gateway_url(settings) + "/healthz",
+        "remote": f"http://127.0.0.1:{settings.remote.port}/health",
+    }
     patience = {"engine": 900.0}
     return [
         Part(
             name=name,
-            command=[sys.executable, "-m", "burnish", name],
+            command=[sys.executable, "-m", "burnish", verb],
             environment=child,
-            is_healthy=_answers(checks[name]) if name in checks else None,
-            patience=patience.get(name, 120.0),
+            is_healthy=_answers(checks[verb]) if verb in checks else None,
+            patience=patience.get(verb, 120.0),
             # the gateway lets running replies end for up to 20 s
-            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0}.get(name, 10.0),
+            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0}.get(verb, 10.0),
         )
-        for name in names
+        for verb, name in instances
     ]
+
+
+def _n_of(verb: str, settings: config.Settings) -> int:
+    return settings.gateway.processes if verb == "gateway" else 1
 
 
 def gateway_url(settings: config.Settings) -> str:

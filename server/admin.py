@@ -1,4 +1,7 @@
-"""The admin API: FastAPI behind the raw hot path. Every route needs a key with the admin scope, on loopback too."""
+"""The admin API: FastAPI behind the raw hot path.
+
+Looking needs a viewer's key, changing an operator's; an admin's opens both. No route is open without one, on loopback either.
+"""
 
 from typing import Annotated, Any
 
@@ -45,16 +48,17 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
 
 
 def _router(settings: Settings, journal: Journal) -> APIRouter:
-    router = APIRouter(dependencies=[Depends(require(settings, Scope.ADMIN))], tags=["admin"])
+    may_see, may_change = (Depends(require(settings, scope)) for scope in (Scope.VIEWER, Scope.OPERATOR))
+    router = APIRouter(tags=["admin"])
     store = AdapterStore(settings.adapters_dir)
 
-    @router.get("/agents")
+    @router.get("/agents", dependencies=[may_see])
     def agents() -> dict[str, Any]:
         """Agents with their aliases and counts."""
         with journal.read() as session:
             return {"agents": [{"name": settings.agent.name, **summary(session, settings.agent.name)}]}
 
-    @router.get("/agents/{agent}/versions")
+    @router.get("/agents/{agent}/versions", dependencies=[may_see])
     def versions(agent: AgentPath) -> dict[str, Any]:
         """An agent's versions, oldest first, and its aliases."""
         with journal.read() as session:
@@ -63,14 +67,14 @@ def _router(settings: Settings, journal: Journal) -> APIRouter:
             rows = [row.model_dump() for row in registry.versions(session, agent)]
         return {"agent": agent, "live": live, "previous": previous, "versions": rows}
 
-    @router.get("/agents/{agent}/versions/{version}")
+    @router.get("/agents/{agent}/versions/{version}", dependencies=[may_see])
     def version(agent: AgentPath, version: int) -> dict[str, Any]:
         """One version: its state, the evidence behind it, and its manifest."""
         with journal.read() as session:
             row = registry.version(session, agent, version).model_dump()
         return {**row, "manifest": store.manifest(agent, version)}
 
-    @router.post("/agents/{agent}/promote")
+    @router.post("/agents/{agent}/promote", dependencies=[may_change])
     def promote(agent: AgentPath, body: Promotion) -> dict[str, str]:
         """Make a version live."""
         done = release.promote(
@@ -78,7 +82,7 @@ def _router(settings: Settings, journal: Journal) -> APIRouter:
         )
         return {"status": done}
 
-    @router.post("/agents/{agent}/rollback")
+    @router.post("/agents/{agent}/rollback", dependencies=[may_change])
     def rollback(agent: AgentPath, body: Rollback) -> dict[str, str]:
         """Go back to the previous version, or to the one named."""
         return {"status": release.rollback(settings, journal, agent, to=body.to, actor="admin", reason=body.reason)}

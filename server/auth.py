@@ -14,7 +14,7 @@ from burnish import routes as table
 from burnish.config import Gateway, Settings
 from burnish.errors import NotAllowed
 from burnish.files import Watched
-from burnish.keys import Scope, digest
+from burnish.keys import Scope, covers, digest
 from burnish.routes import Routes
 from server.guard import is_loopback
 from server.wire import header
@@ -28,9 +28,11 @@ class Caller:
     tenant: str
     scopes: frozenset[Scope]
     agents: frozenset[str] = frozenset()
+    requests_per_minute: int = 0
+    max_concurrent: int = 0
 
     def covers(self, scope: Scope) -> bool:
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+        return covers(self.scopes, scope)
 
 
 OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
@@ -59,7 +61,7 @@ class Keyring:
             raise NotAllowed(
                 "unknown key; see `burnish keys list`, or make one with `burnish keys create`", code="invalid_api_key"
             )
-        return Caller(key.key_id, key.tenant, key.scopes, key.agents)
+        return Caller(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
 
     def require(self, scope: AsgiScope, *needed: Scope) -> Caller:
         """The caller, who holds at least one of the `needed` scopes."""

@@ -16,6 +16,7 @@ from server.chunk import Chunk
 JsonObject = dict[str, msgspec.Raw]
 Reply = tuple[int, bytes, list[tuple[bytes, bytes]]]
 CHAT = "/v1/chat/completions"
+_OURS = frozenset({"return_token_ids", "logprobs", "top_logprobs", "cache_salt", "include_reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Call:
     def for_engine(self, engine_model: str) -> bytes:
         """The body to send to the engine."""
         return msgspec.json.encode({"model": engine_model, **self.body})
+
+    def for_remote(self, model: str) -> bytes:
+        """The body to send to a model elsewhere: what only our engine understands is left out."""
+        body = {name: value for name, value in self.body.items() if name not in _OURS}
+        return msgspec.json.encode({"model": model, **body})
 
     def messages_of(self, choice: int) -> msgspec.Raw:
         """The messages that choice number `choice` replies to."""

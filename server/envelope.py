@@ -22,6 +22,8 @@ from burnish.errors import (
     JournalError,
     NotAllowed,
     NotFound,
+    Overloaded,
+    RateLimited,
     RequestError,
 )
 
@@ -34,6 +36,7 @@ _TYPES = {
     403: "permission_error",
     404: "not_found_error",
     409: "conflict_error",
+    429: "rate_limit_error",
     500: "server_error",
     503: "service_unavailable_error",
 }
@@ -50,6 +53,8 @@ def status_of(error: BaseException) -> int:
             return 409
         case RequestError():
             return {TOO_LARGE: 413, WRONG_METHOD: 405}.get(error.code or "", 400)
+        case RateLimited():
+            return 429
         case EngineError() | JournalError():
             return 503
         case _:
@@ -64,8 +69,13 @@ def tree_of(error: BaseException, request_id: str) -> dict[str, Any]:
     else:
         message = f"the server failed to handle this request; its log has the reason under request id {request_id}"
     code = getattr(error, "code", None)
-    if isinstance(error, EngineUnavailable):
-        code = "engine_unavailable"
+    match error:
+        case RateLimited():
+            code = "rate_limit_exceeded"
+        case Overloaded():
+            code = "overloaded"
+        case EngineUnavailable():
+            code = "engine_unavailable"
     kind = _TYPES.get(status, "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": getattr(error, "param", None), "code": code}}
 
@@ -74,9 +84,10 @@ def reply_to(error: BaseException, request_id: str) -> tuple[int, bytes, list[tu
     """Status, body and extra headers of the answer to a request that failed with `error`."""
     status = status_of(error)
     headers: list[tuple[bytes, bytes]] = []
-    if status == 503:
-        seconds = error.retry_after if isinstance(error, EngineUnavailable) else RETRY_AFTER
+    if status in (429, 503):
+        seconds = error.retry_after if isinstance(error, EngineUnavailable | RateLimited) else RETRY_AFTER
         headers.append((b"retry-after", str(max(1, math.ceil(seconds))).encode()))
+        headers.append((b"retry-after-ms", str(max(1, math.ceil(seconds * 1000))).encode()))
     elif status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     return status, msgspec.json.encode(tree_of(error, request_id)), headers

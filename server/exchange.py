@@ -5,15 +5,19 @@ engine that fails before it still gets a 503; a failure after it is one error ev
 request with it, and what had been sampled is recorded as aborted.
 """
 
+import time
+
 import aiohttp
 import structlog
 from starlette.types import Receive, Scope, Send
 
 from burnish.errors import BurnishError, EngineUnavailable
 from burnish.keys import Scope as KeyScope
-from server.call import Dialect
-from server.identity import labels_of
-from server.models import resolve
+from burnish.routes import Routes
+from server.auth import Caller
+from server.call import CHAT, Call, Dialect
+from server.identity import Labels, labels_of
+from server.models import Target, remote, resolve
 from server.sse import Splitter
 from server.state import State
 from server.turn import Turn
@@ -31,26 +35,58 @@ log = structlog.get_logger(__name__)
 async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     """One reply, streamed or whole."""
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
+    with state.limits.admit(caller):
+        await _answer(dialect, state, caller, scope, receive, send, request_id)
+
+
+async def _answer(
+    dialect: Dialect, state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str
+) -> None:
+    started_at = time.time()
     sent = headers_of(scope)
     call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
     labels = labels_of(sent, call.said)
     routes = state.routes.current()
     target = resolve(call.model, caller, routes)
+    may_be_remote = bool(routes.remote_url) and call.path == CHAT and not target.is_base
+    if may_be_remote and state.settings.remote.use == "always":
+        target = remote(target, state.settings.remote.model)
     with state.heartbeat.hold(target.name):  # nothing may wait between reading the table and counting the request
-        turn = Turn(call, dialect.name, labels, target, caller, state.recorder, request_id)
-        headers = [(b"x-burnish-version", target.name.encode("latin-1", "replace"))]
-        if labels.session_id is not None:
-            headers.append((b"x-burnish-session", labels.session_id.encode("latin-1", "replace")))
-        if call.ignored:
-            headers.append((b"x-burnish-ignored", ", ".join(call.ignored).encode("latin-1", "replace")))
         async with ClientWatch(receive) as client:
-            response = await state.engines.ask(routes, call.path, call.for_engine(target.engine_model), request_id)
+            target, response = await _ask(state, routes, target, call, request_id, may_be_remote)
+            turn = Turn(call, dialect.name, labels, target, caller, state.recorder, request_id, started_at)
             try:
                 relay = _stream if call.is_stream else _whole
-                await relay(dialect, turn, response, send, client, headers, request_id)
+                await relay(dialect, turn, response, send, client, _headers(target, labels, call), request_id)
             finally:
                 turn.abandon()
                 response.close()
+
+
+async def _ask(
+    state: State, routes: Routes, target: Target, call: Call, request_id: str, may_be_remote: bool
+) -> tuple[Target, aiohttp.ClientResponse]:
+    """Who answers, and the answer, unread: the engine, else (where that is set) the remote model in its place."""
+    if target.upstream is None:
+        try:
+            body = call.for_engine(target.engine_model)
+            return target, await state.engines.ask(routes, call.path, body, request_id)
+        except EngineUnavailable as error:
+            if not may_be_remote:
+                raise
+            log.warning("asking the remote model instead", request_id=request_id, reason=str(error))
+            target = remote(target, state.settings.remote.model)
+    body = call.for_remote(target.engine_model)
+    return target, await state.engines.ask_remote(routes, call.path, body, request_id)
+
+
+def _headers(target: Target, labels: Labels, call: Call) -> Headers:
+    headers = [(b"x-burnish-version", target.name.encode("latin-1", "replace"))]
+    if labels.session_id is not None:
+        headers.append((b"x-burnish-session", labels.session_id.encode("latin-1", "replace")))
+    if call.ignored:
+        headers.append((b"x-burnish-ignored", ", ".join(call.ignored).encode("latin-1", "replace")))
+    return headers
 
 
 async def _whole(

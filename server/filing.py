@@ -24,6 +24,9 @@ from server.kind import Conversation, Kind, Parent
 from server.linking import Candidate, Link, Trace, choose
 
 SIDE = "side turn"
+OPTED_OUT = "opted out"
+OPTED_OUT_BEFORE = "opted out with an earlier turn"
+"""The words of a turn that is kept out of training stand in the prompts of all that follow it."""
 RETRIED = "retried by its client"
 RETRY_WINDOW = 900.0
 """Seconds back in which a request with `x-stainless-retry-count` looks for the try that it repeats."""
@@ -49,6 +52,7 @@ class Filing:
         parent = self._parent(session, link)
         what, reason = kind.kind_of(turn, head, parent, known, self._openings(session, turn, link, known))
         session_id = self._session_of(session, turn, link, tries, head, what)
+        inherited = self._opted_out_before(session, link)
         is_retried = any(row.retry > turn.retry for row in tries)
         row = InteractionRow(
             interaction_id=turn.interaction_id,
@@ -87,14 +91,14 @@ class Filing:
             may_train=turn.may_train,
             is_aborted=turn.is_aborted,
             quarantine=turn.quarantine,
-            fate=RETRIED if is_retried else _fate(turn, link, what),
+            fate=RETRIED if is_retried else _fate(turn, link, what, inherited),
         )
         session.add(row)
         session.flush()
         for earlier in tries:
             if earlier.retry < turn.retry and earlier.fate in (None, "aborted"):
                 earlier.fate = RETRIED
-        if parent is not None and what is not Kind.SIDE and turn.choice == 0:
+        if parent is not None and what is not Kind.SIDE and turn.choice == 0 and turn.may_train:
             self._follow(session, row)
         if what is not Kind.SIDE:
             self._correct_earlier(session, row, turn)
@@ -175,6 +179,10 @@ class Filing:
     def _parent(self, session: Session, link: Link) -> Parent | None:
         row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
         return Parent(Kind(row.kind), row.tools_digest is not None) if row else None
+
+    def _opted_out_before(self, session: Session, link: Link) -> bool:
+        row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
+        return row is not None and (row.fate in (OPTED_OUT, OPTED_OUT_BEFORE) or (not row.may_train and not row.upstream))
 
     def _conversation(self, session: Session, turn: Interaction) -> Conversation | None:
         """The session that a turn names, where it has turns already."""
@@ -324,14 +332,16 @@ def _quoted_id(turn: Interaction) -> str:
     return "q-" + hashlib.sha256(f"{turn.tenant}\0{turn.key_id}\0{turn.quoted_session}".encode()).hexdigest()[:24]
 
 
-def _fate(turn: Interaction, link: Link, what: Kind) -> str | None:
+def _fate(turn: Interaction, link: Link, what: Kind, inherited: bool) -> str | None:
     """Why a turn can never be trained, known at ingestion; None where it may be."""
     if turn.upstream:
         return f"answered by {turn.upstream}"
     if turn.quarantine:
         return f"quarantined: {turn.quarantine}"
     if not turn.may_train:
-        return "opted out"
+        return OPTED_OUT
+    if inherited:
+        return OPTED_OUT_BEFORE
     if turn.is_aborted:
         return "aborted"
     if link.rule is LinkRule.AMBIGUOUS:

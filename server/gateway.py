@@ -5,6 +5,7 @@ segment and leaves with status 0. It refuses to listen beyond loopback before th
 """
 
 import signal
+import socket
 from types import FrameType
 
 import structlog
@@ -61,8 +62,22 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore)
     log.info("gateway listening", host=gateway.host, port=gateway.port)
-    uvicorn.Server(config).run()
+    uvicorn.Server(config).run(sockets=[_shared(gateway.host, gateway.port)] if gateway.processes > 1 else None)
     log.info("gateway stopped")
+
+
+def _shared(host: str, port: int) -> socket.socket:
+    """A socket on a port that several processes listen on; the system spreads the connections."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"gateway.port: cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

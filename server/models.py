@@ -44,6 +44,11 @@ def resolve(model: str, caller: Caller, routes: Routes) -> Target:
     return Target(name, agent.engine_model(version, routes.base_name), agent.name, version)
 
 
+def remote(target: Target, model: str) -> Target:
+    """The remote `model` in `target`'s place."""
+    return Target(f"{target.agent}@remote", model, target.agent, 0, upstream=model)
+
+
 def names(caller: Caller, routes: Routes) -> list[str]:
     """Every model name that `caller` may use."""
     found: list[str] = []

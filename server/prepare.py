@@ -55,6 +55,7 @@ def refresh(settings: Settings, journal: Journal) -> routes.Routes:
             base_name=settings.engine.base_name,
             engines=engine_urls(settings),
             engine_key=engine_key(settings),
+            remote_url=f"http://127.0.0.1:{settings.remote.port}" if settings.remote.model else "",
             agents={**table.agents, agent.name: agent},
             keys={**known, root.digest: root},
         )
@@ -65,7 +66,16 @@ def refresh(settings: Settings, journal: Journal) -> routes.Routes:
 def _keys(session: Session) -> list[keys.Key]:
     rows = session.scalars(select(KeyRow)).all()
     return [
-        keys.Key(row.key_id, row.digest, row.tenant, frozenset(map(keys.Scope, row.scopes)), frozenset(row.agents), row.name)
+        keys.Key(
+            row.key_id,
+            row.digest,
+            row.tenant,
+            frozenset(map(keys.Scope, row.scopes)),
+            frozenset(row.agents),
+            row.name,
+            row.requests_per_minute,
+            row.max_concurrent,
+        )
         for row in rows
         if row.revoked_at is None
     ]

@@ -10,6 +10,7 @@ from burnish.files import Watched
 from burnish.routes import Routes
 from server.auth import Keyring
 from server.heartbeat import Heartbeat
+from server.limits import Limits
 from server.recorder import Recorder
 from server.upstream import Engines
 
@@ -18,11 +19,12 @@ LAST_RECORDS = 2.0
 
 @dataclass(frozen=True)
 class State:
-    """Settings, serving table, keys, engines, segments and counts. Make it inside the event loop."""
+    """Settings, serving table, keys, limits, engines, segments and counts. Make it inside the event loop."""
 
     settings: Settings
     routes: Watched[Routes]
     keyring: Keyring
+    limits: Limits
     engines: Engines
     recorder: Recorder
     heartbeat: Heartbeat
@@ -36,6 +38,7 @@ class State:
             settings=settings,
             routes=routes,
             keyring=Keyring(settings.gateway, routes),
+            limits=Limits(settings.run_dir, settings.gateway.max_in_flight),
             engines=Engines(settings.gateway.connect_timeout),
             recorder=Recorder(settings),
             heartbeat=heartbeat,
@@ -50,4 +53,5 @@ class State:
         await asyncio.gather(self.reporter, return_exceptions=True)
         self.heartbeat.remove()
         await self.engines.close()
+        self.limits.close()
         self.recorder.close()

@@ -32,7 +32,15 @@ class Turn:
     """The recording of one request, pinned to one version for its whole life."""
 
     def __init__(
-        self, call: Call, route: str, labels: Labels, target: Target, caller: Caller, recorder: Recorder, request_id: str
+        self,
+        call: Call,
+        route: str,
+        labels: Labels,
+        target: Target,
+        caller: Caller,
+        recorder: Recorder,
+        request_id: str,
+        started_at: float,
     ) -> None:
         self._call = call
         self._route = route
@@ -42,7 +50,7 @@ class Turn:
         self._recorder = recorder
         self._request_id = request_id
         self._renderer = call.render(target.name, request_id)
-        self._started_at = time.time()
+        self._started_at = started_at
         self._response_id = ""
         self._prompt_ids: IntArray = array("i")
         self._drafts: dict[int, Draft] = {}

@@ -53,6 +53,17 @@ class Engines:
             raise _refusal(response.status, text, request_id)
         raise EngineUnavailable(f"{reason}; please try again")
 
+    async def ask_remote(self, routes: Routes, path: str, body: bytes, request_id: str) -> aiohttp.ClientResponse:
+        """The remote model's answer through the process that talks to it (server/remote.py)."""
+        try:
+            response = await self._session.post(routes.remote_url + path, data=body, headers=_headers(routes, request_id))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("the remote model cannot be asked", url=routes.remote_url, request_id=request_id, error=repr(error))
+            raise EngineUnavailable("neither an engine nor the remote model can be reached; please try again") from error
+        if response.status == 200:
+            return response
+        raise _refusal(response.status, await _text(response), request_id)
+
     async def is_ready(self, routes: Routes) -> bool:
         """True where at least one engine answers its health check within a second."""
         for url in self._in_turn(routes):

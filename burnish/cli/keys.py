@@ -13,7 +13,9 @@ from burnish.errors import NotFound
 from burnish.journal.tables import KeyRow
 
 app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
-ScopeList = Annotated[list[minting.Scope], typer.Option("--scope", help="inference, feedback or admin; repeatable.")]
+ScopeList = Annotated[
+    list[minting.Scope], typer.Option("--scope", help="inference, feedback, viewer, operator or admin; repeatable.")
+]
 
 
 @app.command()
@@ -22,6 +24,8 @@ def create(
     name: Annotated[str, typer.Option(help="A name to recognise the key by.")] = "",
     tenant: Annotated[str, typer.Option(help="Tenant that the key belongs to.")] = "default",
     agent: Annotated[list[str] | None, typer.Option(help="Agents that the key may use; none named = all.")] = None,
+    rpm: Annotated[int, typer.Option("--rpm", min=0, help="Requests that it may make in a minute; 0 = no limit.")] = 0,
+    concurrent: Annotated[int, typer.Option(min=0, help="Requests that it may have under way; 0 = no limit.")] = 0,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
@@ -31,7 +35,9 @@ def create(
 
     settings = load_settings(file, None, state)
     journal = prepare(settings)
-    secret, key = minting.mint(scope, tenant=tenant, agents=agent or (), name=name)
+    secret, key = minting.mint(
+        scope, tenant=tenant, agents=agent or (), name=name, requests_per_minute=rpm, max_concurrent=concurrent
+    )
     with journal.write() as session:
         session.add(
             KeyRow(
@@ -41,6 +47,8 @@ def create(
                 scopes=sorted(key.scopes),
                 agents=sorted(key.agents),
                 name=key.name,
+                requests_per_minute=key.requests_per_minute,
+                max_concurrent=key.max_concurrent,
                 created_at=time.time(),
             )
         )
@@ -61,10 +69,11 @@ def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
     if as_json:
         print_json([row.model_dump(exclude={"digest"}) for row in rows])
         return
-    table = Table("key", "name", "tenant", "scopes", "agents", "state")
+    table = Table("key", "name", "tenant", "scopes", "agents", "limits", "state")
     for row in rows:
         state_text = "revoked" if row.revoked_at else "active"
-        table.add_row(row.key_id + "…", row.name, row.tenant, ", ".join(row.scopes), ", ".join(row.agents) or "all", state_text)
+        agents = ", ".join(row.agents) or "all"
+        table.add_row(row.key_id + "…", row.name, row.tenant, ", ".join(row.scopes), agents, _limits(row), state_text)
     out.print(table)
 
 
@@ -82,3 +91,9 @@ def revoke(key_id: str, file: ConfigFile = None, state: StateDir = None) -> None
         row.revoked_at = time.time()
     refresh(settings, journal)
     out.print(f"revoked {row.key_id}")
+
+
+def _limits(row: KeyRow) -> str:
+    parts = [f"{row.requests_per_minute}/min"] if row.requests_per_minute else []
+    parts += [f"{row.max_concurrent} at a time"] if row.max_concurrent else []
+    return ", ".join(parts) or "none"

@@ -1,4 +1,4 @@
-"""One verb per part, so that each also runs alone: engine, gateway, ingester, swapper, judge, learner."""
+"""One verb per part, so that each also runs alone: engine, gateway, remote, ingester, swapper, judge, learner."""
 
 import asyncio
 import signal
@@ -60,6 +60,14 @@ def _gateway(settings: config.Settings) -> None:
     run(settings, fallback=admin_app(settings, prepare(settings)))
 
 
+def _remote(settings: config.Settings) -> None:
+    from server.prepare import prepare
+    from server.remote import run
+
+    prepare(settings).close()
+    run(settings)
+
+
 def _ingester(settings: config.Settings) -> None:
     from server.ingest import Ingester
     from server.prepare import prepare
@@ -94,6 +102,7 @@ def _learner(settings: config.Settings) -> None:
 _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "engine": _engine,
     "gateway": _gateway,
+    "remote": _remote,
     "ingester": _ingester,
     "swapper": _swapper,
     "judge": _judge,
