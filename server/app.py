@@ -18,7 +18,7 @@ from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
 from server import envelope, exchange, feedback, guard, models
 from server.call import CHAT, Dialect
-from server.dialects import completions
+from server.dialects import completions, responses
 from server.dialects.chat import Chat
 from server.dialects.completions import Completions
 from server.state import State
@@ -146,7 +146,7 @@ def _dialect(path: str) -> Dialect:
     return _DIALECTS.get(path, _DIALECTS[CHAT])
 
 
-_DIALECTS: dict[str, Dialect] = {CHAT: Chat(), completions.PATH: Completions()}
+_DIALECTS: dict[str, Dialect] = {CHAT: Chat(), completions.PATH: Completions(), responses.PATH: responses.Responses()}
 _ROUTES: dict[str, dict[str, Answer]] = {
     **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
     "/v1/feedback": {"POST": feedback.answer},

@@ -70,12 +70,19 @@ class CachedTokens(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
 
 
+class ReasoningTokens(msgspec.Struct, gc=False):
+    """`usage.completion_tokens_details`."""
+
+    reasoning_tokens: int | None = None
+
+
 class Usage(msgspec.Struct, gc=False):
     """Tokens counted by the engine."""
 
     prompt_tokens: int = 0
     completion_tokens: int | None = 0
     prompt_tokens_details: CachedTokens | None = None
+    completion_tokens_details: ReasoningTokens | None = None
 
 
 class Chunk(msgspec.Struct, gc=False):

@@ -55,7 +55,7 @@ class StubEngine:
     failure: Failure | None = None
     needs_loaded: bool = True
     score: Callable[[str, Sequence[int]], Sequence[float]] = lambda model, ids: [logprob_of(model, token) for token in ids]
-    max_model_len: int = 4096
+    max_model_len: int = 2048
     port: int = 0
     url: str = ""
     requests: list[Tree] = field(default_factory=list)
@@ -227,6 +227,7 @@ class StubEngine:
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body: Tree = await request.json()
+        self.requests.append(body)
         ids = prompt_ids(body) if "messages" in body else list(body["prompt"].encode())
         return web.json_response({"count": len(ids), "max_model_len": self.max_model_len, "tokens": ids, "token_strs": None})
 
