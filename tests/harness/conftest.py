@@ -29,13 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--harness", default=[])
+    others = []
     for item in items:
         name = harness_of(item)
         if name is not None:
             item.add_marker(pytest.mark.harness)
             item.add_marker(pytest.mark.timeout(1500))  # a first run installs
             if wanted and name not in wanted:
-                item.add_marker(pytest.mark.skip(reason="not asked for by --harness"))
+                others.append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
 
 
 def harness_of(item: pytest.Item) -> str | None:

@@ -40,10 +40,10 @@ class Environment:
 
 
 def version_of(name: str) -> str:
-    """The harness and its version as people write them: `openai 3.52.0`."""
+    """The harness and its version as people write them: `openai 3.52.0`, `openai 7.55.0 (npm)`."""
     package = packages_of(name)[0].replace("==", "@")
     product, version = package.rsplit("@", 1)
-    return f"{product.partition('[')[0]} {version}"
+    return f"{product.partition('[')[0]} {version}" + (" (npm)" if "npm" in PINS[name] else "")
 
 
 def packages_of(name: str) -> list[str]:

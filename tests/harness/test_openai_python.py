@@ -1,24 +1,14 @@
 """The `openai` Python client: chat completions in every way it has, and all that makes a linker err."""
 
-from burnish.testing import Outcome, Refusal, Scene, Script, Scripted, Step
+from burnish.testing import Outcome, Scene, Script, Scripted, Step
+from tests.harness.scenes import RETRIES, WALK
 from tests.harness.stage import Stage
 
 HARNESS = "openai"
-FULL = Refusal(503, "ServiceUnavailable", "too many queued requests")
-LOOK_TWICE = Scripted("", [("look", '{"at": "@mark north"}'), ("look", '{"at": "@mark south"}')])
-LOOK_ONCE = Scripted("One more look.", [("look", '{"at": "@mark up"}')])
 SCRIPT = Script(
     [
-        Scene("tools", [Step([LOOK_TWICE]), Step([LOOK_ONCE]), Step([Scripted("I saw it: @mark")]), Step([Scripted("Bye. @mark")])]),
-        Scene(
-            "retries",
-            [
-                Step([LOOK_TWICE], [FULL, Refusal()]),
-                Step([LOOK_ONCE], [Refusal(cut=True)]),
-                Step([Scripted("@mark")], [FULL]),
-                Step([Scripted("Bye. @mark")]),
-            ],
-        ),
+        WALK,
+        RETRIES,
         Scene("thinking", [Step([Scripted("So: @mark", reasoning="Hm, hm.")]), Step([Scripted("Bye. @mark")])]),
         Scene("choices", [Step([Scripted("take @mark")]), Step([Scripted("went on @mark")])]),
         Scene("schema", [Step([Scripted('{"seen": "@mark"}')])]),
@@ -35,13 +25,19 @@ SCRIPT = Script(
 
 def test_tools(stage: Stage) -> None:
     assert stage.drive("openai_chat.py", "whole")["rounds"] == [2, 1, 0, 0]
-    assert stage.drive("openai_chat.py", "streamed")["text"] == "Bye. tools.s#4"
+    assert stage.drive("openai_chat.py", "streamed")["text"] == "Bye. walk.s#4"
     verdict = stage.check("two rounds of tools, two of them parallel, whole and streamed")
     assert (verdict.n_turns, verdict.n_sessions, verdict.n_trainable) == (8, 2, 8)
 
 
+def test_responses(stage: Stage) -> None:
+    assert stage.drive("openai_chat.py", "responses") == {"text": "I saw it: walk.r#3", "rounds": [2, 1, 0]}
+    assert stage.drive("openai_chat.py", "responses-streamed") == {"text": "I saw it: walk.rs#3", "rounds": [2, 1, 0]}
+    assert stage.check("Responses").n_turns == 6
+
+
 def test_many_at_once(stage: Stage) -> None:
-    assert stage.drive("openai_chat.py", "many") == [f"Bye. tools.m{k}#4" for k in range(20)]
+    assert stage.drive("openai_chat.py", "many") == [f"Bye. walk.m{k}#4" for k in range(20)]
     assert stage.check("20 conversations at once").n_turns == 80
 
 

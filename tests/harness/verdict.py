@@ -98,7 +98,8 @@ class Trial:
             self._say(truth, "the log-probs differ from those sampled")
         if not row.prompt_ids or row.quarantine or row.is_aborted:
             self._say(truth, f"not whole: quarantine {row.quarantine!r}, aborted {row.is_aborted}")
-        if row.kind != truth.part:
+        is_unnamed = truth.part is Part.SUBAGENT and row.kind == Part.MAIN and row.quoted_by is None
+        if row.kind != truth.part and not is_unnamed:  # a sub-agent whose request says nothing of its parent has none to us
             self._say(truth, f"taken for {row.kind} ({row.kind_reason})")
 
     def _check_sessions(self) -> None:

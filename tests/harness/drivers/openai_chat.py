@@ -131,13 +131,36 @@ def collide() -> Any:
 def many() -> Any:
     """Twenty conversations at once with one system prompt."""
     with ThreadPoolExecutor(8) as pool:
-        done = pool.map(lambda k: converse(f"scene:tools.m{k} please", streamed if k % 2 else whole, "bye"), range(20))
+        done = pool.map(lambda k: converse(f"scene:walk.m{k} please", streamed if k % 2 else whole, "bye"), range(20))
         return [one["text"] for one in done]
 
 
+def responses(run: str, is_streamed: bool) -> Any:
+    tool = {"type": "function", "name": "look", "strict": False, "parameters": TOOL["function"]["parameters"]}
+    items: list[Any] = [say(f"scene:walk.{run} please")]
+    rounds = []
+    while True:
+        asked: dict[str, Any] = {"model": "agent", "input": items, "tools": [tool], "store": False}
+        if is_streamed:
+            with client.responses.stream(**asked) as stream:
+                answer = stream.get_final_response()
+        else:
+            answer = client.responses.create(**asked)
+        calls = [item for item in answer.output if item.type == "function_call"]
+        rounds.append(len(calls))
+        if not calls:
+            return {"text": answer.output_text, "rounds": rounds}
+        items += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in answer.output]
+        for call in calls:
+            output = f"saw {json.loads(call.arguments)['at']}"
+            items.append({"type": "function_call_output", "call_id": call.call_id, "output": output})
+
+
 MODES = {
-    "whole": lambda: converse("scene:tools.w please", whole, "bye"),
-    "streamed": lambda: converse("scene:tools.s please", streamed, "bye"),
+    "responses": lambda: responses("r", False),
+    "responses-streamed": lambda: responses("rs", True),
+    "whole": lambda: converse("scene:walk.w please", whole, "bye"),
+    "streamed": lambda: converse("scene:walk.s please", streamed, "bye"),
     "retries": lambda: converse("scene:retries please", whole, "bye"),
     "retries-streamed": lambda: converse("scene:retries.s please", streamed, "bye"),
     "thinking": lambda: converse("scene:thinking please", streamed, "bye", tools=False),
