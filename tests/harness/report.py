@@ -50,8 +50,7 @@ class Table:
         if outcome.passed:
             row.n_passed += 1
         elif outcome.failed or hasattr(outcome, "wasxfail"):
-            known = getattr(outcome, "wasxfail", "")
-            row.failures.append(f"{outcome.nodeid.rpartition('::')[2]}: {f'known: {known}' if known else _first_line(outcome)}")
+            row.failures.append(f"{outcome.nodeid.rpartition('::')[2]}: {_first_line(outcome)}")
 
     def rows(self) -> list[dict[str, Any]]:
         return [asdict(row) for _, row in sorted(self._rows.items())]
@@ -66,6 +65,8 @@ class Table:
 
 
 def _first_line(outcome: pytest.TestReport) -> str:
+    if known := getattr(outcome, "wasxfail", "").removeprefix("reason: "):
+        return f"known: {known.splitlines()[0]}"
     crash = getattr(outcome.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else outcome.longreprtext.strip()
     return str(text).splitlines()[0][:200] if text else "failed"
