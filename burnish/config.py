@@ -76,6 +76,11 @@ class Gateway(_Section):
     max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body; a larger one gets 413.")
     open_inference: bool = Field(True, description="On loopback, let requests without a key talk (as tenant `default`).")
     connect_timeout: float = Field(2.0, gt=0, description="Seconds to reach the engine before a 503.")
+    model_map: dict[str, str] = Field(
+        {},
+        description="Model names for harnesses that insist on their own: pattern to model, e.g. `claude-*` to `agent`; a model "
+        "that exists goes first, then the first pattern that fits.",
+    )
     max_in_flight: int = Field(
         2000, ge=0, description="Requests that one gateway process takes on at a time before it answers 503; 0 for no limit."
     )

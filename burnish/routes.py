@@ -98,9 +98,9 @@ def write(path: Path, routes: Routes) -> None:
     replace_text(path, json.dumps(tree, indent=1), mode=0o600)
 
 
-def watch(path: Path) -> Watched[Routes]:
-    """The table in `path`, re-read when replaced; an empty one until it exists."""
-    return Watched(path, parse, Routes())
+def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
+    """The table in `path`, re-read when replaced; an empty one until it exists. Looked at no more than once in `max_age` s."""
+    return Watched(path, parse, Routes(), max_age)
 
 
 def update(path: Path, change: Callable[[Routes], Routes]) -> Routes:

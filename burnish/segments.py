@@ -14,6 +14,7 @@ import zlib
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +40,7 @@ def encode(record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> by
     arrays: tuple[array[Any], ...] = ()
     if isinstance(record, Interaction):
         arrays = (record.prompt_ids, record.token_ids, record.logprobs)
-        tree = {name: getattr(record, name) for name in _INTERACTION_HEAD}
+        tree = dict(zip(_INTERACTION_HEAD, _head_of(record), strict=True))
         tree["kind"] = "interaction"
         tree |= verbatim
     else:
@@ -80,6 +81,7 @@ def decode(payload: bytes) -> Record:
 _INTERACTION_HEAD = tuple(
     name for name in Interaction.__dataclass_fields__ if name not in {"prompt_ids", "token_ids", "logprobs"}
 )
+_head_of = attrgetter(*_INTERACTION_HEAD)
 
 
 class SegmentWriter:

@@ -6,7 +6,6 @@ Errors of any kind leave through `server/envelope.py`.
 """
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -18,9 +17,11 @@ from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
 from server import envelope, exchange, feedback, guard, models
 from server.call import CHAT, Dialect
-from server.dialects import completions, responses
+from server.dialects import completions, messages, responses
 from server.dialects.chat import Chat
 from server.dialects.completions import Completions
+from server.dialects.messages import Messages, count
+from server.request_ids import RequestIds
 from server.state import State
 from server.wire import ClientGone, header, send_bytes, send_json
 
@@ -36,6 +37,7 @@ class App:
         self._settings = settings
         self._fallback = fallback
         self.state: State | None = None
+        self._ids = RequestIds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -54,7 +56,7 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = uuid.uuid4().hex
+        request_id = self._ids.take()
         extra = [(b"x-request-id", request_id.encode())]
         has_begun = has_ended = False
 
@@ -101,7 +103,7 @@ class App:
             allowed = ", ".join(answers)
             status, body, headers = _dialect(path).reply_to(_wrong_method(scope, allowed), request_id)
             return await send_bytes(send, status, body, [*headers, (b"allow", allowed.encode())])
-        if self._fallback is None:
+        if self._fallback is None or messages.owns(path):
             raise NotFound(f"there is nothing at {path}; see docs/http.md", code="unknown_path")
         scope.setdefault("state", {})["request_id"] = request_id
         await self._fallback(scope, receive, send)
@@ -115,13 +117,14 @@ def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:
 async def _list_models(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
     routes = state.routes.current()
-    data = [models.entry(name, caller, routes) for name in models.names(caller, routes)]
+    data = [models.entry(name, caller, routes, {}) for name in models.names(caller, routes)]
     await send_json(send, 200, {"object": "list", "data": data})
 
 
 async def _show_model(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
-    await send_json(send, 200, models.entry(scope["path"][len(MODEL_PATH) :], caller, state.routes.current()))
+    name, model_map = scope["path"][len(MODEL_PATH) :], state.settings.gateway.model_map
+    await send_json(send, 200, models.entry(name, caller, state.routes.current(), model_map))
 
 
 async def _healthz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
@@ -143,12 +146,20 @@ def _wrong_method(scope: Scope, allowed: str) -> RequestError:
 
 def _dialect(path: str) -> Dialect:
     """Whose error envelope a path's callers expect."""
+    if messages.owns(path):
+        path = messages.PATH
     return _DIALECTS.get(path, _DIALECTS[CHAT])
 
 
-_DIALECTS: dict[str, Dialect] = {CHAT: Chat(), completions.PATH: Completions(), responses.PATH: responses.Responses()}
+_DIALECTS: dict[str, Dialect] = {
+    CHAT: Chat(),
+    completions.PATH: Completions(),
+    responses.PATH: responses.Responses(),
+    messages.PATH: Messages(),
+}
 _ROUTES: dict[str, dict[str, Answer]] = {
     **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
+    count.COUNT_PATH: {"POST": count.answer},
     "/v1/feedback": {"POST": feedback.answer},
     "/v1/models": {"GET": _list_models},
     "/healthz": {"GET": _healthz},

@@ -1,5 +1,7 @@
 """Who is asking, and may they: a key's digest is looked up in the serving table, never in SQL.
 
+A key comes as `Authorization: Bearer …` or, from Anthropic's clients, as `x-api-key`. Where both are sent the first decides
+alone: a request speaks for one key, and the other header can neither mend nor widen what it says.
 An unknown key is always refused. No key at all is accepted for talking only, and only by a gateway that listens on loopback
 with `gateway.open_inference`; such a caller is tenant `default` and holds no other scope. Admin always needs a key.
 """
@@ -47,15 +49,13 @@ class Keyring:
 
     def caller(self, scope: AsgiScope) -> Caller:
         """The caller, whatever they may do; raises NotAllowed (401) for a missing, malformed or unknown key."""
-        given = header(scope, b"authorization")
-        scheme, _, secret = (given or "").partition(" ")
-        secret = secret.strip()
-        if given is None or (scheme.lower() == "bearer" and not secret):
+        secret = _secret(scope)
+        if not secret:
             if self._is_open:
                 return OPEN_CALLER
-            raise NotAllowed("no key: expected the header `Authorization: Bearer sk-burnish-…`", code="missing_api_key")
-        if scheme.lower() != "bearer":
-            raise NotAllowed("Authorization header: expected `Bearer <key>`", code="invalid_api_key")
+            raise NotAllowed(
+                "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`", code="missing_api_key"
+            )
         key = self._routes.current().keys.get(digest(secret))
         if key is None:
             raise NotAllowed(
@@ -75,6 +75,15 @@ class Keyring:
                 f"key {caller.key_id}: this route needs the scope {wanted}, the key has {held}", code="wrong_scope"
             )
         return caller
+
+
+def _secret(scope: AsgiScope) -> str:
+    """The key as sent, empty where there is none; `Bearer` with nothing behind it is none, as some clients send it so."""
+    given = header(scope, b"authorization")
+    scheme, _, secret = ("Bearer" if given is None else given).partition(" ")
+    if scheme.lower() != "bearer":
+        raise NotAllowed("Authorization header: expected `Bearer <key>`", code="invalid_api_key")
+    return secret.strip() or header(scope, b"x-api-key") or ""
 
 
 def require(settings: Settings, *needed: Scope) -> Callable[[Request], Caller]:

@@ -5,9 +5,9 @@ engine that fails before it still gets a 503; a failure after it is one error ev
 request with it, and what had been sampled is recorded as aborted.
 """
 
+import re
 import time
 
-import aiohttp
 import structlog
 from starlette.types import Receive, Scope, Send
 
@@ -18,6 +18,7 @@ from server.auth import Caller
 from server.call import CHAT, Call, Dialect
 from server.identity import Labels, labels_of
 from server.models import Target, remote, resolve
+from server.pool import Response
 from server.sse import Splitter
 from server.state import State
 from server.turn import Turn
@@ -28,6 +29,7 @@ SSE_HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 Headers = list[tuple[bytes, bytes]]
 log = structlog.get_logger(__name__)
 
@@ -47,7 +49,7 @@ async def _answer(
     call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
     labels = labels_of(sent, call.said)
     routes = state.routes.current()
-    target = resolve(call.model, caller, routes)
+    target = resolve(call.model, caller, routes, state.settings.gateway.model_map)
     may_be_remote = bool(routes.remote_url) and call.path == CHAT and not target.is_base
     if may_be_remote and state.settings.remote.use == "always":
         target = remote(target, state.settings.remote.model)
@@ -65,7 +67,7 @@ async def _answer(
 
 async def _ask(
     state: State, routes: Routes, target: Target, call: Call, request_id: str, may_be_remote: bool
-) -> tuple[Target, aiohttp.ClientResponse]:
+) -> tuple[Target, Response]:
     """Who answers, and the answer, unread: the engine, else (where that is set) the remote model in its place."""
     if target.upstream is None:
         try:
@@ -81,18 +83,23 @@ async def _ask(
 
 
 def _headers(target: Target, labels: Labels, call: Call) -> Headers:
-    headers = [(b"x-burnish-version", target.name.encode("latin-1", "replace"))]
+    headers = [(b"x-burnish-version", _header_safe(target.name))]
     if labels.session_id is not None:
-        headers.append((b"x-burnish-session", labels.session_id.encode("latin-1", "replace")))
+        headers.append((b"x-burnish-session", _header_safe(labels.session_id)))
     if call.ignored:
-        headers.append((b"x-burnish-ignored", ", ".join(call.ignored).encode("latin-1", "replace")))
+        headers.append((b"x-burnish-ignored", _header_safe(", ".join(call.ignored))))
     return headers
+
+
+def _header_safe(text: str) -> bytes:
+    """Fit for a header: a session named in a body may hold any character, and the server refuses to send control characters."""
+    return _CONTROL.sub("?", text).encode("latin-1", "replace")
 
 
 async def _whole(
     dialect: Dialect,
     turn: Turn,
-    response: aiohttp.ClientResponse,
+    response: Response,
     send: Send,
     client: ClientWatch,
     headers: Headers,
@@ -100,7 +107,7 @@ async def _whole(
 ) -> None:
     try:
         body = turn.pass_whole(await response.read())
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except OSError as error:
         raise _broken(error, request_id) from error
     client.settle()
     await send_bytes(send, 200, body, headers)
@@ -109,7 +116,7 @@ async def _whole(
 async def _stream(
     dialect: Dialect,
     turn: Turn,
-    response: aiohttp.ClientResponse,
+    response: Response,
     send: Send,
     client: ClientWatch,
     headers: Headers,
@@ -118,7 +125,7 @@ async def _stream(
     splitter = Splitter()
     has_begun = False
     try:
-        async for piece in response.content.iter_any():
+        async for piece in response.pieces():
             if out := b"".join([turn.pass_on(event) for event in splitter.feed(piece)]):
                 if not has_begun:
                     await send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
@@ -127,7 +134,7 @@ async def _stream(
         if not turn.is_done:
             raise EngineUnavailable("the engine ended its answer too early; please try again")
         last = b""
-    except (BurnishError, aiohttp.ClientError, TimeoutError, OSError) as error:
+    except (BurnishError, OSError) as error:
         ours = error if isinstance(error, BurnishError) else _broken(error, request_id)
         if not has_begun:
             raise ours from error

@@ -4,6 +4,7 @@ On SIGTERM or Ctrl-C it stops accepting, lets running replies end for `GRACE` se
 segment and leaves with status 0. It refuses to listen beyond loopback before there is an inference key.
 """
 
+import gc
 import signal
 import socket
 from types import FrameType
@@ -61,9 +62,17 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
     # uvicorn raises the signal again once it has shut down; with the default action the process would die of it
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore)
+    _settle_memory()
     log.info("gateway listening", host=gateway.host, port=gateway.port)
     uvicorn.Server(config).run(sockets=[_shared(gateway.host, gateway.port)] if gateway.processes > 1 else None)
     log.info("gateway stopped")
+
+
+def _settle_memory() -> None:
+    """What was loaded at the start stays: the collector need not look at it again, nor at every few requests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _shared(host: str, port: int) -> socket.socket:

@@ -6,6 +6,7 @@ CORS headers that let their scripts read the answer.
 """
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.types import Scope
@@ -14,10 +15,13 @@ from burnish.config import Gateway
 from burnish.errors import NotAllowed
 from server.wire import header
 
+_OUR_HEADERS = b"authorization, content-type, x-burnish-train"
 _SESSION_HEADERS = b"x-session-id, x-turn-type, x-session-done"
+_ANTHROPIC_HEADERS = b"x-api-key, anthropic-version, anthropic-beta"
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """True for names and addresses that only this machine can reach."""
     if host.lower() in LOOPBACK_NAMES:
@@ -28,6 +32,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=1024)
 def hostname(authority: str) -> str | None:
     """The host of `host[:port]` in lower case, without port and brackets; None where there is none."""
     try:
@@ -40,8 +45,7 @@ def check(scope: Scope, settings: Gateway) -> str | None:
     """The listed foreign origin that this request comes from, None for all others; raises NotAllowed for foreign ones."""
     authority = header(scope, b"host") or ""
     host = hostname(authority)
-    known = {settings.host.lower(), *(name.lower() for name in settings.allowed_hosts)}
-    if host is None or not (host in known or is_loopback(host)):
+    if host is None or not (is_loopback(host) or host in _names(settings.host, settings.allowed_hosts)):
         raise NotAllowed(
             f"Host header: got {authority!r}, expected this machine or a name in gateway.allowed_hosts", code="foreign_host"
         )
@@ -57,6 +61,11 @@ def check(scope: Scope, settings: Gateway) -> str | None:
     )
 
 
+@lru_cache
+def _names(host: str, allowed: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.lower() for name in (host, *allowed))
+
+
 def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
     """What lets a script of a listed origin read the answer."""
     return [
@@ -70,6 +79,6 @@ def preflight_headers() -> list[tuple[bytes, bytes]]:
     """What a browser asks for before it sends JSON or a key."""
     return [
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
-        (b"access-control-allow-headers", b"authorization, content-type, x-burnish-train, " + _SESSION_HEADERS),
+        (b"access-control-allow-headers", b", ".join([_OUR_HEADERS, _SESSION_HEADERS, _ANTHROPIC_HEADERS])),
         (b"access-control-max-age", b"600"),
     ]

@@ -162,7 +162,13 @@ def _call(call: Any) -> Any:
 
 
 def _arguments(text: Any) -> Any:
+    """What the text means: clients that decode and encode it write `{}` for nothing and, in JavaScript, `2` for `2.0`."""
     try:
-        return json.loads(text) if isinstance(text, str) else text
+        return json.loads(text or "{}", parse_float=_number) if isinstance(text, str) else text
     except ValueError:
         return text
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return int(value) if value.is_integer() else value

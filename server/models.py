@@ -1,9 +1,12 @@
 """Model names: `agent` (its live version), `agent@v12` (pinned), the base's own name. One name becomes one version, for good.
 
-A caller sees its own tenant's agents only; any other name does not exist for it.
+A caller sees its own tenant's agents only; any other name does not exist for it. A name that does not exist may stand for
+another by `gateway.model_map`, for harnesses that insist on names such as `claude-…`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from burnish.errors import NotAllowed, NotFound
@@ -27,21 +30,16 @@ class Target:
     upstream: str | None = None
 
 
-def resolve(model: str, caller: Caller, routes: Routes) -> Target:
-    """The version that `model` names for `caller`."""
-    if model == routes.base_name and model not in routes.agents:
-        _check_allowed(model, caller)
-        return Target(model, model, model, 0, is_base=True)
-    pinned = None if model in routes.agents else VersionName.parse(model)
-    agent = routes.agents.get(pinned.agent if pinned else model)
-    if agent is None or agent.tenant != caller.tenant:
-        raise _missing(model, caller, routes)
-    _check_allowed(agent.name, caller)
-    version = pinned.version if pinned else agent.live
-    if pinned and version and version not in agent.loaded:
-        raise _missing(model, caller, routes)
-    name = str(VersionName(agent.name, version))
-    return Target(name, agent.engine_model(version, routes.base_name), agent.name, version)
+def resolve(model: str, caller: Caller, routes: Routes, model_map: Mapping[str, str]) -> Target:
+    """The version that `model` names for `caller`; of `model_map` the first pattern that fits a name which does not exist."""
+    if (target := _existing(model, caller, routes)) is not None:
+        return target
+    for pattern, name in model_map.items():
+        if fnmatchcase(model, pattern):
+            if (target := _existing(name, caller, routes)) is not None:
+                return target
+            raise _missing(name, caller, routes, f" (gateway.model_map's word for {model!r})")
+    raise _missing(model, caller, routes)
 
 
 def remote(target: Target, model: str) -> Target:
@@ -59,11 +57,28 @@ def names(caller: Caller, routes: Routes) -> list[str]:
     return found
 
 
-def entry(name: str, caller: Caller, routes: Routes) -> dict[str, Any]:
+def entry(name: str, caller: Caller, routes: Routes, model_map: Mapping[str, str]) -> dict[str, Any]:
     """One model as `GET /v1/models/{id}` shows it."""
-    target = resolve(name, caller, routes)
+    target = resolve(name, caller, routes, model_map)
     parent = None if target.is_base else routes.base_name
     return {"id": name, "object": "model", "created": 0, "owned_by": "burnish", "root": target.name, "parent": parent}
+
+
+def _existing(model: str, caller: Caller, routes: Routes) -> Target | None:
+    """The version that `model` names; None where the caller has no such agent, so that the name may mean another."""
+    if model == routes.base_name and model not in routes.agents:
+        _check_allowed(model, caller)
+        return Target(model, model, model, 0, is_base=True)
+    pinned = None if model in routes.agents else VersionName.parse(model)
+    agent = routes.agents.get(pinned.agent if pinned else model)
+    if agent is None or agent.tenant != caller.tenant:
+        return None
+    _check_allowed(agent.name, caller)
+    version = pinned.version if pinned else agent.live
+    if pinned and version and version not in agent.loaded:  # never another version than the one that was asked for
+        raise _missing(model, caller, routes)
+    name = str(VersionName(agent.name, version))
+    return Target(name, agent.engine_model(version, routes.base_name), agent.name, version)
 
 
 def _visible(caller: Caller, routes: Routes) -> list[AgentRoute]:
@@ -77,9 +92,9 @@ def _check_allowed(name: str, caller: Caller) -> None:
         raise NotAllowed(f"key {caller.key_id} may use {allowed}, not {name!r}", code="model_not_allowed", param="model")
 
 
-def _missing(model: str, caller: Caller, routes: Routes) -> NotFound:
+def _missing(model: str, caller: Caller, routes: Routes, why: str = "") -> NotFound:
     known = names(caller, routes)
     shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
     return NotFound(
-        f"the model {model!r} does not exist; there are: {shown or 'none yet'}", code="model_not_found", param="model"
+        f"the model {model!r}{why} does not exist; there are: {shown or 'none yet'}", code="model_not_found", param="model"
     )

@@ -55,10 +55,10 @@ class Draft:
         except OverflowError as error:
             self._note(f"token ids out of range: {error}")
         if choice.logprobs is not None:
-            for entry in choice.logprobs.content or ():
-                self._add_logprob(entry.logprob)
-            for value in choice.logprobs.token_logprobs or ():
-                self._add_logprob(value)
+            if choice.logprobs.content:
+                self._add_logprobs([entry.logprob for entry in choice.logprobs.content])
+            elif choice.logprobs.token_logprobs:
+                self._add_logprobs(choice.logprobs.token_logprobs)
         self.finish_reason = choice.finish_reason or self.finish_reason
 
     @property
@@ -91,13 +91,20 @@ class Draft:
             call["function"]["name"] += piece.function.name or ""
             call["function"]["arguments"] += piece.function.arguments or ""
 
-    def _add_logprob(self, value: float | None) -> None:
-        if value is None or value <= ABSENT_LOGPROB:
-            self._note(f"the engine has no log-prob for token {len(self.logprobs)}")
-            value = math.nan
-        elif value > TOLERANCE:
-            self._note(f"log-prob {value} of token {len(self.logprobs)} is not finite and <= 0")
-        self.logprobs.append(value)
+    def _add_logprobs(self, values: list[float | None]) -> None:
+        try:
+            if min(values) > ABSENT_LOGPROB and max(values) <= TOLERANCE:  # type: ignore[type-var, operator]
+                self.logprobs.extend(values)  # type: ignore[arg-type]
+                return
+        except TypeError:
+            pass
+        for value in values:
+            if value is None or value <= ABSENT_LOGPROB:
+                self._note(f"the engine has no log-prob for token {len(self.logprobs)}")
+                value = math.nan
+            elif value > TOLERANCE:
+                self._note(f"log-prob {value} of token {len(self.logprobs)} is not finite and <= 0")
+            self.logprobs.append(value)
 
     def _note(self, problem: str) -> None:
         self._problem = self._problem or problem

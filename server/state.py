@@ -15,6 +15,8 @@ from server.recorder import Recorder
 from server.upstream import Engines
 
 LAST_RECORDS = 2.0
+TABLE_AGE = 0.002
+"""Seconds for which a gateway trusts its view of the serving table: far less than a person or a promotion notices."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class State:
 
     @classmethod
     def open(cls, settings: Settings) -> "State":
-        routes = table.watch(settings.run_dir / "routes.json")
+        routes = table.watch(settings.run_dir / "routes.json", TABLE_AGE)
         heartbeat = Heartbeat(settings.run_dir, routes)
         return cls(
             settings=settings,
@@ -52,6 +54,6 @@ class State:
         self.reporter.cancel()
         await asyncio.gather(self.reporter, return_exceptions=True)
         self.heartbeat.remove()
-        await self.engines.close()
+        self.engines.close()
         self.limits.close()
         self.recorder.close()

@@ -4,16 +4,19 @@ A connection that cannot be made, and an engine that says it is full, send the r
 have reached an engine is never sent to another: what killed one could kill them all.
 """
 
+import asyncio
 import itertools
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-import aiohttp
 import msgspec
 import structlog
 
 from burnish.errors import EngineError, EngineUnavailable, RequestError
 from burnish.routes import Routes
 from server.envelope import TOO_LARGE
+from server.pool import Pool, Response
 
 READ_TIMEOUT = 600.0  # seconds without a byte; OpenAI's own clients give up after as many
 KEEP_ALIVE = 3.0  # less than the 5 s after which vLLM closes an idle connection, so that none is reused while it closes
@@ -25,39 +28,35 @@ class Engines:
 
     def __init__(self, connect_timeout: float) -> None:
         self._turn = itertools.count()
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout, sock_read=READ_TIMEOUT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._pool = Pool(connect_timeout=connect_timeout, read_timeout=READ_TIMEOUT, keep_alive=KEEP_ALIVE)
 
-    async def ask(self, routes: Routes, path: str, body: bytes, request_id: str) -> aiohttp.ClientResponse:
+    async def ask(self, routes: Routes, path: str, body: bytes, request_id: str) -> Response:
         """The engine's answer, status 200 and unread. `request_id` becomes the response id behind `chatcmpl-` or `cmpl-`."""
         reason = "no engine is in the serving table yet"
         for url in self._in_turn(routes):
             try:
-                response = await self._session.post(url + path, data=body, headers=_headers(routes, request_id))
-            except aiohttp.ClientConnectorError as error:
+                response = await self._pool.request(url, path, _headers(routes, request_id), body)
+            except ConnectionRefusedError as error:
                 reason = "no engine can be reached"
                 log.warning("engine cannot be reached", url=url, error=str(error))
                 continue
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            except OSError as error:
                 log.warning("engine failed before it answered", url=url, request_id=request_id, error=repr(error))
                 raise EngineUnavailable("the engine went away before it answered; please try again") from error
             if response.status == 200:
                 return response
-            text = await _text(response)
-            if response.status in (429, 503):
+            status, text = response.status, await _text(response)
+            if status in (429, 503):
                 reason = "every engine is full"
                 continue
-            raise _refusal(response.status, text, request_id)
+            raise _refusal(status, text, request_id)
         raise EngineUnavailable(f"{reason}; please try again")
 
-    async def ask_remote(self, routes: Routes, path: str, body: bytes, request_id: str) -> aiohttp.ClientResponse:
+    async def ask_remote(self, routes: Routes, path: str, body: bytes, request_id: str) -> Response:
         """The remote model's answer through the process that talks to it (server/remote.py)."""
         try:
-            response = await self._session.post(routes.remote_url + path, data=body, headers=_headers(routes, request_id))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            response = await self._pool.request(routes.remote_url, path, _headers(routes, request_id), body)
+        except OSError as error:
             log.warning("the remote model cannot be asked", url=routes.remote_url, request_id=request_id, error=repr(error))
             raise EngineUnavailable("neither an engine nor the remote model can be reached; please try again") from error
         if response.status == 200:
@@ -68,22 +67,29 @@ class Engines:
         """True where at least one engine answers its health check within a second."""
         for url in self._in_turn(routes):
             try:
-                async with self._session.get(f"{url}/health", timeout=aiohttp.ClientTimeout(total=1.0)) as response:
-                    if response.status == 200:
-                        return True
-            except (aiohttp.ClientError, TimeoutError, OSError):
+                async with asyncio.timeout(1.0):
+                    response = await self._pool.request(url, "/health", _headers(routes, "health"))
+                response.close()
+                if response.status == 200:
+                    return True
+            except OSError:
                 continue
         return False
 
-    async def close(self) -> None:
-        await self._session.close()
+    def close(self) -> None:
+        self._pool.close()
 
-    def _in_turn(self, routes: Routes) -> list[str]:
-        if not routes.engines:
-            return []
-        first = next(self._turn) % len(routes.engines)
-        urls = (*routes.engines[first:], *routes.engines[:first])
-        return [url.rstrip("/").removesuffix("/v1") for url in urls]
+    def _in_turn(self, routes: Routes) -> Sequence[str]:
+        urls = _bases(routes.engines)
+        if len(urls) < 2:
+            return urls
+        first = next(self._turn) % len(urls)
+        return (*urls[first:], *urls[:first])
+
+
+@lru_cache(maxsize=64)
+def _bases(engines: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(url.rstrip("/").removesuffix("/v1") for url in engines)
 
 
 def engine_error(error: Any, request_id: str) -> EngineUnavailable:
@@ -92,18 +98,18 @@ def engine_error(error: Any, request_id: str) -> EngineUnavailable:
     return EngineUnavailable("the engine failed while it was answering; please try again")
 
 
-def _headers(routes: Routes, request_id: str) -> dict[str, str]:
-    headers = {"content-type": "application/json", "x-request-id": request_id}
-    if routes.engine_key:
-        headers["authorization"] = f"Bearer {routes.engine_key}"
-    return headers
+def _headers(routes: Routes, request_id: str) -> bytes:
+    key = f"authorization: Bearer {routes.engine_key}\r\n" if routes.engine_key else ""
+    return f"content-type: application/json\r\nx-request-id: {request_id}\r\n{key}".encode()
 
 
-async def _text(response: aiohttp.ClientResponse) -> bytes:
+async def _text(response: Response) -> bytes:
     try:
         return await response.read()
-    except (aiohttp.ClientError, TimeoutError, OSError):
+    except OSError:
         return b""
+    finally:
+        response.close()
 
 
 def _refusal(status: int, text: bytes, request_id: str) -> Exception:

@@ -16,6 +16,7 @@ from burnish.errors import RequestError
 from server.envelope import TOO_LARGE
 
 PATIENCE = 0.05
+_HEADERS = "burnish.headers"
 Headers = Iterable[tuple[bytes, bytes]]
 
 
@@ -25,15 +26,15 @@ class ClientGone(Exception):
 
 def header(scope: Scope, name: bytes) -> str | None:
     """The first header called `name` (lower case), None where there is none."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return str(value, "latin-1").strip()
-    return None
+    return headers_of(scope).get(name)
 
 
 def headers_of(scope: Scope) -> dict[bytes, str]:
-    """Every header by its lower-case name; of repeated ones the last."""
-    return {name: str(value, "latin-1").strip() for name, value in scope["headers"]}
+    """Every header by its lower-case name; of repeated ones the first. Taken apart once for each request."""
+    found: dict[bytes, str] | None = scope.get(_HEADERS)
+    if found is None:
+        found = scope[_HEADERS] = {name: str(value, "latin-1").strip() for name, value in reversed(scope["headers"])}
+    return found
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

@@ -60,10 +60,12 @@ def test_broken_toml_and_missing_file_are_one_line(tmp_path: Path) -> None:
 
 
 def test_a_child_process_loads_exactly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = config.load(flags={"learner.rank": 8, "gateway.allowed_hosts": ("a.example", "b"), "state_dir": "/tmp/x"})
+    flags = {"learner.rank": 8, "gateway.allowed_hosts": ("a.example", "b"), "state_dir": "/tmp/x"}
+    settings = config.load(flags=flags | {"gateway.model_map": {"claude-*": "agent", "GPT-*": "agent@v2", "*": "base"}})
     for name, value in config.to_environment(settings).items():
         monkeypatch.setenv(name, value)
     assert config.load() == settings
+    assert list(config.load().gateway.model_map) == ["claude-*", "GPT-*", "*"]  # the first pattern that fits is meant
 
 
 def test_every_setting_has_a_sentence() -> None:

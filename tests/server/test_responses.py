@@ -17,7 +17,7 @@ from burnish.errors import RequestError
 from burnish.records import Interaction
 from burnish.testing import EOS, Failure, Scripted, logprob_of, prompt_ids
 from server.dialects.responses import Responses
-from server.linking import continuations, tail_hash
+from server.linking import Trace
 
 Tree = dict[str, Any]
 PATH = "/v1/responses"
@@ -103,7 +103,7 @@ def replayed(events: list[Tree]) -> Tree:
 
 def continues(later: Interaction, earlier: Interaction) -> bool:
     """True where the ingester would link the two."""
-    return continuations(later)[0][1] == tail_hash(earlier)
+    return Trace(later).continuations()[0][1] == Trace(earlier).tail
 
 
 def spoken(response: Tree) -> str:

@@ -1,0 +1,202 @@
+"""The clients of the benchmark, in a process of their own: many connections, requests as bytes, times to the microsecond.
+
+A job says whom to ask, with what, how fast; `python -m benchmarks.gateway.load` reads one as JSON from stdin and prints what it
+saw. Latencies are in milliseconds. Anything but a 200 with a whole body counts as failed.
+"""
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import cast
+
+import uvloop
+
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_REQUEST_ID = re.compile(rb"x-request-id: *([0-9a-f]{32})", re.IGNORECASE)
+
+
+@dataclass
+class Job:
+    """`kind`: `chat` (bodies of `size` bytes), `stream`, or `growing` (conversations `first` to `first + sessions`).
+
+    With `rate` the requests start at that many a second whether or not earlier ones have ended (open loop); without it each
+    of `connections` asks again as soon as it has its answer (closed loop), for `seconds` or `n_requests`.
+    """
+
+    port: int
+    kind: str = "chat"
+    connections: int = 1
+    seconds: float = 2.0
+    n_requests: int = 0
+    rate: float = 0.0
+    size: int = 2048
+    sessions: int = 0
+    first: int = 0
+    turns: tuple[int, int] = (0, 0)
+    model: str = "agent"
+    seed: int = 0
+
+
+@dataclass
+class Seen:
+    """What came of a job."""
+
+    n_ok: int = 0
+    n_failed: int = 0
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    first_bytes: list[float] = field(default_factory=list)
+    n_events: int = 0
+    request_ids: list[str] = field(default_factory=list)
+
+
+class Wire(asyncio.Protocol):
+    """One keep-alive connection that carries one request at a time."""
+
+    def __init__(self) -> None:
+        self._waiter: asyncio.Future[bool] | None = None
+        self._parts: list[bytes] = []
+        self._needed = -1
+        self._have = 0
+        self.head = b""
+        self.first_at = 0.0
+        self.n_events = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(False)
+
+    async def ask(self, request: bytes) -> bool:
+        """Send one request; True once its answer is whole and its status 200."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._parts, self._needed, self._have, self.head, self.first_at, self.n_events = [], -1, 0, b"", 0.0, 0
+        self.transport.write(request)
+        return await self._waiter
+
+    def data_received(self, data: bytes) -> None:
+        if not self.head:
+            self._parts.append(data)
+            joined = b"".join(self._parts)
+            end = joined.find(b"\r\n\r\n")
+            if end < 0:
+                self._parts = [joined]
+                return
+            self.head, data = joined[:end], joined[end + 4 :]
+            length = _LENGTH.search(self.head)
+            self._needed = int(length[1]) if length else 0
+            self._parts = [b""]
+        if data and not self.first_at:
+            self.first_at = time.perf_counter()
+        self._have += len(data)
+        if self._needed:
+            is_whole = self._have >= self._needed
+        else:
+            self.n_events += data.count(b"data: ")
+            self._parts[0] = (self._parts[0] + data)[-7:]
+            is_whole = self._parts[0].endswith(b"\r\n0\r\n\r\n")
+        if is_whole and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(self.head.startswith(b"HTTP/1.1 200"))
+
+
+def framed(body: bytes, port: int) -> bytes:
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\n"
+        f"host: 127.0.0.1:{port}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def bodies(job: Job) -> Iterator[bytes]:
+    """Bodies without end; each begins a conversation of its own."""
+    filler = 'the quick brown fox jumps over the lazy dog and says \\"hello\\" to it; '
+    n = 0
+    while True:
+        n += 1
+        opening = f"{job.seed}-{n} "
+        text = (opening + filler * (job.size // len(filler) + 1))[: max(16, job.size - 110)].rstrip("\\")
+        stream = ', "stream": true' if job.kind == "stream" else ""
+        yield f'{{"model": "{job.model}", "messages": [{{"role": "user", "content": "{text}"}}]{stream}}}'.encode()
+
+
+def growing(job: Job) -> Iterator[bytes]:
+    """Turn after turn of every session: each repeats all that was said before, the last reply and one more message."""
+    from benchmarks.gateway.sessions import body_of
+
+    for turn in range(*job.turns):
+        for session in range(job.first, job.first + job.sessions):
+            yield body_of(session, turn, job.model)
+
+
+async def run(job: Job) -> Seen:
+    loop = asyncio.get_running_loop()
+    wires = [(await loop.create_connection(Wire, "127.0.0.1", job.port))[1] for _ in range(job.connections)]
+    requests = growing(job) if job.kind == "growing" else bodies(job)
+    seen = Seen()
+    started = time.perf_counter()
+    await (_paced(job, wires, requests, seen) if job.rate else _as_fast_as_answered(job, wires, requests, seen))
+    seen.seconds = time.perf_counter() - started
+    for wire in wires:
+        wire.transport.close()
+    return seen
+
+
+async def _as_fast_as_answered(job: Job, wires: list[Wire], requests: Iterator[bytes], seen: Seen) -> None:
+    until = time.perf_counter() + job.seconds if not (job.n_requests or job.kind == "growing") else float("inf")
+    left = job.n_requests or sys.maxsize
+
+    async def client(wire: Wire) -> None:
+        nonlocal left
+        while left > 0 and time.perf_counter() < until:
+            left -= 1
+            body = next(requests, None)
+            if body is None:
+                return
+            await _one(wire, framed(body, job.port), seen, time.perf_counter())
+
+    await asyncio.gather(*map(client, wires))
+
+
+async def _paced(job: Job, wires: list[Wire], requests: Iterator[bytes], seen: Seen) -> None:
+    """Start times are fixed beforehand, and a late start counts as latency: a slow server cannot hide behind its own queue."""
+    free = list(wires)
+    tasks = []
+    started = time.perf_counter()
+    for n in range(int(job.rate * job.seconds)):
+        due = started + n / job.rate
+        while (wait := due - time.perf_counter()) > 0:
+            await asyncio.sleep(wait if wait > 0.002 else 0)
+        while not free:
+            await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(_one(free.pop(), framed(next(requests), job.port), seen, due, free)))
+    await asyncio.gather(*tasks)
+
+
+async def _one(wire: Wire, request: bytes, seen: Seen, since: float, free: list[Wire] | None = None) -> None:
+    is_ok = await wire.ask(request)
+    seen.latencies.append((time.perf_counter() - since) * 1e3)
+    seen.first_bytes.append((wire.first_at - since) * 1e3)
+    seen.n_events += wire.n_events
+    if is_ok:
+        seen.n_ok += 1
+        if found := _REQUEST_ID.search(wire.head):
+            seen.request_ids.append(found[1].decode())
+    else:
+        seen.n_failed += 1
+    if free is not None:
+        free.append(wire)
+
+
+def main() -> None:
+    seen = uvloop.run(run(Job(**json.load(sys.stdin))))
+    json.dump(asdict(seen), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Our gateway as it is deployed: the real process, recording on, one agent, no limits but the defaults."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.gateway import servers
+from burnish import routes
+from burnish.config import Engine, Gateway, Journal, Settings, to_environment
+from server.prepare import prepare
+
+AGENT = "agent"
+
+
+def settings_for(folder: Path, port: int, upstream: str) -> Settings:
+    """Settings of a gateway whose state is in `folder`."""
+    return Settings(
+        state_dir=folder,
+        engine=Engine(urls=(upstream,)),
+        gateway=Gateway(port=port),
+        journal=Journal(segment_bytes=256 * 2**20),
+    )
+
+
+@contextmanager
+def gateway(folder: Path, port: int, upstream: str) -> Iterator[tuple[servers.Server, Settings]]:
+    """A running gateway, pinned to its core."""
+    shutil.rmtree(folder, ignore_errors=True)
+    settings = settings_for(folder, port, upstream)
+    prepare(settings).close()
+    assert AGENT in routes.watch(settings.run_dir / "routes.json").current().agents
+    command = [sys.executable, "-m", "burnish", "gateway"]
+    log = folder / "gateway.log"
+    environment = to_environment(settings) | {"PYTHONUNBUFFERED": "1"}
+    with servers.running("gateway", command, port, servers.GATEWAY_CORE, log, environment, "/healthz") as server:
+        yield server, settings

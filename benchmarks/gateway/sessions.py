@@ -1,0 +1,33 @@
+"""500 conversations of 100 KB that grow by two messages a turn: what agents with a long history send."""
+
+from functools import lru_cache
+
+from benchmarks.gateway.upstream import TEXT
+
+N_HISTORY = 96  # messages before the first turn
+MESSAGE = 1000  # characters of each
+_WORDS = "function returns the value of its argument unless it is negative, in which case \\n it raises an error; "
+
+
+@lru_cache(maxsize=600)
+def _history(session: int) -> str:
+    """The messages that a conversation begins with, as JSON text without the brackets."""
+    parts = []
+    for i in range(N_HISTORY):
+        role = "user" if i % 2 == 0 else "assistant"
+        text = (f"session {session} message {i}: " + _WORDS * 12)[:MESSAGE].rstrip("\\")
+        parts.append(f'{{"role": "{role}", "content": "{text}"}}')
+    return ", ".join(parts)
+
+
+@lru_cache(maxsize=600)
+def _later(turn: int) -> str:
+    """The two messages that turn number `turn` adds: what the agent said last, and what it is told now."""
+    said = f'{{"role": "assistant", "content": "{TEXT}"}}, ' if turn else ""
+    return f'{said}{{"role": "user", "content": "turn {turn}: {(_WORDS * 8)[:700]}"}}'
+
+
+def body_of(session: int, turn: int, model: str) -> bytes:
+    """The request of one turn."""
+    later = ", ".join(_later(i) for i in range(turn + 1))
+    return f'{{"model": "{model}", "messages": [{_history(session)}, {later}]}}'.encode()
