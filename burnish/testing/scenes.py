@@ -139,12 +139,12 @@ class Play:
         scene, run = self._find(messages, whole)
         truth = Truth(request_id, len(self.truths), str(body.get("model")), scene.name if scene else "", run, 0, Part.SIDE)
         self.truths.append(truth)
+        step, variant, is_rewritten = self._progress(messages, run)
         side = self._side(messages)
         if side is not None or scene is None:
             reply = side.reply if side is not None else Scripted("fine")
             truth.side = side.name if side is not None else "unscripted"
-            return truth, [_told(reply, run, f"{run}#0")] * n
-        step, variant, is_rewritten = _progress(messages, whole, run)
+            return truth, [_told(reply, run, f"{run}#{step}")] * n
         truth.part = Part.SUBAGENT if scene.parent else Part.MAIN
         if scene.parent:
             truth.family = scene.parent + run.removeprefix(scene.name)
@@ -184,6 +184,20 @@ class Play:
             return None, ""
         return self._scenes.get(found["scene"]), found["scene"] + (f".{found['run']}" if found["run"] else "")
 
+    def _progress(self, messages: Sequence[Tree], run: str) -> tuple[int, int, bool]:
+        """The last step that a request repeats and which variant of its reply; whether that reply itself is gone.
+
+        A summary that a client has put in the place of its history repeats marks too, as words of the agent's own.
+        """
+        pattern = re.compile(re.escape(run) + r"#(\d+)(?:\.(\d+))?")
+        asides = {side.reply.content.replace(RUN, run).strip() for side in self._script.sides}
+        replies = [message for message in messages if message.get("role") == "assistant"]
+        own = json.dumps([m for m in replies if pattern.sub(MARK, _text(m)).strip() not in asides])
+        marks = [(int(found[1]), int(found[2] or 0)) for found in pattern.finditer(json.dumps(messages))]
+        step, variant = max(marks, default=(0, 0))
+        is_there = any((int(found[1]), int(found[2] or 0)) == (step, variant) for found in pattern.finditer(own))
+        return step, variant, step > 0 and not is_there
+
     def _side(self, messages: Sequence[Tree]) -> Side | None:
         heads = [message for message in messages[:2] if message.get("role") in ("system", "developer")]
         text = "\n".join(_text(message) for message in [*heads, *messages[-1:]])
@@ -191,18 +205,6 @@ class Play:
 
 
 _MARKER = re.compile(r"scene:(?P<scene>[a-z][a-z0-9-]*)(?:\.(?P<run>[a-z0-9]+))?")
-
-
-def _progress(messages: Sequence[Tree], whole: str, run: str) -> tuple[int, int, bool]:
-    """The last step that a request repeats and which variant of its reply; whether that reply itself is gone from history."""
-    pattern = re.compile(re.escape(run) + r"#(\d+)(?:\.(\d+))?")
-    marks = [(int(found[1]), int(found[2] or 0)) for found in pattern.finditer(whole)]
-    if not marks:
-        return 0, 0, False
-    step, variant = max(marks)
-    replies = json.dumps([message for message in messages if message.get("role") == "assistant"])
-    is_there = any((int(found[1]), int(found[2] or 0)) == (step, variant) for found in pattern.finditer(replies))
-    return step, variant, not is_there
 
 
 def _told(reply: Scripted, run: str, mark: str) -> Scripted:

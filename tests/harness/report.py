@@ -50,7 +50,9 @@ class Table:
         if outcome.passed:
             row.n_passed += 1
         elif outcome.failed or hasattr(outcome, "wasxfail"):
-            row.failures.append(f"{outcome.nodeid.rpartition('::')[2]}: {_first_line(outcome)}")
+            known = _known(outcome)
+            said = known or f"{outcome.nodeid.rpartition('::')[2]}: {_first_line(outcome)}"
+            row.failures += [] if said in row.failures else [said]
 
     def rows(self) -> list[dict[str, Any]]:
         return [asdict(row) for _, row in sorted(self._rows.items())]
@@ -64,9 +66,13 @@ class Table:
             path.with_suffix(".md").write_text(markdown(self.rows()), encoding="utf-8")
 
 
+def _known(outcome: pytest.TestReport) -> str:
+    """What is known to be wrong; empty where the failure is news."""
+    reason = getattr(outcome, "wasxfail", "").removeprefix("reason: ")
+    return f"known: {reason.splitlines()[0]}" if reason else ""
+
+
 def _first_line(outcome: pytest.TestReport) -> str:
-    if known := getattr(outcome, "wasxfail", "").removeprefix("reason: "):
-        return f"known: {known.splitlines()[0]}"
     crash = getattr(outcome.longrepr, "reprcrash", None)
     text = crash.message if crash is not None else outcome.longreprtext.strip()
     return str(text).splitlines()[0][:200] if text else "failed"

@@ -3,7 +3,7 @@
 import json
 
 from burnish.testing import Scene, Script, Scripted, Side, Step
-from tests.harness.scenes import FULL
+from tests.harness.scenes import FULL, TOO_LONG
 from tests.harness.stage import Played, Stage
 
 HARNESS = "claude-code"
@@ -19,17 +19,19 @@ STEPS = [
     Step([bash("cat one.txt two.txt > both.txt; : @mark", said="Both now.")]),
     Step([Scripted("All done: @mark")]),
 ]
+KNOWN = "Claude Code asks for a summary with all its tools and as one more user message"
 TASK = {"description": "Read the sign", "prompt": "scene:reader @mark please", "subagent_type": "general-purpose"}
 SCRIPT = Script(
     [
         Scene("work", STEPS),
         Scene("hard", [Step(STEPS[0].replies, [FULL, FULL]), *STEPS[1:]]),
+        Scene("full", [STEPS[0], Step([bash("cat one.txt two.txt > both.txt; : @mark")], [TOO_LONG]), STEPS[2]]),
         Scene("long", [STEPS[0], Step([bash("cat one.txt > both.txt; : @mark", n_prompt=190_000)]), *STEPS[1:]]),
         Scene("guide", [Step([Scripted("", [("Agent", json.dumps(TASK))])]), Step([Scripted("Guided: @mark")])]),
         Scene("reader", [Step([bash("echo @mark > sign.txt")]), Step([Scripted("It says: @mark")])], parent="guide"),
     ],
     [
-        Side("summary", "detailed summary of the conversation", Scripted("<summary>So far: scene:long, long#2 is done.</summary>")),
+        Side("summary", "detailed summary of the conversation", Scripted("<summary>So far: scene:@run, @mark is done.</summary>")),
         Side("title", "(?i)generate a (short|concise|succinct).*title", Scripted('{"title": "Work"}')),
     ],
 )  # fmt: skip
@@ -76,6 +78,11 @@ def test_sub_agent(stage: Stage) -> None:
 
 
 def test_compaction(stage: Stage) -> None:
-    assert "All done: long#4" in claude(stage, "long").out
+    assert "All done: long#4" in claude(stage, "long", CLAUDE_CODE_AUTO_COMPACT_WINDOW="200000").out
     assert any(truth.side == "summary" for truth in stage.truths)
-    stage.check("compaction of a long history")
+    stage.check("compaction of a long history", known=KNOWN)
+
+
+def test_a_prompt_that_is_too_long(stage: Stage) -> None:
+    assert "All done: full#3" in claude(stage, "full").out
+    stage.check("compaction when the engine refuses a long prompt", known=KNOWN)

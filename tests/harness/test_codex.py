@@ -24,7 +24,7 @@ SCRIPT = Script(
         Scene("hard", [Step(STEPS[0].replies, [FULL, FULL]), *STEPS[1:]]),
         Scene("long", [STEPS[0], Step([run("cat one.txt > both.txt; : @mark", n_prompt=250_000)]), *STEPS[1:]]),
     ],
-    [Side("summary", "CONTEXT CHECKPOINT COMPACTION", Scripted("So far: scene:long, long#2 is done."))],
+    [Side("summary", "CONTEXT CHECKPOINT COMPACTION", Scripted("So far: scene:@run, @mark is done."))],
 )
 CONFIG = """
 model = "agent"

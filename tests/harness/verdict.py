@@ -98,8 +98,9 @@ class Trial:
             self._say(truth, "the log-probs differ from those sampled")
         if not row.prompt_ids or row.quarantine or row.is_aborted:
             self._say(truth, f"not whole: quarantine {row.quarantine!r}, aborted {row.is_aborted}")
-        is_unnamed = truth.part is Part.SUBAGENT and row.kind == Part.MAIN and row.quoted_by is None
-        if row.kind != truth.part and not is_unnamed:  # a sub-agent whose request says nothing of its parent has none to us
+        family = {r.session_id for t in self._truths if t.run == truth.family for r in self._rows_of(t)}
+        is_apart = truth.part is Part.SUBAGENT and row.kind == Part.MAIN and row.session_id not in family
+        if row.kind != truth.part and not is_apart:  # a sub-agent with a conversation of its own is a main agent to us
             self._say(truth, f"taken for {row.kind} ({row.kind_reason})")
 
     def _check_sessions(self) -> None:
