@@ -5,12 +5,14 @@ so that a journal can be compared with the truth. `python -m burnish.testing` ru
 """
 
 from burnish.testing.engine import Failure, StubEngine
-from burnish.testing.reply import EOS, Refusal, Scripted, logprob_of, prompt_ids
+from burnish.testing.reply import EOS, FULL, TOO_LONG, Refusal, Scripted, logprob_of, prompt_ids
 from burnish.testing.scenes import Outcome, Part, Scene, Script, Side, Step, Truth
 from burnish.testing.scripted import ScriptedEngine
 
 __all__ = [
     "EOS",
+    "FULL",
+    "TOO_LONG",
     "Failure",
     "Outcome",
     "Part",

@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from burnish.testing import completions, wire
-from burnish.testing.reply import Played, Refusal, Scripted, Tree, logprob_of, play, prompt_ids
+from burnish.testing.reply import FULL, Played, Refusal, Scripted, Tree, logprob_of, play, prompt_ids
 
 Headers = Mapping[str, str]
 Replies = Callable[[Tree, int], Scripted | str] | Sequence[Scripted | str]
@@ -35,7 +35,7 @@ class Failure(StrEnum):
 
 _REFUSALS = {
     Failure.REFUSE: Refusal(),
-    Failure.FULL: Refusal(503, "ServiceUnavailable", "too many queued requests"),
+    Failure.FULL: FULL,
 }
 
 

@@ -1,15 +1,7 @@
 """Scenes that several harnesses play: a tool named `look` is called twice at once, then once, then there is an answer."""
 
-from burnish.testing import Refusal, Scene, Scripted, Step
+from burnish.testing import FULL, Refusal, Scene, Scripted, Step
 
-FULL = Refusal(503, "ServiceUnavailable", "too many queued requests")
-TOO_LONG = Refusal(
-    400,
-    "BadRequestError",
-    "This model's maximum context length is 2048 tokens. However, your prompt contains 9000 input tokens, which exceeds this "
-    "limit even without any output tokens. Please reduce the length of the input prompt.",
-    param="input_tokens",
-)
 LOOK_TWICE = Scripted("", [("look", '{"at": "@mark north"}'), ("look", '{"at": "@mark south"}')])
 LOOK_ONCE = Scripted("One more look.", [("look", '{"at": "@mark up"}')])
 WALK = Scene(

@@ -2,8 +2,7 @@
 
 import json
 
-from burnish.testing import Scene, Script, Scripted, Side, Step
-from tests.harness.scenes import FULL, TOO_LONG
+from burnish.testing import FULL, TOO_LONG, Scene, Script, Scripted, Side, Step
 from tests.harness.stage import Played, Stage
 
 HARNESS = "claude-code"

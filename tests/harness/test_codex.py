@@ -2,8 +2,7 @@
 
 import json
 
-from burnish.testing import Scene, Script, Scripted, Side, Step
-from tests.harness.scenes import FULL
+from burnish.testing import FULL, Scene, Script, Scripted, Side, Step
 from tests.harness.stage import Played, Stage
 
 HARNESS = "codex"

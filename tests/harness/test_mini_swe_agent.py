@@ -1,7 +1,6 @@
 """mini-swe-agent: bash in a loop, through litellm."""
 
-from burnish.testing import Outcome, Refusal, Scene, Script, Scripted, Step
-from tests.harness.scenes import FULL
+from burnish.testing import FULL, Outcome, Refusal, Scene, Script, Scripted, Step
 from tests.harness.stage import Stage
 
 HARNESS = "mini-swe-agent"

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from burnish.testing import Scene, Script, Scripted, Side, Step
-from tests.harness.scenes import FULL, TOO_LONG
+from burnish.testing import FULL, TOO_LONG, Scene, Script, Scripted, Side, Step
 from tests.harness.stage import Played, Stage
 
 HARNESS = "opencode"
