@@ -26,7 +26,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             ", ".join(f"`{route}`" for route in row["routes"]),
             "; ".join(dict.fromkeys(row["driven"])),
             str(row["n_turns"]),
-            f"{share} of {row['n_eligible']}",
+            f"{share} of {row['n_eligible']}" + (f", and {row['n_unwanted']} that should not" if row["n_unwanted"] else ""),
             f"{row['n_sessions_right']} of {row['n_sessions']}",
             "; ".join(row["failures"]) or "passed",
         ]

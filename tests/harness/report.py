@@ -24,6 +24,7 @@ class Row:
     n_turns: int = 0
     n_eligible: int = 0
     n_trainable: int = 0
+    n_unwanted: int = 0
     n_sessions: int = 0
     n_sessions_right: int = 0
     n_passed: int = 0
@@ -43,6 +44,7 @@ class Table:
             row.n_turns += verdict.n_turns
             row.n_eligible += verdict.n_eligible
             row.n_trainable += verdict.n_trainable
+            row.n_unwanted += verdict.n_unwanted
             row.n_sessions += verdict.n_sessions
             row.n_sessions_right += verdict.n_sessions_right
             row.routes = sorted({*row.routes, *verdict.routes})

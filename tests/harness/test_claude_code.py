@@ -22,7 +22,7 @@ KNOWN = "Claude Code asks for a summary with all its tools and as one more user 
 TASK = {"description": "Read the sign", "prompt": "scene:reader @mark please", "subagent_type": "general-purpose"}
 SCRIPT = Script(
     [
-        Scene("work", STEPS),
+        Scene("work", [*STEPS, Step([Scripted("Bye: @mark")])]),
         Scene("hard", [Step(STEPS[0].replies, [FULL, FULL]), *STEPS[1:]]),
         Scene("full", [STEPS[0], Step([bash("cat one.txt two.txt > both.txt; : @mark")], [TOO_LONG]), STEPS[2]]),
         Scene("long", [STEPS[0], Step([bash("cat one.txt > both.txt; : @mark", n_prompt=190_000)]), *STEPS[1:]]),
@@ -36,8 +36,8 @@ SCRIPT = Script(
 )  # fmt: skip
 
 
-def claude(stage: Stage, scene: str, **environ: str) -> Played:
-    command = [str(stage.environment.program("claude")), "-p", f"scene:{scene} please", "--output-format", "json"]
+def claude(stage: Stage, said: str, *options: str, **environ: str) -> Played:
+    command = [str(stage.environment.program("claude")), "-p", said, "--output-format", "json", *options]
     command += ["--allowedTools", "Bash,Agent,Task", "--max-turns", "12", "--verbose"]
     played = stage.play(
         command,
@@ -60,28 +60,29 @@ def claude(stage: Stage, scene: str, **environ: str) -> Played:
 
 
 def test_work(stage: Stage) -> None:
-    assert "All done: work#3" in claude(stage, "work").out
+    assert "All done: work#3" in claude(stage, "scene:work please").out
     assert (stage.work / "both.txt").read_text().split() == ["work#1", "work#1"]
-    stage.check("a task in three steps, two commands at once")
+    assert "Bye: work#4" in claude(stage, "bye", "--continue").out
+    stage.check("a task in three steps, two commands at once; continued by another process")
 
 
 def test_retries(stage: Stage) -> None:
-    assert "All done: hard#3" in claude(stage, "hard").out
+    assert "All done: hard#3" in claude(stage, "scene:hard please").out
     stage.check("an engine that is full")
 
 
 def test_sub_agent(stage: Stage) -> None:
-    assert "Guided: guide#2" in claude(stage, "guide").out
+    assert "Guided: guide#2" in claude(stage, "scene:guide please").out
     assert (stage.work / "sign.txt").read_text().split() == ["reader#1"]
     stage.check("a sub-agent")
 
 
 def test_compaction(stage: Stage) -> None:
-    assert "All done: long#4" in claude(stage, "long", CLAUDE_CODE_AUTO_COMPACT_WINDOW="200000").out
+    assert "All done: long#4" in claude(stage, "scene:long please", CLAUDE_CODE_AUTO_COMPACT_WINDOW="200000").out
     assert any(truth.side == "summary" for truth in stage.truths)
     stage.check("compaction of a long history", known=KNOWN)
 
 
 def test_a_prompt_that_is_too_long(stage: Stage) -> None:
-    assert "All done: full#3" in claude(stage, "full").out
+    assert "All done: full#3" in claude(stage, "scene:full please").out
     stage.check("compaction when the engine refuses a long prompt", known=KNOWN)

@@ -19,7 +19,7 @@ STEPS = [
 ]
 SCRIPT = Script(
     [
-        Scene("work", STEPS),
+        Scene("work", [*STEPS, Step([Scripted("Bye: @mark")])]),
         Scene("hard", [Step(STEPS[0].replies, [FULL, FULL]), *STEPS[1:]]),
         Scene("long", [STEPS[0], Step([run("cat one.txt > both.txt; : @mark", n_prompt=250_000)]), *STEPS[1:]]),
     ],
@@ -42,30 +42,31 @@ stream_max_retries = 4
 """
 
 
-def codex(stage: Stage, scene: str) -> Played:
+def codex(stage: Stage, said: str, *command_words: str) -> Played:
     folder = stage.home / ".codex"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.toml").write_text(CONFIG.format(url=stage.url), encoding="utf-8")
     command = [str(stage.environment.program("codex")), "exec", "--skip-git-repo-check", "--json"]
-    command += ["--dangerously-bypass-approvals-and-sandbox", f"scene:{scene} please"]
+    command += ["--dangerously-bypass-approvals-and-sandbox", *command_words, said]
     played = stage.play(command, seconds=90, CODEX_HOME=str(folder))
     assert played.code == 0, played.out + played.err
     return played
 
 
 def test_work(stage: Stage) -> None:
-    assert "All done: work#3" in codex(stage, "work").out
+    assert "All done: work#3" in codex(stage, "scene:work please").out
     assert (stage.work / "both.txt").read_text().split() == ["work#1", "work#1"]
-    assert stage.check("a task in three steps, two commands at once").n_turns == 3
+    assert "Bye: work#4" in codex(stage, "bye", "resume", "--last").out
+    assert stage.check("a task in three steps, two commands at once; resumed by another process").n_turns == 4
 
 
 def test_retries(stage: Stage) -> None:
-    assert "All done: hard#3" in codex(stage, "hard").out
+    assert "All done: hard#3" in codex(stage, "scene:hard please").out
     assert stage.check("an engine that is full").n_turns == 3
 
 
 def test_compaction(stage: Stage) -> None:
-    assert "All done: long#4" in codex(stage, "long").out
+    assert "All done: long#4" in codex(stage, "scene:long please").out
     verdict = stage.check("compaction of a long history")
     assert any(truth.side == "summary" for truth in stage.truths)
     assert verdict.n_turns == 5

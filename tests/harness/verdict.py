@@ -21,6 +21,7 @@ class Verdict:
     n_turns: int = 0
     n_eligible: int = 0
     n_trainable: int = 0
+    n_unwanted: int = 0
     n_sessions: int = 0
     n_sessions_right: int = 0
     routes: set[str] = field(default_factory=set)
@@ -176,6 +177,7 @@ class Trial:
             if is_eligible and row.fate is not None:
                 self._say(truth, f"not trained: {row.fate}")
             if not is_eligible and row.fate is None:
+                self._verdict.n_unwanted += 1
                 self._say(truth, "would be trained")
 
     def _name(self, reply: tuple[str, int] | None) -> str:
