@@ -11,7 +11,7 @@ import httpx
 import pytest
 from vllm_process import VllmServer
 
-from burnish.testing import EOS, Scripted, StubEngine
+from burnish.testing import EOS, TOO_LONG, Scene, Script, Scripted, ScriptedEngine, Step, StubEngine
 
 pytestmark = pytest.mark.engine
 
@@ -182,6 +182,123 @@ def test_every_sampled_token_has_one_id_and_one_log_prob(real: httpx.Client, bod
     assert n_ids == n_logprobs
     assert min(n_ids.values()) > 0
     assert chunks[0]["prompt_token_ids"]
+
+
+def complete(client: httpx.Client, **body: Any) -> Any:
+    response = client.post("/v1/completions", json={"model": "base", "prompt": "hello", "max_tokens": 6, **body})
+    assert response.status_code == 200, response.text
+    return response
+
+
+TEXT_IDS = {"return_token_ids": True, "logprobs": 0}
+MANY = {"prompt": ["hello", "good day"], "n": 2}
+
+
+@pytest.mark.parametrize("body", [{}, TEXT_IDS, TEXT_IDS | MANY, {"return_token_ids": True}, {"logprobs": 2}])
+def test_text_completions(real: httpx.Client, stub: httpx.Client, body: dict[str, Any]) -> None:
+    theirs, ours = (unkeyed_text(complete(client, **body).json()) for client in (real, stub))
+    assert_same(shape(theirs), shape(ours))
+    assert len(theirs["choices"]) == len(ours["choices"])
+
+
+@pytest.mark.parametrize("body", [{}, TEXT_IDS, TEXT_IDS | MANY, TEXT_IDS | {"stream_options": {"include_usage": True}}])
+def test_streamed_text_completions(real: httpx.Client, stub: httpx.Client, body: dict[str, Any]) -> None:
+    theirs, ours = text_stream(real, **body), text_stream(stub, **body)
+    assert {"opening", "finish"} <= set(theirs) & set(ours)
+    for part in set(theirs) & set(ours):
+        assert_same(theirs[part], ours[part], path=part)
+    assert ("usage" in theirs) == ("usage" in ours)
+
+
+def text_stream(client: httpx.Client, **body: Any) -> dict[str, Any]:
+    """The shapes of a text stream's chunks by the part they play; a choice's first chunk holds its prompt."""
+    text = complete(client, stream=True, **body).text
+    assert text.endswith("data: [DONE]\n\n")
+    parts: dict[str, Any] = {}
+    seen: set[int] = set()
+    for event in text.split("\n\n")[:-2]:
+        chunk = json.loads(event.removeprefix("data: "))
+        index = chunk["choices"][0]["index"] if chunk["choices"] else None
+        if index is None:
+            part = "usage"
+        elif chunk["choices"][0]["finish_reason"]:
+            part = "finish"
+        else:
+            part = "text" if index in seen else "opening"
+            seen.add(index)
+        parts[part] = union(parts.get(part), shape(unkeyed_text(chunk)))
+    return parts
+
+
+def unkeyed_text(tree: Any) -> Any:
+    """Without the maps whose keys are tokens."""
+    choices = [
+        choice
+        if not choice["logprobs"]
+        else choice
+        | {"logprobs": choice["logprobs"] | {"top_logprobs": [list(t.values()) for t in choice["logprobs"]["top_logprobs"]]}}
+        for choice in tree["choices"]
+    ]
+    return tree | {"choices": choices}
+
+
+@pytest.mark.parametrize("body", [{}, {"n": 2}, {"stop": ["e", "a", "o"]}, MANY])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_every_token_of_a_text_has_one_id_and_one_log_prob(
+    real: httpx.Client, stub: httpx.Client, body: dict[str, Any], streamed: bool
+) -> None:
+    for client in (real, stub):
+        response = complete(client, stream=streamed, **{"max_tokens": 40, **body}, **TEXT_IDS)
+        events = (
+            [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")]
+            if streamed
+            else [response.json()]
+        )
+        n_ids: dict[int, int] = {}
+        n_logprobs: dict[int, int] = {}
+        prompts: dict[int, list[int]] = {}
+        for choice in (choice for event in events for choice in event["choices"]):
+            index = choice["index"]
+            n_ids[index] = n_ids.get(index, 0) + len(choice["token_ids"])
+            n_logprobs[index] = n_logprobs.get(index, 0) + len(choice["logprobs"]["token_logprobs"])
+            if choice["prompt_token_ids"]:
+                prompts[index] = choice["prompt_token_ids"]
+        assert n_ids == n_logprobs
+        assert set(prompts) == set(n_ids)
+        assert min(n_ids.values()) > 0
+
+
+def test_limits_and_stops_end_alike(real: httpx.Client, stub: httpx.Client) -> None:
+    for client in (real, stub):
+        cut = chat(client, max_tokens=2, ignore_eos=True, **IDS).json()["choices"][0]
+        assert (cut["finish_reason"], cut["stop_reason"], len(cut["token_ids"])) == ("length", None, 2)
+    word = chat(real, temperature=0, max_tokens=30).json()["choices"][0]["message"]["content"].strip()[1:3]
+    for client, stop in ((real, word), (stub, "ll")):
+        stopped = chat(client, temperature=0, max_tokens=30, stop=[stop], **IDS).json()["choices"][0]
+        assert (stopped["finish_reason"], stopped["stop_reason"]) == ("stop", stop)
+        assert stop not in stopped["message"]["content"]
+        assert len(stopped["token_ids"]) == len(stopped["logprobs"]["content"])
+
+
+@pytest.mark.parametrize("body", [{"messages": MESSAGES}, {"messages": MESSAGES, "tools": [TOOL]}, {"prompt": "hello"}])
+def test_tokenize(real: httpx.Client, stub: httpx.Client, body: dict[str, Any]) -> None:
+    theirs, ours = (client.post("/tokenize", json={"model": "base", **body}) for client in (real, stub))
+    assert theirs.status_code == ours.status_code == 200
+    assert_same(shape(theirs.json()), shape(ours.json()))
+    for tree in (theirs.json(), ours.json()):
+        assert tree["count"] == len(tree["tokens"]) > 0
+
+
+def test_a_prompt_that_is_too_long(real: httpx.Client) -> None:
+    body = {"model": "base", "messages": [{"role": "user", "content": "hello scene:long " * 3000}], "max_tokens": 6}
+    script = Script([Scene("long", [Step([Scripted("@mark")], [TOO_LONG])])])
+    with ScriptedEngine(script=script) as engine, httpx.Client(base_url=engine.url) as stub:
+        theirs, ours = (client.post("/v1/chat/completions", json=body) for client in (real, stub))
+    assert theirs.status_code == ours.status_code == 400
+    assert_same(shape(theirs.json()), shape(ours.json()))
+    for answer in (theirs, ours):
+        assert answer.json()["error"]["message"].startswith("This model's maximum context length is ")
+    assert theirs.json()["error"]["type"] == ours.json()["error"]["type"]
 
 
 def test_models_and_scoring(real: httpx.Client, stub: httpx.Client) -> None:

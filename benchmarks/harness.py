@@ -1,0 +1,63 @@
+"""The README's table of agent harnesses: `make test-harness` measures it, `python -m benchmarks.harness` writes it there.
+
+`--check` changes nothing and exits with 1 where the README shows other figures.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HOME = Path(__file__).resolve().parents[1]
+REPORT = HOME / ".work" / "harness" / "report.json"
+BEGIN, END = "<!-- harnesses: begin -->", "<!-- harnesses: end -->"
+HEAD = ("harness", "routes", "driven", "turns", "trainable", "sessions right", "result")
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table; `rows` are those of the report."""
+    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
+    for row in rows:
+        share = f"{row['n_trainable'] / row['n_eligible']:.0%}" if row["n_eligible"] else "–"
+        cells = [
+            row["version"],
+            ", ".join(f"`{route}`" for route in row["routes"]),
+            "; ".join(dict.fromkeys(row["driven"])),
+            str(row["n_turns"]),
+            f"{share} of {row['n_eligible']}" + (f", and {row['n_unwanted']} that should not" if row["n_unwanted"] else ""),
+            f"{row['n_sessions_right']} of {row['n_sessions']}",
+            "; ".join(row["failures"]) or "passed",
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def replaced(text: str, table: str) -> str:
+    """`text` with `table` between the two markers."""
+    before, _, rest = text.partition(BEGIN)
+    _, found, after = rest.partition(END)
+    if not found:
+        raise SystemExit(f"the README has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n{table}{END}{after}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--report", type=Path, default=REPORT, help="what `make test-harness` wrote")
+    parser.add_argument("--readme", type=Path, default=HOME / "README.md")
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    if not given.report.exists():
+        raise SystemExit(f"no report at {given.report}; run `make test-harness` first")
+    report = json.loads(given.report.read_text(encoding="utf-8"))
+    old = given.readme.read_text(encoding="utf-8")
+    new = replaced(old, markdown(report["rows"]) + f"\n(Measured {report['at']}.)\n")
+    if given.check:
+        sys.exit(int(old != new))
+    given.readme.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
