@@ -257,7 +257,7 @@ class Filing:
             if turn.is_session_done:
                 values["closed_at"] = turn.ended_at
             if is_main and turn.tools:
-                values |= {"has_tools": True}
+                values |= {"has_tools": True} if link.parent else {"has_tools": True, "head": head}
             session.connection().execute(update(columns).where(columns.session_id == session_id).values(**values))
         return session_id
 

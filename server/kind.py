@@ -66,6 +66,8 @@ def kind_of(
     if known is not None:
         if known.has_tools and not has_tools:
             return Kind.SIDE, "no tools, while its session has them"
+        if has_tools and not known.has_tools:  # what came before, a title perhaps, was beside it
+            return Kind.MAIN, "begins"
         if known.head != head:
             return (Kind.SUBAGENT, "another system prompt") if has_tools else (Kind.SIDE, "another system prompt, no tools")
         return Kind.MAIN, "begins again"

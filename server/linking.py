@@ -11,12 +11,14 @@ trained.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from burnish.records import Interaction, LinkRule, Message
 
+_CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
 LONG_REPLY = 40
 """Characters from which a reply and the message before it are enough to recognise it by; a shorter one needs the opening too."""
 
@@ -147,9 +149,10 @@ def _text(message: Message) -> str:
 
 
 def _call_ids(message: Message) -> list[str]:
+    """The ids of a message's tool calls; some harnesses write the calls into the text when they repeat a reply."""
     calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return []
+    if not isinstance(calls, list) or not calls:
+        return list(dict.fromkeys(_CALL_ID.findall(_text(message))))
     return [call["id"] for call in calls if isinstance(call, Mapping) and isinstance(call.get("id"), str) and call["id"]]
 
 

@@ -4,11 +4,13 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.gateway import servers
 from burnish import routes
 from burnish.config import Engine, Gateway, Journal, Settings, to_environment
+from burnish.keys import Scope, mint
 from server.prepare import prepare
 
 AGENT = "agent"
@@ -36,3 +38,10 @@ def gateway(folder: Path, port: int, upstream: str) -> Iterator[tuple[servers.Se
     environment = to_environment(settings) | {"PYTHONUNBUFFERED": "1"}
     with servers.running("gateway", command, port, servers.GATEWAY_CORE, log, environment, "/healthz") as server:
         yield server, settings
+
+
+def talking_key(settings: Settings) -> str:
+    """A new inference key of a running gateway."""
+    secret, key = mint([Scope.INFERENCE])
+    routes.update(settings.run_dir / "routes.json", lambda table: replace(table, keys={**table.keys, key.digest: key}))
+    return secret

@@ -1,0 +1,102 @@
+"""The interleaved rounds: every server measured once in each, one after the other, so that the machine's moods hit all alike."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.gateway import servers
+from benchmarks.gateway.load import Job, Seen
+from benchmarks.gateway.servers import Server
+
+OURS, RELAY, LITELLM, DIRECT = "ours", "relay", "litellm", "direct"
+RATE = 1000.0
+N_SESSIONS = 500
+TURNS = 2  # of every growing session in each round
+
+
+@dataclass
+class Figures:
+    """What the rounds saw: for each server and quantity one value a round."""
+
+    values: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    request_ids: list[str] = field(default_factory=list)
+    n_failed: int = 0
+
+    def median(self, server: str, quantity: str) -> float:
+        return statistics.median(self.values[server, quantity])
+
+
+@dataclass
+class Rounds:
+    """Measures `targets`; DIRECT (the upstream itself) is among them."""
+
+    targets: Sequence[Server]
+    seconds: float
+    figures: Figures = field(default_factory=Figures)
+
+    def warm_up(self) -> None:
+        for target in self.targets:
+            self._load(target, Job(target.port, connections=16, n_requests=300 if target.name == LITELLM else 3000, seed=9_000))
+
+    def run_one(self, number: int, tell: Callable[[str], None]) -> None:
+        """All quantities of all servers, once."""
+        for measure in (self._latency, self._paced, self._throughput, self._streams, self._growing):
+            for target in self.targets:
+                tell(f"round {number + 1}: {measure.__name__.strip('_')}, {target.name}")
+                measure(target, number)
+
+    def _latency(self, target: Server, number: int) -> None:
+        seen = self._load(target, Job(target.port, seconds=self.seconds / 2, seed=number))
+        self._add(target, "p50_ms", statistics.median(seen.latencies))
+        seen = self._load(target, Job(target.port, kind="stream", seconds=self.seconds / 2, seed=1000 + number))
+        self._add(target, "ttft_p50_ms", statistics.median(seen.first_bytes))
+
+    def _paced(self, target: Server, number: int) -> None:
+        if target.name == LITELLM:  # it serves a quarter of that rate: a queue without end would be measured
+            return
+        seen = self._load(target, Job(target.port, connections=64, seconds=self.seconds, rate=RATE, seed=2000 + number))
+        self._add(target, "p99_ms_1k", quantile(seen.latencies, 0.99))
+        self._add(target, "p50_ms_1k", statistics.median(seen.latencies))
+
+    def _throughput(self, target: Server, number: int) -> None:
+        seen, cpu = self._timed(target, Job(target.port, connections=16, seconds=self.seconds, seed=3000 + number))
+        self._add(target, "rps", seen.n_ok / seen.seconds)
+        self._add(target, "us_per_request", cpu / seen.n_ok * 1e6)
+
+    def _streams(self, target: Server, number: int) -> None:
+        connections = 8 if target.name == LITELLM else 96
+        job = Job(target.port, kind="stream", connections=connections, seconds=self.seconds, seed=4000 + number)
+        seen, cpu = self._timed(target, job)
+        self._add(target, "chunks_per_s", seen.n_events / seen.seconds)
+        self._add(target, "us_per_chunk", cpu / seen.n_events * 1e6)
+
+    def _growing(self, target: Server, number: int) -> None:
+        if target.name in (DIRECT, LITELLM):
+            return
+        turns = (number * TURNS, (number + 1) * TURNS)
+        job = Job(target.port, kind="growing", connections=16, sessions=N_SESSIONS, turns=turns)
+        seen, cpu = self._timed(target, job)
+        self._add(target, "rps_100k", seen.n_ok / seen.seconds)
+        self._add(target, "us_per_100k", cpu / seen.n_ok * 1e6)
+
+    def _timed(self, target: Server, job: Job) -> tuple[Seen, float]:
+        before = target.cpu_seconds
+        seen = self._load(target, job)
+        return seen, target.cpu_seconds - before
+
+    def _load(self, target: Server, job: Job) -> Seen:
+        seen = servers.load(job)
+        if target.name == OURS:
+            self.figures.n_failed += seen.n_failed
+            self.figures.request_ids += seen.request_ids
+        if seen.n_failed and target.name in (OURS, DIRECT):
+            raise SystemExit(f"{target.name}: {seen.n_failed} of {seen.n_failed + seen.n_ok} requests failed")
+        return seen
+
+    def _add(self, target: Server, quantity: str, value: float) -> None:
+        self.figures.values[target.name, quantity].append(value)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
