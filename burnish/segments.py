@@ -32,7 +32,12 @@ _NOTHING: Mapping[str, msgspec.Raw] = MappingProxyType({})
 
 
 def encode(record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> bytes:
-    """One frame. Array lengths stand before the JSON head: prompt ids, token ids, log-probs.
+    """One frame, whole."""
+    return b"".join(_parts(record, verbatim))
+
+
+def _parts(record: Record, verbatim: Mapping[str, msgspec.Raw]) -> list[bytes]:
+    """One frame, in the pieces that it is written from. Array lengths stand before the JSON head: prompt ids, token ids, log-probs.
 
     `verbatim` gives fields as JSON text, written as it is in place of the record's own: a long conversation is not taken
     apart to be put together again.
@@ -47,8 +52,12 @@ def encode(record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> by
         tree = asdict(record) | {"kind": "feedback"}
     head = _to_json(tree)
     counts = [len(values) for values in arrays] or [0, 0, 0]
-    payload = b"".join([_COUNTS.pack(len(head), *counts), head, *(values.tobytes() for values in arrays)])
-    return _HEADER.pack(MAGIC, len(payload), zlib.crc32(payload)) + payload
+    parts = [_COUNTS.pack(len(head), *counts), head, b"".join([values.tobytes() for values in arrays])]
+    length = checksum = 0
+    for part in parts:
+        length += len(part)
+        checksum = zlib.crc32(part, checksum)
+    return [_HEADER.pack(MAGIC, length, checksum), *parts]
 
 
 def _to_json(tree: Mapping[str, Any]) -> bytes:
@@ -104,10 +113,11 @@ class SegmentWriter:
 
     def append(self, record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> bool:
         """Write one frame; False where the disk has no room even after the reserve (`n_lost` counts those)."""
-        frame = encode(record, verbatim)
-        if self._size and self._size + len(frame) > self._max_bytes:
+        frame = _parts(record, verbatim)
+        length = sum(map(len, frame))
+        if self._size and self._size + length > self._max_bytes:
             self._roll()
-        if self._write(frame) or (self._release_reserve() and self._write(frame)):
+        if self._write(frame, length) or (self._release_reserve() and self._write(frame, length)):
             if self._fsync:
                 os.fdatasync(self._handle)
             return True
@@ -134,12 +144,12 @@ class SegmentWriter:
             return
         os.close(old)
 
-    def _write(self, frame: bytes) -> bool:
+    def _write(self, frame: list[bytes], length: int) -> bool:
         try:
-            written = os.write(self._handle, frame)
+            written = os.writev(self._handle, frame)
         except OSError:
             written = 0
-        if written == len(frame):
+        if written == length:
             self._size += written
             return True
         if written:  # a torn frame would hide what is appended behind it

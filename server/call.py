@@ -5,7 +5,7 @@ two, every request takes the same way (server/exchange.py): pinned, asked, recor
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -29,13 +29,17 @@ class Said:
     is_done: object = None
 
 
+NOTHING_SAID = Said()
+
+
 @dataclass(slots=True)
 class Call:
     """A request as the engine will see it.
 
     `body` holds the engine's fields as JSON text, all but `model`; `messages` and `tools` are JSON arrays in chat form, as
     recorded (with several prompts in one request, `prompts` holds those of each); `render` makes the answer's Renderer from
-    the pinned version's name and the request id; `ignored` names what the client sent and nobody acts on.
+    the pinned version's name and the request id; `ignored` names what the client sent and nobody acts on. Where the engine refuses the
+    body, `check` looks at what was left to it and raises RequestError with the place at fault.
     """
 
     model: str
@@ -47,9 +51,10 @@ class Call:
     render: "Callable[[str, str], Renderer]"
     n: int = 1
     user: str | None = None
-    said: Said = field(default_factory=Said)
+    said: Said = NOTHING_SAID
     path: str = CHAT
     prompts: tuple[msgspec.Raw, ...] = ()
+    check: "Callable[[], object] | None" = None
     ignored: tuple[str, ...] = ()
 
     def for_engine(self, engine_model: str) -> bytes:

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+NOTHING = msgspec.Raw(b"")
+
 
 class Function(msgspec.Struct, gc=False):
     """A tool call's name and arguments (JSON text); in a stream, pieces of them."""
@@ -47,11 +49,11 @@ class Logprobs(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    """One element of `choices`."""
+    """One element of `choices`. A whole reply's `message` is kept as text, to be passed on as the engine wrote it."""
 
     index: int
     delta: Piece | None = None
-    message: Piece | None = None
+    message: msgspec.Raw = NOTHING
     text: str | None = None
     logprobs: Logprobs | None = None
     token_ids: list[int] | None = None
@@ -61,7 +63,10 @@ class Choice(msgspec.Struct, gc=False):
 
     @property
     def piece(self) -> Piece | None:
-        return self.delta or self.message
+        """The delta, or the message taken apart."""
+        if self.delta is not None or not bytes(self.message):
+            return self.delta
+        return _piece_decoder.decode(self.message)
 
 
 class CachedTokens(msgspec.Struct, gc=False):
@@ -80,6 +85,7 @@ class Usage(msgspec.Struct, gc=False):
     """Tokens counted by the engine."""
 
     prompt_tokens: int = 0
+    total_tokens: int = 0
     completion_tokens: int | None = 0
     prompt_tokens_details: CachedTokens | None = None
     completion_tokens_details: ReasoningTokens | None = None
@@ -97,6 +103,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Chunk)
+_piece_decoder: "msgspec.json.Decoder[Piece | None]" = msgspec.json.Decoder(Piece | None)
 
 
 def read(data: bytes) -> Chunk:

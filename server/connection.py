@@ -6,7 +6,7 @@ engine never uses: redirects, cookies, compression, proxies, trailers. An answer
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httptools
@@ -38,8 +38,8 @@ class Connection(asyncio.Protocol):
         self.status = 0
         self.idle_since = 0.0
 
-    async def ask(self, head: bytes, body: bytes) -> None:
-        """Send one request and wait for the status of its answer."""
+    async def ask(self, head: bytes, body: bytes, meanwhile: Callable[[], None] | None = None) -> None:
+        """Send one request and wait for the status of its answer; `meanwhile` is called as soon as the engine has it."""
         self._parts, self._size, self.status = [], 0, 0
         self._is_complete = self._has_status = False
         self._heard_at = self._loop.time()
@@ -49,6 +49,8 @@ class Connection(asyncio.Protocol):
             self._transport.writelines((head, body))
         else:
             self._transport.write(head + body)
+        if meanwhile is not None:
+            meanwhile()
         while not self._has_status:
             await self._wait()
 
@@ -126,6 +128,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)  # a request leaves at once, not after what else the loop has to do
 
     def connection_lost(self, error: Exception | None) -> None:
         self._error = self._error or ConnectionBroken(str(error) if error else "the engine closed the connection")

@@ -4,6 +4,7 @@ On SIGTERM or Ctrl-C it stops accepting, lets running replies end for `GRACE` se
 segment and leaves with status 0. It refuses to listen beyond loopback before there is an inference key.
 """
 
+import asyncio
 import gc
 import signal
 import socket
@@ -12,6 +13,7 @@ from types import FrameType
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from burnish import routes as table
 from burnish.config import Settings
@@ -21,10 +23,22 @@ from server.app import create_app
 from server.guard import is_loopback
 
 GRACE = 20
+FLUSH = 1024
 KEEP_ALIVE = 75
 """Seconds. Longer than clients keep an idle connection (httpx, and so `openai`: 5 s), so that they close it, not we:
 with 5 s on both sides a request now and then met a connection that was just being closed (2 of 2736, seen in a demo)."""
 log = structlog.get_logger(__name__)
+
+
+class PromptProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, whose answers leave when they are whole and not when the loop comes round again.
+
+    Heads stay below `FLUSH` bytes, so that head and body still leave together.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=FLUSH)
 
 
 def check_bind(settings: Settings) -> None:
@@ -49,7 +63,7 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
         host=gateway.host,
         port=gateway.port,
         loop="uvloop",
-        http="httptools",
+        http=PromptProtocol,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -4,11 +4,9 @@ The order is fixed, and the name that fired is stored: our header, then the head
 none of them says anything, the ingester goes by the messages (server/linking.py).
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
-from server.call import Said
+from server.call import NOTHING_SAID, Said
 
 OURS = (b"x-burnish-session", b"x-session-id")
 HARNESS = (
@@ -40,8 +38,10 @@ class Labels(msgspec.Struct, frozen=True):
     retry: int = 0
 
 
-def labels_of(headers: Mapping[bytes, str], said: Said) -> Labels:
+def labels_of(headers: dict[bytes, str], said: Said) -> Labels:
     """From the headers, else from the body."""
+    if said is NOTHING_SAID and headers.keys().isdisjoint(_SAYING):
+        return NO_LABELS
     session_id, quoted_by = _session(headers, said)
     done = headers.get(b"x-session-done") or said.is_done
     kind = headers.get(b"x-turn-type") or said.turn_type
@@ -63,10 +63,11 @@ def rule_of(quoted_by: str | None) -> str | None:
     return "header" if name in OURS else "harness" if name in HARNESS else "body"
 
 
-def _session(headers: Mapping[bytes, str], said: Said) -> tuple[str | None, str | None]:
-    for name in _ALL:
-        if value := headers.get(name):
-            return value[:MAX_LENGTH], name.decode()
+def _session(headers: dict[bytes, str], said: Said) -> tuple[str | None, str | None]:
+    if not headers.keys().isdisjoint(_ALL):
+        for name in _ALL:
+            if value := headers.get(name):
+                return value[:MAX_LENGTH], name.decode()
     if said.session:
         return said.session[:MAX_LENGTH], said.session_field
     return None, None
@@ -76,4 +77,6 @@ def _count(text: str | None) -> int:
     return min(int(text), 1000) if text and text.isdecimal() and len(text) < 6 else 0
 
 
+NO_LABELS = Labels()
 _ALL = (*OURS, *HARNESS)
+_SAYING = frozenset({*_ALL, b"x-session-done", b"x-turn-type", b"x-burnish-train", b"x-stainless-retry-count"})

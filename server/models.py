@@ -14,6 +14,8 @@ from burnish.records import VersionName
 from burnish.routes import AgentRoute, Routes
 from server.auth import Caller
 
+MAX_REMEMBERED = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -42,6 +44,10 @@ def resolve(model: str, caller: Caller, routes: Routes, model_map: Mapping[str, 
     raise _missing(model, caller, routes)
 
 
+_found: dict[tuple[str, str, frozenset[str]], Target] = {}
+_found_in: Routes | None = None
+
+
 def remote(target: Target, model: str) -> Target:
     """The remote `model` in `target`'s place."""
     return Target(f"{target.agent}@remote", model, target.agent, 0, upstream=model)
@@ -65,6 +71,19 @@ def entry(name: str, caller: Caller, routes: Routes, model_map: Mapping[str, str
 
 
 def _existing(model: str, caller: Caller, routes: Routes) -> Target | None:
+    """As `_find`, remembered for as long as the serving table stands."""
+    global _found_in
+    if _found_in is not routes:
+        _found.clear()
+        _found_in = routes
+    key = (model, caller.tenant, caller.agents)
+    target = _found.get(key)
+    if target is None and (target := _find(model, caller, routes)) is not None and len(_found) < MAX_REMEMBERED:
+        _found[key] = target
+    return target
+
+
+def _find(model: str, caller: Caller, routes: Routes) -> Target | None:
     """The version that `model` names; None where the caller has no such agent, so that the name may mean another."""
     if model == routes.base_name and model not in routes.agents:
         _check_allowed(model, caller)

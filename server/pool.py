@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -19,8 +20,10 @@ class Pool:
         self._keep_alive = keep_alive
         self._idle: dict[Address, list[Connection]] = {}
 
-    async def request(self, url: str, path: str, headers: bytes, body: bytes | None = None) -> "Response":
-        """Ask `url` for `path`: POST with a body, GET without; `headers` are complete lines.
+    async def request(
+        self, url: str, path: str, headers: bytes, body: bytes | None = None, meanwhile: Callable[[], None] | None = None
+    ) -> "Response":
+        """Ask `url` for `path`: POST with a body, GET without; `headers` are complete lines. `meanwhile` is called when sent.
 
         Raises ConnectionRefusedError (or another OSError of connecting) where no connection can be made, TimeoutError where
         that takes too long, ConnectionBroken where it ends before the answer's head.
@@ -37,7 +40,7 @@ class Pool:
             headers,
         )
         try:
-            await connection.ask(head, body)
+            await connection.ask(head, body, meanwhile)
         except BaseException:
             connection.close()
             raise

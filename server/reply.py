@@ -8,10 +8,11 @@ import math
 from array import array
 from typing import Any
 
-from burnish.records import FloatArray, IntArray
+from burnish.records import FloatArray, IntArray, int_array
 from server.chunk import CallPiece, Choice
 
 ABSENT_LOGPROB = -9998.0  # vLLM writes -9999 where it has none
+MANY = 16
 TOLERANCE = 1e-3  # rounding may leave the log of a probability of 1 a little above 0
 
 
@@ -36,7 +37,7 @@ class Draft:
 
     def add(self, choice: Choice) -> None:
         """Merge one `choices[]` entry, of a chunk or of a whole response."""
-        piece = choice.delta or choice.message
+        piece = choice.piece
         if piece is not None:
             if piece.content:
                 self._content.append(piece.content)
@@ -49,9 +50,12 @@ class Draft:
             self._content.append(choice.text)
         try:
             if choice.token_ids:
-                self.token_ids.extend(choice.token_ids)
+                if len(choice.token_ids) < MANY:
+                    self.token_ids.extend(choice.token_ids)
+                else:
+                    self.token_ids += int_array(choice.token_ids)
             if choice.prompt_token_ids:
-                self.prompt_ids.extend(choice.prompt_token_ids)
+                self.prompt_ids += int_array(choice.prompt_token_ids)
         except OverflowError as error:
             self._note(f"token ids out of range: {error}")
         if choice.logprobs is not None:

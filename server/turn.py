@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from burnish.errors import EngineError
-from burnish.records import IntArray, Interaction
+from burnish.records import IntArray, Interaction, int_array
 from server import chunk
 from server.auth import Caller
 from server.call import Call
@@ -93,7 +93,7 @@ class Turn:
                 raise self._unreadable(data, ValueError("no id"))
             self._response_id = self._renderer.response_id(taken.id)
         if taken.prompt_token_ids and not self._prompt_ids:
-            self._prompt_ids = array("i", taken.prompt_token_ids)
+            self._prompt_ids = int_array(taken.prompt_token_ids)
         for choice in taken.choices:
             index = choice.index
             if index in self._recorded:  # a record never changes: what comes after its end is dropped

@@ -1,6 +1,8 @@
 """`/v1/chat/completions`: relayed field by field as the engine writes it, stripped of what the client did not ask for."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -40,31 +42,37 @@ class Fields(Common):
     parallel_tool_calls: bool | None = None
 
 
-_BIG = {
-    "messages": msgspec.json.Decoder(Annotated[list[_Message], msgspec.Meta(min_length=1)]),
-    "tools": msgspec.json.Decoder(list[_Tool] | None),
-}
+_BIG = frozenset({"messages", "tools"})
+LONG = 32 * 1024
+"""Bytes of `messages` from which their look is left to the engine: it reads them all anyway, and refuses what is no message."""
+_messages_decoder = msgspec.json.Decoder(Annotated[list[_Message], msgspec.Meta(min_length=1)])
+_tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
 
 
 def parse(body: bytes) -> Call:
     """The call in a chat completion's body; raises RequestError naming the field at fault."""
-    fields, raw, checked = common.parse(body, Fields, _BIG)
-    if "messages" not in raw:
+    fields, raw = common.parse(body, Fields, _BIG)
+    messages = raw.get("messages")
+    if messages is None:
         raise RequestError("messages: missing required field `messages`", param="messages", code="invalid_value")
+    is_long = len(memoryview(messages)) > LONG
+    if not is_long:
+        common.check("messages", messages, _messages_decoder)
     if fields.top_logprobs and not fields.logprobs:
         raise RequestError("top_logprobs: needs `logprobs: true`", param="top_logprobs", code="invalid_value")
-    tools = checked.get("tools")
+    tools = _tools(bytes(raw["tools"])) if "tools" in raw else None
     return Call(
         model=fields.model,
         is_stream=bool(fields.stream),
         body=_for_engine(raw, fields),
-        messages=raw["messages"],
+        messages=messages,
         tools=raw["tools"] if tools else None,
-        sampling=common.sampling_of(fields, is_constrained=_is_constrained(fields, raw, tools or [])),
+        sampling=common.sampling_of(fields, is_constrained=_is_constrained(fields, raw, tools or ())),
         n=fields.n or 1,
         user=fields.user,
         said=common.said_of(fields),
         render=lambda model, request_id: ChatRenderer(fields, model),
+        check=(lambda: common.check("messages", messages, _messages_decoder)) if is_long else None,
     )
 
 
@@ -76,7 +84,13 @@ def _for_engine(raw: JsonObject, fields: Fields) -> JsonObject:
     return body
 
 
-def _is_constrained(fields: Fields, raw: JsonObject, tools: list[_Tool]) -> bool:
+@lru_cache(maxsize=256)
+def _tools(text: bytes) -> tuple[_Tool, ...]:
+    """The tools in `text`. An agent sends the same ones, often many kilobytes of them, with every request."""
+    return tuple(common.check("tools", msgspec.Raw(text), _tools_decoder) or ())
+
+
+def _is_constrained(fields: Fields, raw: JsonObject, tools: Sequence[_Tool]) -> bool:
     """True where a grammar masks the logits; vLLM adds one for strict tools and for single calls as well."""
     if common.is_grammar(fields, raw):
         return True
@@ -95,11 +109,20 @@ class ChatRenderer:
         self._wants_usage = fields.wants_usage
         self._hides_reasoning = fields.include_reasoning is False
         self._wants_logprobs = bool(fields.logprobs) and not self._hides_reasoning
+        self._is_plain = not (self._wants_ids or self._hides_reasoning or self._wants_logprobs)
+        self._head = b""
 
     def response_id(self, engine_id: str) -> str:
         return engine_id
 
     def chunk(self, data: bytes, chunk: Chunk) -> bytes:
+        if (
+            self._is_plain
+            and not self._wants_usage
+            and len(chunk.choices) == 1
+            and (event := self._plain_event(chunk)) is not None
+        ):
+            return event
         tree = _tree(data)
         if not self._wants_usage:
             tree.pop("usage", None)
@@ -112,9 +135,43 @@ class ChatRenderer:
         return DONE
 
     def whole(self, data: bytes, chunk: Chunk) -> bytes:
+        if self._is_plain and (body := self._plain_body(chunk)) is not None:
+            return body
         tree = _tree(data)
         self._strip(tree, chunk, "message")
         return msgspec.json.encode(tree)
+
+    def _plain_event(self, chunk: Chunk) -> bytes | None:
+        """One token for a client that asked for nothing special: written anew, in a third of the time that taking apart takes.
+
+        None where the chunk holds more than text.
+        """
+        choice = chunk.choices[0]
+        piece = choice.delta
+        if piece is None or piece.tool_calls or piece.reasoning is not None or piece.role or choice.finish_reason is not None:
+            return None
+        if not piece.content:
+            return b""
+        text = _encode(piece.content)
+        if not self._head:
+            shown = (_encode(chunk.id), chunk.created, self._name, self._name)
+            self._head = _PLAIN_HEAD % shown
+        return b'%b{"index":%d,"delta":{"content":%b},"logprobs":null,"finish_reason":null}]}\n\n' % (
+            self._head,
+            choice.index,
+            text,
+        )
+
+    def _plain_body(self, chunk: Chunk) -> bytes | None:
+        """The same for a whole reply: each message as the engine wrote it, the rest written anew."""
+        choices = []
+        for choice in chunk.choices:
+            if choice.message is None or (b'"reasoning":' in (text := bytes(choice.message)) and _HAS_REASONING.search(text)):
+                return None
+            ending = (choice.index, text, _encode(choice.finish_reason), _encode(choice.stop_reason))
+            choices.append(b'{"index":%d,"message":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b}' % ending)
+        shown = (_encode(chunk.id), chunk.created, self._name, self._name, b",".join(choices), _encode(chunk.usage))
+        return _PLAIN_BODY % shown
 
     def _strip(self, tree: JsonObject, chunk: Chunk, piece_key: str) -> bool:
         """Make the engine's answer ours; False where nothing is left of it that the client asked for."""
@@ -169,5 +226,9 @@ class Chat:
 
 
 _EMPTY = msgspec.Raw(b"{}")
+_PLAIN_HEAD = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"system_fingerprint":%b,"choices":['
+_PLAIN_BODY = b'{"id":%b,"object":"chat.completion","created":%d,"model":%b,"system_fingerprint":%b,"choices":[%b],"usage":%b}'
+_HAS_REASONING = re.compile(rb'"reasoning": *[^ n]')
+_encode = msgspec.json.encode
 _tree = msgspec.json.Decoder(JsonObject).decode
 _choices = msgspec.json.Decoder(list[JsonObject]).decode

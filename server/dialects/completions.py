@@ -28,13 +28,13 @@ class Fields(Common):
 
 def parse(body: bytes) -> Call:
     """The call in a text completion's body; raises RequestError naming the field at fault."""
-    fields, raw, checked = common.parse(body, Fields, {"prompt": _prompt_decoder})
+    fields, raw = common.parse(body, Fields, ("prompt",))
     if "prompt" not in raw:
         raise RequestError("prompt: missing required field `prompt`", param="prompt", code="invalid_value")
     if fields.suffix or (fields.best_of or 1) > 1:
         param = "suffix" if fields.suffix else "best_of"
         raise RequestError(f"{param}: not supported by the engine", param=param, code="unsupported")
-    prompts = _prompts(checked["prompt"])
+    prompts = _prompts(common.check("prompt", raw["prompt"], _prompt_decoder))
     body_for_engine = {name: value for name, value in raw.items() if name not in common.DROPPED and name != "model"}
     body_for_engine["return_token_ids"] = TRUE
     body_for_engine["logprobs"] = msgspec.Raw(b"%d" % (fields.logprobs or 0))

@@ -5,15 +5,16 @@ itself: a client must not choose the response id (feedback joins by it), its pri
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from burnish.errors import RequestError
 from burnish.records import Sampling
-from server.call import JsonObject, Said
+from server.call import NOTHING_SAID, JsonObject, Said
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -81,8 +82,8 @@ class Common(msgspec.Struct):
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
-def parse(body: bytes, kind: type[S], big: Mapping[str, Any]) -> tuple[S, JsonObject, dict[str, Any]]:
-    """The typed fields, all fields as JSON text, and the fields in `big` each checked by its own decoder.
+def parse(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObject]:
+    """The typed fields, and all fields as JSON text; those in `big` are left to the caller to check.
 
     Large fields are scanned apart from the small ones, so that no byte of a body is looked at more often than needed.
     """
@@ -94,9 +95,8 @@ def parse(body: bytes, kind: type[S], big: Mapping[str, Any]) -> tuple[S, JsonOb
         raise explained(error) from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from error
-    checked = {name: check(name, raw[name], decoder) for name, decoder in big.items() if name in raw}
     refuse_unsupported(fields)
-    return fields, raw, checked
+    return fields, raw
 
 
 def check(name: str, value: msgspec.Raw, decoder: Any) -> Any:
@@ -111,6 +111,8 @@ def check(name: str, value: msgspec.Raw, decoder: Any) -> Any:
 
 def refuse_unsupported(fields: Any) -> None:
     """Raises RequestError for what would cost a reply its log-probs or another request its peace."""
+    if _unsupported_of(fields) == _NONE_UNSUPPORTED:
+        return
     for name, reason in _UNSUPPORTED.items():
         value = getattr(fields, name)
         if value is not None and value is not False:  # 0 asks for log-probs too
@@ -119,6 +121,8 @@ def refuse_unsupported(fields: Any) -> None:
 
 def sampling_of(fields: Common, *, is_constrained: bool) -> Sampling:
     """The parameters as the engine applies them, with its defaults for those left out."""
+    if not is_constrained and _sampling_fields(fields) == _ALL_DEFAULT:
+        return _DEFAULT_SAMPLING
     return Sampling(
         temperature=_given(fields.temperature, 1.0),
         top_p=_given(fields.top_p, 1.0),
@@ -145,6 +149,10 @@ def is_grammar(fields: Common, raw: JsonObject) -> bool:
 def said_of(fields: Common) -> Said:
     """What the body says about its conversation. `user` names a person, not a conversation, and is kept apart."""
     metadata = fields.metadata if isinstance(fields.metadata, dict) else {}
+    if not (metadata or fields.session_id or fields.conversation_id or fields.prompt_cache_key):
+        if fields.turn_type is None and fields.session_done is None:
+            return NOTHING_SAID
+        return Said(None, None, fields.turn_type, fields.session_done)
     places = (
         ("session_id", fields.session_id),
         ("conversation_id", fields.conversation_id),
@@ -169,6 +177,15 @@ def explained(error: msgspec.ValidationError, field: str = "") -> RequestError:
     return RequestError(f"{path or 'body'}: {what}", param=path or None, code="invalid_value")
 
 
+_SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("logit_bias", "bad_words", "allowed_token_ids", "min_tokens", "watermarking"),
+)
+_sampling_fields = attrgetter(*_SAMPLING)
+_ALL_DEFAULT = (None,) * len(_SAMPLING)
+_DEFAULT_SAMPLING = Sampling()
+_NONE_UNSUPPORTED = (None,) * len(_UNSUPPORTED)
+_unsupported_of = attrgetter(*_UNSUPPORTED)
 _raw_decoder = msgspec.json.Decoder(JsonObject)
 
 

@@ -39,9 +39,14 @@ def test_a_key_is_stored_hashed_and_knows_its_scope() -> None:
 
 def test_the_serving_table_round_trips_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "routes.json"
-    _, key = keys.mint([keys.Scope.INFERENCE])
+    _, key = keys.mint([keys.Scope.INFERENCE], requests_per_minute=60, max_concurrent=4)
     table = routes.Routes(
-        3, "base", ("http://e",), "secret", {"agent": routes.AgentRoute("agent", "t", 4, 3, (3, 4))}, {key.digest: key}
+        generation=3,
+        engines=("http://e",),
+        engine_key="secret",
+        remote_url="http://r",
+        agents={"agent": routes.AgentRoute("agent", "t", 4, 3, (3, 4))},
+        keys={key.digest: key},
     )
     routes.write(path, table)
     assert routes.watch(path).current() == table

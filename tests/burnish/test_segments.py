@@ -101,14 +101,14 @@ def test_the_reserve_is_given_up_before_a_record_is(tmp_path: Path, monkeypatch:
     writer = SegmentWriter(tmp_path, reserve_bytes=4096)
     (reserve,) = tmp_path.glob(".reserve-*")
     assert reserve.stat().st_size == 4096
-    real_write = os.write
+    real_write = os.writev
 
-    def full_until_released(handle: int, data: bytes) -> int:
+    def full_until_released(handle: int, data: list[bytes]) -> int:
         if reserve.exists():
             raise OSError(28, "No space left on device")
         return real_write(handle, data)
 
-    monkeypatch.setattr(os, "write", full_until_released)
+    monkeypatch.setattr(os, "writev", full_until_released)
     assert writer.append(interaction([user("a")]))
     assert not reserve.exists()
     assert writer.n_lost == 0

@@ -158,7 +158,7 @@ def test_a_request_keeps_its_version_while_the_table_changes(gateway: Running) -
 
 
 def test_a_full_disk_does_not_stop_serving(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("burnish.segments.SegmentWriter._write", lambda self, frame: False)
+    monkeypatch.setattr("burnish.segments.SegmentWriter._write", lambda self, frame, length: False)
     assert gateway.chat().json()["choices"][0]["message"]["content"] == "hello"
     assert gateway.chat(stream=True).status_code == 200
     with gateway.client() as client:

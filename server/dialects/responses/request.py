@@ -25,7 +25,8 @@ _BIG = {
 
 def parse(body: bytes) -> Call:
     """The call in a Responses body; raises RequestError naming the field at fault."""
-    fields, raw, checked = common.parse(body, Fields, _BIG)
+    fields, raw = common.parse(body, Fields, _BIG)
+    checked = {name: common.check(name, raw[name], decoder) for name, decoder in _BIG.items() if name in raw}
     refuse(fields)
     if "input" not in raw:
         raise RequestError("input: missing required field `input`", param="input", code="invalid_value")

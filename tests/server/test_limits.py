@@ -1,0 +1,189 @@
+"""Limits of keys: refused with 429 and a time to come back, agreed among processes, given back by the dead."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+from gateways import HELLO, Running, write_table
+
+from burnish.errors import Overloaded, RateLimited
+from burnish.keys import Scope, mint
+from server import limits as module
+from server.auth import Caller
+from server.limits import Limits
+
+CHAT = "/v1/chat/completions"
+
+
+def caller(**limits: int) -> Caller:
+    return Caller("sk-burnish-abc123", "default", frozenset({Scope.INFERENCE}), **limits)
+
+
+def add_key(gateway: Running, name: str, **limits: int) -> None:
+    secret, key = mint([Scope.INFERENCE], **limits)
+    gateway.secrets[name] = secret
+    write_table(gateway.settings, (gateway.engine.url,), {key.digest: key})
+
+
+def test_a_minutes_share_may_be_used_at_once_and_then_grows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    limits = Limits(tmp_path, 0)
+    who = caller(requests_per_minute=6)
+    for _ in range(6):
+        with limits.admit(who):
+            pass
+    with pytest.raises(RateLimited) as refused, limits.admit(who):
+        pass
+    assert refused.value.retry_after == pytest.approx(10.0)
+    now = 1009.9
+    with pytest.raises(RateLimited), limits.admit(who):
+        pass
+    now = 1010.1
+    with limits.admit(who):
+        pass
+    with pytest.raises(RateLimited), limits.admit(who):
+        pass
+    limits.close()
+
+
+def test_a_refused_request_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    limits = Limits(tmp_path, 0)
+    who = caller(requests_per_minute=1, max_concurrent=1)
+    with limits.admit(who):
+        for _ in range(50):
+            with pytest.raises(RateLimited), limits.admit(who):
+                pass
+    for _ in range(50):
+        with pytest.raises(RateLimited), limits.admit(who):
+            pass
+    now = 1060.1
+    with limits.admit(who):
+        pass
+    limits.close()
+
+
+def test_processes_share_one_allowance(tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from burnish.errors import RateLimited
+from burnish.keys import Scope
+from server.auth import Caller
+from server.limits import Limits
+limits, n = Limits(Path({str(tmp_path)!r}), 0), 0
+who = Caller("sk-burnish-abc123", "default", frozenset({{Scope.INFERENCE}}), requests_per_minute=40)
+for _ in range(40):
+    try:
+        with limits.admit(who):
+            n += 1
+    except RateLimited:
+        pass
+print(n)
+"""
+    running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    admitted = [int(process.communicate(timeout=60)[0]) for process in running]
+    assert 40 <= sum(admitted) <= 45  # a second or so grows back meanwhile
+    assert len([n for n in admitted if n < 40]) >= 2
+
+
+def test_what_a_killed_process_held_is_free_again(tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+from pathlib import Path
+from burnish.keys import Scope
+from server.auth import Caller
+from server.limits import Limits
+who = Caller("sk-burnish-abc123", "default", frozenset({{Scope.INFERENCE}}), max_concurrent=2)
+limits = Limits(Path({str(tmp_path)!r}), 0)
+with limits.admit(who), limits.admit(who):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    limits, who = Limits(tmp_path, 0), caller(max_concurrent=2)
+    with pytest.raises(RateLimited, match="2 requests under way"), limits.admit(who):
+        pass
+    holder.kill()
+    holder.communicate()
+    with limits.admit(who), limits.admit(who):
+        pass
+    limits.close()
+
+
+def test_a_process_takes_on_no_more_than_it_may(tmp_path: Path) -> None:
+    limits = Limits(tmp_path, 1)
+    with limits.admit(caller()), pytest.raises(Overloaded), limits.admit(caller()):
+        pass
+    with limits.admit(caller()):
+        pass
+
+
+def test_the_rate_is_a_429_with_a_time_to_come_back(gateway: Running) -> None:
+    add_key(gateway, "slow", requests_per_minute=2)
+    assert [gateway.chat("slow").status_code for _ in range(2)] == [200, 200]
+    refused = gateway.chat("slow")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert refused.json()["error"]["type"] == "rate_limit_error"
+    assert 25 <= int(refused.headers["retry-after"]) <= 30
+    assert int(refused.headers["retry-after-ms"]) <= 30_000
+    anthropic = {"model": "agent", "messages": HELLO, "max_tokens": 5}
+    with gateway.client("slow") as client:
+        answer = client.post("/v1/messages", json=anthropic)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (429, "rate_limit_error")
+    assert len(gateway.interactions) == 2
+
+
+def test_openais_client_comes_back_when_told(gateway: Running) -> None:
+    add_key(gateway, "brisk", requests_per_minute=60)
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.secrets["brisk"], max_retries=3) as client:
+        for _ in range(61):
+            client.chat.completions.create(model="agent", messages=[{"role": "user", "content": "hi"}])
+    assert len(gateway.interactions) == 61
+
+
+def test_too_many_at_a_time_is_a_429_until_one_ends(gateway: Running) -> None:
+    add_key(gateway, "narrow", max_concurrent=1)
+    gateway.engine.token_delay = 0.1
+    first = threading.Thread(target=gateway.chat, args=("narrow",))
+    first.start()
+    while not gateway.engine.requests:
+        pass
+    assert gateway.chat("narrow").status_code == 429
+    first.join()
+    assert gateway.chat("narrow").status_code == 200
+
+
+def test_a_full_gateway_is_a_503(tmp_path: Path) -> None:
+    from gateways import serve
+
+    from burnish.testing import StubEngine
+
+    with StubEngine(needs_loaded=False) as engine, serve(tmp_path, engine, max_in_flight=1) as gateway:
+        engine.token_delay = 0.1
+        first = threading.Thread(target=gateway.chat)
+        first.start()
+        while not engine.requests:
+            pass
+        refused = gateway.chat()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
+        assert "retry-after" in refused.headers
+        assert httpx.get(f"{gateway.url}/healthz").status_code == 200
+        first.join()
+        assert gateway.chat().status_code == 200
+
+
+def test_limit_files_are_private(tmp_path: Path) -> None:
+    limits = Limits(tmp_path, 0)
+    with limits.admit(caller(requests_per_minute=5, max_concurrent=5)):
+        pass
+    files = list((tmp_path / "limits").iterdir())
+    assert len(files) == 2
+    assert all(os.stat(file).st_mode & 0o777 == 0o600 for file in files)
