@@ -33,7 +33,8 @@ RETRY_WINDOW = 900.0
 RECENT = 600.0
 """Seconds back in which a title or a summary of another conversation is recognised as such."""
 N_KNOWN_BLOBS = 50_000
-MAX_OPENING = 2000
+N_OPENINGS = 256
+MAX_OPENING = 300
 
 
 class Filing:
@@ -41,6 +42,7 @@ class Filing:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, None] = OrderedDict()
+        self._openings_of: dict[tuple[str, str], OrderedDict[str, tuple[str, float]]] = {}
 
     def take_interaction(self, session: Session, turn: Interaction) -> None:
         """Store one reply that is not there yet, and all that follows from it."""
@@ -107,6 +109,7 @@ class Filing:
     def forget(self) -> None:
         """Call when a transaction was rolled back: what it stored is not there."""
         self._known.clear()
+        self._openings_of.clear()
 
     def take_feedback(self, session: Session, feedback: Feedback) -> None:
         """Store one opinion; that on a reply which has not been read yet waits for it."""
@@ -143,13 +146,15 @@ class Filing:
     def _link(self, session: Session, turn: Interaction, trace: Trace) -> Link:
         quoted = rule_of(turn.quoted_by) or ("header" if turn.quoted_session else None)
         columns: Any = InteractionRow
-        for start, prefix in trace.continuations():
+        places = trace.continuations()
+        changed = trace.changed_continuation()
+        for position, (start, prefix) in enumerate(places):
             if candidates := self._candidates(session, columns.tail_hash == prefix, turn.request_id):
                 return choose(candidates, LinkRule(quoted or LinkRule.PREFIX), start)
-        if changed := trace.changed_continuation():
-            start, suffix = changed
-            if candidates := self._candidates(session, columns.suffix_hash == suffix, turn.request_id):
-                return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
+            if position == 0 and changed is not None:  # the history before the last reply was changed: better than an older one
+                candidates = self._candidates(session, columns.suffix_hash == changed[1], turn.request_id)
+                if candidates:
+                    return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
         return Link(LinkRule(quoted or LinkRule.NEW), None)
 
     def _candidates(self, session: Session, condition: Any, request_id: str) -> list[Candidate]:
@@ -193,14 +198,23 @@ class Filing:
         """How the caller's other recent conversations began, where that can matter."""
         if turn.tools or link.parent is not None or known is not None:
             return []
-        columns: Any = SessionRow
-        recent = (
-            select(columns.opening)
-            .where(columns.tenant == turn.tenant, columns.key_id == turn.key_id, columns.last_at > turn.started_at - RECENT)
-            .order_by(columns.last_at.desc())
-            .limit(20)
-        )
-        return [opening for (opening,) in session.connection().execute(recent)]
+        recent = self._recent(session, turn)
+        horizon = turn.started_at - RECENT
+        return [opening for opening, at in recent.values() if at > horizon]
+
+    def _recent(self, session: Session, turn: Interaction) -> "OrderedDict[str, tuple[str, float]]":
+        """The openings of the caller's last conversations, (text, time) by session; read from SQL once."""
+        who = (turn.tenant, turn.key_id)
+        if who not in self._openings_of:
+            columns: Any = SessionRow
+            rows = session.connection().execute(
+                select(columns.session_id, columns.opening, columns.started_at)
+                .where(columns.tenant == turn.tenant, columns.key_id == turn.key_id, columns.last_at > turn.started_at - RECENT)
+                .order_by(columns.started_at.desc())
+                .limit(N_OPENINGS)
+            )
+            self._openings_of[who] = OrderedDict((row[0], (row[1], row[2])) for row in reversed(rows.all()))
+        return self._openings_of[who]
 
     def _session_of(
         self, session: Session, turn: Interaction, link: Link, tries: list[InteractionRow], head: str | None, what: Kind
@@ -214,6 +228,7 @@ class Filing:
         else:
             session_id = f"s-{turn.request_id}"
         is_main = what is Kind.MAIN
+        opening = blobs.storable(kind.opening_of(turn.messages)[:MAX_OPENING]) if is_main else ""
         is_new = insert_or_skip(
             session,
             SessionRow,
@@ -228,9 +243,14 @@ class Filing:
                 "closed_at": turn.ended_at if turn.is_session_done else None,
                 "has_tools": bool(turn.tools),
                 "head": head,
-                "opening": blobs.storable(kind.opening_of(turn.messages)[:MAX_OPENING]) if is_main else "",
+                "opening": opening,
             },
         )
+        if is_new and opening:
+            recent = self._recent(session, turn)
+            recent[session_id] = (opening, turn.started_at)
+            if len(recent) > N_OPENINGS:
+                recent.popitem(last=False)
         if not is_new:
             columns: Any = SessionRow
             values: dict[str, Any] = {"last_at": turn.ended_at}
@@ -289,7 +309,7 @@ class Filing:
             columns.ended_at > row.started_at - RECENT,
             columns.interaction_id != row.interaction_id,
         )
-        opening = kind.opening_of(turn.messages)
+        opening = kind.opening_of(turn.messages)[:MAX_OPENING]
         for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
             is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
             if self._has_follower(session, other):

@@ -3,7 +3,7 @@
 Messages are compared by content, because clients re-send an assistant's message with fields added or dropped. A request
 continues the recorded reply with which its longest known prefix ends. Where a harness has changed the history before that
 (compacted it, cut old tool results, put the time into the system prompt), the last reply that the request repeats is looked up
-by what is its own: the ids of its tool calls, or its words and the message that it answered.
+by what is its own: the ids of its tool calls, or its words and the user's message before them.
 
 More than one open reply that fits and nothing to tell them apart means `ambiguous`: such a turn is served and kept, and never
 trained.
@@ -102,7 +102,7 @@ class Trace:
         if call_ids := _call_ids(reply):
             parts: list[bytes] = [b"calls", json.dumps(call_ids).encode()]
         else:
-            asked = [m for m in before if m.get("role") in ("user", "tool", "function")]
+            asked = [m for m in before if m.get("role") == "user"]  # not tools' results: those are what harnesses cut first
             parts = [b"words", _essence(reply), *(_essence(m) for m in asked[-1:])]
             if len(_text(reply)) < LONG_REPLY:
                 parts += [_essence(m) for m in asked[:1]]
