@@ -55,6 +55,7 @@ class Trial:
             }
             session.expunge_all()
         self._by_id = {row.interaction_id: row for row in self._rows.values()}
+        self._unanswered: set[str] = set()
         self._verdict = Verdict(n_turns=len(self._rows), routes={row.route for row in self._rows.values()})
 
     def verdict(self) -> Verdict:
@@ -156,6 +157,7 @@ class Trial:
             if came is None:
                 is_known = [o for o in behind if not o.is_rewritten and not any(_is_left_open(o, r) for r in self._rows_of(o))]
                 if is_known:
+                    self._unanswered.add(row.interaction_id)
                     self._say(truth, "what came back is not known")
                 continue
             follower = self._by_id.get(came.follower_id or "")
@@ -173,7 +175,7 @@ class Trial:
                 continue
             is_eligible = truth.part in TALK and truth.outcome is Outcome.ANSWERED and not _is_left_open(truth, row)
             self._verdict.n_eligible += is_eligible
-            self._verdict.n_trainable += is_eligible and row.fate is None
+            self._verdict.n_trainable += is_eligible and row.fate is None and row.interaction_id not in self._unanswered
             if is_eligible and row.fate is not None:
                 self._say(truth, f"not trained: {row.fate}")
             if not is_eligible and row.fate is None:
