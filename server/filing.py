@@ -6,6 +6,7 @@ it (its kind, whether it was only a try that its client repeated) can be correct
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,11 +17,11 @@ from burnish.journal import blobs
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, NextStateRow, SessionRow
 from burnish.journal.turns import ask_judge, messages_of, settle, to_bytes
-from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, NextStateKind
+from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, Message, NextStateKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
 from server import kind
 from server.identity import rule_of
-from server.kind import Conversation, Kind, Parent
+from server.kind import Conversation, Kind, Parent, Said
 from server.linking import Candidate, Link, Trace, choose
 
 SIDE = "side turn"
@@ -33,7 +34,7 @@ RETRY_WINDOW = 900.0
 RECENT = 600.0
 """Seconds back in which a title or a summary of another conversation is recognised as such."""
 N_KNOWN_BLOBS = 50_000
-N_OPENINGS = 256
+N_OPENINGS = 512
 MAX_OPENING = 300
 
 
@@ -42,17 +43,17 @@ class Filing:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, None] = OrderedDict()
-        self._openings_of: dict[tuple[str, str], OrderedDict[str, tuple[str, float]]] = {}
+        self._said_by: dict[tuple[str, str], OrderedDict[str, tuple[Said, float]]] = {}
 
     def take_interaction(self, session: Session, turn: Interaction) -> None:
         """Store one reply that is not there yet, and all that follows from it."""
         trace = Trace(turn)
         tries = self._tries(session, turn, trace)
         link = self._link(session, turn, trace)
-        head = next((blobs.text_of(message)[0] for message in turn.messages if message.get("role") == "system"), None)
+        head = _head_of(turn.messages)
         known = self._conversation(session, turn)
         parent = self._parent(session, link)
-        what, reason = kind.kind_of(turn, head, parent, known, self._openings(session, turn, link, known))
+        what, reason = kind.kind_of(turn, head, parent, known, self._others(session, turn, link, known))
         session_id = self._session_of(session, turn, link, tries, head, what)
         inherited = self._opted_out_before(session, link)
         is_retried = any(row.retry > turn.retry for row in tries)
@@ -85,6 +86,7 @@ class Filing:
             request_hash=trace.request,
             tail_hash=trace.tail,
             suffix_hash=trace.suffix,
+            words_hash=trace.words,
             prompt_ids=to_bytes(turn.prompt_ids),
             token_ids=to_bytes(turn.token_ids),
             logprobs=to_bytes(turn.logprobs),
@@ -103,13 +105,13 @@ class Filing:
         if parent is not None and what is not Kind.SIDE and turn.choice == 0 and turn.may_train:
             self._follow(session, row)
         if what is not Kind.SIDE:
-            self._correct_earlier(session, row, turn)
+            self._correct_earlier(session, row, turn, head)
         self._attach_feedback(session, row)
 
     def forget(self) -> None:
         """Call when a transaction was rolled back: what it stored is not there."""
         self._known.clear()
-        self._openings_of.clear()
+        self._said_by.clear()
 
     def take_feedback(self, session: Session, feedback: Feedback) -> None:
         """Store one opinion; that on a reply which has not been read yet waits for it."""
@@ -155,6 +157,10 @@ class Filing:
                 candidates = self._candidates(session, columns.suffix_hash == changed[1], turn.request_id)
                 if candidates:
                     return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
+        for start, words in trace.repeated_words():
+            candidates = self._candidates(session, columns.words_hash == words, turn.request_id)
+            if len({candidate.request_id for candidate in candidates}) == 1:
+                return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
         return Link(LinkRule(quoted or LinkRule.NEW), None)
 
     def _candidates(self, session: Session, condition: Any, request_id: str) -> list[Candidate]:
@@ -194,27 +200,37 @@ class Filing:
         row = session.get(SessionRow, _quoted_id(turn)) if turn.quoted_session else None
         return Conversation(row.has_tools, row.head) if row else None
 
-    def _openings(self, session: Session, turn: Interaction, link: Link, known: Conversation | None) -> list[str]:
-        """How the caller's other recent conversations began, where that can matter."""
+    def _others(self, session: Session, turn: Interaction, link: Link, known: Conversation | None) -> list[Said]:
+        """What was said in the caller's other recent conversations, where that can matter."""
         if turn.tools or link.parent is not None or known is not None:
             return []
-        recent = self._recent(session, turn)
         horizon = turn.started_at - RECENT
-        return [opening for opening, at in recent.values() if at > horizon]
+        return [said for said, at in self._recent(session, turn).values() if at > horizon]
 
-    def _recent(self, session: Session, turn: Interaction) -> "OrderedDict[str, tuple[str, float]]":
-        """The openings of the caller's last conversations, (text, time) by session; read from SQL once."""
+    def _remember(self, session: Session, turn: Interaction, session_id: str, opening: str, head: str | None) -> None:
+        """What a conversation began with, and what its user said last: side calls quote the one or the other."""
+        recent = self._recent(session, turn)
+        recent.setdefault(session_id, (Said(opening, head), turn.started_at))
+        last = next((m for m in reversed(turn.messages) if m.get("role") == "user"), None)
+        if last is not None:
+            recent[f"{session_id} last"] = (Said(kind.text_of(last)[:MAX_OPENING], head), turn.ended_at)
+        while len(recent) > N_OPENINGS:
+            recent.popitem(last=False)
+
+    def _recent(self, session: Session, turn: Interaction) -> "OrderedDict[str, tuple[Said, float]]":
+        """Words of the caller's last conversations with their time; how those began is read from SQL, once."""
         who = (turn.tenant, turn.key_id)
-        if who not in self._openings_of:
+        if who not in self._said_by:
             columns: Any = SessionRow
             rows = session.connection().execute(
-                select(columns.session_id, columns.opening, columns.started_at)
+                select(columns.session_id, columns.opening, columns.head, columns.started_at)
                 .where(columns.tenant == turn.tenant, columns.key_id == turn.key_id, columns.last_at > turn.started_at - RECENT)
                 .order_by(columns.started_at.desc())
                 .limit(N_OPENINGS)
             )
-            self._openings_of[who] = OrderedDict((row[0], (row[1], row[2])) for row in reversed(rows.all()))
-        return self._openings_of[who]
+            found = reversed(rows.all())
+            self._said_by[who] = OrderedDict((row[0], (Said(row[1], row[2]), row[3])) for row in found)
+        return self._said_by[who]
 
     def _session_of(
         self, session: Session, turn: Interaction, link: Link, tries: list[InteractionRow], head: str | None, what: Kind
@@ -246,11 +262,8 @@ class Filing:
                 "opening": opening,
             },
         )
-        if is_new and opening:
-            recent = self._recent(session, turn)
-            recent[session_id] = (opening, turn.started_at)
-            if len(recent) > N_OPENINGS:
-                recent.popitem(last=False)
+        if is_main:
+            self._remember(session, turn, session_id, opening, head)
         if not is_new:
             columns: Any = SessionRow
             values: dict[str, Any] = {"last_at": turn.ended_at}
@@ -277,8 +290,9 @@ class Filing:
     def _add_next_state(self, session: Session, parent: InteractionRow, row: InteractionRow) -> None:
         digests = row.message_digests[-row.n_behind :]
         # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats.
+        # What answers a tool call is its result, though some harnesses bring it as a user's message.
         roles = {message.get("role") for message in messages_of(session, digests)}
-        is_from_user = "user" in roles and roles.isdisjoint({"tool", "function"})
+        is_from_user = "user" in roles and roles.isdisjoint({"tool", "function"}) and parent.finish_reason != "tool_calls"
         is_new = insert_or_skip(
             session,
             NextStateRow,
@@ -294,7 +308,7 @@ class Filing:
             ask_judge(session, parent.interaction_id, NEXT_STATE)
             settle(session, parent.interaction_id)
 
-    def _correct_earlier(self, session: Session, row: InteractionRow, turn: Interaction) -> None:
+    def _correct_earlier(self, session: Session, row: InteractionRow, turn: Interaction, head: str | None) -> None:
         """Side calls that came before the turn which shows that they were: a session's title is often asked for first."""
         if row.parent_id is not None or not turn.tools:
             return
@@ -309,14 +323,19 @@ class Filing:
             columns.ended_at > row.started_at - RECENT,
             columns.interaction_id != row.interaction_id,
         )
-        opening = kind.opening_of(turn.messages)[:MAX_OPENING]
+        said = [Said(kind.opening_of(turn.messages)[:MAX_OPENING], head)]
         for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
             is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
             if self._has_follower(session, other):
                 continue
-            if is_mate or kind.is_about(messages_of(session, other.message_digests), [opening]):
+            if is_mate or self._asks_about(session, other, said):
                 other.kind, other.kind_reason = Kind.SIDE, "no tools, while its session has them"
                 other.fate = other.fate or SIDE
+
+    @staticmethod
+    def _asks_about(session: Session, row: InteractionRow, said: list[Said]) -> bool:
+        messages = messages_of(session, row.message_digests)
+        return kind.is_about(messages, _head_of(messages), said)
 
     def _attach_feedback(self, session: Session, row: InteractionRow) -> None:
         columns: Any = FeedbackRow
@@ -346,6 +365,11 @@ class Filing:
         if len(self._known) > N_KNOWN_BLOBS:
             self._known.popitem(last=False)
         return digest
+
+
+def _head_of(messages: Sequence[Message]) -> str | None:
+    """The digest of the system prompt."""
+    return next((blobs.text_of(message)[0] for message in messages if message.get("role") == "system"), None)
 
 
 def _quoted_id(turn: Interaction) -> str:

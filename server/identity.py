@@ -48,7 +48,7 @@ def labels_of(headers: dict[bytes, str], said: Said) -> Labels:
     return Labels(
         session_id=session_id,
         quoted_by=quoted_by,
-        turn_type=kind.strip().lower() if kind else None,
+        turn_type=kind.strip().lower() if kind else "subagent" if headers.get(b"x-parent-session-id") else None,
         is_session_done=str(done).strip().lower() in _TRUE,
         may_train=headers.get(b"x-burnish-train", "true").strip().lower() not in _FALSE,
         retry=_count(headers.get(b"x-stainless-retry-count")),
@@ -79,4 +79,6 @@ def _count(text: str | None) -> int:
 
 NO_LABELS = Labels()
 _ALL = (*OURS, *HARNESS)
-_SAYING = frozenset({*_ALL, b"x-session-done", b"x-turn-type", b"x-burnish-train", b"x-stainless-retry-count"})
+_SAYING = frozenset(
+    {*_ALL, b"x-session-done", b"x-turn-type", b"x-burnish-train", b"x-stainless-retry-count", b"x-parent-session-id"}
+)

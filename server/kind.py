@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from burnish.records import Interaction, Message
+from server import side_prompts
 
 QUOTED_TEXT = 16
 """Characters of another conversation's opening that a request must repeat to count as being about that conversation."""
@@ -34,6 +35,14 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """Words of a user in a conversation, and the digest of that conversation's system prompt."""
+
+    text: str
+    head: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Conversation:
     """What is known of the session that a turn names, before the turn. `head` is the digest of its first system prompt."""
 
@@ -49,15 +58,17 @@ def told(turn_type: str | None) -> Kind | None:
 
 
 def kind_of(
-    turn: Interaction, head: str | None, parent: Parent | None, known: Conversation | None, openings: Sequence[str]
+    turn: Interaction, head: str | None, parent: Parent | None, known: Conversation | None, others: Sequence[Said]
 ) -> tuple[Kind, str]:
     """The kind and the reason for it.
 
     `head` is the digest of the turn's own system prompt; `known` the session that it names, None where that is new or none is
-    named; `openings` are the first user messages of the caller's other recent conversations.
+    named; `others` is what users said first and last in the caller's other recent conversations.
     """
     if (word := told(turn.turn_type)) is not None:
         return word, "told"
+    if turn.messages and side_prompts.is_known(text_of(turn.messages[-1])):
+        return Kind.SIDE, "asks for a summary in a known harness's words"
     has_tools = bool(turn.tools)
     if parent is not None:
         if parent.has_tools and not has_tools:
@@ -71,7 +82,7 @@ def kind_of(
         if known.head != head:
             return (Kind.SUBAGENT, "another system prompt") if has_tools else (Kind.SIDE, "another system prompt, no tools")
         return Kind.MAIN, "begins again"
-    if not has_tools and is_about(turn.messages, openings):
+    if not has_tools and is_about(turn.messages, head, others):
         return Kind.SIDE, "is about another conversation"
     return Kind.MAIN, "begins"
 
@@ -89,7 +100,18 @@ def opening_of(messages: Sequence[Message]) -> str:
     return next((text_of(message) for message in messages if message.get("role") == "user"), "")
 
 
-def is_about(messages: Sequence[Message], openings: Sequence[str]) -> bool:
-    """True where a question holds another conversation's opening and more: a harness asks for a title or a summary."""
+def is_about(messages: Sequence[Message], head: str | None, others: Sequence[Said]) -> bool:
+    """True where a lone question holds another conversation's words and more: a title or a commit message is asked for.
+
+    The words are all that was said; under a system prompt of its own (`head`) a first line will do, since harnesses quote what
+    the user typed and not what they added to it.
+    """
+    if any(message.get("role") == "assistant" for message in messages):
+        return False  # a conversation of its own, whatever it quotes
     asked = "\n".join(text_of(message) for message in messages)
-    return any(len(opening) >= QUOTED_TEXT and opening in asked and opening_of(messages) != opening for opening in openings)
+    opening = opening_of(messages)
+    for said in others:
+        text = said.text if said.head == head else said.text.partition("\n")[0].strip()
+        if len(text) >= QUOTED_TEXT and text in asked and not opening.startswith(text):
+            return True
+    return False

@@ -18,9 +18,12 @@ from typing import Any
 
 from burnish.records import Interaction, LinkRule, Message
 
+_CALLS_IN_TEXT = re.compile(r"\s*Calling tools:\s*\[\{.*\}\]\s*$", re.DOTALL)
 _CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
 LONG_REPLY = 40
 """Characters from which a reply and the message before it are enough to recognise it by; a shorter one needs the opening too."""
+MANY_WORDS = 80
+"""Characters from which a reply is recognised by itself, where nobody else was given the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,16 @@ class Trace:
         """What is left to recognise this turn by when the history before it has been changed."""
         return self._suffix(self._messages, self._reply)
 
+    @property
+    def words(self) -> str:
+        """What is left when even the user's message was changed: the reply's own words. Empty where they are too few to tell."""
+        return self._words(self._reply)
+
+    def repeated_words(self) -> list[tuple[int, str]]:
+        """The same for the assistant messages of the request, last first."""
+        places = [(k + 1, self._words(m)) for k, m in enumerate(self._messages) if m.get("role") == "assistant"]
+        return [place for place in reversed(places) if place[1]]
+
     def continuations(self) -> list[tuple[int, str]]:
         """Where the request may continue a reply: (index of the first message behind it, hash), longest first."""
         places = [(k + 1, self._hashes[k]) for k, m in enumerate(self._messages) if m.get("role") == "assistant"]
@@ -99,6 +112,11 @@ class Trace:
             if self._messages[k].get("role") == "assistant":
                 return k + 1, self._suffix(self._messages[:k], self._messages[k])
         return None
+
+    def _words(self, reply: Message) -> str:
+        if len(_text(reply)) < MANY_WORDS:
+            return ""
+        return hashlib.sha256(self._scope.encode("utf-8", "surrogatepass") + b"words" + _essence(reply)).hexdigest()[:40]
 
     def _suffix(self, before: Sequence[Message], reply: Message) -> str:
         if call_ids := _call_ids(reply):
@@ -137,10 +155,20 @@ def _essence(message: Message) -> bytes:
 
 
 def _content(message: Message) -> Any:
+    content = _joined(message)
+    if not isinstance(content, str):
+        return content
+    if message.get("role") == "assistant" and "Calling tools:" in content:  # smolagents, behind the reply that it repeats
+        content = _CALLS_IN_TEXT.sub("", content)
+    return content.strip()
+
+
+def _joined(message: Message) -> Any:
+    """The content, text parts put together; what has another shape stands for itself."""
     content = message.get("content")
     if isinstance(content, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
-        content = "".join(str(part.get("text", "")) for part in content)
-    return content.strip() if isinstance(content, str) else content
+        return "".join(str(part.get("text", "")) for part in content)
+    return content
 
 
 def _text(message: Message) -> str:
@@ -152,7 +180,8 @@ def _call_ids(message: Message) -> list[str]:
     """The ids of a message's tool calls; some harnesses write the calls into the text when they repeat a reply."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not calls:
-        return list(dict.fromkeys(_CALL_ID.findall(_text(message))))
+        text = _joined(message)
+        return list(dict.fromkeys(_CALL_ID.findall(text))) if isinstance(text, str) else []
     return [call["id"] for call in calls if isinstance(call, Mapping) and isinstance(call.get("id"), str) and call["id"]]
 
 

@@ -123,7 +123,10 @@ def _refusal(status: int, text: bytes, request_id: str) -> Exception:
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
             message, param = "the engine cannot honour this request", None
         param = param.removeprefix("body.") if isinstance(param, str) else None
-        return RequestError(message, code=TOO_LARGE if status == 413 else "invalid_value", param=param)
+        code = TOO_LARGE if status == 413 else "invalid_value"
+        if "maximum context length" in message or "maximum model length" in message:
+            code = "context_length_exceeded"  # OpenAI's word, at which harnesses compact
+        return RequestError(message, code=code, param=param)
     log.error("engine refused", status=status, request_id=request_id, answer=text[:500].decode(errors="replace"))
     if status == 404:
         return EngineUnavailable("the engine does not have this version loaded at present; please try again")

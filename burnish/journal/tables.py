@@ -110,6 +110,7 @@ class InteractionRow(SQLModel, table=True):
     request_hash: str = Field("", index=True)
     tail_hash: str = Field(index=True)
     suffix_hash: str = Field("", index=True)
+    words_hash: str = Field("", index=True)
     prompt_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     token_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     logprobs: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

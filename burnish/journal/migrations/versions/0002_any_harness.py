@@ -30,9 +30,10 @@ _NEW: dict[str, list[sa.Column[Any]]] = {
         sa.Column("n_behind", sa.Integer(), nullable=False, server_default="0"),
         sa.Column("request_hash", sa.String(), nullable=False, server_default=""),
         sa.Column("suffix_hash", sa.String(), nullable=False, server_default=""),
+        sa.Column("words_hash", sa.String(), nullable=False, server_default=""),
     ],
 }
-_INDEXED = ("request_hash", "suffix_hash")
+_INDEXED = ("request_hash", "suffix_hash", "words_hash")
 
 
 def upgrade() -> None:
