@@ -113,7 +113,7 @@ class Interaction:
     reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is the id that the request
     named, `quoted_by` the header or field that named it. `route` is the dialect it came in. `upstream` names the remote model
     that answered in the agent's place, None where the engine did; such a turn has no version of ours. `retry` is the number of
-    earlier tries that the client says it made.
+    earlier tries that the client says it made; `stop` the stop string that ended the reply and is no part of it.
     """
 
     interaction_id: str
@@ -145,6 +145,7 @@ class Interaction:
     quoted_by: str | None = None
     upstream: str | None = None
     retry: int = 0
+    stop: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

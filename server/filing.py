@@ -19,7 +19,7 @@ from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, NextSta
 from burnish.journal.turns import ask_judge, messages_of, settle, to_bytes
 from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, Message, NextStateKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
-from server import kind
+from server import harness_words, kind
 from server.identity import rule_of
 from server.kind import Conversation, Kind, Parent, Said
 from server.linking import Candidate, Link, Trace, choose
@@ -290,9 +290,15 @@ class Filing:
     def _add_next_state(self, session: Session, parent: InteractionRow, row: InteractionRow) -> None:
         digests = row.message_digests[-row.n_behind :]
         # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats.
-        # What answers a tool call is its result, though some harnesses bring it as a user's message.
-        roles = {message.get("role") for message in messages_of(session, digests)}
-        is_from_user = "user" in roles and roles.isdisjoint({"tool", "function"}) and parent.finish_reason != "tool_calls"
+        # What answers a tool call is its result, though some harnesses bring it as a user's message; so is what they call one.
+        messages = messages_of(session, digests)
+        roles = {message.get("role") for message in messages}
+        is_from_user = (
+            "user" in roles
+            and roles.isdisjoint({"tool", "function"})
+            and parent.finish_reason != "tool_calls"
+            and not any(harness_words.is_result(kind.text_of(message)) for message in messages)
+        )
         is_new = insert_or_skip(
             session,
             NextStateRow,

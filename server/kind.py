@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from burnish.records import Interaction, Message
-from server import side_prompts
+from server import harness_words
 
 QUOTED_TEXT = 16
 """Characters of another conversation's opening that a request must repeat to count as being about that conversation."""
@@ -67,7 +67,7 @@ def kind_of(
     """
     if (word := told(turn.turn_type)) is not None:
         return word, "told"
-    if turn.messages and side_prompts.is_known(text_of(turn.messages[-1])):
+    if turn.messages and harness_words.is_summary(text_of(turn.messages[-1])):
         return Kind.SIDE, "asks for a summary in a known harness's words"
     has_tools = bool(turn.tools)
     if parent is not None:

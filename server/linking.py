@@ -74,6 +74,7 @@ class Trace:
         self._scope = scope_of(turn)
         self._messages = turn.messages
         self._reply = turn.reply
+        self._as_repeated = _with_stop(turn.reply, turn.stop)
         self._hashes = prefix_hashes(self._scope, [*turn.messages, turn.reply])
 
     @property
@@ -89,12 +90,12 @@ class Trace:
     @property
     def suffix(self) -> str:
         """What is left to recognise this turn by when the history before it has been changed."""
-        return self._suffix(self._messages, self._reply)
+        return self._suffix(self._messages, self._as_repeated)
 
     @property
     def words(self) -> str:
         """What is left when even the user's message was changed: the reply's own words. Empty where they are too few to tell."""
-        return self._words(self._reply)
+        return self._words(self._as_repeated)
 
     def repeated_words(self) -> list[tuple[int, str]]:
         """The same for the assistant messages of the request, last first."""
@@ -120,7 +121,7 @@ class Trace:
 
     def _suffix(self, before: Sequence[Message], reply: Message) -> str:
         if call_ids := _call_ids(reply):
-            parts: list[bytes] = [b"calls", json.dumps(call_ids).encode()]
+            parts: list[bytes] = [b"calls", json.dumps(sorted(call_ids)).encode()]
         else:
             asked = [m for m in before if m.get("role") == "user"]  # not tools' results: those are what harnesses cut first
             parts = [b"words", _essence(reply), *(_essence(m) for m in asked[-1:])]
@@ -130,6 +131,12 @@ class Trace:
         for part in parts:
             digest.update(hashlib.sha256(part).digest())
         return digest.hexdigest()[:40]
+
+
+def _with_stop(reply: Message, stop: str | None) -> Message:
+    """The reply as harnesses repeat it that put the stop string back."""
+    text = reply.get("content")
+    return {**reply, "content": text + stop} if stop and isinstance(text, str) else reply
 
 
 def choose(candidates: Sequence[Candidate], rule: LinkRule, start: int = 0) -> Link:

@@ -25,6 +25,7 @@ class Draft:
         self.token_ids: IntArray = array("i")
         self.logprobs: FloatArray = array("f")
         self.finish_reason: str | None = None
+        self.stop: str | None = None
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
@@ -64,6 +65,8 @@ class Draft:
             elif choice.logprobs.token_logprobs:
                 self._add_logprobs(choice.logprobs.token_logprobs)
         self.finish_reason = choice.finish_reason or self.finish_reason
+        if isinstance(choice.stop_reason, str):
+            self.stop = choice.stop_reason
 
     @property
     def message(self) -> dict[str, Any]:

@@ -150,6 +150,7 @@ class Turn:
                 quoted_by=labels.quoted_by,
                 upstream=target.upstream,
                 retry=labels.retry,
+                stop=draft.stop,
             ),
             messages=call.messages_of(draft.index),
             tools=call.tools or NO_TOOLS,

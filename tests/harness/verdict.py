@@ -8,8 +8,9 @@ from sqlalchemy import select
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, NextStateRow
 from burnish.journal.turns import from_bytes, messages_of
-from burnish.records import LinkRule, NextStateKind
+from burnish.records import LinkRule, Message, NextStateKind
 from burnish.testing import Outcome, Part, Truth, logprob_of
+from server.kind import text_of
 
 TALK = (Part.MAIN, Part.SUBAGENT)
 
@@ -28,13 +29,30 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
 
 
+PRINTED = ("Observation:", "<returncode>", "I ran this command:")
+"""How the harnesses of this suite begin a user's message that holds what a tool printed."""
+
+
 @dataclass(frozen=True)
 class Came:
-    """What came back after one reply, as the journal has it."""
+    """What came back after one reply, as the journal has it; `is_printed` where a user's message holds what a tool printed."""
 
     kind: NextStateKind
     follower_id: str | None
     n_results: int
+    is_printed: bool
+
+    @classmethod
+    def of(cls, row: NextStateRow, messages: Sequence[Message]) -> "Came":
+        texts = [text_of(message) for message in messages if message.get("role") == "user"]
+        n_results = sum(message.get("role") == "tool" for message in messages)
+        return cls(NextStateKind(row.kind), row.follower_id, n_results, any(text.startswith(PRINTED) for text in texts))
+
+    def fits(self, n_calls: int) -> bool:
+        """True where `n_calls` tool calls came back as results, all of them, and a user's words as a user's."""
+        if self.is_printed and not self.n_results:
+            return self.kind is NextStateKind.TOOL_RESULT
+        return (self.kind is NextStateKind.TOOL_RESULT) == (n_calls > 0) and self.n_results == n_calls
 
 
 class Trial:
@@ -46,11 +64,7 @@ class Trial:
         with journal.read() as session:
             self._rows = {(row.request_id, row.choice): row for row in session.scalars(select(InteractionRow))}
             self._came = {
-                row.interaction_id: Came(
-                    NextStateKind(row.kind),
-                    row.follower_id,
-                    sum(message.get("role") == "tool" for message in messages_of(session, row.message_digests)),
-                )
+                row.interaction_id: Came.of(row, messages_of(session, row.message_digests))
                 for row in session.scalars(select(NextStateRow))
             }
             session.expunge_all()
@@ -165,7 +179,7 @@ class Trial:
                 self._say(truth, "something that did not follow counts as what came back")
                 continue
             n_calls = truth.n_calls[choice]
-            if (came.kind is NextStateKind.TOOL_RESULT) != (n_calls > 0) or came.n_results != n_calls:
+            if not came.fits(n_calls):
                 self._say(truth, f"{n_calls} tool calls, {came.n_results} results recorded as {came.kind}")
 
     def _check_training(self) -> None:
