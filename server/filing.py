@@ -8,9 +8,10 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import insert, select, text, update
 from sqlmodel import Session
 
 from burnish.journal import blobs
@@ -34,8 +35,26 @@ RETRY_WINDOW = 900.0
 RECENT = 600.0
 """Seconds back in which a title or a summary of another conversation is recognised as such."""
 N_KNOWN_BLOBS = 50_000
-N_OPENINGS = 512
+N_OPENINGS = 128
 MAX_OPENING = 300
+# As text: to build such a query anew for every turn costs ten times what running it does.
+_CANDIDATES = {
+    place: text(
+        "SELECT turn.interaction_id, turn.request_id, turn.session_id, turn.choice, EXISTS ("
+        "SELECT 1 FROM interaction AS child WHERE child.parent_id = turn.interaction_id "
+        f"AND child.request_id != :request AND child.kind != '{Kind.SIDE}'), conversation.closed_at, turn.ended_at "
+        "FROM interaction AS turn JOIN session AS conversation ON conversation.session_id = turn.session_id "
+        f"WHERE turn.{place} = :hash AND turn.request_id != :request"
+    )
+    for place in ("tail_hash", "suffix_hash", "words_hash")
+}
+_TRIES = text(
+    "SELECT interaction_id FROM interaction WHERE request_hash = :hash AND request_id != :request AND retry != :retry "
+    "AND ended_at > :since"
+)
+_INSERT = insert(InteractionRow)
+_FOLLOWER = text("SELECT 1 FROM interaction WHERE parent_id = :parent LIMIT 1")
+_WAITING_FEEDBACK = text("SELECT 1 FROM feedback WHERE target = :target AND interaction_id IS NULL LIMIT 1")
 
 
 class Filing:
@@ -57,7 +76,7 @@ class Filing:
         session_id = self._session_of(session, turn, link, tries, head, what)
         inherited = self._opted_out_before(session, link)
         is_retried = any(row.retry > turn.retry for row in tries)
-        row = InteractionRow(
+        values: dict[str, Any] = dict(
             interaction_id=turn.interaction_id,
             request_id=turn.request_id,
             agent=turn.agent,
@@ -96,9 +115,11 @@ class Filing:
             is_aborted=turn.is_aborted,
             quarantine=turn.quarantine,
             fate=RETRIED if is_retried else _fate(turn, link, what, inherited),
+            is_ready=False,
+            spent_step=None,
         )
-        session.add(row)
-        session.flush()
+        session.connection().execute(_INSERT, values)
+        row: Any = SimpleNamespace(**values)
         for earlier in tries:
             if earlier.retry < turn.retry and earlier.fate in (None, "aborted"):
                 earlier.fate = RETRIED
@@ -107,6 +128,7 @@ class Filing:
         if what is not Kind.SIDE:
             self._correct_earlier(session, row, turn, head)
         self._attach_feedback(session, row)
+        session.flush()  # the next record's queries must see what this one corrected
 
     def forget(self) -> None:
         """Call when a transaction was rolled back: what it stored is not there."""
@@ -128,63 +150,37 @@ class Filing:
         One that was cut off is. One that ended well is only where its conversation is known by name or by what it continues:
         of two strangers who open alike, one may have been served while the other repeats.
         """
-        columns: Any = InteractionRow
-        same = select(InteractionRow).where(
-            columns.request_hash == trace.request,
-            columns.request_id != turn.request_id,
-            columns.retry != turn.retry,
-            columns.ended_at > turn.started_at - RETRY_WINDOW,
-        )
+        since = turn.started_at - RETRY_WINDOW
+        given = {"hash": trace.request, "request": turn.request_id, "retry": turn.retry, "since": since}
+        found = session.connection().execute(_TRIES, given).scalars().all()
+        same = [session.get_one(InteractionRow, name) for name in found]
         is_known = turn.quoted_session is not None or any(m.get("role") == "assistant" for m in turn.messages)
-        return [row for row in session.scalars(same) if row.is_aborted or (is_known and not self._has_follower(session, row))]
+        return [row for row in same if row.is_aborted or (is_known and not self._has_follower(session, row))]
 
-    def _has_follower(self, session: Session, row: InteractionRow) -> bool:
-        columns: Any = InteractionRow
-        return (
-            session.connection().execute(select(columns.parent_id).where(columns.parent_id == row.interaction_id)).first()
-            is not None
-        )
+    @staticmethod
+    def _has_follower(session: Session, row: InteractionRow) -> bool:
+        return session.connection().execute(_FOLLOWER, {"parent": row.interaction_id}).first() is not None
 
     def _link(self, session: Session, turn: Interaction, trace: Trace) -> Link:
         quoted = rule_of(turn.quoted_by) or ("header" if turn.quoted_session else None)
-        columns: Any = InteractionRow
         places = trace.continuations()
         changed = trace.changed_continuation()
         for position, (start, prefix) in enumerate(places):
-            if candidates := self._candidates(session, columns.tail_hash == prefix, turn.request_id):
+            if candidates := self._candidates(session, "tail_hash", prefix, turn.request_id):
                 return choose(candidates, LinkRule(quoted or LinkRule.PREFIX), start)
             if position == 0 and changed is not None:  # the history before the last reply was changed: better than an older one
-                candidates = self._candidates(session, columns.suffix_hash == changed[1], turn.request_id)
+                candidates = self._candidates(session, "suffix_hash", changed[1], turn.request_id)
                 if candidates:
                     return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
         for start, words in trace.repeated_words():
-            candidates = self._candidates(session, columns.words_hash == words, turn.request_id)
+            candidates = self._candidates(session, "words_hash", words, turn.request_id)
             if len({candidate.request_id for candidate in candidates}) == 1:
                 return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
         return Link(LinkRule(quoted or LinkRule.NEW), None)
 
-    def _candidates(self, session: Session, condition: Any, request_id: str) -> list[Candidate]:
-        """Replies that fit; other choices of the request itself do not count as having followed."""
-        child: Any = InteractionRow
-        child = child.__table__.alias("child")
-        turn: Any = InteractionRow
-        conversation: Any = SessionRow
-        has_follower = exists().where(
-            child.c.parent_id == turn.interaction_id, child.c.request_id != request_id, child.c.kind != Kind.SIDE
-        )
-        rows = session.connection().execute(
-            select(
-                turn.interaction_id,
-                turn.request_id,
-                turn.session_id,
-                turn.choice,
-                has_follower,
-                conversation.closed_at,
-                turn.ended_at,
-            )
-            .join(conversation, conversation.session_id == turn.session_id)
-            .where(condition, turn.request_id != request_id)
-        )
+    def _candidates(self, session: Session, place: str, value: str, request_id: str) -> list[Candidate]:
+        """Replies whose hash `place` is `value`; other choices of the request itself do not count as having followed."""
+        rows = session.connection().execute(_CANDIDATES[place], {"hash": value, "request": request_id})
         return [Candidate(r[0], r[1], r[2], r[3], bool(r[4]), r[5] is not None, r[6]) for r in rows]
 
     def _parent(self, session: Session, link: Link) -> Parent | None:
@@ -210,10 +206,10 @@ class Filing:
     def _remember(self, session: Session, turn: Interaction, session_id: str, opening: str, head: str | None) -> None:
         """What a conversation began with, and what its user said last: side calls quote the one or the other."""
         recent = self._recent(session, turn)
-        recent.setdefault(session_id, (Said(opening, head), turn.started_at))
+        recent.setdefault(session_id, (Said.of(opening, head), turn.started_at))
         last = next((m for m in reversed(turn.messages) if m.get("role") == "user"), None)
         if last is not None:
-            recent[f"{session_id} last"] = (Said(kind.text_of(last)[:MAX_OPENING], head), turn.ended_at)
+            recent[f"{session_id} last"] = (Said.of(kind.text_of(last)[:MAX_OPENING], head), turn.ended_at)
         while len(recent) > N_OPENINGS:
             recent.popitem(last=False)
 
@@ -229,7 +225,7 @@ class Filing:
                 .limit(N_OPENINGS)
             )
             found = reversed(rows.all())
-            self._said_by[who] = OrderedDict((row[0], (Said(row[1], row[2]), row[3])) for row in found)
+            self._said_by[who] = OrderedDict((row[0], (Said.of(row[1], row[2]), row[3])) for row in found)
         return self._said_by[who]
 
     def _session_of(
@@ -274,7 +270,7 @@ class Filing:
             session.connection().execute(update(columns).where(columns.session_id == session_id).values(**values))
         return session_id
 
-    def _follow(self, session: Session, row: InteractionRow) -> None:
+    def _follow(self, session: Session, row: Any) -> None:
         """Tell the parent what came back. A parent that seemed a side call and is continued was none."""
         parent = session.get(InteractionRow, row.parent_id)
         if parent is None:
@@ -287,7 +283,7 @@ class Filing:
         if row.n_behind > 0:
             self._add_next_state(session, parent, row)
 
-    def _add_next_state(self, session: Session, parent: InteractionRow, row: InteractionRow) -> None:
+    def _add_next_state(self, session: Session, parent: InteractionRow, row: Any) -> None:
         digests = row.message_digests[-row.n_behind :]
         # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats.
         # What answers a tool call is its result, though some harnesses bring it as a user's message; so is what they call one.
@@ -314,7 +310,7 @@ class Filing:
             ask_judge(session, parent.interaction_id, NEXT_STATE)
             settle(session, parent.interaction_id)
 
-    def _correct_earlier(self, session: Session, row: InteractionRow, turn: Interaction, head: str | None) -> None:
+    def _correct_earlier(self, session: Session, row: Any, turn: Interaction, head: str | None) -> None:
         """Side calls that came before the turn which shows that they were: a session's title is often asked for first."""
         if row.parent_id is not None or not turn.tools:
             return
@@ -329,7 +325,7 @@ class Filing:
             columns.ended_at > row.started_at - RECENT,
             columns.interaction_id != row.interaction_id,
         )
-        said = [Said(kind.opening_of(turn.messages)[:MAX_OPENING], head)]
+        said = [Said.of(kind.opening_of(turn.messages)[:MAX_OPENING], head)]
         for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
             is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
             if self._has_follower(session, other):
@@ -343,7 +339,9 @@ class Filing:
         messages = messages_of(session, row.message_digests)
         return kind.is_about(messages, _head_of(messages), said)
 
-    def _attach_feedback(self, session: Session, row: InteractionRow) -> None:
+    def _attach_feedback(self, session: Session, row: Any) -> None:
+        if session.connection().execute(_WAITING_FEEDBACK, {"target": row.interaction_id}).first() is None:
+            return
         columns: Any = FeedbackRow
         waiting = update(columns).where(
             columns.target == row.interaction_id, columns.interaction_id.is_(None), columns.tenant == row.tenant

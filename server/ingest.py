@@ -49,8 +49,10 @@ class Ingester:
         for start in range(0, len(records), BATCH):
             try:
                 with self._journal.write() as session:
-                    for _, name, offset, record in records[start : start + BATCH]:
+                    batch = records[start : start + BATCH]
+                    for _, _, _, record in batch:
                         self._take(session, record)
+                    for name, offset in {name: offset for _, name, offset, _ in batch}.items():
                         session.merge(SegmentRow(name=name, offset=offset))
             except BaseException:
                 self._filing.forget()

@@ -36,10 +36,15 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Words of a user in a conversation, and the digest of that conversation's system prompt."""
+    """Words of a user in a conversation, their first line, and the digest of that conversation's system prompt."""
 
     text: str
     head: str | None
+    line: str = ""
+
+    @classmethod
+    def of(cls, text: str, head: str | None) -> "Said":
+        return cls(text, head, text.partition("\n")[0].strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ def is_about(messages: Sequence[Message], head: str | None, others: Sequence[Sai
     asked = "\n".join(text_of(message) for message in messages)
     opening = opening_of(messages)
     for said in others:
-        text = said.text if said.head == head else said.text.partition("\n")[0].strip()
+        text = said.text if said.head == head else said.line
         if len(text) >= QUOTED_TEXT and text in asked and not opening.startswith(text):
             return True
     return False

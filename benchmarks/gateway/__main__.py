@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def main() -> None:
 
         def tell(text: str) -> None:
             status.update(text)
+            if not console.is_terminal:
+                print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
         figures = _measure(given, folder, tell)
     report.show(console, figures)

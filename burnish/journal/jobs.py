@@ -7,6 +7,7 @@ while the caller still holds the lease. After `max_attempts` failures a job is d
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from sqlalchemy import func, literal_column, or_, select, update
@@ -49,11 +50,16 @@ def enqueue(
 
 def insert_or_skip(session: Session, table: Any, values: Mapping[str, Any]) -> bool:
     """Insert one row unless a unique key of it is taken; True where it was new. Safe among concurrent writers."""
-    dialect = session.get_bind().dialect.name
+    connection = session.connection()
+    return connection.execute(_insert_into(table, connection.dialect.name), dict(values)).first() is not None
+
+
+@lru_cache
+def _insert_into(table: Any, dialect: str) -> Any:
+    """The statement, built once: building costs more than running it."""
     make: Any = postgres_insert if dialect == "postgresql" else sqlite_insert
     # The row itself tells: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
-    statement = make(table).values(**values).on_conflict_do_nothing().returning(literal_column("1"))
-    return session.connection().execute(statement).first() is not None
+    return make(table).on_conflict_do_nothing().returning(literal_column("1"))
 
 
 def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seconds: float = 60.0) -> Sequence[Leased]:
