@@ -34,14 +34,14 @@ class Connection(asyncio.Protocol):
         self._heard_at = 0.0
         self._is_complete = True
         self._must_close = False
-        self._has_status = False
+        self._has_status = self._has_length = False
         self.status = 0
         self.idle_since = 0.0
 
     async def ask(self, head: bytes, body: bytes, meanwhile: Callable[[], None] | None = None) -> None:
         """Send one request and wait for the status of its answer; `meanwhile` is called as soon as the engine has it."""
         self._parts, self._size, self.status = [], 0, 0
-        self._is_complete = self._has_status = False
+        self._is_complete = self._has_status = self._has_length = False
         self._heard_at = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._read_timeout, self._check_silence)
@@ -131,6 +131,8 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=0)  # a request leaves at once, not after what else the loop has to do
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is None and self._has_status and not self._has_length:  # such a body ends where its connection does
+            self._is_complete = self._must_close = True
         self._error = self._error or ConnectionBroken(str(error) if error else "the engine closed the connection")
         if self._timer is not None:
             self._timer.cancel()
@@ -151,6 +153,10 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     # httptools calls these
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self._has_length = True
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()

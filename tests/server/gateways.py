@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from burnish import routes as table
 from burnish import segments
-from burnish.config import Gateway, Journal, Settings
+from burnish.config import Gateway, Journal, Remote, Settings
 from burnish.keys import Key, Scope, mint
 from burnish.records import Feedback, Interaction
 from burnish.routes import AgentRoute, Routes
@@ -99,9 +99,16 @@ def write_table(settings: Settings, engines: tuple[str, ...], keys: Mapping[str,
 
 
 @contextmanager
-def serve(folder: Path, engine: StubEngine, fallback: ASGIApp | None = None, **gateway: Any) -> Iterator[Running]:
+def serve(
+    folder: Path, engine: StubEngine, fallback: ASGIApp | None = None, remote: Remote | None = None, **gateway: Any
+) -> Iterator[Running]:
     """A gateway in a thread, in front of `engine`."""
-    settings = Settings(state_dir=folder, gateway=Gateway(port=0, **gateway), journal=Journal(reserve_bytes=0))
+    settings = Settings(
+        state_dir=folder,
+        gateway=Gateway(port=0, **gateway),
+        journal=Journal(reserve_bytes=0),
+        remote=remote or Remote(),
+    )
     secrets, keys = make_keys()
     write_table(settings, (engine.url,), keys)
     config = uvicorn.Config(create_app(settings, fallback), port=0, loop="uvloop", http="httptools", ws="none", log_config=None)
