@@ -15,7 +15,7 @@ from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
-from server import release
+from server import openapi, release
 from server.auth import require
 from server.envelope import install
 
@@ -44,6 +44,7 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     app.include_router(_router(settings, journal), prefix="/admin")
     install(app)
+    openapi.install(app)
     return app
 
 
