@@ -148,5 +148,5 @@ def reply(schema: str) -> Tree:
     """A reply of the model, whole or, where `stream` is true, as server-sent events."""
     answer = whole(schema, "x-burnish-version", "x-burnish-session", "x-burnish-ignored")
     answer["description"] = "The reply: one object, or with `stream: true` the dialect's events as they are sampled."
-    answer["content"]["text/event-stream"] = {"schema": _TEXT}
+    answer["content"]["text/event-stream"] = {}  # OpenAPI 3.1 has no word for the form of single events
     return answer
