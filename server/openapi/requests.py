@@ -36,11 +36,34 @@ def _or_null(*kinds: Tree) -> Tree:
     return {"anyOf": [*kinds, {"type": "null"}]}
 
 
+def _one_of(*known: str) -> Tree:
+    """Any text, these being the ones with a meaning."""
+    return {"anyOf": [{"enum": [*known]}, _TEXT]}
+
+
 _IDS = _some({"type": "integer", "minimum": 0})
 _PROMPT: Tree = {"anyOf": [_TEXT, _some(_TEXT), _IDS, _some(_IDS)]}
 _CHAT_MESSAGE = _object(["role"], role={"type": "string", "examples": ["user"]}, content={"examples": ["hello"]})
 _FUNCTION = _object(function=_or_null(_object(strict=_or_null({"type": "boolean"}))))
-_BLOCK = _object(["type"], type={"type": "string", "examples": ["text"]}, text=_or_null(_TEXT))
+_SOURCE = _object(
+    ["type"],
+    type=_one_of("base64", "url", "text", "content"),
+    media_type=_or_null(_TEXT),
+    data=_or_null(_TEXT),
+    url=_or_null(_TEXT),
+)
+_BLOCK = _object(
+    ["type"],
+    type=_one_of("text", "image", "document", "search_result", "tool_use", "tool_result", "thinking"),
+    text=_or_null(_TEXT),
+    thinking=_or_null(_TEXT),
+    id=_or_null(_TEXT),
+    name=_or_null(_TEXT),
+    tool_use_id=_or_null(_TEXT),
+    input=_OBJECT,
+    content={"anyOf": [_TEXT, {"type": "array", "items": _object(["type"], type=_one_of("text", "image"), text=_TEXT)}]},
+    source=_SOURCE,
+)
 _CONTENT: Tree = {"anyOf": [_TEXT, {"type": "array", "items": _BLOCK}]}
 _ROLES = {"type": "string", "enum": ["user", "assistant", "system"]}
 _MESSAGES: Tree = {
@@ -50,7 +73,30 @@ _MESSAGES: Tree = {
         {"type": "array", "items": _object(name=_or_null({"type": "string", "minLength": 1}), input_schema=_OBJECT)}
     ),
 }
-_ITEM = _object(type={"type": "string", "examples": ["message"]}, role=_TEXT, content=_TEXT)
+_PART = _object(["type"], type=_one_of("input_text", "output_text", "refusal", "input_image"), text=_TEXT, image_url=_TEXT)
+_ITEM = _object(
+    type=_one_of(
+        *("message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"),
+        *("local_shell_call", "local_shell_call_output"),
+    ),
+    role=_one_of("user", "assistant", "system", "developer"),
+    content={"anyOf": [_TEXT, {"type": "array", "items": _PART}]},
+    id=_TEXT,
+    call_id=_TEXT,
+    name=_TEXT,
+    arguments=_TEXT,
+    input=_TEXT,
+    action=_OBJECT,
+    output={"anyOf": [_TEXT, {"type": "array", "items": _PART}]},
+    encrypted_content=_or_null(_TEXT),
+)
+_TOOL = _object(
+    ["type"],
+    type=_one_of("function", "custom", "local_shell"),
+    name=_or_null(_TEXT),
+    description=_or_null(_TEXT),
+    parameters=_or_null(_OBJECT),
+)
 _KINDS: dict[str, tuple[type[msgspec.Struct], Tree, tuple[str, ...]]] = {
     "ChatRequest": (
         chat.Fields,
@@ -62,7 +108,7 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], Tree, tuple[str, ...]]] = {
         responses.Fields,
         {
             "input": {"anyOf": [_TEXT, {"type": "array", "items": _ITEM}]},
-            "tools": _or_null({"type": "array", "items": _object(["type"], type=_TEXT, name=_or_null(_TEXT))}),
+            "tools": _or_null({"type": "array", "items": _TOOL}),
         },
         ("input",),
     ),

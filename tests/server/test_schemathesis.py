@@ -1,8 +1,8 @@
 """Whatever the OpenAPI document allows, and what it forbids, is sent to the real gateway: no 5xx, and answers of the promised form.
 
 The engine behind is the stub, a real journal stands behind the admin routes, and the key opens everything. Random model names
-would all end as a 404, so well-formed names are replaced by ones that exist. The suite's own runs are
-the same every time; with `BURNISH_FUZZ=2000` each operation gets so many examples, new ones in every run.
+would all end as a 404, so well-formed names are replaced by ones that exist. The suite's own runs are the same every time; with
+`BURNISH_FUZZ=2000` each operation gets so many examples, new ones in every run.
 """
 
 import os
