@@ -25,6 +25,7 @@ from burnish.testing import StubEngine
 from server.admin import admin_app
 from server.prepare import prepare
 
+pytestmark = pytest.mark.fuzz
 N_EXAMPLES = int(os.environ.get("BURNISH_FUZZ", "0"))
 AGENT = "agent"
 PROMISES = [
