@@ -21,7 +21,7 @@ check: setup ## Lint, types, import rules, and the tests that need no server
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not engine and not slow and not harness"
+	$(BIN)/pytest -m "not engine and not slow and not harness and not fuzz"
 
 test: setup ## Everything that CI runs: lint, types, and all tests with real servers
 	$(BIN)/ruff check .

@@ -12,31 +12,34 @@ from adapters import registry
 from adapters.store import AdapterStore
 from burnish import __version__
 from burnish.config import Settings
+from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
-from server import release
+from server import openapi, release
 from server.auth import require
 from server.envelope import install
 
-AgentPath = Annotated[str, Path(description="Agent name.")]
+AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Agent name.")]
+Number = Annotated[int, Field(ge=0, le=2**31 - 1)]  # as far as the databases count
+Reason = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]  # PostgreSQL stores no NUL
 
 
 class Promotion(BaseModel):
     """`expected` makes it a compare-and-set: 409 when another version is live."""
 
     model_config = ConfigDict(extra="forbid")
-    version: int = Field(ge=0, description="Version to make live; 0 is the frozen base.")
-    expected: int | None = Field(None, ge=0, description="Version that the caller believes to be live.")
-    reason: str | None = Field(None, max_length=500, description="Kept in the audit log.")
+    version: Number = Field(description="Version to make live; 0 is the frozen base.")
+    expected: Number | None = Field(None, description="Version that the caller believes to be live.")
+    reason: Reason | None = Field(None, description="Kept in the audit log.")
 
 
 class Rollback(BaseModel):
     """`to` defaults to the previous version."""
 
     model_config = ConfigDict(extra="forbid")
-    to: int | None = Field(None, ge=0, description="Version to go back to.")
-    reason: str | None = Field(None, max_length=500, description="Kept in the audit log.")
+    to: Number | None = Field(None, description="Version to go back to.")
+    reason: Reason | None = Field(None, description="Kept in the audit log.")
 
 
 def admin_app(settings: Settings, journal: Journal) -> FastAPI:
@@ -44,6 +47,7 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     app.include_router(_router(settings, journal), prefix="/admin")
     install(app)
+    openapi.install(app)
     return app
 
 
@@ -68,11 +72,14 @@ def _router(settings: Settings, journal: Journal) -> APIRouter:
         return {"agent": agent, "live": live, "previous": previous, "versions": rows}
 
     @router.get("/agents/{agent}/versions/{version}", dependencies=[may_see])
-    def version(agent: AgentPath, version: int) -> dict[str, Any]:
-        """One version: its state, the evidence behind it, and its manifest."""
+    def version(agent: AgentPath, version: Number) -> dict[str, Any]:
+        """One version: its state, the evidence behind it, and its manifest; null, and what is amiss, where files are gone."""
         with journal.read() as session:
             row = registry.version(session, agent, version).model_dump()
-        return {**row, "manifest": store.manifest(agent, version)}
+        try:
+            return {**row, "manifest": store.manifest(agent, version), "fault": None}
+        except AdapterError as error:
+            return {**row, "manifest": None, "fault": str(error)}
 
     @router.post("/agents/{agent}/promote", dependencies=[may_change])
     def promote(agent: AgentPath, body: Promotion) -> dict[str, str]:

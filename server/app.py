@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from burnish.config import Settings
 from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
-from server import envelope, exchange, feedback, guard, models
+from server import embeddings, envelope, exchange, feedback, guard, models
 from server.call import CHAT, Dialect
 from server.dialects import completions, messages, responses
 from server.dialects.chat import Chat
@@ -160,6 +160,7 @@ _DIALECTS: dict[str, Dialect] = {
 _ROUTES: dict[str, dict[str, Answer]] = {
     **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
     count.COUNT_PATH: {"POST": count.answer},
+    embeddings.PATH: {"POST": embeddings.answer},
     "/v1/feedback": {"POST": feedback.answer},
     "/v1/models": {"GET": _list_models},
     "/healthz": {"GET": _healthz},

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from burnish.errors import (
+    AdapterError,
     BurnishError,
     Conflict,
     EngineError,
@@ -49,7 +50,7 @@ def status_of(error: BaseException) -> int:
             return 401 if error.code in UNAUTHENTICATED else 403
         case NotFound():
             return 404
-        case Conflict():
+        case Conflict() | AdapterError():  # a version whose files are not whole cannot be made live as things stand
             return 409
         case RequestError():
             return {TOO_LARGE: 413, WRONG_METHOD: 405}.get(error.code or "", 400)
@@ -107,6 +108,8 @@ def install(app: Starlette) -> None:
         if isinstance(error, HTTPException):
             status = error.status_code
         extra = {name.decode(): value.decode() for name, value in headers}
+        if isinstance(error, HTTPException):
+            extra |= {name.lower(): value for name, value in (error.headers or {}).items()}  # a 405's `allow`
         return Response(body, status, media_type="application/json", headers=extra)
 
     for kind in (BurnishError, HTTPException, RequestValidationError, Exception):

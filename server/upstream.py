@@ -20,6 +20,7 @@ from server.pool import Pool, Response
 
 READ_TIMEOUT = 600.0  # seconds without a byte; OpenAI's own clients give up after as many
 KEEP_ALIVE = 3.0  # less than the 5 s after which vLLM closes an idle connection, so that none is reused while it closes
+EMBEDDINGS = "/v1/embeddings"
 log = structlog.get_logger(__name__)
 
 
@@ -51,7 +52,7 @@ class Engines:
             if status in (429, 503):
                 reason = "every engine is full"
                 continue
-            raise _refusal(status, text, request_id)
+            raise _refusal(path, status, text, request_id)
         raise EngineUnavailable(f"{reason}; please try again")
 
     async def ask_remote(self, routes: Routes, path: str, body: bytes, request_id: str) -> Response:
@@ -63,7 +64,7 @@ class Engines:
             raise EngineUnavailable("neither an engine nor the remote model can be reached; please try again") from error
         if response.status == 200:
             return response
-        raise _refusal(response.status, await _text(response), request_id)
+        raise _refusal(path, response.status, await _text(response), request_id)
 
     async def is_ready(self, routes: Routes) -> bool:
         """True where at least one engine answers its health check within a second."""
@@ -114,7 +115,7 @@ async def _text(response: Response) -> bytes:
         response.close()
 
 
-def _refusal(status: int, text: bytes, request_id: str) -> Exception:
+def _refusal(path: str, status: int, text: bytes, request_id: str) -> Exception:
     """An engine's error status as ours. Its words reach the client only where the client's own body is to blame."""
     if status in (400, 413, 422):
         try:
@@ -127,6 +128,9 @@ def _refusal(status: int, text: bytes, request_id: str) -> Exception:
         if "maximum context length" in message or "maximum model length" in message:
             code = "context_length_exceeded"  # OpenAI's word, at which harnesses compact
         return RequestError(message, code=code, param=param)
+    # vLLM has the route only where its model can; its 404 for a version that is not loaded names the model
+    if path == EMBEDDINGS and (status in (405, 501) or (status == 404 and b"does not exist" not in text)):
+        return RequestError("model: the engine's model has no embeddings", param="model", code="unsupported")
     log.error("engine refused", status=status, request_id=request_id, answer=text[:500].decode(errors="replace"))
     if status == 404:
         return EngineUnavailable("the engine does not have this version loaded at present; please try again")

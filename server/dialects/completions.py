@@ -34,7 +34,7 @@ def parse(body: bytes) -> Call:
     if fields.suffix or (fields.best_of or 1) > 1:
         param = "suffix" if fields.suffix else "best_of"
         raise RequestError(f"{param}: not supported by the engine", param=param, code="unsupported")
-    prompts = _prompts(common.check("prompt", raw["prompt"], _prompt_decoder))
+    read = prompts("prompt", raw["prompt"])
     body_for_engine = {name: value for name, value in raw.items() if name not in common.DROPPED and name != "model"}
     body_for_engine["return_token_ids"] = TRUE
     body_for_engine["logprobs"] = msgspec.Raw(b"%d" % (fields.logprobs or 0))
@@ -43,11 +43,11 @@ def parse(body: bytes) -> Call:
         model=fields.model,
         is_stream=bool(fields.stream),
         body=body_for_engine,
-        messages=_message(prompts[0]),
-        prompts=tuple(map(_message, prompts)),
+        messages=_message(read[0]),
+        prompts=tuple(map(_message, read)),
         tools=None,
         sampling=common.sampling_of(fields, is_constrained=common.is_grammar(fields, raw)),
-        n=n_each * len(prompts),
+        n=n_each * len(read),
         user=fields.user,
         said=common.said_of(fields),
         path=PATH,
@@ -55,15 +55,16 @@ def parse(body: bytes) -> Call:
     )
 
 
-def _prompts(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:
-    """Each prompt of the request: OpenAI allows a text, a list of texts, token ids, or a list of those."""
+def prompts(name: str, value: msgspec.Raw) -> list[str | list[int]]:
+    """Each prompt in the field `name`: OpenAI allows a text, a list of texts, token ids, or a list of those."""
+    prompt: str | list[str | int | list[int]] = common.check(name, value, _prompt_decoder)
     if isinstance(prompt, str):
         return [prompt]
     if all(isinstance(item, int) for item in prompt):
         return [[item for item in prompt if isinstance(item, int)]]
     texts = [item for item in prompt if not isinstance(item, int)]
     if len(texts) < len(prompt) or len({type(item) for item in texts}) > 1:
-        raise RequestError("prompt: expected texts or token ids, got both", param="prompt", code="invalid_value")
+        raise RequestError(f"{name}: expected texts or token ids, got both", param=name, code="invalid_value")
     return texts
 
 

@@ -83,6 +83,13 @@ class Common(msgspec.Struct):
 
 
 def parse(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObject]:
+    """As `decoded`, without what would cost a reply its log-probs or another request its peace."""
+    fields, raw = decoded(body, kind, big)
+    refuse_unsupported(fields)
+    return fields, raw
+
+
+def decoded(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObject]:
     """The typed fields, and all fields as JSON text; those in `big` are left to the caller to check.
 
     Large fields are scanned apart from the small ones, so that no byte of a body is looked at more often than needed.
@@ -95,7 +102,6 @@ def parse(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObje
         raise explained(error) from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from error
-    refuse_unsupported(fields)
     return fields, raw
 
 

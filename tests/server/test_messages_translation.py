@@ -497,6 +497,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
     ({"messages": [HI, {"role": "user", "content": 7}]}, "messages[1].content"),
     ({"messages": [user()]}, "messages[0].content"),
+    ({"messages": [{"role": "system", "content": ""}]}, "messages"),
+    ({"messages": [{"role": "system", "content": []}]}, "messages"),
     ({"messages": [user({"text": "x"})]}, "messages[0].content[0].type"),
     ({"messages": [user(text("a"), {"type": "text"})]}, "messages[0].content[1].text"),
     ({"messages": [user({"type": "text", "text": 7})]}, "messages[0].content[0].text"),

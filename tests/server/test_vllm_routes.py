@@ -149,13 +149,14 @@ def test_tools_on_messages(gateway: Running, claude: anthropic.Anthropic, stream
     else:
         reply = claude.messages.create(**asked)
     calls = [block for block in reply.content if block.type == "tool_use"]
-    check_call(gateway, json.dumps(calls[0].input))
+    check_call(gateway, json.dumps(calls[0].input), is_strict=False)  # Messages has no `strict`
     assert reply.stop_reason == "tool_use"
 
 
-def check_call(gateway: Running, shown: str) -> None:
+def check_call(gateway: Running, shown: str, *, is_strict: bool = True) -> None:
     (row,) = gateway.interactions
     call = row.reply["tool_calls"][0]["function"]
-    assert (call["name"], json.loads(call["arguments"])) == ("pick", {"x": "a"})
-    assert json.loads(shown) == {"x": "a"}
+    assert call["name"] == "pick"
+    assert json.loads(shown) == json.loads(call["arguments"])
+    assert not is_strict or json.loads(shown) == {"x": "a"}
     assert (row.quarantine, len(row.token_ids)) == (None, len(row.logprobs))

@@ -50,6 +50,8 @@ def translated(system: Content | None, messages: Sequence[Message], ignore: Igno
             found.append(_assistant(message.content, place, ignore))
         else:
             found += _system(message.content, place)
+    if not found:  # system messages alone, all of them empty or an attribution only
+        raise RequestError("messages: nothing is said in any of them", param="messages", code="invalid_value")
     return found
 
 
