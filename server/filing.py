@@ -4,7 +4,6 @@ Everything here happens in the ingester's transaction. What a record says is nev
 it (its kind, whether it was only a try that its client repeated) can be corrected by a later record.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,40 +19,16 @@ from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, NextSta
 from burnish.journal.turns import ask_judge, messages_of, settle, to_bytes
 from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, Message, NextStateKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
-from server import harness_words, kind
-from server.identity import rule_of
-from server.kind import Conversation, Kind, Parent, Said
-from server.linking import Candidate, Link, Trace, choose
+from server import harness_words, kind, lookup
+from server.kind import Kind, Said
+from server.linking import Link, Trace
+from server.lookup import OPTED_OUT, OPTED_OUT_BEFORE
+from server.recent import MAX_LENGTH, RECENT, Recent
 
 SIDE = "side turn"
-OPTED_OUT = "opted out"
-OPTED_OUT_BEFORE = "opted out with an earlier turn"
-"""The words of a turn that is kept out of training stand in the prompts of all that follow it."""
 RETRIED = "retried by its client"
-RETRY_WINDOW = 900.0
-"""Seconds back in which a request with `x-stainless-retry-count` looks for the try that it repeats."""
-RECENT = 600.0
-"""Seconds back in which a title or a summary of another conversation is recognised as such."""
 N_KNOWN_BLOBS = 50_000
-N_OPENINGS = 128
-MAX_OPENING = 300
-# As text: to build such a query anew for every turn costs ten times what running it does.
-_CANDIDATES = {
-    place: text(
-        "SELECT turn.interaction_id, turn.request_id, turn.session_id, turn.choice, EXISTS ("
-        "SELECT 1 FROM interaction AS child WHERE child.parent_id = turn.interaction_id "
-        f"AND child.request_id != :request AND child.kind != '{Kind.SIDE}'), conversation.closed_at, turn.ended_at "
-        "FROM interaction AS turn JOIN session AS conversation ON conversation.session_id = turn.session_id "
-        f"WHERE turn.{place} = :hash AND turn.request_id != :request"
-    )
-    for place in ("tail_hash", "suffix_hash", "words_hash")
-}
-_TRIES = text(
-    "SELECT interaction_id FROM interaction WHERE request_hash = :hash AND request_id != :request AND retry != :retry "
-    "AND ended_at > :since"
-)
 _INSERT = insert(InteractionRow)
-_FOLLOWER = text("SELECT 1 FROM interaction WHERE parent_id = :parent LIMIT 1")
 _WAITING_FEEDBACK = text("SELECT 1 FROM feedback WHERE target = :target AND interaction_id IS NULL LIMIT 1")
 
 
@@ -62,19 +37,20 @@ class Filing:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, None] = OrderedDict()
-        self._said_by: dict[tuple[str, str], OrderedDict[str, tuple[Said, float]]] = {}
+        self._recent = Recent()
 
     def take_interaction(self, session: Session, turn: Interaction) -> None:
         """Store one reply that is not there yet, and all that follows from it."""
         trace = Trace(turn)
-        tries = self._tries(session, turn, trace)
-        link = self._link(session, turn, trace)
+        tries = lookup.tries_of(session, turn, trace)
+        link = lookup.find(session, turn, trace)
         head = _head_of(turn.messages)
-        known = self._conversation(session, turn)
-        parent = self._parent(session, link)
-        what, reason = kind.kind_of(turn, head, parent, known, self._others(session, turn, link, known))
+        known = lookup.conversation_of(session, turn)
+        parent = lookup.parent_of(session, link)
+        is_lone = not turn.tools and parent is None and known is None
+        what, reason = kind.kind_of(turn, head, parent, known, self._recent.said(session, turn) if is_lone else ())
         session_id = self._session_of(session, turn, link, tries, head, what)
-        inherited = self._opted_out_before(session, link)
+        inherited = lookup.is_opted_out(session, link)
         is_retried = any(row.retry > turn.retry for row in tries)
         values: dict[str, Any] = dict(
             interaction_id=turn.interaction_id,
@@ -133,7 +109,7 @@ class Filing:
     def forget(self) -> None:
         """Call when a transaction was rolled back: what it stored is not there."""
         self._known.clear()
-        self._said_by.clear()
+        self._recent.forget()
 
     def take_feedback(self, session: Session, feedback: Feedback) -> None:
         """Store one opinion; that on a reply which has not been read yet waits for it."""
@@ -144,95 +120,11 @@ class Filing:
         if is_theirs:
             self._react(session, feedback.target)
 
-    def _tries(self, session: Session, turn: Interaction, trace: Trace) -> list[InteractionRow]:
-        """Other tries of the same request, as far as that is certain.
-
-        One that was cut off is. One that ended well is only where its conversation is known by name or by what it continues:
-        of two strangers who open alike, one may have been served while the other repeats.
-        """
-        since = turn.started_at - RETRY_WINDOW
-        given = {"hash": trace.request, "request": turn.request_id, "retry": turn.retry, "since": since}
-        found = session.connection().execute(_TRIES, given).scalars().all()
-        same = [session.get_one(InteractionRow, name) for name in found]
-        is_known = turn.quoted_session is not None or any(m.get("role") == "assistant" for m in turn.messages)
-        return [row for row in same if row.is_aborted or (is_known and not self._has_follower(session, row))]
-
-    @staticmethod
-    def _has_follower(session: Session, row: InteractionRow) -> bool:
-        return session.connection().execute(_FOLLOWER, {"parent": row.interaction_id}).first() is not None
-
-    def _link(self, session: Session, turn: Interaction, trace: Trace) -> Link:
-        quoted = rule_of(turn.quoted_by) or ("header" if turn.quoted_session else None)
-        places = trace.continuations()
-        changed = trace.changed_continuation()
-        for position, (start, prefix) in enumerate(places):
-            if candidates := self._candidates(session, "tail_hash", prefix, turn.request_id):
-                return choose(candidates, LinkRule(quoted or LinkRule.PREFIX), start)
-            if position == 0 and changed is not None:  # the history before the last reply was changed: better than an older one
-                candidates = self._candidates(session, "suffix_hash", changed[1], turn.request_id)
-                if candidates:
-                    return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
-        for start, words in trace.repeated_words():
-            candidates = self._candidates(session, "words_hash", words, turn.request_id)
-            if len({candidate.request_id for candidate in candidates}) == 1:
-                return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
-        return Link(LinkRule(quoted or LinkRule.NEW), None)
-
-    def _candidates(self, session: Session, place: str, value: str, request_id: str) -> list[Candidate]:
-        """Replies whose hash `place` is `value`; other choices of the request itself do not count as having followed."""
-        rows = session.connection().execute(_CANDIDATES[place], {"hash": value, "request": request_id})
-        return [Candidate(r[0], r[1], r[2], r[3], bool(r[4]), r[5] is not None, r[6]) for r in rows]
-
-    def _parent(self, session: Session, link: Link) -> Parent | None:
-        row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
-        return Parent(Kind(row.kind), row.tools_digest is not None) if row else None
-
-    def _opted_out_before(self, session: Session, link: Link) -> bool:
-        row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
-        return row is not None and (row.fate in (OPTED_OUT, OPTED_OUT_BEFORE) or (not row.may_train and not row.upstream))
-
-    def _conversation(self, session: Session, turn: Interaction) -> Conversation | None:
-        """The session that a turn names, where it has turns already."""
-        row = session.get(SessionRow, _quoted_id(turn)) if turn.quoted_session else None
-        return Conversation(row.has_tools, row.head) if row else None
-
-    def _others(self, session: Session, turn: Interaction, link: Link, known: Conversation | None) -> list[Said]:
-        """What was said in the caller's other recent conversations, where that can matter."""
-        if turn.tools or link.parent is not None or known is not None:
-            return []
-        horizon = turn.started_at - RECENT
-        return [said for said, at in self._recent(session, turn).values() if at > horizon]
-
-    def _remember(self, session: Session, turn: Interaction, session_id: str, opening: str, head: str | None) -> None:
-        """What a conversation began with, and what its user said last: side calls quote the one or the other."""
-        recent = self._recent(session, turn)
-        recent.setdefault(session_id, (Said.of(opening, head), turn.started_at))
-        last = next((m for m in reversed(turn.messages) if m.get("role") == "user"), None)
-        if last is not None:
-            recent[f"{session_id} last"] = (Said.of(kind.text_of(last)[:MAX_OPENING], head), turn.ended_at)
-        while len(recent) > N_OPENINGS:
-            recent.popitem(last=False)
-
-    def _recent(self, session: Session, turn: Interaction) -> "OrderedDict[str, tuple[Said, float]]":
-        """Words of the caller's last conversations with their time; how those began is read from SQL, once."""
-        who = (turn.tenant, turn.key_id)
-        if who not in self._said_by:
-            columns: Any = SessionRow
-            rows = session.connection().execute(
-                select(columns.session_id, columns.opening, columns.head, columns.started_at)
-                .where(columns.tenant == turn.tenant, columns.key_id == turn.key_id, columns.last_at > turn.started_at - RECENT)
-                .order_by(columns.started_at.desc())
-                .limit(N_OPENINGS)
-            )
-            found = reversed(rows.all())
-            self._said_by[who] = OrderedDict((row[0], (Said.of(row[1], row[2]), row[3])) for row in found)
-        return self._said_by[who]
-
     def _session_of(
         self, session: Session, turn: Interaction, link: Link, tries: list[InteractionRow], head: str | None, what: Kind
     ) -> str:
         if turn.quoted_session:
-            session_id = _quoted_id(turn)
+            session_id = lookup.quoted_id(turn)
         elif link.parent is not None:
             session_id = link.parent.session_id
         elif tries:
@@ -240,7 +132,7 @@ class Filing:
         else:
             session_id = f"s-{turn.request_id}"
         is_main = what is Kind.MAIN
-        opening = blobs.storable(kind.opening_of(turn.messages)[:MAX_OPENING]) if is_main else ""
+        opening = blobs.storable(kind.opening_of(turn.messages)[:MAX_LENGTH]) if is_main else ""
         is_new = insert_or_skip(
             session,
             SessionRow,
@@ -259,7 +151,7 @@ class Filing:
             },
         )
         if is_main:
-            self._remember(session, turn, session_id, opening, head)
+            self._recent.remember(session, turn, session_id, opening, head)
         if not is_new:
             columns: Any = SessionRow
             values: dict[str, Any] = {"last_at": turn.ended_at}
@@ -325,10 +217,10 @@ class Filing:
             columns.ended_at > row.started_at - RECENT,
             columns.interaction_id != row.interaction_id,
         )
-        said = [Said.of(kind.opening_of(turn.messages)[:MAX_OPENING], head)]
+        said = [Said.of(kind.opening_of(turn.messages)[:MAX_LENGTH], head)]
         for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
             is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
-            if self._has_follower(session, other):
+            if lookup.has_follower(session, other):
                 continue
             if is_mate or self._asks_about(session, other, said):
                 other.kind, other.kind_reason = Kind.SIDE, "no tools, while its session has them"
@@ -374,10 +266,6 @@ class Filing:
 def _head_of(messages: Sequence[Message]) -> str | None:
     """The digest of the system prompt."""
     return next((blobs.text_of(message)[0] for message in messages if message.get("role") == "system"), None)
-
-
-def _quoted_id(turn: Interaction) -> str:
-    return "q-" + hashlib.sha256(f"{turn.tenant}\0{turn.key_id}\0{turn.quoted_session}".encode()).hexdigest()[:24]
 
 
 def _fate(turn: Interaction, link: Link, what: Kind, inherited: bool) -> str | None:
