@@ -12,11 +12,9 @@ import struct
 import time
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from operator import attrgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -28,31 +26,43 @@ MAGIC = b"BRN1"
 _HEADER = struct.Struct("<4sII")
 _COUNTS = struct.Struct("<IIII")
 Record = Interaction | Feedback
-_NOTHING: Mapping[str, msgspec.Raw] = MappingProxyType({})
 
 
-def encode(record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> bytes:
-    """One frame, whole."""
-    return b"".join(_parts(record, verbatim))
+class Begun:
+    """The part of an interaction's record that is known before the engine answers, as JSON text.
 
-
-def _parts(record: Record, verbatim: Mapping[str, msgspec.Raw]) -> list[bytes]:
-    """One frame, in the pieces that it is written from. Array lengths stand before the JSON head: prompt ids, token ids, log-probs.
-
-    `verbatim` gives fields as JSON text, written as it is in place of the record's own: a long conversation is not taken
-    apart to be put together again.
+    Messages and tools may be given as JSON text (msgspec.Raw): a long conversation is not taken apart to be put together again.
     """
-    arrays: tuple[array[Any], ...] = ()
-    if isinstance(record, Interaction):
-        arrays = (record.prompt_ids, record.token_ids, record.logprobs)
-        tree = dict(zip(_INTERACTION_HEAD, _head_of(record), strict=True))
-        tree["kind"] = "interaction"
-        tree |= verbatim
-    else:
-        tree = asdict(record) | {"kind": "feedback"}
-    head = _to_json(tree)
+
+    __slots__ = ("text",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        assert fields.keys() == _BEGUN, f"expected {sorted(_BEGUN)}"
+        self.text = _to_json({"kind": "interaction", **fields})[:-1]
+
+    def finished(self, rest: Mapping[str, Any], *arrays: "array[Any]") -> list[bytes]:
+        """The frame, in pieces: with what the answer brought, and the arrays of prompt ids, token ids and log-probs."""
+        assert rest.keys() == _RESULT, f"expected {sorted(_RESULT)}"
+        return _frame([self.text, b",", _to_json(rest)[1:]], arrays)
+
+
+def encode(record: Record) -> bytes:
+    """One frame, whole."""
+    return b"".join(_pieces(record))
+
+
+def _pieces(record: Record) -> list[bytes]:
+    if isinstance(record, Feedback):
+        return _frame([_to_json(asdict(record) | {"kind": "feedback"})], ())
+    begun = Begun({name: getattr(record, name) for name in _BEGUN})
+    rest = {name: getattr(record, name) for name in _RESULT}
+    return begun.finished(rest, record.prompt_ids, record.token_ids, record.logprobs)
+
+
+def _frame(head: list[bytes], arrays: "Sequence[array[Any]]") -> list[bytes]:
+    """Magic, length, checksum, then the payload: array lengths before the JSON head, the arrays behind it."""
     counts = [len(values) for values in arrays] or [0, 0, 0]
-    parts = [_COUNTS.pack(len(head), *counts), head, b"".join([values.tobytes() for values in arrays])]
+    parts = [_COUNTS.pack(sum(map(len, head)), *counts), *head, *(values.tobytes() for values in arrays)]
     length = checksum = 0
     for part in parts:
         length += len(part)
@@ -87,10 +97,8 @@ def decode(payload: bytes) -> Record:
     return Interaction(**tree, prompt_ids=arrays[0], token_ids=arrays[1], logprobs=arrays[2])
 
 
-_INTERACTION_HEAD = tuple(
-    name for name in Interaction.__dataclass_fields__ if name not in {"prompt_ids", "token_ids", "logprobs"}
-)
-_head_of = attrgetter(*_INTERACTION_HEAD)
+_RESULT = frozenset({"interaction_id", "reply", "ended_at", "finish_reason", "choice", "is_aborted", "quarantine", "stop"})
+_BEGUN = frozenset(Interaction.__dataclass_fields__) - _RESULT - {"prompt_ids", "token_ids", "logprobs"}
 
 
 class SegmentWriter:
@@ -111,9 +119,12 @@ class SegmentWriter:
         self.n_lost = 0
         self._open()
 
-    def append(self, record: Record, verbatim: Mapping[str, msgspec.Raw] = _NOTHING) -> bool:
-        """Write one frame; False where the disk has no room even after the reserve (`n_lost` counts those)."""
-        frame = _parts(record, verbatim)
+    def append(self, record: Record) -> bool:
+        """Write one record; False where the disk has no room even after the reserve (`n_lost` counts those)."""
+        return self.write(_pieces(record))
+
+    def write(self, frame: list[bytes]) -> bool:
+        """The same for a frame that is there already."""
         length = sum(map(len, frame))
         if self._size and self._size + length > self._max_bytes:
             self._roll()

@@ -10,8 +10,6 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -34,19 +32,22 @@ class Heartbeat:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    @contextmanager
-    def hold(self, name: str) -> Iterator[None]:
-        """Count one request on the version called `name` for the length of the block."""
+    def hold(self, name: str) -> "Held":
+        """Count one request on the version called `name` for the length of a `with` block."""
+        return Held(self, name)
+
+    def enter(self, name: str) -> None:
+        """One request more."""
         self._counts[name] += 1
         self._is_idle.clear()
-        try:
-            yield
-        finally:
-            self._counts[name] -= 1
-            if not self._counts[name]:
-                del self._counts[name]
-            if not self._counts:
-                self._is_idle.set()
+
+    def leave(self, name: str) -> None:
+        """One request less."""
+        self._counts[name] -= 1
+        if not self._counts[name]:
+            del self._counts[name]
+        if not self._counts:
+            self._is_idle.set()
 
     async def wait_idle(self) -> None:
         """Return once no request is under way."""
@@ -68,3 +69,19 @@ class Heartbeat:
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
+
+
+class Held:
+    """One request on one version, while it is under way."""
+
+    __slots__ = ("_heartbeat", "_name")
+
+    def __init__(self, heartbeat: Heartbeat, name: str) -> None:
+        self._heartbeat = heartbeat
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._heartbeat.enter(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        self._heartbeat.leave(self._name)

@@ -11,8 +11,6 @@ import os
 import random
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from burnish.errors import Overloaded, RateLimited
@@ -33,24 +31,32 @@ class Limits:
         self._rates: dict[str, int] = {}
         self._slots: dict[str, _Slots] = {}
 
-    @contextmanager
-    def admit(self, caller: Caller) -> Iterator[None]:
-        """Count one request for the length of the block.
+    def admit(self, caller: Caller) -> "Admission":
+        """Count one request for the length of a `with` block.
 
-        Raises RateLimited (429) where the key has used up its share, Overloaded (503) where this process is full.
+        Entering raises RateLimited (429) where the key has used up its share, Overloaded (503) where this process is full.
         """
+        return Admission(self, caller)
+
+    def enter(self, caller: Caller) -> int | None:
+        """The slot that the request occupies, None where its key has no limit of that kind."""
         if self._max_in_flight and self._n_in_flight >= self._max_in_flight:
             raise Overloaded(f"{self._n_in_flight} requests are under way, the most this gateway takes on; please try again")
         slot = self._take_slot(caller) if caller.max_concurrent else None
         self._n_in_flight += 1
-        try:
-            if caller.requests_per_minute:
+        if caller.requests_per_minute:
+            try:
                 self._spend(caller)
-            yield
-        finally:
-            self._n_in_flight -= 1
-            if slot is not None:
-                self._slots[caller.key_id].give_back(slot)
+            except BaseException:
+                self.leave(caller, slot)
+                raise
+        return slot
+
+    def leave(self, caller: Caller, slot: int | None) -> None:
+        """The request has ended."""
+        self._n_in_flight -= 1
+        if slot is not None:
+            self._slots[caller.key_id].give_back(slot)
 
     def close(self) -> None:
         for handle in (*self._rates.values(), *(slots.handle for slots in self._slots.values())):
@@ -91,6 +97,22 @@ class Limits:
     def _open(self, key_id: str, kind: str) -> int:
         self._folder.mkdir(parents=True, exist_ok=True)
         return os.open(self._folder / f"{key_id}.{kind}", os.O_RDWR | os.O_CREAT, 0o600)
+
+
+class Admission:
+    """One request's share of the limits, while it is under way."""
+
+    __slots__ = ("_caller", "_limits", "_slot")
+
+    def __init__(self, limits: Limits, caller: Caller) -> None:
+        self._limits = limits
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        self._slot = self._limits.enter(self._caller)
+
+    def __exit__(self, *_: object) -> None:
+        self._limits.leave(self._caller, self._slot)
 
 
 class _Slots:

@@ -1,10 +1,13 @@
 """Recording without risk to serving: what the disk refuses is counted and reported, and the reply still goes out."""
 
-import msgspec
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import structlog
 
 from burnish.config import Settings
-from burnish.segments import Record, SegmentWriter
+from burnish.segments import Begun, Record, SegmentWriter
 
 log = structlog.get_logger(__name__)
 
@@ -21,13 +24,17 @@ class Recorder:
         self.n_lost = 0
         self.n_quarantined = 0
 
-    def append(self, record: Record, **verbatim: msgspec.Raw) -> bool:
-        """Write `record` before anybody is told that it exists; False where there was no room for it.
+    def append(self, record: Record) -> bool:
+        """Write `record` before anybody is told that it exists; False where there was no room for it."""
+        return self._count(lambda: self._writer.append(record))
 
-        `verbatim` gives fields as JSON text, in place of the record's own.
-        """
+    def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
+        """The same for an interaction whose record was begun while the engine worked."""
+        return self._count(lambda: self._writer.write(begun.finished(rest, *arrays)))
+
+    def _count(self, write: Callable[[], bool]) -> bool:
         try:
-            is_written = self._writer.append(record, verbatim)
+            is_written = write()
         except OSError as error:
             log.warning("cannot write a segment", error=str(error))
             is_written = False

@@ -11,7 +11,8 @@ import msgspec
 import structlog
 
 from burnish.errors import EngineError
-from burnish.records import IntArray, Interaction, int_array
+from burnish.records import IntArray, int_array
+from burnish.segments import Begun
 from server import chunk
 from server.auth import Caller
 from server.call import Call
@@ -51,6 +52,7 @@ class Turn:
         self._request_id = request_id
         self._renderer = call.render(target.name, request_id)
         self._started_at = started_at
+        self._begun = None if call.prompts else self._begin(call.messages)
         self._response_id = ""
         self._prompt_ids: IntArray = array("i")
         self._drafts: dict[int, Draft] = {}
@@ -119,39 +121,42 @@ class Turn:
         if reason is not None and not is_aborted:
             self._recorder.n_quarantined += 1
             log.warning("turn quarantined", request_id=self._request_id, response_id=self._response_id, reason=reason)
+        rest = {
+            "interaction_id": f"{self._response_id}#{draft.index}" if draft.index else self._response_id,
+            "reply": draft.message,
+            "ended_at": time.time(),
+            "finish_reason": draft.finish_reason,
+            "choice": draft.index,
+            "is_aborted": is_aborted,
+            "quarantine": reason,
+            "stop": draft.stop,
+        }
+        begun = self._begun if self._begun is not None else self._begin(self._call.messages_of(draft.index))
+        self._recorder.finish(begun, rest, prompt_ids, draft.token_ids, draft.logprobs)
+
+    def _begin(self, messages: msgspec.Raw) -> Begun:
+        """What is known already of the record of a reply to `messages`."""
         labels, target, caller, call = self._labels, self._target, self._caller, self._call
-        self._recorder.append(
-            Interaction(
-                interaction_id=f"{self._response_id}#{draft.index}" if draft.index else self._response_id,
-                request_id=self._request_id,
-                agent=target.agent,
-                version=target.version,
-                tenant=caller.tenant,
-                key_id=caller.key_id,
-                messages=(),
-                reply=draft.message,
-                started_at=self._started_at,
-                ended_at=time.time(),
-                finish_reason=draft.finish_reason,
-                sampling=call.sampling,
-                prompt_ids=prompt_ids,
-                token_ids=draft.token_ids,
-                logprobs=draft.logprobs,
-                choice=draft.index,
-                n_choices=call.n,
-                user=call.user,
-                quoted_session=labels.session_id,
-                turn_type=labels.turn_type,
-                is_session_done=labels.is_session_done,
-                may_train=labels.may_train and not target.is_base and not is_remote,
-                is_aborted=is_aborted,
-                quarantine=reason,
-                route=self._route,
-                quoted_by=labels.quoted_by,
-                upstream=target.upstream,
-                retry=labels.retry,
-                stop=draft.stop,
-            ),
-            messages=call.messages_of(draft.index),
-            tools=call.tools or NO_TOOLS,
+        return Begun(
+            {
+                "request_id": self._request_id,
+                "agent": target.agent,
+                "version": target.version,
+                "tenant": caller.tenant,
+                "key_id": caller.key_id,
+                "messages": messages,
+                "tools": call.tools or NO_TOOLS,
+                "started_at": self._started_at,
+                "sampling": call.sampling,
+                "n_choices": call.n,
+                "user": call.user,
+                "quoted_session": labels.session_id,
+                "turn_type": labels.turn_type,
+                "is_session_done": labels.is_session_done,
+                "may_train": labels.may_train and not target.is_base and target.upstream is None,
+                "route": self._route,
+                "quoted_by": labels.quoted_by,
+                "upstream": target.upstream,
+                "retry": labels.retry,
+            }
         )
