@@ -35,7 +35,8 @@ class AgentRoute:
 class Routes:
     """The whole table. `generation` grows with every write; `engines` are base URLs, all holding the same versions.
 
-    `remote_url` is the process that asks the remote model, empty for none.
+    `remote_url` is the process that asks the remote model, empty for none. `memo` holds what readers have worked out from this
+    very table; each new one begins with none.
     """
 
     generation: int = 0
@@ -45,6 +46,7 @@ class Routes:
     remote_url: str = ""
     agents: Mapping[str, AgentRoute] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
+    memo: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 def parse(tree: Mapping[str, Any]) -> Routes:

@@ -44,10 +44,6 @@ def resolve(model: str, caller: Caller, routes: Routes, model_map: Mapping[str, 
     raise _missing(model, caller, routes)
 
 
-_found: dict[tuple[str, str, frozenset[str]], Target] = {}
-_found_in: Routes | None = None
-
-
 def remote(target: Target, model: str) -> Target:
     """The remote `model` in `target`'s place."""
     return Target(f"{target.agent}@remote", model, target.agent, 0, upstream=model)
@@ -72,14 +68,10 @@ def entry(name: str, caller: Caller, routes: Routes, model_map: Mapping[str, str
 
 def _existing(model: str, caller: Caller, routes: Routes) -> Target | None:
     """As `_find`, remembered for as long as the serving table stands."""
-    global _found_in
-    if _found_in is not routes:
-        _found.clear()
-        _found_in = routes
     key = (model, caller.tenant, caller.agents)
-    target = _found.get(key)
-    if target is None and (target := _find(model, caller, routes)) is not None and len(_found) < MAX_REMEMBERED:
-        _found[key] = target
+    target: Target | None = routes.memo.get(key)
+    if target is None and (target := _find(model, caller, routes)) is not None and len(routes.memo) < MAX_REMEMBERED:
+        routes.memo[key] = target
     return target
 
 
