@@ -188,6 +188,9 @@ class StubEngine:
             return _REFUSALS[self.failure]
         if self.needs_loaded and body["model"] != self.base_name and body["model"] not in self.loaded:
             return Refusal(404, "NotFoundError", f"The model `{body['model']}` does not exist.", param="model")
+        messages = body.get("messages", [{"role": "user"}])
+        if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
+            return Refusal(400, "Bad Request", "messages: Input should be a valid message", param="body.messages")
         if not isinstance(body.get("temperature") or 1.0, int | float):
             return Refusal(400, "Bad Request", "temperature: Input should be a valid number", param="body.temperature")
         return None

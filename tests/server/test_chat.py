@@ -239,3 +239,35 @@ def test_health_and_readiness(gateway: Running) -> None:
     assert httpx.get(f"{gateway.url}/readyz").json() == {"status": "ready", "warnings": []}
     gateway.engine.stop()
     assert httpx.get(f"{gateway.url}/readyz").status_code == 503
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_reasoning_has_both_names_and_is_recorded(gateway: Running, stream: bool) -> None:
+    """Harnesses read `reasoning` or `reasoning_content`; ids and log-probs cover what was thought as well."""
+    gateway.engine.replies = [Scripted("42", reasoning="let me see")]
+    response = gateway.chat(stream=stream)
+    bodies = events(response)[:-1] if stream else [response.json()]
+    pieces = [choice["delta" if stream else "message"] for body in bodies for choice in body["choices"]]
+    for name in ("reasoning", "reasoning_content"):
+        assert "".join(piece.get(name) or "" for piece in pieces) == "let me see"
+    assert "".join(piece.get("content") or "" for piece in pieces) == "42"
+    row = only(gateway)
+    assert (row.reply["content"], row.reply["reasoning"]) == ("42", "let me see")
+    assert len(row.token_ids) == len(row.logprobs) > len("42let me see")
+    assert row.quarantine is None
+
+
+def test_parts_of_any_kind_are_passed_on_as_they_came(gateway: Running) -> None:
+    parts = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+    assert gateway.chat(messages=[{"role": "user", "content": parts}]).status_code == 200
+    assert gateway.engine.requests[-1]["messages"] == [{"role": "user", "content": parts}]
+    assert only(gateway).messages == [{"role": "user", "content": parts}]
+
+
+@pytest.mark.parametrize("messages", [[{"role": "user", "content": "x" * 40_000}, {"content": "no role"}], ["x" * 40_000]])
+def test_what_a_long_body_gets_wrong_is_named_as_well(gateway: Running, messages: list[object]) -> None:
+    """Long bodies are left to the engine to look through; its refusal is explained in our words."""
+    gateway.engine.failure = None
+    response = gateway.chat(messages=messages)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_value")
+    assert response.json()["error"]["param"].startswith("messages[")
