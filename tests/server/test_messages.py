@@ -121,7 +121,7 @@ def test_three_turns_with_parallel_tools(gateway: Running, client: anthropic.Ant
     gateway.engine.replies = replies
     messages: list[Any] = [{"role": "user", "content": "go"}]
     for n_results in (2, 1, 0):
-        asked: Any = {"model": "agent", "max_tokens": 99, "messages": messages, "tools": [ADD]}
+        asked: Any = {"model": "agent", "max_tokens": 999, "messages": messages, "tools": [ADD]}
         if streams:
             with client.messages.stream(**asked) as stream:
                 message = stream.get_final_message()
