@@ -26,7 +26,11 @@ from server.filing import Filing
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
-BATCH = 512
+BATCH = 64
+"""Records in one transaction. Others wait for SQLite's write lock meanwhile, ten seconds at most: 512 records on a busy machine
+held it longer, and judge, swapper and learner gave up and were started again."""
+BREATH = 0.005
+"""Seconds between two transactions, in which one of those who wait gets its turn."""
 
 
 class Ingester:
@@ -57,6 +61,7 @@ class Ingester:
             except BaseException:
                 self._filing.forget()
                 raise
+            time.sleep(BREATH)
         for name, error in damaged.items():  # only now: what stands before the damage has been taken
             self._mark_damaged(name, error)
         if time.time() >= self._next_sweep:
