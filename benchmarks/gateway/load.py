@@ -9,6 +9,7 @@ import json
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import cast
@@ -164,21 +165,48 @@ async def _as_fast_as_answered(job: Job, wires: list[Wire], requests: Iterator[b
 
 
 async def _paced(job: Job, wires: list[Wire], requests: Iterator[bytes], seen: Seen) -> None:
-    """Start times are fixed beforehand, and a late start counts as latency: a slow server cannot hide behind its own queue."""
-    free = list(wires)
-    tasks = []
-    started = time.perf_counter()
-    for n in range(int(job.rate * job.seconds)):
-        due = started + n / job.rate
-        while (wait := due - time.perf_counter()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(wait if wait > 0.002 else 0)
-        while not free:  # noqa: ASYNC110 - an event would cost more than the wait
-            await asyncio.sleep(0)
-        tasks.append(asyncio.create_task(_one(free.pop(), framed(next(requests), job.port), seen, due, free)))
-    await asyncio.gather(*tasks)
+    """Start times are fixed beforehand, and a late start counts as latency: a slow server cannot hide behind its own queue.
+
+    A thread keeps the time: the loop's own timers are coarse, and a loop that spins takes its core from the upstream, whose
+    pauses would then be measured.
+    """
+    n_requests = int(job.rate * job.seconds)
+    made = iter([framed(next(requests), job.port) for _ in range(n_requests)])
+    free, waiting = list(wires), deque[tuple[bytes, float]]()
+    running: set[asyncio.Task[None]] = set()
+    loop = asyncio.get_running_loop()
+    are_started = asyncio.Event()
+
+    async def serve(wire: Wire, request: bytes, due: float) -> None:
+        await _one(wire, request, seen, due)
+        while waiting:
+            request, due = waiting.popleft()
+            await _one(wire, request, seen, due)
+        free.append(wire)
+
+    def start(due: float) -> None:
+        request = next(made)
+        if free:
+            task = asyncio.create_task(serve(free.pop(), request, due))
+            running.add(task)
+            task.add_done_callback(running.discard)
+        else:
+            waiting.append((request, due))
+
+    def keep_time() -> None:
+        started = time.perf_counter()
+        for n in range(n_requests):
+            due = started + n / job.rate
+            if (wait := due - time.perf_counter()) > 0:
+                time.sleep(wait)
+            loop.call_soon_threadsafe(start, due)
+        loop.call_soon_threadsafe(are_started.set)
+
+    await asyncio.gather(asyncio.to_thread(keep_time), are_started.wait())
+    await asyncio.gather(*running)
 
 
-async def _one(wire: Wire, request: bytes, seen: Seen, since: float, free: list[Wire] | None = None) -> None:
+async def _one(wire: Wire, request: bytes, seen: Seen, since: float) -> None:
     is_ok = await wire.ask(request)
     seen.latencies.append((time.perf_counter() - since) * 1e3)
     seen.first_bytes.append((wire.first_at - since) * 1e3)
@@ -189,8 +217,6 @@ async def _one(wire: Wire, request: bytes, seen: Seen, since: float, free: list[
             seen.request_ids.append(found[1].decode())
     else:
         seen.n_failed += 1
-    if free is not None:
-        free.append(wire)
 
 
 def main() -> None:
