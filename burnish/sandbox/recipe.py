@@ -14,6 +14,7 @@ import json
 import os
 import random
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from burnish.sandbox import corpus, verdicts
 from burnish.sandbox.measure import measure
 from burnish.sandbox.tokenizer import build_tokenizer
-from burnish.sandbox.training import build_model, n_parameters, train
+from burnish.sandbox.training import build_model, is_fast_here, n_parameters, train
 
 VERSION = 1
 """Raised whenever the same arguments would give other weights."""
@@ -123,6 +124,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=DEFAULT_THREADS, help="torch threads; part of what fixes the bytes")
     parser.add_argument("--samples", type=int, default=400, help="samples per measured figure; 0 skips measuring")
     given = parser.parse_args()
+    if not is_fast_here():
+        print("warning: this CPU has no bfloat16 instructions; a step takes several times as long", file=sys.stderr)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     manifest = build(given.out, given.steps, given.seed, given.threads, given.samples)
     print(json.dumps(manifest, indent=2))

@@ -73,6 +73,11 @@ AttentionInterface.register(_ATTENTION, _attend)
 AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
 
 
+def is_fast_here() -> bool:
+    """True where the CPU multiplies bfloat16 matrices by itself; where torch imitates it, a step takes several times as long."""
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def build_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     """A small Llama with fresh weights, drawn from torch's global generator."""
     ends = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
