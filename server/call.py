@@ -10,8 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from burnish.chunk import Answer, Chunk
 from burnish.records import Sampling
-from server.chunk import Chunk
 
 JsonObject = dict[str, msgspec.Raw]
 Reply = tuple[int, bytes, list[tuple[bytes, bytes]]]
@@ -83,7 +83,7 @@ class Renderer(Protocol):
     def end(self) -> bytes:
         """What the client gets when the engine's stream is over."""
 
-    def whole(self, data: bytes, chunk: Chunk) -> bytes:
+    def whole(self, data: bytes, answer: Answer) -> bytes:
         """The body that the client gets for an answer that is not streamed."""
 
 

@@ -13,7 +13,7 @@ from server.dialects import fields as common
 from server.models import resolve
 from server.state import State
 from server.upstream import EMBEDDINGS
-from server.wire import ClientWatch, read_body, send_bytes
+from server.wire import read_body, send_bytes
 
 PATH = EMBEDDINGS
 _decoder = msgspec.json.Decoder(JsonObject)
@@ -35,7 +35,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
         target = resolve(fields.model, caller, routes, gateway.model_map)
         asked = msgspec.json.encode({**raw, "model": target.engine_model})
         with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
-            async with ClientWatch(receive) as client:
+            async with state.watches.watch(receive) as client:
                 response = await state.engines.ask(routes, PATH, asked, request_id)
                 try:
                     tree = _decoder.decode(await response.read())

@@ -22,7 +22,8 @@ from server.pool import Response
 from server.sse import Splitter
 from server.state import State
 from server.turn import Turn
-from server.wire import ClientWatch, headers_of, read_body, send_bytes
+from server.watch import ClientWatch
+from server.wire import headers_of, read_body, send_bytes
 
 SSE_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -64,7 +65,7 @@ class Exchange:
         routes = state.routes.current()
         self._target = resolve(call.model, self._caller, routes, state.settings.gateway.model_map)
         with state.heartbeat.hold(self._target.name):  # nothing may wait between reading the table and counting the request
-            async with ClientWatch(receive) as client:
+            async with state.watches.watch(receive) as client:
                 response = await self._ask(routes)
                 try:
                     await (self._stream if call.is_stream else self._whole)(response, send, client)

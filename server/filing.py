@@ -10,6 +10,7 @@ from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
+import structlog
 from sqlalchemy import insert, select, text, update
 from sqlmodel import Session
 
@@ -25,6 +26,7 @@ from server.linking import Link, Trace
 from server.lookup import OPTED_OUT, OPTED_OUT_BEFORE
 from server.recent import MAX_LENGTH, RECENT, Recent
 
+log = structlog.get_logger(__name__)
 SIDE = "side turn"
 RETRIED = "retried by its client"
 N_KNOWN_BLOBS = 50_000
@@ -94,6 +96,8 @@ class Filing:
             is_ready=False,
             spent_step=None,
         )
+        if turn.quarantine and not turn.is_aborted:
+            log.warning("turn quarantined", interaction=turn.interaction_id, reason=turn.quarantine)
         session.connection().execute(_INSERT, values)
         row: Any = SimpleNamespace(**values)
         for earlier in tries:

@@ -20,25 +20,22 @@ from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.keys import Scope
 from server.app import create_app
+from server.cork import Corked
 from server.guard import is_loopback
 
 GRACE = 20
-FLUSH = 1024
 KEEP_ALIVE = 75
 """Seconds. Longer than clients keep an idle connection (httpx, and so `openai`: 5 s), so that they close it, not we:
 with 5 s on both sides a request now and then met a connection that was just being closed (2 of 2736, seen in a demo)."""
 log = structlog.get_logger(__name__)
 
 
-class PromptProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, whose answers leave when they are whole and not when the loop comes round again.
-
-    Heads stay below `FLUSH` bytes, so that head and body still leave together.
-    """
+class Protocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, whose answers leave whole."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=FLUSH)
+        self.transport = Corked(transport)
 
 
 def check_bind(settings: Settings) -> None:
@@ -63,7 +60,7 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
         host=gateway.host,
         port=gateway.port,
         loop="uvloop",
-        http=PromptProtocol,
+        http=Protocol,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -5,11 +5,14 @@ a reply is always ingested before the request that continues it. Interactions ar
 changes nothing. A segment that cannot be read any further is marked, reported and left in place.
 """
 
+import heapq
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from sqlalchemy import select, update
@@ -17,11 +20,13 @@ from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
 from burnish.errors import SegmentError
+from burnish.frames import Record
 from burnish.journal import Journal
 from burnish.journal.blobs import storable
-from burnish.journal.tables import InteractionRow, SegmentRow, SessionRow
+from burnish.journal.tables import SegmentRow, SessionRow
 from burnish.records import Feedback, Interaction
-from burnish.segments import Record, read
+from burnish.segments import read
+from server import lookup
 from server.filing import Filing
 
 log = structlog.get_logger()
@@ -31,6 +36,15 @@ BATCH = 64
 held it longer, and judge, swapper and learner gave up and were started again."""
 BREATH = 0.005
 """Seconds between two transactions, in which one of those who wait gets its turn."""
+
+
+class _New(NamedTuple):
+    """A record that is not in SQL yet, and the offset behind it in its segment."""
+
+    ended_at: float
+    segment: str
+    behind: int
+    record: Record
 
 
 class Ingester:
@@ -49,25 +63,25 @@ class Ingester:
         with self._journal.read() as session:
             cursors = {row.name: row for row in session.scalars(select(SegmentRow))}
         damaged: dict[str, SegmentError] = {}
-        records = sorted(self._new_records(cursors, watermark, damaged), key=lambda item: item[0])
-        for start in range(0, len(records), BATCH):
+        n_taken = 0
+        for batch in self._batches(cursors, watermark, damaged):
             try:
                 with self._journal.write() as session:
-                    batch = records[start : start + BATCH]
-                    for _, _, _, record in batch:
-                        self._take(session, record)
-                    for name, offset in {name: offset for _, name, offset, _ in batch}.items():
+                    for new in batch:
+                        self._take(session, new.record)
+                    for name, offset in {new.segment: new.behind for new in batch}.items():
                         session.merge(SegmentRow(name=name, offset=offset))
             except BaseException:
                 self._filing.forget()
                 raise
+            n_taken += len(batch)
             time.sleep(BREATH)
         for name, error in damaged.items():  # only now: what stands before the damage has been taken
             self._mark_damaged(name, error)
         if time.time() >= self._next_sweep:
             self._close_idle()
             self._next_sweep = time.time() + min(60.0, self._session_ttl / 4)
-        return len(records)
+        return n_taken
 
     def run_forever(self, poll_interval: float, is_stopping: Any) -> None:
         """Ingest until `is_stopping()`; an unreachable database is waited for, nothing is lost meanwhile."""
@@ -81,27 +95,21 @@ class Ingester:
             if n_taken < BATCH:
                 time.sleep(poll_interval)
 
-    def _new_records(
+    def _batches(
         self, cursors: dict[str, SegmentRow], watermark: float, damaged: dict[str, SegmentError]
-    ) -> Iterator[tuple[float, str, int, Record]]:
-        """New records as (time, segment, offset behind it, record); times never fall within a segment: no cursor skips one.
+    ) -> Iterator[list[_New]]:
+        """New records of all segments in the order in which they ended; no more of them is held than a batch.
 
         A segment with damage is noted in `damaged`.
         """
+        segments = []
         for path in sorted(self._folder.glob("*.seg")):
             cursor = cursors.get(path.name)
-            if cursor is not None and (cursor.error is not None or path.stat().st_size == cursor.offset):
-                continue
-            offset, latest = (cursor.offset if cursor else 0), 0.0
-            try:
-                for record, behind in read(path, offset):
-                    latest = max(latest, _ended_at(record))
-                    if latest >= watermark:
-                        break
-                    offset = behind
-                    yield latest, path.name, offset, record
-            except SegmentError as error:
-                damaged[path.name] = error
+            if cursor is None or (cursor.error is None and path.stat().st_size != cursor.offset):
+                segments.append(_new_in(path, cursor.offset if cursor else 0, watermark, damaged))
+        records = heapq.merge(*segments, key=attrgetter("ended_at"))
+        while batch := list(islice(records, BATCH)):
+            yield batch
 
     def _mark_damaged(self, name: str, error: SegmentError) -> None:
         log.error("a segment is damaged; its rest is left aside", segment=name, error=str(error))
@@ -117,7 +125,7 @@ class Ingester:
             with session.begin_nested():
                 if isinstance(record, Feedback):
                     self._filing.take_feedback(session, record)
-                elif session.get(InteractionRow, record.interaction_id) is None:
+                elif not lookup.is_filed(session, record.interaction_id):
                     self._filing.take_interaction(session, record)
         except OperationalError:
             raise
@@ -134,6 +142,19 @@ class Ingester:
             n_closed = session.connection().execute(idle).rowcount
         if n_closed:
             log.info("closed quiet conversations", n_sessions=n_closed)
+
+
+def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:
+    """One segment's records from `offset` up to the watermark; their times never fall, so that no cursor skips one."""
+    latest = 0.0
+    try:
+        for record, behind in read(path, offset):
+            latest = max(latest, _ended_at(record))
+            if latest >= watermark:
+                return
+            yield _New(latest, path.name, behind, record)
+    except SegmentError as error:
+        damaged[path.name] = error
 
 
 def _ended_at(record: Record) -> float:

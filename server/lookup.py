@@ -31,7 +31,13 @@ _TRIES = text(
     "SELECT interaction_id FROM interaction WHERE request_hash = :hash AND request_id != :request AND retry != :retry "
     "AND ended_at > :since"
 )
+_FILED = text("SELECT 1 FROM interaction WHERE interaction_id = :interaction")
 _FOLLOWER = text("SELECT 1 FROM interaction WHERE parent_id = :parent LIMIT 1")
+
+
+def is_filed(session: Session, interaction_id: str) -> bool:
+    """True where the journal has this reply already."""
+    return session.connection().execute(_FILED, {"interaction": interaction_id}).first() is not None
 
 
 def tries_of(session: Session, turn: Interaction, trace: Trace) -> list[InteractionRow]:

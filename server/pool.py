@@ -15,6 +15,7 @@ class Pool:
     """Gives out connections and takes them back. Make it inside the event loop."""
 
     def __init__(self, *, connect_timeout: float, read_timeout: float, keep_alive: float) -> None:
+        self._loop = asyncio.get_running_loop()
         self._connect_timeout = connect_timeout
         self._read_timeout = read_timeout
         self._keep_alive = keep_alive
@@ -65,7 +66,7 @@ class Pool:
         idle = self._idle.get(address)
         if not idle:
             return None
-        horizon = asyncio.get_running_loop().time() - self._keep_alive
+        horizon = self._loop.time() - self._keep_alive
         while idle and idle[0].idle_since < horizon:
             idle.pop(0).close()
         while idle:
@@ -77,11 +78,10 @@ class Pool:
 
     async def _connect(self, address: Address) -> Connection:
         host, port, is_secure = address
-        loop = asyncio.get_running_loop()
         context = ssl.create_default_context() if is_secure else None
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, made = await loop.create_connection(lambda: Connection(self._read_timeout), host, port, ssl=context)
+                _, made = await self._loop.create_connection(lambda: Connection(self._read_timeout), host, port, ssl=context)
         except TimeoutError as error:
             raise ConnectionRefusedError(f"no connection within {self._connect_timeout:g} s") from error
         except ConnectionRefusedError:

@@ -1,13 +1,15 @@
 """Recording without risk to serving: what the disk refuses is counted and reported, and the reply still goes out."""
 
+import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
 
 from burnish.config import Settings
-from burnish.segments import Begun, Record, SegmentWriter
+from burnish.frames import Begun, Record, pieces
+from burnish.segments import SegmentWriter
 
 log = structlog.get_logger(__name__)
 
@@ -22,19 +24,22 @@ class Recorder:
         )
         self.n_recorded = 0
         self.n_lost = 0
-        self.n_quarantined = 0
 
     def append(self, record: Record) -> bool:
         """Write `record` before anybody is told that it exists; False where there was no room for it."""
-        return self._count(lambda: self._writer.append(record))
+        return self._write(pieces(record))
 
     def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
         """The same for an interaction whose record was begun while the engine worked."""
-        return self._count(lambda: self._writer.write(begun.finished(rest, *arrays)))
+        return self._write(begun.finished(rest, *arrays))
 
-    def _count(self, write: Callable[[], bool]) -> bool:
+    def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
+        """The same where the reply came whole: with the engine's answer as it stands."""
+        return self._write(begun.answered(interaction_id, time.time(), answer))
+
+    def _write(self, frame: list[bytes]) -> bool:
         try:
-            is_written = write()
+            is_written = self._writer.write(frame)
         except OSError as error:
             log.warning("cannot write a segment", error=str(error))
             is_written = False

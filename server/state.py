@@ -13,6 +13,7 @@ from server.heartbeat import Heartbeat
 from server.limits import Limits
 from server.recorder import Recorder
 from server.upstream import Engines
+from server.watch import Watches
 
 LAST_RECORDS = 2.0
 TABLE_AGE = 0.002
@@ -30,6 +31,7 @@ class State:
     engines: Engines
     recorder: Recorder
     heartbeat: Heartbeat
+    watches: Watches
     reporter: "asyncio.Task[None]"
 
     @classmethod
@@ -44,6 +46,7 @@ class State:
             engines=Engines(settings.gateway.connect_timeout),
             recorder=Recorder(settings),
             heartbeat=heartbeat,
+            watches=Watches(),
             reporter=asyncio.create_task(heartbeat.publish_forever()),
         )
 

@@ -6,25 +6,27 @@ client that has seen the end of a reply can rely on its record.
 
 import time
 from array import array
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 import structlog
 
+from burnish import chunk
+from burnish.chunk import Answer, Chunk
+from burnish.draft import ABORTED, Draft
 from burnish.errors import EngineError
+from burnish.frames import Begun
 from burnish.records import IntArray, int_array
-from burnish.segments import Begun
-from server import chunk
 from server.auth import Caller
 from server.call import Call
-from server.chunk import Chunk
 from server.identity import Labels
 from server.models import Target
 from server.recorder import Recorder
-from server.reply import Draft
 from server.sse import DONE, data_of
 from server.upstream import engine_error
 
-ABORTED = "abort"  # vLLM's finish_reason for a reply that it gave up
+A = TypeVar("A", bound=Answer)
 NO_TOOLS = msgspec.Raw(b"[]")
 log = structlog.get_logger(__name__)
 
@@ -67,13 +69,22 @@ class Turn:
         if data == DONE:
             self.is_done = True
             return self._renderer.end()
-        return self._renderer.chunk(data, self._take(data))
+        taken = self._checked(chunk.read, data)
+        self._collect(taken)
+        return self._renderer.chunk(data, taken)
 
     def pass_whole(self, body: bytes) -> bytes:
-        """What the client gets for the engine's whole (not streamed) answer."""
-        taken = self._take(body)
+        """What the client gets for the engine's whole (not streamed) answer.
+
+        An answer of one choice is recorded as the engine wrote it, and only skimmed for what its client reads.
+        """
+        answer = self._checked(chunk.skim, body)
+        if self._begun is not None and len(answer.choices) == 1 and answer.choices[0].index == 0:
+            self._recorder.answered(self._begun, self._response_id, body)
+        else:
+            self._collect(self._checked(chunk.read, body))
         self.is_done = True
-        return self._renderer.whole(body, taken)
+        return self._renderer.whole(body, answer)
 
     def abandon(self) -> None:
         """Record every unfinished choice as aborted, with what was sampled of it."""
@@ -82,10 +93,10 @@ class Turn:
                 self._record(draft, is_aborted=True)
         self._drafts.clear()
 
-    def _take(self, data: bytes) -> Chunk:
-        """Collect what the engine sampled; append each choice that is complete."""
+    def _checked(self, read: Callable[[bytes], A], data: bytes) -> A:
+        """The engine's words by `read`; raises EngineError or EngineUnavailable where they are none."""
         try:
-            taken = chunk.read(data)
+            taken = read(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._unreadable(data, error) from error
         if taken.error is not None:
@@ -94,6 +105,10 @@ class Turn:
             if not taken.id:
                 raise self._unreadable(data, ValueError("no id"))
             self._response_id = self._renderer.response_id(taken.id)
+        return taken
+
+    def _collect(self, taken: Chunk) -> None:
+        """Keep what the engine sampled; append each choice that is complete."""
         if taken.prompt_token_ids and not self._prompt_ids:
             self._prompt_ids = int_array(taken.prompt_token_ids)
         for choice in taken.choices:
@@ -108,7 +123,6 @@ class Turn:
                 del self._drafts[index]
                 self._recorded.add(index)
                 self._record(draft, is_aborted=draft.finish_reason == ABORTED)
-        return taken
 
     def _unreadable(self, data: bytes, error: Exception) -> EngineError:
         log.error("unreadable engine answer", request_id=self._request_id, error=repr(error), data=data[:500])
@@ -118,9 +132,6 @@ class Turn:
         prompt_ids = draft.prompt_ids or self._prompt_ids
         is_remote = self._target.upstream is not None
         reason = None if is_remote else draft.quarantine(prompt_ids)
-        if reason is not None and not is_aborted:
-            self._recorder.n_quarantined += 1
-            log.warning("turn quarantined", request_id=self._request_id, response_id=self._response_id, reason=reason)
         rest = {
             "interaction_id": f"{self._response_id}#{draft.index}" if draft.index else self._response_id,
             "reply": draft.message,

@@ -1,12 +1,10 @@
-"""Raw ASGI in a few functions: read a header, read a bounded body, answer with JSON, notice that the client left.
+"""Raw ASGI in a few functions: read a header, read a bounded body, answer with JSON.
 
 A body larger than allowed is refused without being held in memory: by its declared length, else as soon as it has passed
 the limit.
 """
 
-import asyncio
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -15,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 from burnish.errors import RequestError
 from server.envelope import TOO_LARGE
 
-PATIENCE = 0.05
 _HEADERS = "burnish.headers"
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -66,49 +63,6 @@ async def send_bytes(send: Send, status: int, body: bytes, headers: Headers = ()
 
 async def send_json(send: Send, status: int, tree: Any, headers: Headers = ()) -> None:
     await send_bytes(send, status, msgspec.json.encode(tree), headers)
-
-
-class ClientWatch:
-    """Cancels the surrounding block when the client leaves, and raises ClientGone out of it.
-
-    Watching begins after `PATIENCE` seconds: most replies have ended by then, and a task for each would cost them dear.
-    Call `settle` before the last byte is sent: from then on a disconnect is only the normal end of the exchange.
-    """
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._is_settled = False
-        self._is_gone = False
-
-    def settle(self) -> None:
-        self._is_settled = True
-
-    async def __aenter__(self) -> "ClientWatch":
-        task = asyncio.current_task()
-        assert task is not None, "an ASGI application runs inside a task"
-        self._task = task
-        self._watcher: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._begin)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if self._is_gone and isinstance(error, asyncio.CancelledError) and self._task.uncancel() == 0:
-            raise ClientGone from None
-
-    def _begin(self) -> None:
-        self._watcher = asyncio.create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self._is_settled:
-            self._is_gone = True
-            self._task.cancel()
 
 
 def _too_large(got: str, limit: int) -> RequestError:

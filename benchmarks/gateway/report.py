@@ -36,6 +36,7 @@ def from_rounds(seen: Figures, *, has_litellm: bool) -> dict[str, float]:
     """Medians over the rounds; latencies of a server are what it adds to the upstream's own."""
     median = seen.median
     figures = {
+        "direct_p50_ms": median(DIRECT, "p50_ms"),
         "added_p50_ms": median(OURS, "p50_ms") - median(DIRECT, "p50_ms"),
         "relay_p50_ms": median(RELAY, "p50_ms") - median(DIRECT, "p50_ms"),
         "added_p99_ms_1k": median(OURS, "p99_ms_1k") - median(DIRECT, "p99_ms_1k"),

@@ -86,7 +86,9 @@ class Rounds:
         return seen, target.cpu_seconds - before
 
     def _load(self, target: Server, job: Job) -> Seen:
-        seen = servers.load(job)
+        # No client shares a core with an engine: who asks the upstream directly does so from the gateway's core. From its own, a
+        # request would wake nobody on another core, and two of the four wakes of a relayed one would be booked to the gateway.
+        seen = servers.load(job, servers.GATEWAY_CORE if target.name == DIRECT else servers.LOAD_CORE)
         if target.name == OURS:
             self.figures.n_failed += seen.n_failed
             self.figures.request_ids += seen.request_ids

@@ -74,14 +74,14 @@ def _wait(name: str, process: "subprocess.Popen[bytes]", url: str, log: Path) ->
     raise SystemExit(f"{name} does not answer; its log is {log}")
 
 
-def load(job: Job) -> Seen:
-    """Run one job in a process of its own, on the other core."""
+def load(job: Job, core: int = LOAD_CORE) -> Seen:
+    """Run one job in a process of its own, on `core`."""
     command = [sys.executable, "-m", "benchmarks.gateway.load"]
     done = subprocess.run(
         command,
         input=json.dumps(asdict(job)).encode(),
         stdout=subprocess.PIPE,
         check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {LOAD_CORE % (os.cpu_count() or 1)}),
+        preexec_fn=lambda: os.sched_setaffinity(0, {core % (os.cpu_count() or 1)}),
     )
     return Seen(**json.loads(done.stdout))

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from burnish.chunk import Answer, Chunk
 from burnish.errors import RequestError
 from server import envelope
 from server.call import Call, JsonObject, Reply
-from server.chunk import Chunk
 from server.dialects import fields as common
 from server.dialects.fields import TRUE, Common
 
@@ -134,11 +134,11 @@ class ChatRenderer:
     def end(self) -> bytes:
         return DONE
 
-    def whole(self, data: bytes, chunk: Chunk) -> bytes:
-        if self._is_plain and (body := self._plain_body(chunk)) is not None:
+    def whole(self, data: bytes, answer: Answer) -> bytes:
+        if self._is_plain and (body := self._plain_body(answer)) is not None:
             return body
         tree = _tree(data)
-        self._strip(tree, chunk, "message")
+        self._strip(tree, answer, "message")
         return msgspec.json.encode(tree)
 
     def _plain_event(self, chunk: Chunk) -> bytes | None:
@@ -162,18 +162,18 @@ class ChatRenderer:
             text,
         )
 
-    def _plain_body(self, chunk: Chunk) -> bytes | None:
+    def _plain_body(self, answer: Answer) -> bytes | None:
         """The same for a whole reply: each message as the engine wrote it, the rest written anew."""
         choices = []
-        for choice in chunk.choices:
+        for choice in answer.choices:
             if choice.message is None or (b'"reasoning":' in (text := bytes(choice.message)) and _HAS_REASONING.search(text)):
                 return None
             ending = (choice.index, text, _encode(choice.finish_reason), _encode(choice.stop_reason))
             choices.append(b'{"index":%d,"message":%b,"logprobs":null,"finish_reason":%b,"stop_reason":%b}' % ending)
-        shown = (_encode(chunk.id), chunk.created, self._name, self._name, b",".join(choices), _encode(chunk.usage))
+        shown = (_encode(answer.id), answer.created, self._name, self._name, b",".join(choices), _encode(answer.usage))
         return _PLAIN_BODY % shown
 
-    def _strip(self, tree: JsonObject, chunk: Chunk, piece_key: str) -> bool:
+    def _strip(self, tree: JsonObject, chunk: Answer, piece_key: str) -> bool:
         """Make the engine's answer ours; False where nothing is left of it that the client asked for."""
         tree["model"] = tree["system_fingerprint"] = self._name
         if not self._wants_ids:

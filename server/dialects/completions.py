@@ -5,10 +5,10 @@ from typing import Annotated
 
 import msgspec
 
+from burnish.chunk import Answer, Chunk
 from burnish.errors import RequestError
 from server import envelope
 from server.call import Call, JsonObject, Reply
-from server.chunk import Chunk
 from server.dialects import fields as common
 from server.dialects.fields import TRUE, Common
 
@@ -94,12 +94,12 @@ class CompletionRenderer:
     def end(self) -> bytes:
         return b"data: [DONE]\n\n"
 
-    def whole(self, data: bytes, chunk: Chunk) -> bytes:
+    def whole(self, data: bytes, answer: Answer) -> bytes:
         tree = _tree(data)
-        self._strip(tree, chunk)
+        self._strip(tree, answer)
         return msgspec.json.encode(tree)
 
-    def _strip(self, tree: JsonObject, chunk: Chunk) -> bool:
+    def _strip(self, tree: JsonObject, chunk: Answer) -> bool:
         tree["model"] = tree["system_fingerprint"] = self._name
         choices = _choices(tree["choices"])
         for choice in choices:

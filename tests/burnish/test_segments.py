@@ -1,20 +1,26 @@
 """Segments: round trips, torn tails, damage, full disks."""
 
+import json
 import os
 import subprocess
 import sys
 from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.errors import SegmentError
-from burnish.segments import SegmentWriter, decode, encode, read
+from burnish.frames import Begun, decode, encode
+from burnish.records import Interaction
+from burnish.segments import SegmentWriter, read
 from tests.factories import feedback, interaction, user
 
 HEADER = 12
+RESULT = {"interaction_id", "reply", "ended_at", "finish_reason", "choice", "is_aborted", "quarantine", "stop"}
+BEGUN = set(Interaction.__dataclass_fields__) - RESULT - {"prompt_ids", "token_ids", "logprobs"}
 
 
 def test_records_come_back_equal(tmp_path: Path) -> None:
@@ -34,6 +40,60 @@ def test_records_come_back_equal(tmp_path: Path) -> None:
 def test_any_tokens_and_text_survive(ids: list[int], logprobs: list[float], text: str) -> None:
     record = interaction([user(text)], text, token_ids=array("i", ids), logprobs=array("f", logprobs))
     assert decode(encode(record)[HEADER:]) == record
+
+
+ANSWER = {
+    "id": "chatcmpl-1",
+    "prompt_token_ids": [5, 6],
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "hé", "tool_calls": []},
+            "finish_reason": "stop",
+            "stop_reason": "###",
+            "token_ids": [7, 8],
+            "logprobs": {"content": [{"logprob": -0.5}, {"logprob": -1.0}]},
+        }
+    ],
+}
+
+
+def answered(answer: dict[str, Any], **fields: Any) -> Interaction:
+    """The record that is read back where an engine's whole answer was kept as it stands."""
+    begun = Begun({name: getattr(interaction([user("a")], **fields), name) for name in BEGUN})
+    record = decode(b"".join(begun.answered("chatcmpl-1", 2.0, json.dumps(answer).encode()))[HEADER:])
+    assert isinstance(record, Interaction)
+    return record
+
+
+def test_an_answer_kept_as_it_stands_is_taken_apart_when_read() -> None:
+    row = answered(ANSWER)
+    assert (row.interaction_id, row.reply["content"], row.finish_reason, row.stop) == ("chatcmpl-1", "hé", "stop", "###")
+    assert (list(row.prompt_ids), list(row.token_ids), list(row.logprobs)) == ([5, 6], [7, 8], [-0.5, -1.0])
+    assert (row.quarantine, row.is_aborted, row.ended_at) == (None, False, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"token_ids": [7]}, "1 token ids but 2 log-probs"),
+        ({"token_ids": ["7", "8"]}, "unreadable answer"),
+        ({"token_ids": [7, 2**40]}, "out of range"),
+        ({"logprobs": {"content": "?"}}, "unreadable answer"),
+        ({"logprobs": None}, "2 token ids but 0 log-probs"),
+        ({"message": {"role": "assistant", "content": 3}}, "unreadable answer"),
+    ],
+)
+def test_ids_that_nobody_can_read_quarantine_a_reply_and_stop_nobody(changes: dict[str, Any], reason: str) -> None:
+    row = answered(ANSWER | {"choices": [ANSWER["choices"][0] | changes]})
+    assert reason in (row.quarantine or "")
+    assert row.reply["content"] == ("" if "message" in changes else "hé")
+
+
+def test_an_answer_from_elsewhere_needs_no_ids() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "afar"}, "finish_reason": None}
+    row = answered({"id": "x", "choices": [choice]}, upstream="large")
+    assert (row.reply["content"], row.quarantine, row.is_aborted) == ("afar", None, True)
 
 
 def test_a_torn_tail_hides_nothing_before_it(tmp_path: Path) -> None:

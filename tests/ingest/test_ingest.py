@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from burnish.frames import encode
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, SegmentRow
 from burnish.journal.turns import interaction_of, reward_of
 from burnish.records import FeedbackSource
-from burnish.segments import encode
 from server import ingest as module
 from server.filing import Filing
 from server.ingest import Ingester

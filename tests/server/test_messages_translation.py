@@ -9,14 +9,14 @@ import pytest
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
+from burnish import chunk
+from burnish.draft import Draft
 from burnish.errors import EngineUnavailable, RequestError
 from burnish.records import Interaction
-from server import chunk
 from server.dialects.messages import person
 from server.dialects.messages.renderer import MessageRenderer
 from server.dialects.messages.request import Translation, parse
 from server.linking import Trace
-from server.reply import Draft
 from tests.factories import interaction
 
 ADD = {"name": "add", "description": "adds", "input_schema": {"type": "object"}}

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from server.chunk import CallPiece, Choice, Function, Piece
+from burnish.chunk import CallPiece, Choice, Function, Piece
+from burnish.draft import Draft
 from server.dialects.responses import freeform, logprobs, sealed, shell
 from server.dialects.responses.input import Conversation
 from server.dialects.responses.output import Output
 from server.dialects.responses.request import parse
 from server.dialects.responses.tools import Kind
-from server.reply import Draft
 
 Tree = dict[str, Any]
 FUNCTION = {"type": "function", "name": "add", "parameters": {"type": "object"}}

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from burnish.chunk import CallPiece
 from burnish.errors import RequestError
-from server.chunk import CallPiece
 from server.dialects.fields import check
 from server.dialects.messages.blocks import ABSENT, Block, required
 

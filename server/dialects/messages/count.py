@@ -9,7 +9,7 @@ from server.dialects.messages.envelope import PATH
 from server.dialects.messages.request import Translation
 from server.models import resolve
 from server.state import State
-from server.wire import ClientWatch, read_body, send_json
+from server.wire import read_body, send_json
 
 COUNT_PATH = PATH + "/count_tokens"
 TOKENIZE = "/tokenize"
@@ -33,7 +33,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
     target = resolve(translation.fields.model, caller, routes, gateway.model_map)
     asked = {"model": target.engine_model, "add_generation_prompt": True, **translation.prompt}
     with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
-        async with ClientWatch(receive) as client:
+        async with state.watches.watch(receive) as client:
             response = await state.engines.ask(routes, TOKENIZE, msgspec.json.encode(asked), request_id)
             try:
                 counted = _decoder.decode(await response.read())

@@ -6,8 +6,8 @@ reply does. The stop reason waits for the engine's last chunk, which holds the u
 
 import msgspec
 
+from burnish.chunk import Answer, CallPiece, Choice, Chunk, Piece
 from burnish.errors import EngineUnavailable
-from server.chunk import CallPiece, Choice, Chunk, Piece
 from server.dialects.messages import reply
 from server.dialects.messages.calls import block_of
 from server.dialects.messages.reply import Tree
@@ -32,11 +32,11 @@ class MessageRenderer:
     def response_id(self, engine_id: str) -> str:
         return self._id
 
-    def whole(self, data: bytes, chunk: Chunk) -> bytes:
-        choice = reply.choice_of(chunk)
+    def whole(self, data: bytes, answer: Answer) -> bytes:
+        choice = reply.choice_of(answer)
         piece = choice.piece or Piece()
         content = reply.blocks_of(piece, shows_thinking=self._shows_thinking)
-        usage = reply.usage_of(chunk.usage) if chunk.usage else reply.counts(0, len(choice.token_ids or ()))
+        usage = reply.usage_of(answer.usage) if answer.usage else reply.counts(0, 0)
         stop = reply.stop_of(choice, has_calls=bool(piece.tool_calls))
         return msgspec.json.encode(reply.message(self._id, self._model, content, usage) | stop)
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from burnish.chunk import Answer, Piece, Usage, Words
 from burnish.errors import EngineError, EngineUnavailable
-from server.chunk import Choice, Chunk, Piece, Usage
 from server.dialects.messages.calls import block_of
 
 GIVEN_UP = frozenset({"abort", "error"})
@@ -16,11 +16,11 @@ def message(message_id: str, model: str, content: list[Tree], usage: Tree) -> Tr
     return head | {"content": content, "stop_reason": None, "stop_sequence": None, "usage": usage}
 
 
-def choice_of(chunk: Chunk) -> Choice:
+def choice_of(answer: Answer) -> Words:
     """The one choice of a whole answer."""
-    if not chunk.choices:
+    if not answer.choices:
         raise EngineError("the engine's answer holds no reply; is it a vLLM server?")
-    return chunk.choices[0]
+    return answer.choices[0]
 
 
 def blocks_of(piece: Piece, *, shows_thinking: bool) -> list[Tree]:
@@ -37,7 +37,7 @@ def reasoning_of(piece: Piece) -> str | None:
     return piece.reasoning or piece.reasoning_content
 
 
-def stop_of(choice: Choice, *, has_calls: bool) -> Tree:
+def stop_of(choice: Words, *, has_calls: bool) -> Tree:
     """`stop_reason` and `stop_sequence`; raises EngineUnavailable for a reply that the engine gave up.
 
     A forced tool ends with `stop` in a chat completion; to Anthropic's clients every reply that calls a tool is `tool_use`.

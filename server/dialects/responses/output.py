@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from server.chunk import CallPiece, Piece
+from burnish.chunk import CallPiece, Piece
 from server.dialects.responses.item import CALLS, COMPLETED, INCOMPLETE, Call, Event, Item, Message, Reasoning, Tree
 from server.dialects.responses.logprobs import spoken
 from server.dialects.responses.tools import Kind

@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from server.chunk import Choice, Chunk, Usage
+from burnish.chunk import Answer, Chunk, Usage, Words
 from server.dialects.responses import logprobs
 from server.dialects.responses.item import Event, Message, Tree
 from server.dialects.responses.output import Output
@@ -52,10 +52,10 @@ class ResponsesRenderer:
         status, _ = end_of(self._finish_reason)
         return self._written([(f"response.{status}", {"response": self._response(status)})])
 
-    def whole(self, data: bytes, chunk: Chunk) -> bytes:
-        self._created_at = chunk.created or int(time.time())
-        self._usage = chunk.usage
-        for choice in chunk.choices[:1]:
+    def whole(self, data: bytes, answer: Answer) -> bytes:
+        self._created_at = answer.created or int(time.time())
+        self._usage = answer.usage
+        for choice in answer.choices[:1]:
             self._add(choice, [])
         if self._wants_logprobs:
             self._attach(logprobs.entries_of(data))
@@ -68,7 +68,7 @@ class ResponsesRenderer:
         response = self._response("failed", error={"code": "server_error", "message": error["message"]})
         return self._written([("error", told), ("response.failed", {"response": response})])
 
-    def _add(self, choice: Choice, entries: list[Tree]) -> list[Event]:
+    def _add(self, choice: Words, entries: list[Tree]) -> list[Event]:
         events: list[Event] = []
         if choice.piece is not None:
             events += self._output.add(choice.piece, entries)

@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
+from burnish.chunk import Usage
 from server.call import JsonObject
-from server.chunk import Usage
 from server.dialects.responses.fields import NULL, Fields
 
 Tree = dict[str, Any]

@@ -8,9 +8,10 @@ import math
 from array import array
 from typing import Any
 
+from burnish.chunk import CallPiece, Choice, Words
 from burnish.records import FloatArray, IntArray, int_array
-from server.chunk import CallPiece, Choice
 
+ABORTED = "abort"  # vLLM's finish_reason for a reply that it gave up
 ABSENT_LOGPROB = -9998.0  # vLLM writes -9999 where it has none
 MANY = 16
 TOLERANCE = 1e-3  # rounding may leave the log of a probability of 1 a little above 0
@@ -36,37 +37,41 @@ class Draft:
         """True until the engine has sampled something."""
         return not (self.token_ids or self._content or self._calls)
 
+    @classmethod
+    def of(cls, choice: Words) -> "Draft":
+        """A reply that came whole; without ids and log-probs where these could not be read."""
+        draft = cls(choice.index)
+        if isinstance(choice, Choice):
+            draft.add(choice)
+        else:
+            draft._add_words(choice)
+        return draft
+
     def add(self, choice: Choice) -> None:
         """Merge one `choices[]` entry, of a chunk or of a whole response."""
-        piece = choice.piece
-        if piece is not None:
-            if piece.content:
-                self._content.append(piece.content)
-            if reasoning := piece.reasoning or piece.reasoning_content:
-                self._reasoning.append(reasoning)
-            if piece.tool_calls:
-                for position, call in enumerate(piece.tool_calls):
-                    self._add_call(position if call.index is None else call.index, call)
-        elif choice.text:
-            self._content.append(choice.text)
+        self._add_words(choice)
         try:
             if choice.token_ids:
                 if len(choice.token_ids) < MANY:
                     self.token_ids.extend(choice.token_ids)
                 else:
                     self.token_ids += int_array(choice.token_ids)
-            if choice.prompt_token_ids:
-                self.prompt_ids += int_array(choice.prompt_token_ids)
         except OverflowError as error:
             self._note(f"token ids out of range: {error}")
+        if choice.prompt_token_ids:
+            self.add_prompt(choice.prompt_token_ids)
         if choice.logprobs is not None:
             if choice.logprobs.content:
                 self._add_logprobs([entry.logprob for entry in choice.logprobs.content])
             elif choice.logprobs.token_logprobs:
                 self._add_logprobs(choice.logprobs.token_logprobs)
-        self.finish_reason = choice.finish_reason or self.finish_reason
-        if isinstance(choice.stop_reason, str):
-            self.stop = choice.stop_reason
+
+    def add_prompt(self, token_ids: list[int]) -> None:
+        """The prompt's ids, which an engine gives with a choice or beside the choices."""
+        try:
+            self.prompt_ids += int_array(token_ids)
+        except OverflowError as error:
+            self._note(f"token ids out of range: {error}")
 
     @property
     def message(self) -> dict[str, Any]:
@@ -90,6 +95,22 @@ class Draft:
         if len(self.token_ids) != len(self.logprobs):
             return f"{len(self.token_ids)} token ids but {len(self.logprobs)} log-probs"
         return None
+
+    def _add_words(self, choice: Words) -> None:
+        piece = choice.piece
+        if piece is not None:
+            if piece.content:
+                self._content.append(piece.content)
+            if reasoning := piece.reasoning or piece.reasoning_content:
+                self._reasoning.append(reasoning)
+            if piece.tool_calls:
+                for position, call in enumerate(piece.tool_calls):
+                    self._add_call(position if call.index is None else call.index, call)
+        elif choice.text:
+            self._content.append(choice.text)
+        self.finish_reason = choice.finish_reason or self.finish_reason
+        if isinstance(choice.stop_reason, str):
+            self.stop = choice.stop_reason
 
     def _add_call(self, position: int, piece: CallPiece) -> None:
         call = self._calls.setdefault(position, {"id": None, "type": "function", "function": {"name": "", "arguments": ""}})

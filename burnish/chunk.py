@@ -1,8 +1,10 @@
 """What an engine says, typed: one chunk of a stream or one whole reply, of chat or text completions.
 
-Only what Burnish acts on is decoded; all other fields are skipped here and passed on as bytes where they are passed on.
+Only what Burnish acts on is decoded; all other fields are skipped here and passed on as bytes where they are passed on. A reply
+can be skimmed for what its client reads, which takes half the time, and read for what was sampled later.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -48,16 +50,14 @@ class Logprobs(msgspec.Struct, gc=False):
     token_logprobs: list[float | None] | None = None
 
 
-class Choice(msgspec.Struct, gc=False):
-    """One element of `choices`. A whole reply's `message` is kept as text, to be passed on as the engine wrote it."""
+class Words(msgspec.Struct, gc=False):
+    """What a client reads of one element of `choices`. A whole reply's `message` is kept as text, to be passed on as the
+    engine wrote it."""
 
     index: int
     delta: Piece | None = None
     message: msgspec.Raw = NOTHING
     text: str | None = None
-    logprobs: Logprobs | None = None
-    token_ids: list[int] | None = None
-    prompt_token_ids: list[int] | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
 
@@ -67,6 +67,14 @@ class Choice(msgspec.Struct, gc=False):
         if self.delta is not None or not bytes(self.message):
             return self.delta
         return _piece_decoder.decode(self.message)
+
+
+class Choice(Words, gc=False):
+    """The whole of it, with what was sampled."""
+
+    logprobs: Logprobs | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
 
 
 class CachedTokens(msgspec.Struct, gc=False):
@@ -91,21 +99,33 @@ class Usage(msgspec.Struct, gc=False):
     completion_tokens_details: ReasoningTokens | None = None
 
 
-class Chunk(msgspec.Struct, gc=False):
-    """One event's data, or one whole body."""
+class Answer(msgspec.Struct, gc=False):
+    """One whole body, skimmed."""
 
-    choices: list[Choice] = []
+    choices: Sequence[Words] = ()
     id: str = ""
     created: int = 0
-    prompt_token_ids: list[int] | None = None
     usage: Usage | None = None
     error: Any = None
 
 
+class Chunk(Answer, gc=False):
+    """One event's data, or one whole body, read."""
+
+    choices: Sequence[Choice] = ()
+    prompt_token_ids: list[int] | None = None
+
+
 _decoder = msgspec.json.Decoder(Chunk)
+_skimmer = msgspec.json.Decoder(Answer)
 _piece_decoder: "msgspec.json.Decoder[Piece | None]" = msgspec.json.Decoder(Piece | None)
 
 
 def read(data: bytes) -> Chunk:
     """The chunk in `data`; raises msgspec.DecodeError where it is none."""
     return _decoder.decode(data)
+
+
+def skim(data: bytes) -> Answer:
+    """The answer in `data` without ids and log-probs; raises msgspec.DecodeError where it is none."""
+    return _skimmer.decode(data)
