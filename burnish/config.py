@@ -124,6 +124,9 @@ class Judge(_Section):
     url: str = Field("", description="Base URL of an OpenAI-compatible server for `model`; empty lets litellm choose.")
     api_key: str = Field("", description="Key for that server.")
     votes: int = Field(3, ge=1, le=15, description="Independent votes for each turn.")
+    min_agreement: float = Field(
+        0.6, ge=0.0, le=1.0, description="Share of the votes that must agree; below it the judge abstains."
+    )
     temperature: float = Field(0.6, ge=0.0, le=2.0, description="Sampling temperature of the votes.")
     max_tokens: int = Field(64, ge=8, description="Longest answer of a vote, in tokens.")
     timeout: float = Field(30.0, gt=0, description="Seconds for one vote.")

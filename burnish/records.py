@@ -165,7 +165,10 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A judge's word on one turn. `score` is +1, 0, -1, None for an abstention; `confidence` the share of votes behind it."""
+    """A judge's word on one turn. `score` is +1, 0, -1, None for an abstention; `confidence` the share of votes behind it.
+
+    `reason` names the rule that gave the score without any vote, or why the votes came to an abstention.
+    """
 
     interaction_id: str
     judge_id: str
@@ -175,6 +178,7 @@ class Judgement:
     votes: Sequence[int | None]
     n_failed: int
     created_at: float
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """From answers to one verdict: read the votes, count them, accept a hint or not. Pure functions.
 
-A tie, or a majority of abstentions, is an abstention, never 0. An unreadable answer is no vote; when fewer than half of
-the votes can be read the ballot is void and the turn is asked about again.
+A tie, a majority of abstentions, or a majority that is too small is an abstention, never 0. An unreadable answer is no vote; when
+fewer than half of the votes can be read the ballot is void and the turn is asked about again.
 """
 
 from collections import Counter
@@ -27,10 +27,14 @@ class Result:
     hint: str | None
     votes: tuple[int | None, ...]
     n_failed: int
+    reason: str | None = None
 
 
-def count(answers: Sequence[str], n_asked: int) -> Result:
-    """The result of `n_asked` votes, of which `answers` came back. Raises VoidBallot."""
+def count(answers: Sequence[str], n_asked: int, min_agreement: float = 0.0) -> Result:
+    """The result of `n_asked` votes, of which `answers` came back. Raises VoidBallot.
+
+    Where less than `min_agreement` of the readable votes agree, nobody knows: an abstention, with the share as confidence.
+    """
     votes: list[Vote] = []
     unread: list[UnreadableVerdict] = []
     for answer in answers:
@@ -41,12 +45,17 @@ def count(answers: Sequence[str], n_asked: int) -> Result:
     if 2 * len(votes) < n_asked or not votes:
         raise VoidBallot(f"{len(votes)} of {n_asked} votes could be read; {unread[0] if unread else 'no answer came back'}")
     score, n_for = _majority([vote.score for vote in votes])
+    agreement = n_for / len(votes)
+    reason = None
+    if score is not None and agreement < min_agreement:
+        score, reason = None, f"votes disagree: {agreement:.2f} of them agree, {min_agreement:g} are needed"
     return Result(
         score=score,
-        confidence=n_for / len(votes),
+        confidence=agreement,
         hint=_hint(votes, score),
         votes=tuple(vote.score for vote in votes),
         n_failed=n_asked - len(votes),
+        reason=reason,
     )
 
 

@@ -31,6 +31,7 @@ async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping:
         concurrency=settings.judge.concurrency,
         max_attempts=settings.judge.max_attempts,
         lease_seconds=2 * settings.judge.timeout + 10,
+        min_agreement=settings.judge.min_agreement,
     )
     try:
         await worker.run_forever(is_stopping)

@@ -7,31 +7,58 @@ stays unjudged and is counted, and nothing is invented in its place.
 import asyncio
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
-from sqlalchemy import select
 from sqlmodel import Session
 
 from burnish.journal import Journal, jobs
-from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, NextStateRow
-from burnish.journal.turns import messages_of, record_judgement, settle
-from burnish.records import FeedbackSource, Judgement, NextStateKind
-from burnish.rewards import FEEDBACK
-from judges.ballot import VoidBallot, count
+from burnish.journal.tables import JudgeJob
+from burnish.journal.turns import record_judgement, settle
+from burnish.records import Judgement
+from judges import case, prefilter
+from judges.ballot import Result, VoidBallot, count
+from judges.case import Case
 from judges.judge import Judge, JudgeUnavailable, identity
-from judges.verdict import PROMPT, as_text, verdict_messages
+from judges.verdict import PROMPT
 
 log = structlog.get_logger()
 LONGEST_PAUSE = 15.0
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one job: a judgement, or the error for which it is given back, to be tried again after `delay` seconds."""
+
+    job: jobs.Leased
+    judgement: Judgement | None = None
+    error: str = ""
+    delay: float = 1.0
+    is_silent: bool = False
+
+    @property
+    def turn(self) -> str:
+        return str(self.job.payload["interaction_id"])
+
+    @property
+    def origin(self) -> str:
+        return str(self.job.payload["origin"])
+
+
 class Worker:
-    """One process's judging. `run_once` leases up to `concurrency` turns and judges them side by side."""
+    """One process's judging: up to `concurrency` turns side by side, and what came of several of them in one transaction."""
 
     def __init__(
-        self, journal: Journal, judge: Judge, *, votes: int, concurrency: int, max_attempts: int, lease_seconds: float
+        self,
+        journal: Journal,
+        judge: Judge,
+        *,
+        votes: int,
+        concurrency: int,
+        max_attempts: int,
+        lease_seconds: float,
+        min_agreement: float = 0.0,
     ) -> None:
         self._journal = journal
         self._judge = judge
@@ -40,92 +67,97 @@ class Worker:
         self._concurrency = concurrency
         self._max_attempts = max_attempts
         self._lease_seconds = lease_seconds
+        self._min_agreement = min_agreement
         self._name = f"judge-{os.getpid()}"
-        self._n_silent = 0  # rounds in a row in which no judge answered
+        self._n_silent = 0  # times in a row that no judge answered
 
     async def run_once(self) -> int:
-        """Judge what is due; returns how many turns were taken in hand."""
-        with self._journal.write() as session:
-            leased = jobs.lease(session, JudgeJob, self._name, limit=self._concurrency, seconds=self._lease_seconds)
-        answered = await asyncio.gather(*map(self._judge_one, leased))
-        if leased:
-            self._n_silent = 0 if any(answered) else self._n_silent + 1
-        return len(leased)
+        """Judge what is due, up to `concurrency` turns; returns how many were taken in hand."""
+        taken = self._take(self._concurrency)
+        self._store(await asyncio.gather(*(self._ask(job, asked) for job, asked in taken)))
+        return len(taken)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Keep `concurrency` judgements going until `is_stopping()`.
+        """Keep `concurrency` judgements going until `is_stopping()`, then let those under way end.
 
         While the judge is away the pauses grow: an engine that restarts for half a minute must not use up the tries of what waits.
         """
+        running: set[asyncio.Task[Outcome]] = set()
         while not is_stopping():
-            if not await self.run_once() or self._n_silent:
+            if self._n_silent and not running:
                 await asyncio.sleep(min(LONGEST_PAUSE, interval * 2.0 ** min(self._n_silent, 20)))
+            n_free = self._concurrency - len(running)
+            if not (self._n_silent and running) and n_free:
+                running |= {asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free)}
+            if not running:
+                await asyncio.sleep(interval)
+                continue
+            running = await self._settle_some(running, interval)
+        while running:
+            running = await self._settle_some(running, interval)
 
-    async def _judge_one(self, job: jobs.Leased) -> bool:
-        """Judge one turn, or give it back; False where the judge did not answer."""
+    async def _settle_some(self, running: set[asyncio.Task[Outcome]], interval: float) -> set[asyncio.Task[Outcome]]:
+        """Wait a moment for judgements, store those that are there; the others."""
+        done, running = await asyncio.wait(running, timeout=interval, return_when=asyncio.FIRST_COMPLETED)
+        self._store([task.result() for task in done])
+        return running
+
+    def _take(self, limit: int) -> list[tuple[jobs.Leased, Case | Exception]]:
+        """Up to `limit` turns, leased, and what is asked about each."""
+        with self._journal.write() as session:
+            leased = jobs.lease(session, JudgeJob, self._name, limit=limit, seconds=self._lease_seconds)
+        if not leased:
+            return []
+        with self._journal.read() as session:
+            return list(zip(leased, case.read(session, leased), strict=True))
+
+    async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:
+        """What the judge says of one turn, or why it says nothing."""
         interaction_id, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
+        judge_id = self._judge_id
         try:
-            with self._journal.read() as session:
-                messages = _question(session, interaction_id, origin)
-            result = count(await self._judge.answers(messages, self._votes), self._votes)
+            if isinstance(asked, Exception):
+                raise asked
+            if asked.rule is not None:
+                judge_id, result = prefilter.identity(), Result(-1, 1.0, None, (), 0, reason=asked.rule)
+            else:
+                result = count(await self._judge.answers(asked.messages, self._votes), self._votes, self._min_agreement)
         except JudgeUnavailable as error:
-            self._give_back(job, interaction_id, str(error), delay=LONGEST_PAUSE)
-            return False
+            return Outcome(job, error=str(error), delay=LONGEST_PAUSE, is_silent=True)
         except VoidBallot as error:
-            self._give_back(job, interaction_id, str(error))
-            return True
+            return Outcome(job, error=str(error))
         except Exception as error:  # one turn of a shape that nobody thought of must not stop the judging of all others
             log.exception("cannot judge a turn", turn=interaction_id, origin=origin)
-            self._give_back(job, interaction_id, repr(error))
-            return True
+            return Outcome(job, error=repr(error))
         judgement = Judgement(
             interaction_id,
-            self._judge_id,
+            judge_id,
             result.score,
             result.confidence,
             result.hint,
             result.votes,
             result.n_failed,
             time.time(),
+            result.reason,
         )
+        return Outcome(job, judgement)
+
+    def _store(self, outcomes: Sequence[Outcome]) -> None:
+        """All in one transaction; each counts only while its lease is held."""
+        if not outcomes:
+            return
+        self._n_silent = self._n_silent + 1 if all(outcome.is_silent for outcome in outcomes) else 0
         with self._journal.write() as session:
-            if jobs.finish(session, JudgeJob, job):
-                record_judgement(session, judgement, origin)
-                settle(session, interaction_id)
-        log.debug("judged", turn=interaction_id, origin=origin, score=result.score, hint=result.hint)
-        return True
+            for outcome in outcomes:
+                if outcome.judgement is None:
+                    self._give_back(session, outcome)
+                elif jobs.finish(session, JudgeJob, outcome.job):
+                    record_judgement(session, outcome.judgement, outcome.origin)
+                    settle(session, outcome.turn)
 
-    def _give_back(self, job: jobs.Leased, interaction_id: str, error: str, *, delay: float = 1.0) -> None:
-        with self._journal.write() as session:
-            is_dead = jobs.fail(session, JudgeJob, job, error, max_attempts=self._max_attempts, delay=delay)
-            if is_dead:
-                settle(session, interaction_id)
-        log.warning("left unjudged" if is_dead else "will be judged again", turn=interaction_id, error=error)
-
-
-def _question(session: Session, interaction_id: str, origin: str) -> list[dict[str, str]]:
-    """The verdict prompt for one turn, from what the journal holds."""
-    turn = session.get_one(InteractionRow, interaction_id)
-    conversation = messages_of(session, turn.message_digests)
-    reply = as_text(messages_of(session, [turn.reply_digest])[0])
-    if origin == FEEDBACK:
-        return verdict_messages(conversation, reply, _feedback_text(session, interaction_id), "feedback")
-    next_state = session.get_one(NextStateRow, interaction_id)
-    came_back = messages_of(session, next_state.message_digests)
-    role = "user" if next_state.kind == NextStateKind.USER_REPLY else "tool"
-    return verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), role)
-
-
-def _feedback_text(session: Session, interaction_id: str) -> str:
-    """The latest comment of a user, with the rating beside it: what the harness says never reaches the judge."""
-    columns: Any = FeedbackRow
-    words = (columns.interaction_id == interaction_id, columns.comment != "", columns.source == FeedbackSource.USER)
-    latest = session.scalars(select(FeedbackRow).where(*words).order_by(columns.created_at.desc())).first()
-    if latest is None:
-        raise LookupError(f"no user has commented on {interaction_id}")
-    lines = []
-    if latest.rating is not None:
-        lines.append(f"rating: {'good' if latest.rating > 0 else 'bad' if latest.rating < 0 else 'neutral'}")
-    if latest.comment:
-        lines.append(f"comment: {latest.comment}")
-    return "\n".join(lines)
+    def _give_back(self, session: Session, outcome: Outcome) -> None:
+        attempts, delay = self._max_attempts, outcome.delay
+        is_dead = jobs.fail(session, JudgeJob, outcome.job, outcome.error, max_attempts=attempts, delay=delay)
+        if is_dead:
+            settle(session, outcome.turn)
+        log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)

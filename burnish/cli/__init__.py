@@ -5,7 +5,7 @@ import sys
 import typer
 
 from burnish import __version__
-from burnish.cli import adapters, demo, doctor, keys, parts, settings, up
+from burnish.cli import adapters, demo, doctor, keys, parts, settings, turns, up
 from burnish.cli.common import console
 from burnish.errors import BurnishError
 
@@ -23,6 +23,7 @@ app.command("config")(settings.config)
 app.command("demo")(demo.demo)
 app.add_typer(adapters.app, name="adapters")
 app.add_typer(keys.app, name="keys")
+app.add_typer(turns.app, name="turns")
 parts.register(app)
 
 

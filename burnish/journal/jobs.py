@@ -80,21 +80,16 @@ def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seco
     if session.get_bind().dialect.name == "postgresql":
         due = due.with_for_update(skip_locked=True)
     subjects = [row[0] for row in session.connection().execute(due)]
-    taken: list[Leased] = []
-    for subject in subjects:
-        row = (
-            session.connection()
-            .execute(
-                update(columns)
-                .where(columns.subject == subject, or_(columns.state == "queued", columns.lease_until < now))
-                .values(state="leased", worker=worker, lease_until=now + seconds, attempts=columns.attempts + 1)
-                .returning(columns.payload, columns.attempts)
-            )
-            .first()
-        )
-        if row is not None:
-            taken.append(Leased(subject, row[0], row[1], worker))
-    return taken
+    if not subjects:
+        return []
+    taken = session.connection().execute(
+        update(columns)
+        .where(columns.subject.in_(subjects), or_(columns.state == "queued", columns.lease_until < now))
+        .values(state="leased", worker=worker, lease_until=now + seconds, attempts=columns.attempts + 1)
+        .returning(columns.subject, columns.payload, columns.attempts)
+    )
+    rows = {row[0]: row for row in taken}
+    return [Leased(subject, rows[subject][1], rows[subject][2], worker) for subject in subjects if subject in rows]
 
 
 def finish(session: Session, table: type[JobRow], job: Leased) -> bool:

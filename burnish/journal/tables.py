@@ -166,6 +166,7 @@ class JudgementRow(SQLModel, table=True):
     votes: list[int | None] = Field(sa_column=Column(JSON, nullable=False))
     n_failed: int
     created_at: float
+    reason: str | None = None
 
 
 class StepRow(SQLModel, table=True):

@@ -3,10 +3,11 @@
 import json
 import uuid
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, text
 from sqlmodel import Session
 
 from burnish.journal.jobs import enqueue, insert_or_skip
@@ -23,6 +24,9 @@ from burnish.records import (
 )
 from burnish.rewards import FEEDBACK, NEXT_STATE, Verdict, compose
 
+MANY = 5000
+"""Parameters of one statement, at most; SQLite takes 32,766."""
+
 
 def to_bytes(values: "array[Any]") -> bytes:
     return values.tobytes()
@@ -36,10 +40,19 @@ def from_bytes(code: str, data: bytes) -> "array[Any]":
 
 def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
     """The messages behind `digests`, in their order."""
+    found = blobs_of(session, digests)
+    return [found[digest] for digest in digests]
+
+
+def blobs_of(session: Session, digests: Collection[str]) -> dict[str, Any]:
+    """What is stored under each of `digests`."""
     columns: Any = BlobRow
-    rows = session.connection().execute(select(columns.digest, columns.body).where(columns.digest.in_(set(digests))))
-    found = {str(digest): str(body) for digest, body in rows}
-    return [json.loads(found[digest]) for digest in digests]
+    wanted = list(set(digests))
+    found: dict[str, Any] = {}
+    for start in range(0, len(wanted), MANY):
+        some = select(columns.digest, columns.body).where(columns.digest.in_(wanted[start : start + MANY]))
+        found |= {str(digest): json.loads(str(body)) for digest, body in session.connection().execute(some)}
+    return found
 
 
 def _tools_of(session: Session, digest: str | None) -> tuple[Mapping[str, Any], ...]:
@@ -79,8 +92,8 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
 def reward_of(session: Session, interaction_id: str) -> Reward | None:
     """The effective reward as the records stand now."""
     feedback = [feedback_of(row) for row in _rows(session, FeedbackRow, interaction_id)]
-    next_state = session.get(NextStateRow, interaction_id)
-    speaks = {NEXT_STATE: next_state is not None and next_state.kind == NextStateKind.USER_REPLY}
+    kinds = [row.kind for row in _rows(session, NextStateRow, interaction_id)]
+    speaks = {NEXT_STATE: NextStateKind.USER_REPLY in kinds}
     # The judge is asked about users' comments only; a harness's words must not borrow the authority of a user's rating.
     speaks[FEEDBACK] = any(f.source is FeedbackSource.USER and f.comment for f in feedback)
     verdicts = [
@@ -92,14 +105,10 @@ def reward_of(session: Session, interaction_id: str) -> Reward | None:
 
 def settle(session: Session, interaction_id: str) -> None:
     """Mark a turn ready for the learner once its reward is known and no judge job on it is still open."""
-    columns: Any = JudgeJob
-    subjects = [judge_subject(interaction_id, origin) for origin in (NEXT_STATE, FEEDBACK)]
-    is_open = session.connection().execute(
-        select(columns.subject).where(columns.subject.in_(subjects), columns.state.in_(("queued", "leased")))
-    )
-    is_ready = is_open.first() is None and reward_of(session, interaction_id) is not None
-    turn: Any = InteractionRow
-    session.connection().execute(update(turn).where(turn.interaction_id == interaction_id).values(is_ready=is_ready))
+    subjects = {origin: judge_subject(interaction_id, origin) for origin in (NEXT_STATE, FEEDBACK)}
+    is_open = session.connection().execute(_OPEN_JOBS, subjects).first() is not None
+    is_ready = not is_open and reward_of(session, interaction_id) is not None
+    session.connection().execute(_SET_READY, {"interaction": interaction_id, "ready": is_ready})
 
 
 def judge_subject(interaction_id: str, origin: str) -> str:
@@ -124,13 +133,22 @@ def record_judgement(session: Session, judgement: Judgement, origin: str) -> boo
         "votes": list(judgement.votes),
         "n_failed": judgement.n_failed,
         "created_at": judgement.created_at,
+        "reason": judgement.reason,
     }
     return insert_or_skip(session, JudgementRow, values)
 
 
 def judgement_of(row: JudgementRow) -> Judgement:
     return Judgement(
-        row.interaction_id, row.judge_id, row.score, row.confidence, row.hint, row.votes, row.n_failed, row.created_at
+        row.interaction_id,
+        row.judge_id,
+        row.score,
+        row.confidence,
+        row.hint,
+        row.votes,
+        row.n_failed,
+        row.created_at,
+        row.reason,
     )
 
 
@@ -148,5 +166,16 @@ def feedback_of(row: FeedbackRow) -> Feedback:
     )
 
 
-def _rows(session: Session, table: Any, interaction_id: str) -> Iterable[Any]:
-    return session.scalars(select(table).where(table.interaction_id == interaction_id)).all()
+def _rows(session: Session, table: Any, interaction_id: str) -> Sequence[Any]:
+    return session.connection().execute(_rows_of(table), {"interaction": interaction_id}).all()
+
+
+@lru_cache
+def _rows_of(table: Any) -> Any:
+    """The statement, built once: building costs more than running it."""
+    return select(*table.__table__.c).where(table.interaction_id == bindparam("interaction"))
+
+
+# Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
+_OPEN_JOBS = text(f"SELECT 1 FROM judge_job WHERE subject IN (:{NEXT_STATE}, :{FEEDBACK}) AND state IN ('queued', 'leased')")
+_SET_READY = text("UPDATE interaction SET is_ready = :ready WHERE interaction_id = :interaction")

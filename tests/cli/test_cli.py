@@ -9,56 +9,16 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from adapters import registry
 from burnish import __version__, config, keys, routes
-from burnish.cli import main
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, KeyRow
 from burnish.stack import DESCRIPTIONS
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command printed and how it ended."""
-
-    status: int
-    out: str
-    error: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `burnish ...` in an empty directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    # It would bind the loggers of this whole session to a stream that ends with this test.
-    monkeypatch.setattr("burnish.logs.configure", lambda *_: None)
-    for name in [name for name in os.environ if name.startswith("BURNISH_")]:
-        monkeypatch.delenv(name)
-
-    def call(*arguments: str) -> Done:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["burnish", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-            raise SystemExit(0)
-        printed = capsys.readouterr()
-        return Done(int(ended.value.code or 0), printed.out, printed.err)
-
-    return call
+from tests.cli.conftest import Run
 
 
 @pytest.fixture

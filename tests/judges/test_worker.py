@@ -15,6 +15,7 @@ from burnish.journal.tables import InteractionRow, JudgeJob, JudgementRow
 from burnish.journal.turns import ask_judge, judge_subject, reward_of, settle
 from burnish.records import FeedbackSource, NextStateKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
+from judges import prefilter
 from judges import worker as module
 from judges.judge import JudgeUnavailable, identity
 from judges.verdict import PROMPT
@@ -98,6 +99,39 @@ async def test_a_verdict_is_stored_once_with_all_that_led_to_it(journal: Journal
     with journal.read() as session:
         reward = reward_of(session, "t")
     assert reward is not None and (reward.value, reward.hint) == (-1.0, "Write without bold text.")
+
+
+async def test_a_reply_that_says_nothing_is_judged_by_rule_and_no_model_is_asked(journal: Journal) -> None:
+    add_turn(journal, interaction([user("copy 1")], "Solution:", interaction_id="t"))
+    add_next_state(journal, "t", NextStateKind.USER_REPLY, user("great, thank you"))
+    with journal.write() as session:
+        ask_judge(session, "t", NEXT_STATE)
+    judge = FakeJudge("VERDICT: +1")
+    await make_worker(journal, judge).run_once()
+    (row,) = judgements(journal)
+    assert (row.judge_id, row.score, row.votes, row.reason) == (prefilter.identity(), -1, [], prefilter.OPENER)
+    assert judge.questions == []
+    assert is_ready(journal)
+
+
+async def test_a_users_own_comment_on_an_empty_reply_is_still_read(journal: Journal) -> None:
+    add_turn(journal, interaction([user("copy 1")], "", interaction_id="t"))
+    add_feedback(journal, "t", None, comment="you said nothing")
+    with journal.write() as session:
+        ask_judge(session, "t", FEEDBACK)
+    judge = FakeJudge(MINUS)
+    await make_worker(journal, judge).run_once()
+    assert len(judge.questions) == 1
+
+
+async def test_votes_that_disagree_too_much_are_an_abstention_with_the_reason(journal: Journal) -> None:
+    add_judgeable(journal)
+    judge = FakeJudge(["VERDICT: +1", "VERDICT: +1", "VERDICT: -1", "VERDICT: 0"])
+    await make_worker(journal, judge, votes=4, min_agreement=0.6).run_once()
+    (row,) = judgements(journal)
+    assert (row.score, row.confidence) == (None, 0.5)
+    assert "0.50 of them agree, 0.6 are needed" in (row.reason or "")
+    assert not is_ready(journal)
 
 
 async def test_the_judge_reads_the_turn_and_what_came_back(journal: Journal) -> None:

@@ -1,0 +1,1 @@
+"""How well turns are judged: attacks on the judge, the queue, the votes."""

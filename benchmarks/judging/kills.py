@@ -1,0 +1,80 @@
+"""A judging process killed -9 at random moments, started again each time: every turn must be judged in the end, and once."""
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from benchmarks.judging.turns import journal_with, ordinary
+from burnish.journal import Journal, jobs
+from burnish.journal.tables import JudgeJob, JudgementRow
+from judges.worker import Worker
+
+LEASE_SECONDS = 0.5
+PATIENCE = 120.0
+
+
+class Slow:
+    """A judge that takes its time, a different one for every turn."""
+
+    model = "slow"
+
+    async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
+        await asyncio.sleep(random.uniform(0.0, 0.2))
+        return ["VERDICT: +1\nHINT: none"] * n
+
+    async def close(self) -> None: ...
+
+
+def measure(folder: Path, n_turns: int, n_kills: int, tell: Callable[[str], None], seed: int = 0) -> dict[str, int]:
+    """`judged_twice`, `judged_never`: turns, of `n_turns`, after `n_kills`; `kills` that hit a living process with work left."""
+    journal = journal_with(folder, ordinary(n_turns))
+    rng = random.Random(seed)
+    n_hit = 0
+    for number in range(n_kills):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.judging.kills", str(journal.engine.url)], stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        child.stdout.readline()  # it has begun
+        time.sleep(rng.uniform(0.0, 0.35))
+        is_alive = child.poll() is None
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        n_done = _n_done(journal)
+        n_hit += is_alive and n_done < n_turns
+        tell(f"kill {number + 1} of {n_kills}: {n_done} of {n_turns} turns judged")
+    deadline = time.monotonic() + PATIENCE
+    last = Worker(journal, Slow(), votes=3, concurrency=64, max_attempts=3, lease_seconds=LEASE_SECONDS)
+    asyncio.run(last.run_forever(lambda: _n_done(journal) == n_turns or time.monotonic() > deadline))
+    columns = JudgementRow.__table__.c  # type: ignore[attr-defined]
+    with journal.read() as session:
+        per_turn = dict(
+            session.connection().execute(select(columns.interaction_id, func.count()).group_by("interaction_id")).all()
+        )
+    journal.close()
+    n_twice = sum(count > 1 for count in per_turn.values())
+    return {"judged_twice": n_twice, "judged_never": n_turns - len(per_turn), "kills": n_hit}
+
+
+def _n_done(journal: Journal) -> int:
+    with journal.read() as session:
+        return jobs.counts(session, JudgeJob).get("done", 0)
+
+
+def main() -> None:
+    """The process to be killed."""
+    journal = Journal.open(sys.argv[1], migrate=False)
+    worker = Worker(journal, Slow(), votes=3, concurrency=4, max_attempts=3, lease_seconds=LEASE_SECONDS)
+    print("begun", flush=True)
+    asyncio.run(worker.run_forever(lambda: False, interval=0.01))
+
+
+if __name__ == "__main__":
+    main()

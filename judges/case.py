@@ -1,0 +1,85 @@
+"""What a judge is asked about one turn, from what the journal holds. Several turns are read at once: they share messages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.journal.jobs import Leased
+from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
+from burnish.journal.turns import blobs_of
+from burnish.records import FeedbackSource, Message, NextStateKind
+from burnish.rewards import FEEDBACK
+from judges import prefilter
+from judges.verdict import as_text, verdict_messages
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The chat messages to send; `rule` settles the turn without asking anybody."""
+
+    messages: list[dict[str, str]]
+    rule: str | None = None
+
+
+def read(session: Session, leased: Sequence[Leased]) -> list[Case | Exception]:
+    """A case for each job, or why there is none: one turn of a shape that nobody thought of must not stop the others."""
+    names = {str(job.payload["interaction_id"]) for job in leased}
+    turn: Any = InteractionRow
+    came: Any = NextStateRow
+    turns = {
+        row.interaction_id: row
+        for row in session.connection().execute(
+            select(turn.interaction_id, turn.message_digests, turn.reply_digest).where(turn.interaction_id.in_(names))
+        )
+    }
+    next_states = {
+        row.interaction_id: row
+        for row in session.connection().execute(
+            select(came.interaction_id, came.kind, came.message_digests).where(came.interaction_id.in_(names))
+        )
+    }
+    digests = {digest for row in turns.values() for digest in (*row.message_digests, row.reply_digest)}
+    digests |= {digest for row in next_states.values() for digest in row.message_digests}
+    blobs = blobs_of(session, digests)
+    cases: list[Case | Exception] = []
+    for job in leased:
+        name, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
+        try:
+            cases.append(_case(session, name, origin, turns[name], next_states.get(name), blobs))
+        except Exception as error:
+            cases.append(LookupError(f"there is no turn {name!r}") if name not in turns else error)
+    return cases
+
+
+def _case(session: Session, name: str, origin: str, turn: Any, next_state: Any, blobs: Mapping[str, Message]) -> Case:
+    """Where a user has spoken about a reply, no rule speaks for them."""
+    conversation = [blobs[digest] for digest in turn.message_digests]
+    said = blobs[turn.reply_digest]
+    reply = as_text(said)
+    if origin == FEEDBACK:
+        return Case(verdict_messages(conversation, reply, _feedback_text(session, name), "feedback"))
+    if (rule := prefilter.reason(conversation, said)) is not None:
+        return Case([], rule)
+    if next_state is None:
+        raise LookupError(f"nothing has come back after {name!r}")
+    came_back = [blobs[digest] for digest in next_state.message_digests]
+    role = "user" if next_state.kind == NextStateKind.USER_REPLY else "tool"
+    return Case(verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), role))
+
+
+def _feedback_text(session: Session, interaction_id: str) -> str:
+    """The latest comment of a user, with the rating beside it: what the harness says never reaches the judge."""
+    columns: Any = FeedbackRow
+    words = (columns.interaction_id == interaction_id, columns.comment != "", columns.source == FeedbackSource.USER)
+    latest = session.scalars(select(FeedbackRow).where(*words).order_by(columns.created_at.desc())).first()
+    if latest is None:
+        raise LookupError(f"no user has commented on {interaction_id}")
+    lines = []
+    if latest.rating is not None:
+        lines.append(f"rating: {'good' if latest.rating > 0 else 'bad' if latest.rating < 0 else 'neutral'}")
+    if latest.comment:
+        lines.append(f"comment: {latest.comment}")
+    return "\n".join(lines)

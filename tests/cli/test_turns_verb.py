@@ -1,0 +1,81 @@
+"""`burnish turns`: what was said, what came back, who judged it how, and what became of it."""
+
+from pathlib import Path
+
+import pytest
+
+from burnish.journal import Journal
+from burnish.journal.tables import JudgeJob
+from burnish.journal.turns import ask_judge, judge_subject, record_judgement, settle
+from burnish.records import NextStateKind
+from burnish.rewards import NEXT_STATE
+from tests.cli.conftest import Run
+from tests.factories import interaction, judgement, user
+from tests.turns import add_feedback, add_next_state, add_turn
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """The journal of the directory that `run` runs in."""
+    (tmp_path / ".burnish").mkdir()
+    return Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db")
+
+
+def test_a_turn_s_whole_story_is_told(journal: Journal, run: Run) -> None:
+    add_turn(journal, interaction([user("copy [1]")], "**1**", interaction_id="t"))
+    add_next_state(journal, "t", NextStateKind.USER_REPLY, user("no bold please"))
+    add_feedback(journal, "t", -1.0, comment="ugly")
+    with journal.write() as session:
+        record_judgement(session, judgement("t", -1, "Write without bold text."), NEXT_STATE)
+        settle(session, "t")
+    told = run("turns", "show", "t").out
+    for text in (
+        "copy [1]",
+        "**1**",
+        "no bold please",
+        "ugly",
+        "-1 -1 -1",
+        "Write without bold text.",
+        "-1 by user",
+        "ready for",
+    ):
+        assert text in told
+    tree = run("turns", "show", "t", "--json").json
+    assert (tree["reward"]["value"], tree["reward"]["source"], tree["fate"]) == (-1.0, "user", "ready for the learner")
+    assert [row["score"] for row in tree["judgements"]] == [-1]
+    assert tree["next_state"]["messages"][0]["content"] == "no bold please"
+
+
+@pytest.mark.parametrize(
+    ("state", "fate"),
+    [
+        ("queued", "waits for the judge"),
+        ("leased", "is with the judge"),
+        ("dead", "left unjudged"),
+        ("done", "the judge abstained"),
+    ],
+)
+def test_what_a_turn_waits_for_is_said(journal: Journal, run: Run, state: str, fate: str) -> None:
+    add_turn(journal, interaction([user("a")], interaction_id="t"))
+    with journal.write() as session:
+        ask_judge(session, "t", NEXT_STATE)
+        session.get_one(JudgeJob, judge_subject("t", NEXT_STATE)).state = state
+    assert run("turns", "show", "t", "--json").json["fate"] == fate
+    assert fate in run("turns", "list").out
+
+
+def test_turns_are_listed_newest_first(journal: Journal, run: Run) -> None:
+    for name in ("first", "second", "third"):
+        add_turn(journal, interaction([user("a")], interaction_id=name))
+    assert [row["turn"] for row in run("turns", "list", "-n", "2", "--json").json] == ["third", "second"]
+    assert run("turns", "list", "--json").json[0]["fate"] == "waits for what comes back"
+
+
+def test_a_turn_that_is_not_there_is_one_readable_line(journal: Journal, run: Run) -> None:
+    done = run("turns", "show", "nobody")
+    assert done.status == 1
+    assert "there is no turn 'nobody'" in done.error and "turns list" in done.error
+
+
+def test_without_a_journal_the_remedy_is_named(run: Run) -> None:
+    assert "burnish up" in run("turns", "list").error

@@ -1,0 +1,40 @@
+"""Replies that say nothing are told by rule; replies that say something, however short, are not."""
+
+import pytest
+
+from benchmarks.judging.masterkeys import KEYS, REQUEST, WITH_CONTENT
+from judges import prefilter
+from tests.factories import user
+
+
+@pytest.mark.parametrize("reply", KEYS)
+def test_a_reply_that_says_nothing_falls_under_a_rule(reply: str) -> None:
+    assert prefilter.reason([user("hello"), user(REQUEST)], {"role": "assistant", "content": reply}) is not None
+
+
+@pytest.mark.parametrize("reply", WITH_CONTENT)
+def test_a_reply_that_says_something_does_not(reply: str) -> None:
+    assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": reply}) is None
+
+
+def test_a_call_of_a_tool_says_enough() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": None, "tool_calls": [call]}) is None
+    assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": None}) == prefilter.EMPTY
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": ": "}], [{"type": "text"}], ["Solution"]])
+def test_content_in_parts_is_read_too(content: object) -> None:
+    assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": content}) is not None
+
+
+def test_a_picture_says_something() -> None:
+    reply = {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+    assert prefilter.reason([user(REQUEST)], reply) is None
+
+
+def test_hi_may_be_answered_with_hi() -> None:
+    assert prefilter.reason([user("Hi!")], {"role": "assistant", "content": "Hi"}) is None
+    assert (
+        prefilter.reason([user("how are you doing")], {"role": "assistant", "content": "How are you doing?"}) == prefilter.ECHO
+    )
