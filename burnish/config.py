@@ -124,6 +124,11 @@ class Judge(_Section):
     url: str = Field("", description="Base URL of an OpenAI-compatible server for `model`; empty lets litellm choose.")
     api_key: str = Field("", description="Key for that server.")
     votes: int = Field(3, ge=1, le=15, description="Independent votes for each turn.")
+    fallback_model: str = Field("", description="Model asked where the first one fails; named as `model` is; empty for none.")
+    fallback_url: str = Field("", description="Base URL of an OpenAI-compatible server for `fallback_model`.")
+    fallback_api_key: str = Field("", description="Key for that server.")
+    deadline: float = Field(60.0, gt=0, description="Seconds for all votes of a turn by one judge; then it counts as failed.")
+    daily_votes: int = Field(0, ge=0, description="Most votes in one day (UTC); what comes after waits. 0 for no limit.")
     min_agreement: float = Field(
         0.6, ge=0.0, le=1.0, description="Share of the votes that must agree; below it the judge abstains."
     )

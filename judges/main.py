@@ -10,30 +10,41 @@ from judges.remote import RemoteJudge
 from judges.worker import Worker
 
 
-def make_judge(settings: Settings, engine_url: str, engine_key: str) -> Judge:
-    """The judge that the settings name; the frozen base on the serving engine where they name none."""
+def make_judges(settings: Settings, engine_url: str, engine_key: str) -> list[Judge]:
+    """The judges that the settings name, best first; the frozen base on the serving engine where they name none."""
     chosen = settings.judge
     options = {"temperature": chosen.temperature, "max_tokens": chosen.max_tokens, "timeout": chosen.timeout}
-    if not chosen.model:
-        return LocalJudge(engine_url, settings.engine.base_name, api_key=engine_key, **options)  # type: ignore[arg-type]
-    if chosen.url and "/" not in chosen.model:
-        return LocalJudge(chosen.url, chosen.model, api_key=chosen.api_key, **options)  # type: ignore[arg-type]
-    return RemoteJudge(chosen.model, url=chosen.url, api_key=chosen.api_key, **options)  # type: ignore[arg-type]
+    named = [(chosen.model, chosen.url, chosen.api_key)]
+    if chosen.fallback_model:
+        named.append((chosen.fallback_model, chosen.fallback_url, chosen.fallback_api_key))
+    judges: list[Judge] = []
+    for model, url, api_key in named:
+        if not model:
+            judges.append(LocalJudge(engine_url, settings.engine.base_name, api_key=engine_key, **options))  # type: ignore[arg-type]
+        elif url and "/" not in model:
+            judges.append(LocalJudge(url, model, api_key=api_key, **options))  # type: ignore[arg-type]
+        else:
+            judges.append(RemoteJudge(model, url=url, api_key=api_key, **options))  # type: ignore[arg-type]
+    return judges
 
 
 async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping: Callable[[], bool]) -> None:
     """Judge until `is_stopping()`."""
-    judge = make_judge(settings, engine_url, engine_key)
+    judges = make_judges(settings, engine_url, engine_key)
+    chosen = settings.judge
     worker = Worker(
         Journal.open(settings.journal_url),
-        judge,
-        votes=settings.judge.votes,
-        concurrency=settings.judge.concurrency,
-        max_attempts=settings.judge.max_attempts,
-        lease_seconds=2 * settings.judge.timeout + 10,
-        min_agreement=settings.judge.min_agreement,
+        *judges,
+        votes=chosen.votes,
+        concurrency=chosen.concurrency,
+        max_attempts=chosen.max_attempts,
+        lease_seconds=len(judges) * chosen.deadline + 10,
+        min_agreement=chosen.min_agreement,
+        deadline=chosen.deadline,
+        daily_votes=chosen.daily_votes,
     )
     try:
         await worker.run_forever(is_stopping)
     finally:
-        await judge.close()
+        for judge in judges:
+            await judge.close()

@@ -19,8 +19,10 @@ from burnish.journal.turns import record_judgement, settle
 from burnish.records import Judgement
 from judges import case, prefilter
 from judges.ballot import Result, VoidBallot, count
+from judges.budget import Budget
 from judges.case import Case
 from judges.judge import Judge, JudgeUnavailable, identity
+from judges.panel import Panel
 from judges.verdict import PROMPT
 
 log = structlog.get_logger()
@@ -53,16 +55,18 @@ class Worker:
         self,
         journal: Journal,
         judge: Judge,
-        *,
+        *fallbacks: Judge,
         votes: int,
         concurrency: int,
         max_attempts: int,
         lease_seconds: float,
         min_agreement: float = 0.0,
+        deadline: float = 60.0,
+        daily_votes: int = 0,
     ) -> None:
         self._journal = journal
-        self._judge = judge
-        self._judge_id = identity(judge.model, PROMPT)
+        self._panel = Panel([judge, *fallbacks], deadline)
+        self._budget = Budget(journal, daily_votes)
         self._votes = votes
         self._concurrency = concurrency
         self._max_attempts = max_attempts
@@ -70,10 +74,11 @@ class Worker:
         self._min_agreement = min_agreement
         self._name = f"judge-{os.getpid()}"
         self._n_silent = 0  # times in a row that no judge answered
+        self._is_spent = False
 
     async def run_once(self) -> int:
         """Judge what is due, up to `concurrency` turns; returns how many were taken in hand."""
-        taken = self._take(self._concurrency)
+        taken = self._take(self._concurrency, 0)
         self._store(await asyncio.gather(*(self._ask(job, asked) for job, asked in taken)))
         return len(taken)
 
@@ -88,7 +93,7 @@ class Worker:
                 await asyncio.sleep(min(LONGEST_PAUSE, interval * 2.0 ** min(self._n_silent, 20)))
             n_free = self._concurrency - len(running)
             if not (self._n_silent and running) and n_free:
-                running |= {asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free)}
+                running |= {asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free, len(running))}
             if not running:
                 await asyncio.sleep(interval)
                 continue
@@ -102,8 +107,12 @@ class Worker:
         self._store([task.result() for task in done])
         return running
 
-    def _take(self, limit: int) -> list[tuple[jobs.Leased, Case | Exception]]:
-        """Up to `limit` turns, leased, and what is asked about each."""
+    def _take(self, limit: int, n_running: int) -> list[tuple[jobs.Leased, Case | Exception]]:
+        """Up to `limit` turns, leased, and what is asked about each; none where the day's votes are spent."""
+        limit = self._budget.turns_left(self._votes, n_running, limit)
+        self._tell_spent(is_spent=not limit and not n_running)
+        if not limit:
+            return []
         with self._journal.write() as session:
             leased = jobs.lease(session, JudgeJob, self._name, limit=limit, seconds=self._lease_seconds)
         if not leased:
@@ -114,14 +123,16 @@ class Worker:
     async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:
         """What the judge says of one turn, or why it says nothing."""
         interaction_id, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
-        judge_id = self._judge_id
+        judge_id = prefilter.identity()
         try:
             if isinstance(asked, Exception):
                 raise asked
             if asked.rule is not None:
-                judge_id, result = prefilter.identity(), Result(-1, 1.0, None, (), 0, reason=asked.rule)
+                result = Result(-1, 1.0, None, (), 0, reason=asked.rule)
             else:
-                result = count(await self._judge.answers(asked.messages, self._votes), self._votes, self._min_agreement)
+                answers = await self._panel.ask(asked.messages, self._votes)
+                judge_id = identity(answers.model, PROMPT)
+                result = count(answers.texts, self._votes, self._min_agreement)
         except JudgeUnavailable as error:
             return Outcome(job, error=str(error), delay=LONGEST_PAUSE, is_silent=True)
         except VoidBallot as error:
@@ -146,6 +157,7 @@ class Worker:
         """All in one transaction; each counts only while its lease is held."""
         if not outcomes:
             return
+        self._budget.note()
         self._n_silent = self._n_silent + 1 if all(outcome.is_silent for outcome in outcomes) else 0
         with self._journal.write() as session:
             for outcome in outcomes:
@@ -154,6 +166,12 @@ class Worker:
                 elif jobs.finish(session, JudgeJob, outcome.job):
                     record_judgement(session, outcome.judgement, outcome.origin)
                     settle(session, outcome.turn)
+
+    def _tell_spent(self, *, is_spent: bool) -> None:
+        if is_spent and not self._is_spent:
+            hours = self._budget.seconds_to_tomorrow / 3600
+            log.warning("the day's votes are spent; turns wait (judge.daily_votes)", hours_to_go=round(hours, 1))
+        self._is_spent = is_spent
 
     def _give_back(self, session: Session, outcome: Outcome) -> None:
         attempts, delay = self._max_attempts, outcome.delay

@@ -303,3 +303,24 @@ async def test_a_turn_whose_judge_was_killed_is_judged_once_after_the_lease(jour
     assert await worker.run_once() == 1
     assert await worker.run_once() == 0
     assert [row.score for row in judgements(journal)] == [-1]
+
+
+async def test_the_verdict_carries_the_name_of_the_judge_that_gave_it(journal: Journal) -> None:
+    add_judgeable(journal)
+    second = FakeJudge(MINUS)
+    second.model = "second"
+    options = {"votes": 3, "concurrency": 4, "max_attempts": 2, "lease_seconds": 60.0}
+    await Worker(journal, FakeJudge(JudgeUnavailable("500")), second, **options).run_once()  # type: ignore[arg-type]
+    (row,) = judgements(journal)
+    assert row.judge_id == identity("second", PROMPT)
+
+
+async def test_what_the_day_s_votes_do_not_cover_waits(journal: Journal) -> None:
+    for i in range(5):
+        add_judgeable(journal, f"t{i}")
+    worker = make_worker(journal, FakeJudge("VERDICT: +1"), daily_votes=7)
+    assert [await worker.run_once() for _ in range(3)] == [2, 0, 0]
+    assert len(judgements(journal)) == 2
+    with journal.read() as session:
+        waiting = [row for row in session.query(JudgeJob).all() if row.state == "queued"]
+    assert [row.attempts for row in waiting] == [0, 0, 0]

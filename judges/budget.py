@@ -1,0 +1,65 @@
+"""How many votes a day may cost: counted from the verdicts that are stored, by all judging processes together."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import select
+
+from burnish.journal import Journal
+from burnish.journal.tables import JudgementRow
+
+DAY = 86_400.0
+REFRESH = 5.0
+"""Seconds between two looks at what others have spent."""
+OVERLAP = 120.0
+"""Seconds after its making in which a verdict may still be stored."""
+
+
+class Budget:
+    """`daily_votes` votes for each day (UTC), 0 for as many as there are turns."""
+
+    def __init__(self, journal: Journal, daily_votes: int, clock: Callable[[], float] = time.time) -> None:
+        self._journal = journal
+        self._daily_votes = daily_votes
+        self._clock = clock
+        self._day = -1
+        self._n_spent = 0
+        self._seen_until = 0.0
+        self._seen: set[str] = set()
+        self._looked_at = 0.0
+
+    def turns_left(self, votes: int, n_running: int, wanted: int) -> int:
+        """How many of `wanted` turns, at `votes` votes each, may be taken in hand beside the `n_running` that are."""
+        if not self._daily_votes or not wanted:
+            return wanted
+        self._look()
+        return max(0, min(wanted, (self._daily_votes - self._n_spent) // votes - n_running))
+
+    def note(self) -> None:
+        """Verdicts have been stored: look again before the next turn is taken."""
+        self._looked_at = 0.0
+
+    @property
+    def seconds_to_tomorrow(self) -> float:
+        return DAY - self._clock() % DAY
+
+    def _look(self) -> None:
+        now = self._clock()
+        today = int(now // DAY)
+        if today != self._day:
+            self._day, self._n_spent, self._seen_until, self._looked_at = today, 0, today * DAY, 0.0
+            self._seen = set()
+        if now - self._looked_at < REFRESH:
+            return
+        self._looked_at = now
+        columns: Any = JudgementRow
+        since = max(today * DAY, self._seen_until - OVERLAP)
+        wanted = select(columns.judgement_id, columns.votes, columns.n_failed, columns.created_at).where(
+            columns.created_at >= since
+        )
+        with self._journal.read() as session:
+            rows = session.connection().execute(wanted).all()
+        self._n_spent += sum(len(row.votes) + row.n_failed for row in rows if row.judgement_id not in self._seen)
+        self._seen = {row.judgement_id for row in rows}
+        self._seen_until = max([self._seen_until, *(row.created_at for row in rows)])
