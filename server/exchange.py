@@ -117,6 +117,7 @@ class Exchange:
         splitter = Splitter()
         turn = self._turn
         has_begun = False
+        client.begin()  # who leaves a stream, however short, has not read its end
         try:
             async for piece in response.pieces():
                 if out := b"".join([turn.pass_on(event) for event in splitter.feed(piece)]):

@@ -65,8 +65,9 @@ class ClientWatch:
         self._is_settled = True
 
     def begin(self) -> None:
-        """Wait for the client to leave."""
-        self._watcher = asyncio.create_task(self._watch())
+        """Wait for the client to leave, from now on."""
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch())
 
     async def __aenter__(self) -> "ClientWatch":
         task = asyncio.current_task(self._watches.loop)  # to find the loop anew costs a system call
