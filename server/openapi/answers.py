@@ -78,6 +78,7 @@ SCHEMAS: dict[str, Tree] = {
     "Models": _exactly(object=_is("list"), data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}}),
     "Model": _MODEL,
     "Accepted": _exactly(id=_TEXT, target=_TEXT, status=_is("accepted")),
+    "AcceptedBatch": _exactly(feedback={"type": "array", "items": {"$ref": "#/components/schemas/Accepted"}}),
     "Health": _exactly(status=_is("ok")),
     "Readiness": _exactly(status={"enum": ["ready", "not ready"]}, warnings={"type": "array", "items": _TEXT}),
     "Error": _exactly(error=_exactly(message={**_TEXT, "minLength": 1}, type=_TEXT, param=_TEXT_OR_NULL, code=_TEXT_OR_NULL)),

@@ -116,6 +116,7 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], Tree, tuple[str, ...]]] = {
     "CountRequest": (messages.Fields, _MESSAGES, ()),
     "EmbeddingRequest": (embeddings.Fields, {"input": _PROMPT}, ("input",)),
     "Opinion": (feedback.Opinion, {}, ()),
+    "Opinions": (feedback.Opinions, {}, ()),
 }
 
 

@@ -65,6 +65,14 @@ def paths() -> dict[str, Tree]:
                 requestBody=requests.body("Opinion"),
             )
         },
+        "/v1/feedback/batch": {
+            "post": _operation(
+                "feedback_batch",
+                "What was said about up to 1,000 replies; all of it is checked before any is written.",
+                {"202": whole("AcceptedBatch"), **errors("400", "401", "403", "413", "500", "503")},
+                requestBody=requests.body("Opinions"),
+            )
+        },
         "/v1/models": {
             "get": _operation(
                 "list_models", "The model names that this key may use.", {"200": whole("Models"), **errors("401", "403", "500")}
