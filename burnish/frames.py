@@ -7,13 +7,13 @@ gateway, where a client waits, a long prompt's ids would cost more than all the 
 
 import json
 import struct
-import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
+from isal.isal_zlib import crc32
 
 from burnish import chunk
 from burnish.draft import ABORTED, Draft
@@ -119,7 +119,7 @@ def _frame(head: list[bytes], counts: Sequence[int], tail: Sequence[bytes]) -> l
     length = checksum = 0
     for part in parts:
         length += len(part)
-        checksum = zlib.crc32(part, checksum)
+        checksum = crc32(part, checksum)
     return [HEADER.pack(MAGIC, length, checksum), *parts]
 
 

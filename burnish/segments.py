@@ -7,9 +7,10 @@ that `append` reports the loss, and the caller goes on serving unrecorded.
 
 import os
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
+
+from isal.isal_zlib import crc32
 
 from burnish.errors import SegmentError
 from burnish.frames import HEADER, MAGIC, Record, decode, pieces
@@ -102,7 +103,7 @@ def read(path: Path, offset: int = 0) -> Iterator[tuple[Record, int]]:
             payload = handle.read(length)
             if len(payload) < length:
                 return
-            if zlib.crc32(payload) != checksum:
+            if crc32(payload) != checksum:
                 raise SegmentError(f"{path.name} at {offset}: checksum of a {length}-byte frame does not match")
             offset += HEADER.size + length
             yield decode(payload), offset
