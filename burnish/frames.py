@@ -17,7 +17,7 @@ from isal.isal_zlib import crc32
 
 from burnish import chunk
 from burnish.draft import ABORTED, Draft
-from burnish.records import Feedback, FeedbackSource, Interaction, Sampling
+from burnish.records import Feedback, FeedbackSource, Interaction, Sampling, TargetKind
 
 MAGIC = b"BRN1"
 HEADER = struct.Struct("<4sII")
@@ -69,7 +69,8 @@ def decode(payload: bytes) -> Record:
     tree = json.loads(payload[at : at + n_head].decode("utf-8", "surrogatepass"))
     at += n_head
     if tree.pop("kind") == "feedback":
-        return Feedback(**tree | {"source": FeedbackSource(tree["source"])})
+        about = TargetKind(tree.get("about", TargetKind.RESPONSE))
+        return Feedback(**tree | {"source": FeedbackSource(tree["source"]), "about": about})
     tree |= {"sampling": Sampling(**tree["sampling"]), "tools": tuple(tree["tools"])}
     if tree.pop("has_answer", False):
         return Interaction(**tree, **_taken_apart(payload[at:], is_remote=tree["upstream"] is not None))

@@ -27,11 +27,32 @@ def int_array(values: Sequence[int]) -> IntArray:
 
 
 class NextStateKind(StrEnum):
-    """What came back after a reply."""
+    """What came back after a reply. The last three are what is left where nobody answered it."""
 
     USER_REPLY = "user_reply"
     TOOL_RESULT = "tool_result"
+    REGENERATED = "regenerated"
     SESSION_CLOSED = "session_closed"
+    ABANDONED = "abandoned"
+
+
+class Provenance(StrEnum):
+    """Whose words a text is. Only a user's own words become a hint."""
+
+    USER = "user"
+    VERIFIER = "verifier"
+    TOOL = "tool"
+    WEB = "web"
+    HARNESS = "harness"
+
+
+class SignalKind(StrEnum):
+    """What a next state shows besides its words."""
+
+    EXIT_CODE = "exit_code"
+    HTTP_STATUS = "http_status"
+    TESTS = "tests"
+    EDIT = "edit"
 
 
 class LinkRule(StrEnum):
@@ -47,10 +68,19 @@ class LinkRule(StrEnum):
 
 
 class FeedbackSource(StrEnum):
-    """Who gave feedback, and with it how far it is trusted: a user outranks the judge, the harness does not."""
+    """Who gave feedback, and with it how far it is trusted: a verifier outranks a user, a user the judge, the judge the harness."""
 
+    VERIFIER = "verifier"
     USER = "user"
     HARNESS = "harness"
+
+
+class TargetKind(StrEnum):
+    """What a piece of feedback is about: one reply, all replies to one request, or a whole session."""
+
+    RESPONSE = "response"
+    TURN = "turn"
+    SESSION = "session"
 
 
 class StepOutcome(StrEnum):
@@ -149,8 +179,25 @@ class Interaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Signal:
+    """One typed fact in a next state: an exit code, an HTTP status, tests passed (1) or failed (0), the share of a reply that was edited.
+
+    `provenance` is whose text it was read from; `detail` quotes the place.
+    """
+
+    kind: SignalKind
+    value: float
+    provenance: Provenance
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Feedback:
-    """What somebody said about a reply, joined by response id. `rating` is in [-1, 1]; None where only words were given."""
+    """What somebody said about a reply, joined by response id, or about a request or a session, by its id (`about`).
+
+    `rating` and `outcome` are in [-1, 1], `score` in [0, 1]; each is None where it was not given. An `outcome` is what became of it later
+    (`label` says which). A `demonstration` is a reply that would have been right. `is_deleted` takes back what the same id said before.
+    """
 
     feedback_id: str
     target: str
@@ -161,13 +208,21 @@ class Feedback:
     rating: float | None = None
     comment: str | None = None
     correction: str | None = None
+    about: TargetKind = TargetKind.RESPONSE
+    score: float | None = None
+    outcome: float | None = None
+    label: str | None = None
+    demonstration: str | None = None
+    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """A judge's word on one turn. `score` is +1, 0, -1, None for an abstention; `confidence` the share of votes behind it.
 
-    `reason` names the rule that gave the score without any vote, or why the votes came to an abstention.
+    `reason` names the rule that gave the score without any vote, or why the votes came to an abstention. `hint` is what the judge
+    wrote, `hint_fate` is `accepted` or the code of the reason why it is not used. `findings` names what in the text looked like an attempt
+    to speak to the judge.
     """
 
     interaction_id: str
@@ -179,6 +234,8 @@ class Judgement:
     n_failed: int
     created_at: float
     reason: str | None = None
+    hint_fate: str | None = None
+    findings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

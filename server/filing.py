@@ -199,6 +199,8 @@ class Filing:
                 "kind": NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT,
                 "follower_id": row.interaction_id,
                 "message_digests": digests,
+                "provenance": [],
+                "signals": [],
                 "created_at": row.started_at,
             },
         )

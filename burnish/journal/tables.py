@@ -125,18 +125,27 @@ class InteractionRow(SQLModel, table=True):
 
 
 class NextStateRow(SQLModel, table=True):
-    """What came back after one reply; `message_digests` are all trailing messages of the request that followed."""
+    """What came back after one reply; `message_digests` are all trailing messages of the request that followed.
+
+    `provenance` says of each message whose words it is, `signals` the typed facts in them (burnish.records.Signal).
+    """
 
     __tablename__ = "next_state"
     interaction_id: str = Field(primary_key=True)
     kind: str
     follower_id: str | None = None
     message_digests: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    provenance: list[str] = Field(sa_column=Column(JSON, nullable=False, default=list))
+    signals: list[dict[str, object]] = Field(sa_column=Column(JSON, nullable=False, default=list))
     created_at: float
 
 
 class FeedbackRow(SQLModel, table=True):
-    """What somebody said about a reply. `interaction_id` (state) is None until the reply it names has been ingested."""
+    """What somebody said about a reply, a request or a session (`about`).
+
+    State: `interaction_id` is None until the reply that it is about has been ingested (of a request or a session: its last main reply);
+    `expired_at` is set where that never happened.
+    """
 
     __tablename__ = "feedback"
     feedback_id: str = Field(primary_key=True)
@@ -148,6 +157,13 @@ class FeedbackRow(SQLModel, table=True):
     rating: float | None = None
     comment: str | None = None
     correction: str | None = None
+    about: str = "response"
+    score: float | None = None
+    outcome: float | None = None
+    label: str | None = None
+    demonstration: str | None = None
+    is_deleted: bool = False
+    expired_at: float | None = None
     created_at: float
 
 
@@ -167,6 +183,8 @@ class JudgementRow(SQLModel, table=True):
     n_failed: int
     created_at: float
     reason: str | None = None
+    hint_fate: str | None = None
+    findings: list[str] = Field(sa_column=Column(JSON, nullable=False, default=list))
 
 
 class StepRow(SQLModel, table=True):

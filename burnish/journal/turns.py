@@ -21,6 +21,7 @@ from burnish.records import (
     NextStateKind,
     Reward,
     Sampling,
+    TargetKind,
 )
 from burnish.rewards import FEEDBACK, NEXT_STATE, Verdict, compose
 
@@ -134,36 +135,19 @@ def record_judgement(session: Session, judgement: Judgement, origin: str) -> boo
         "n_failed": judgement.n_failed,
         "created_at": judgement.created_at,
         "reason": judgement.reason,
+        "hint_fate": judgement.hint_fate,
+        "findings": list(judgement.findings),
     }
     return insert_or_skip(session, JudgementRow, values)
 
 
 def judgement_of(row: JudgementRow) -> Judgement:
-    return Judgement(
-        row.interaction_id,
-        row.judge_id,
-        row.score,
-        row.confidence,
-        row.hint,
-        row.votes,
-        row.n_failed,
-        row.created_at,
-        row.reason,
-    )
+    return Judgement(**{name: getattr(row, name) for name in Judgement.__dataclass_fields__})
 
 
 def feedback_of(row: FeedbackRow) -> Feedback:
-    return Feedback(
-        row.feedback_id,
-        row.target,
-        row.tenant,
-        row.key_id,
-        FeedbackSource(row.source),
-        row.created_at,
-        row.rating,
-        row.comment,
-        row.correction,
-    )
+    told = {name: getattr(row, name) for name in Feedback.__dataclass_fields__}
+    return Feedback(**told | {"source": FeedbackSource(row.source), "about": TargetKind(row.about)})
 
 
 def _rows(session: Session, table: Any, interaction_id: str) -> Sequence[Any]:
