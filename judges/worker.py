@@ -21,6 +21,7 @@ from judges import case, prefilter
 from judges.ballot import Result, VoidBallot, count
 from judges.budget import Budget
 from judges.case import Case
+from judges.hints import Grounds, fate_of
 from judges.judge import Judge, JudgeUnavailable, identity
 from judges.panel import Panel
 from judges.verdict import PROMPT
@@ -150,6 +151,7 @@ class Worker:
             result.n_failed,
             time.time(),
             result.reason,
+            _fate(result, asked.grounds),
         )
         return Outcome(job, judgement)
 
@@ -179,3 +181,10 @@ class Worker:
         if is_dead:
             settle(session, outcome.turn)
         log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)
+
+
+def _fate(result: Result, grounds: Grounds) -> str | None:
+    """What becomes of the ballot's hint; None where there is none."""
+    if result.hint is None:
+        return None
+    return fate_of(result.hint, result.score, len(result.votes) + result.n_failed, result.n_bearing, grounds)
