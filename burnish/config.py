@@ -162,6 +162,10 @@ class Learner(_Section):
     distill_top_k: int = Field(
         20, ge=1, description="Student's tokens compared with the teacher one by one; the rest is one tail bin."
     )
+    check_hints: bool = Field(
+        True,
+        description="Let the teacher refuse hints: those that change nothing more than any words would, or change everything.",
+    )
     kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
     anchor_weight: float = Field(0.5, ge=0, description="Weight of the replay of the base's own answers; 0 switches it off.")
     anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")

@@ -82,9 +82,9 @@ def _drawn(told: Tree) -> Group:
     )
     parts.append(f"[bold]effective reward[/]  {escape(effective)}")
     for sample in told["used"]:
-        parts.append(
-            f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {escape(sample['skipped'] or '')}"
-        )
+        hint = f"hint refused: {sample['hint_fate']}" if sample["hint_fate"] else ""
+        said = escape(" ".join(filter(None, (sample["skipped"], hint))))
+        parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {said}")
     parts.append(f"[bold]fate[/]  {escape(told['fate'])}")
     return Group(*parts)
 

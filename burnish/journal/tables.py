@@ -206,7 +206,10 @@ class StepRow(SQLModel, table=True):
 
 
 class SampleRow(SQLModel, table=True):
-    """One row of one step, with its reward and the ids of the reward records as they stood then."""
+    """One row of one step, with its reward and the ids of the reward records as they stood then.
+
+    `hint_fate` is the code for which the teacher refused the hint, None where it did not.
+    """
 
     __tablename__ = "sample"
     step_id: int = Field(primary_key=True)
@@ -215,6 +218,7 @@ class SampleRow(SQLModel, table=True):
     reward_source: str | None = None
     record_ids: list[str] = Field(sa_column=Column(JSON, nullable=False))
     hint: str | None = None
+    hint_fate: str | None = None
     skipped: str | None = None
 
 

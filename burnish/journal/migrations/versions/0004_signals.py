@@ -35,6 +35,8 @@ def upgrade() -> None:
     with op.batch_alter_table("judgement") as batch_op:
         batch_op.add_column(sa.Column("hint_fate", sa.String(), nullable=True))
         batch_op.add_column(sa.Column("findings", sa.JSON(), nullable=False, server_default="[]"))
+    with op.batch_alter_table("sample") as batch_op:
+        batch_op.add_column(sa.Column("hint_fate", sa.String(), nullable=True))
     for table, name, kind in _FILLED:  # the default was for the rows that were there
         with op.batch_alter_table(table) as batch_op:
             batch_op.alter_column(name, existing_type=kind, existing_nullable=False, server_default=None)
@@ -43,6 +45,8 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    with op.batch_alter_table("sample") as batch_op:
+        batch_op.drop_column("hint_fate")
     with op.batch_alter_table("judgement") as batch_op:
         batch_op.drop_column("findings")
         batch_op.drop_column("hint_fate")
