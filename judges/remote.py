@@ -45,6 +45,7 @@ class RemoteJudge:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         import litellm
 
+        litellm.suppress_debug_info = True  # it would print adverts for its documentation among our output
         if self._structured is None:
             self._structured = "on" if litellm.supports_response_schema(self.model) else "off"
         answers = await self._ask(messages, n)

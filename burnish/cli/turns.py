@@ -60,12 +60,12 @@ def _drawn(told: Tree) -> Group:
         facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(told[name])))
     facts.add_row("[bold]ended", _when(told["ended_at"]))
     parts: list[Any] = [facts]
-    parts += [_said(message, "was asked") for message in told["messages"][-3:]]
-    parts.append(_said(told["reply"], "replied"))
+    parts += [said(message, "was asked") for message in told["messages"][-3:]]
+    parts.append(said(told["reply"], "replied"))
     if told["next_state"] is None:
         parts.append("[dim]nothing has come back yet[/]")
     else:
-        parts += [_said(message, f"came back ({told['next_state']['kind']})") for message in told["next_state"]["messages"]]
+        parts += [said(message, f"came back ({told['next_state']['kind']})") for message in told["next_state"]["messages"]]
     if told["feedback"]:
         table = Table("feedback", "source", "rating", "words", "at", title="what was said about it")
         for row in told["feedback"]:
@@ -90,7 +90,7 @@ def _drawn(told: Tree) -> Group:
     return Group(*parts)
 
 
-def _said(message: Tree, title: str) -> Panel:
+def said(message: Tree, title: str) -> Panel:
     content = message.get("content")
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) if content else ""
     for call in message.get("tool_calls") or []:
