@@ -141,6 +141,15 @@ class Judge(_Section):
     timeout: float = Field(30.0, gt=0, description="Seconds for one vote.")
     max_attempts: int = Field(3, ge=1, description="Tries before a turn is left unjudged.")
     concurrency: int = Field(4, ge=1, description="Turns judged at a time.")
+    structured: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Hold the judge to the form of its answer: a regular expression on an engine, a JSON schema at a provider. `auto` "
+        "asks our own engine and providers known to be able, until it is refused once.",
+    )
+    pool: int = Field(1, ge=1, le=64, description="Judging processes side by side, or actors with `judge.ray`.")
+    ray: str = Field(
+        "", description="Ray cluster whose actors judge: its address, or `local` for one started here; empty for none."
+    )
 
 
 class Learner(_Section):

@@ -86,11 +86,12 @@ def _swapper(settings: config.Settings) -> None:
 
 
 def _judge(settings: config.Settings) -> None:
-    from judges.main import run
-    from server.launch import engine_key, engine_urls
+    from burnish import pool
 
-    stopping = Stopping()
-    asyncio.run(run(settings, engine_urls(settings)[0], engine_key(settings), stopping))
+    if pool.is_pool(settings):
+        pool.run(settings, lambda part, line: typer.echo(f"{part} │ {line}"))
+    else:
+        pool.judge(settings, Stopping())
 
 
 def _learner(settings: config.Settings) -> None:

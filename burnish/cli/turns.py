@@ -60,8 +60,8 @@ def _drawn(told: Tree) -> Group:
         facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(told[name])))
     facts.add_row("[bold]ended", _when(told["ended_at"]))
     parts: list[Any] = [facts]
-    parts += [_said(message, "was asked") for message in told["messages"][-3:]]
-    parts.append(_said(told["reply"], "replied"))
+    parts += [said(message, "was asked") for message in told["messages"][-3:]]
+    parts.append(said(told["reply"], "replied"))
     if told["next_state"] is None:
         parts.append("[dim]nothing has come back yet[/]")
     else:
@@ -83,8 +83,8 @@ def _drawn(told: Tree) -> Group:
     parts.append(f"[bold]effective reward[/]  {escape(effective)}")
     for sample in told["used"]:
         hint = f"hint refused: {sample['hint_fate']}" if sample["hint_fate"] else ""
-        said = escape(" ".join(filter(None, (sample["skipped"], hint))))
-        parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {said}")
+        why = escape(" ".join(filter(None, (sample["skipped"], hint))))
+        parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
     parts.append(f"[bold]fate[/]  {escape(told['fate'])}")
     return Group(*parts)
 
@@ -94,7 +94,7 @@ def _came_back(next_state: Tree) -> list[Any]:
         return [f"[dim]nobody answered it: {next_state['kind']}[/]"]
     whose = next_state["provenance"] or [""] * len(next_state["messages"])
     title = f"came back ({next_state['kind']})"
-    parts: list[Any] = [_said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], whose, strict=True)]
+    parts: list[Any] = [said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], whose, strict=True)]
     shown = ", ".join(f"{s['kind']} {s['value']:g} ({s['provenance']})" for s in next_state["signals"])
     return [*parts, f"[bold]signals[/]  {escape(shown)}"] if shown else parts
 
@@ -110,7 +110,7 @@ def _feedback(rows: list[Tree]) -> Table:
     return table
 
 
-def _said(message: Tree, title: str) -> Panel:
+def said(message: Tree, title: str) -> Panel:
     content = message.get("content")
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) if content else ""
     for call in message.get("tool_calls") or []:
