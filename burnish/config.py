@@ -114,6 +114,14 @@ class Journal(_Section):
     poll_interval: float = Field(0.1, gt=0, description="Seconds between the ingester's looks at the segments.")
 
 
+class Feedback(_Section):
+    """What users and programs say about replies."""
+
+    pending_hours: float = Field(
+        168.0, gt=0, description="Hours for which feedback waits for the reply that it is about; then it expires."
+    )
+
+
 class Judge(_Section):
     """The process-reward judge."""
 
@@ -210,6 +218,7 @@ class Settings(BaseSettings):
     gateway: Gateway = Gateway()
     remote: Remote = Remote()
     journal: Journal = Journal()
+    feedback: Feedback = Feedback()
     judge: Judge = Judge()
     learner: Learner = Learner()
     gate: Gate = Gate()

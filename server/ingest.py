@@ -6,6 +6,7 @@ changes nothing. A segment that cannot be read any further is marked, reported a
 """
 
 import heapq
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ from burnish.journal.tables import SegmentRow, SessionRow
 from burnish.records import Feedback, Interaction
 from burnish.segments import read
 from server import lookup
+from server.feedback import attach
 from server.filing import Filing
 
 log = structlog.get_logger()
@@ -48,12 +50,16 @@ class _New(NamedTuple):
 
 
 class Ingester:
-    """One per journal. `run_once` reads what is there and says how many records it took."""
+    """One per journal. `run_once` reads what is there and says how many records it took.
 
-    def __init__(self, journal: Journal, folder: Path, *, session_ttl: float) -> None:
+    `session_ttl`: seconds after which a quiet conversation is closed; `feedback_ttl`: those for which feedback waits for its reply.
+    """
+
+    def __init__(self, journal: Journal, folder: Path, *, session_ttl: float, feedback_ttl: float = math.inf) -> None:
         self._journal = journal
         self._folder = folder
         self._session_ttl = session_ttl
+        self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing()
 
@@ -80,7 +86,8 @@ class Ingester:
             self._mark_damaged(name, error)
         if time.time() >= self._next_sweep:
             self._close_idle()
-            self._next_sweep = time.time() + min(60.0, self._session_ttl / 4)
+            self._expire_feedback()
+            self._next_sweep = time.time() + min(60.0, self._session_ttl / 4, self._feedback_ttl / 4)
         return n_taken
 
     def run_forever(self, poll_interval: float, is_stopping: Any) -> None:
@@ -124,7 +131,7 @@ class Ingester:
         try:
             with session.begin_nested():
                 if isinstance(record, Feedback):
-                    self._filing.take_feedback(session, record)
+                    attach.take(session, record)
                 elif not lookup.is_filed(session, record.interaction_id):
                     self._filing.take_interaction(session, record)
         except OperationalError:
@@ -142,6 +149,14 @@ class Ingester:
             n_closed = session.connection().execute(idle).rowcount
         if n_closed:
             log.info("closed quiet conversations", n_sessions=n_closed)
+
+    def _expire_feedback(self) -> None:
+        if math.isinf(self._feedback_ttl):
+            return
+        with self._journal.write() as session:
+            n_expired = attach.expire(session, self._feedback_ttl)
+        if n_expired:
+            log.warning("feedback expired: what it is about never came", n_expired=n_expired)
 
 
 def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:

@@ -73,7 +73,12 @@ def _ingester(settings: config.Settings) -> None:
     from server.prepare import prepare
 
     stopping = Stopping()
-    ingester = Ingester(prepare(settings), settings.segments_dir, session_ttl=settings.journal.session_ttl)
+    ingester = Ingester(
+        prepare(settings),
+        settings.segments_dir,
+        session_ttl=settings.journal.session_ttl,
+        feedback_ttl=settings.feedback.pending_hours * 3600.0,
+    )
     ingester.run_forever(settings.journal.poll_interval, stopping)
 
 
