@@ -118,6 +118,14 @@ class Journal(_Section):
     )
 
 
+class Feedback(_Section):
+    """What users and programs say about replies."""
+
+    pending_hours: float = Field(
+        168.0, gt=0, description="Hours for which feedback waits for the reply that it is about; then it expires."
+    )
+
+
 class Judge(_Section):
     """The process-reward judge."""
 
@@ -227,6 +235,7 @@ class Settings(BaseSettings):
     gateway: Gateway = Gateway()
     remote: Remote = Remote()
     journal: Journal = Journal()
+    feedback: Feedback = Feedback()
     judge: Judge = Judge()
     learner: Learner = Learner()
     gate: Gate = Gate()

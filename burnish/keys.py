@@ -6,8 +6,10 @@ do everything, keys included.
 """
 
 import hashlib
+import os
 import secrets
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -73,9 +75,12 @@ def mint(
 
 
 def ensure_secret(path: Path) -> str:
-    """The secret in `path`, made with mode 0600 where it does not exist yet."""
-    if path.exists():
-        return path.read_text(encoding="utf-8").strip()
-    secret = PREFIX + secrets.token_urlsafe(24)
-    replace_text(path, secret + "\n", mode=0o600)
-    return secret
+    """The secret in `path`, made with mode 0600 where it does not exist yet; of processes that start together one makes it."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+        replace_text(aside, PREFIX + secrets.token_urlsafe(24) + "\n", mode=0o600)
+        with suppress(FileExistsError):
+            os.link(aside, path)
+        aside.unlink()
+    return path.read_text(encoding="utf-8").strip()

@@ -19,6 +19,7 @@ from burnish.keys import Scope
 from server import openapi, release
 from server.auth import require
 from server.envelope import install
+from server.feedback import stored
 
 AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Agent name.")]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]  # as far as the databases count
@@ -46,6 +47,7 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     """The application that answers what the hot path does not."""
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     app.include_router(_router(settings, journal), prefix="/admin")
+    app.include_router(stored.router(settings, journal))
     install(app)
     openapi.install(app)
     return app

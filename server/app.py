@@ -1,7 +1,8 @@
 """The ASGI application: the hot path in raw ASGI, everything else in the application behind it.
 
 Every request passes the Host and Origin guard and gets an `x-request-id`. Inference, feedback, model list and health are
-answered here; other paths go to `fallback` (admin, docs), which finds `request_id` in its state.
+answered here; other paths go to `fallback` (admin, docs), which finds `request_id` and the
+`recorder` in its state.
 Errors of any kind leave through `server/envelope.py`.
 """
 
@@ -15,12 +16,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from burnish.config import Settings
 from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
-from server import embeddings, envelope, exchange, feedback, guard, models
+from server import embeddings, envelope, exchange, guard, models
 from server.call import CHAT, Dialect
 from server.dialects import completions, messages, responses
 from server.dialects.chat import Chat
 from server.dialects.completions import Completions
 from server.dialects.messages import Messages, count
+from server.feedback import accept
 from server.request_ids import RequestIds
 from server.state import State
 from server.wire import ClientGone, header, send_bytes, send_json
@@ -100,12 +102,20 @@ class App:
             answer = answers.get(scope["method"])
             if answer is not None:
                 return await answer(state, scope, receive, send, request_id)
-            allowed = ", ".join(answers)
+            behind = _BEHIND.get(path, ()) if self._fallback is not None else ()
+            if scope["method"] in behind:
+                return await self._pass_on(state, scope, receive, send, request_id)
+            allowed = ", ".join([*answers, *behind])
             status, body, headers = _dialect(path).reply_to(_wrong_method(scope, allowed), request_id)
             return await send_bytes(send, status, body, [*headers, (b"allow", allowed.encode())])
-        if self._fallback is None or messages.owns(path):
-            raise NotFound(f"there is nothing at {path}; see docs/http.md", code="unknown_path")
-        scope.setdefault("state", {})["request_id"] = request_id
+        if messages.owns(path):
+            raise _nothing_at(path)
+        await self._pass_on(state, scope, receive, send, request_id)
+
+    async def _pass_on(self, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        if self._fallback is None:
+            raise _nothing_at(scope["path"])
+        scope.setdefault("state", {}).update(request_id=request_id, recorder=state.recorder)
         await self._fallback(scope, receive, send)
 
 
@@ -140,6 +150,10 @@ async def _readyz(state: State, scope: Scope, receive: Receive, send: Send, requ
     await send_json(send, 200 if is_ready else 503, tree)
 
 
+def _nothing_at(path: str) -> NotFound:
+    return NotFound(f"there is nothing at {path}; see docs/http.md", code="unknown_path")
+
+
 def _wrong_method(scope: Scope, allowed: str) -> RequestError:
     return RequestError(f"{scope['path']}: got {scope['method']}, expected {allowed}", code=envelope.WRONG_METHOD)
 
@@ -161,11 +175,13 @@ _ROUTES: dict[str, dict[str, Answer]] = {
     **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
     count.COUNT_PATH: {"POST": count.answer},
     embeddings.PATH: {"POST": embeddings.answer},
-    feedback.PATH: {"POST": feedback.answer},
-    feedback.BATCH_PATH: {"POST": feedback.answer_batch},
+    accept.PATH: {"POST": accept.answer},
+    accept.BATCH_PATH: {"POST": accept.answer_batch},
+    accept.TOKENS_PATH: {"POST": accept.answer_token},
     "/v1/models": {"GET": _list_models},
     "/healthz": {"GET": _healthz},
     "/readyz": {"GET": _readyz},
 }
+_BEHIND = {accept.PATH: ("GET",)}  # methods of our own paths that need SQL, and so the application behind
 _MODEL: dict[str, Answer] = {"GET": _show_model}
 _HEALTH = frozenset({"/healthz", "/readyz"})

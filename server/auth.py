@@ -49,7 +49,7 @@ class Keyring:
 
     def caller(self, scope: AsgiScope) -> Caller:
         """The caller, whatever they may do; raises NotAllowed (401) for a missing, malformed or unknown key."""
-        secret = _secret(scope)
+        secret = secret_of(scope)
         if not secret:
             if self._is_open:
                 return OPEN_CALLER
@@ -77,7 +77,7 @@ class Keyring:
         return caller
 
 
-def _secret(scope: AsgiScope) -> str:
+def secret_of(scope: AsgiScope) -> str:
     """The key as sent, empty where there is none; `Bearer` with nothing behind it is none, as some clients send it so."""
     given = header(scope, b"authorization")
     scheme, _, secret = ("Bearer" if given is None else given).partition(" ")

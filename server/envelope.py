@@ -28,7 +28,7 @@ from burnish.errors import (
     RequestError,
 )
 
-UNAUTHENTICATED = frozenset({"missing_api_key", "invalid_api_key"})
+UNAUTHENTICATED = frozenset({"missing_api_key", "invalid_api_key", "invalid_token", "expired_token", "revoked_token"})
 TOO_LARGE = "request_too_large"
 WRONG_METHOD = "method_not_allowed"
 RETRY_AFTER = 2.0

@@ -11,16 +11,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import structlog
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, select, update
 from sqlmodel import Session
 
 from burnish.journal import blobs
 from burnish.journal.jobs import insert_or_skip
-from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, SessionRow
-from burnish.journal.turns import ask_judge, messages_of, settle, to_bytes
-from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, Message, NextStateKind
-from burnish.rewards import FEEDBACK
+from burnish.journal.tables import BlobRow, InteractionRow, SessionRow
+from burnish.journal.turns import messages_of, to_bytes
+from burnish.records import Interaction, LinkRule, Message, NextStateKind
 from server import kind, lookup
+from server.feedback import attach
 from server.kind import Kind, Said
 from server.linking import Link, Trace
 from server.lookup import OPTED_OUT, OPTED_OUT_BEFORE
@@ -32,7 +32,6 @@ SIDE = "side turn"
 RETRIED = "retried by its client"
 N_KNOWN_BLOBS = 50_000
 _INSERT = insert(InteractionRow)
-_WAITING_FEEDBACK = text("SELECT 1 FROM feedback WHERE target = :target AND interaction_id IS NULL LIMIT 1")
 
 
 class Filing:
@@ -112,22 +111,13 @@ class Filing:
             self._note_regenerated(session, row, turn)
             if turn.is_session_done and turn.choice == 0:
                 note_last(session, row, NextStateKind.SESSION_CLOSED)
-        self._attach_feedback(session, row)
+        attach.attach_waiting(session, row, turn.quoted_session)
         session.flush()  # the next record's queries must see what this one corrected
 
     def forget(self) -> None:
         """Call when a transaction was rolled back: what it stored is not there."""
         self._known.clear()
         self._recent.forget()
-
-    def take_feedback(self, session: Session, feedback: Feedback) -> None:
-        """Store one opinion; that on a reply which has not been read yet waits for it."""
-        target = session.get(InteractionRow, feedback.target)
-        is_theirs = target is not None and target.tenant == feedback.tenant
-        session.merge(FeedbackRow(**asdict(feedback), interaction_id=feedback.target if is_theirs else None))
-        session.flush()
-        if is_theirs:
-            self._react(session, feedback.target)
 
     def _session_of(
         self, session: Session, turn: Interaction, link: Link, tries: list[InteractionRow], head: str | None, what: Kind
@@ -221,26 +211,6 @@ class Filing:
     def _asks_about(session: Session, row: InteractionRow, said: list[Said]) -> bool:
         messages = messages_of(session, row.message_digests)
         return kind.is_about(messages, _head_of(messages), said)
-
-    def _attach_feedback(self, session: Session, row: Any) -> None:
-        if session.connection().execute(_WAITING_FEEDBACK, {"target": row.interaction_id}).first() is None:
-            return
-        columns: Any = FeedbackRow
-        waiting = update(columns).where(
-            columns.target == row.interaction_id, columns.interaction_id.is_(None), columns.tenant == row.tenant
-        )
-        if session.connection().execute(waiting.values(interaction_id=row.interaction_id)).rowcount:
-            self._react(session, row.interaction_id)
-
-    def _react(self, session: Session, interaction_id: str) -> None:
-        columns: Any = FeedbackRow
-        words = select(columns.comment).where(
-            columns.interaction_id == interaction_id, columns.comment != "", columns.source == FeedbackSource.USER
-        )
-        turn = session.get(InteractionRow, interaction_id)
-        if turn is not None and turn.fate is None and session.connection().execute(words).first():
-            ask_judge(session, interaction_id, FEEDBACK)
-        settle(session, interaction_id)
 
     def _store(self, session: Session, value: Any) -> str:
         digest, body = blobs.text_of(value)

@@ -6,6 +6,7 @@ changes nothing. A segment that cannot be read any further is marked, reported a
 """
 
 import heapq
+import math
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ from burnish.journal.tables import SegmentRow, SessionRow
 from burnish.records import Feedback, Interaction, NextStateKind
 from burnish.segments import read
 from server import lookup
+from server.feedback import attach
 from server.filing import Filing
 from server.next_state import note_ended
 
@@ -49,12 +51,25 @@ class _New(NamedTuple):
 
 
 class Ingester:
-    """One per journal. `run_once` reads what is there and says how many records it took."""
+    """One per journal. `run_once` reads what is there and says how many records it took.
 
-    def __init__(self, journal: Journal, folder: Path, *, session_ttl: float, verifiers: Collection[str] = ()) -> None:
+    `session_ttl`: seconds after which a quiet conversation is closed; `feedback_ttl`: those for which feedback waits for its reply;
+    `verifiers`: the tools whose results count as a program's verdict.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        folder: Path,
+        *,
+        session_ttl: float,
+        feedback_ttl: float = math.inf,
+        verifiers: Collection[str] = (),
+    ) -> None:
         self._journal = journal
         self._folder = folder
         self._session_ttl = session_ttl
+        self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
 
@@ -81,7 +96,8 @@ class Ingester:
             self._mark_damaged(name, error)
         if time.time() >= self._next_sweep:
             self._close_idle()
-            self._next_sweep = time.time() + min(60.0, self._session_ttl / 4)
+            self._expire_feedback()
+            self._next_sweep = time.time() + min(60.0, self._session_ttl / 4, self._feedback_ttl / 4)
         return n_taken
 
     def run_forever(self, poll_interval: float, is_stopping: Any) -> None:
@@ -125,7 +141,7 @@ class Ingester:
         try:
             with session.begin_nested():
                 if isinstance(record, Feedback):
-                    self._filing.take_feedback(session, record)
+                    attach.take(session, record)
                 elif not lookup.is_filed(session, record.interaction_id):
                     self._filing.take_interaction(session, record)
         except OperationalError:
@@ -144,6 +160,14 @@ class Ingester:
             n_left = note_ended(session, NextStateKind.ABANDONED, now) if n_closed else 0
         if n_closed:
             log.info("closed quiet conversations", n_sessions=n_closed, n_unanswered=n_left)
+
+    def _expire_feedback(self) -> None:
+        if math.isinf(self._feedback_ttl):
+            return
+        with self._journal.write() as session:
+            n_expired = attach.expire(session, self._feedback_ttl)
+        if n_expired:
+            log.warning("feedback expired: what it is about never came", n_expired=n_expired)
 
 
 def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:

@@ -2,13 +2,13 @@
 
 import time
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
 
 from burnish.config import Settings
-from burnish.frames import Begun, Record, pieces
+from burnish.frames import Begun, Record, encode, pieces
 from burnish.segments import SegmentWriter
 
 log = structlog.get_logger(__name__)
@@ -28,6 +28,10 @@ class Recorder:
     def append(self, record: Record) -> bool:
         """Write `record` before anybody is told that it exists; False where there was no room for it."""
         return self._write(pieces(record))
+
+    def append_all(self, records: Sequence[Record]) -> bool:
+        """Write `records` in one piece: all of them, or none."""
+        return self._write([b"".join(map(encode, records))])
 
     def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
         """The same for an interaction whose record was begun while the engine worked."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from burnish import routes as table
 from burnish.config import Settings
 from burnish.files import Watched
+from burnish.keys import ensure_secret
 from burnish.routes import Routes
 from server.auth import Keyring
+from server.feedback.token import Tokens
 from server.heartbeat import Heartbeat
 from server.limits import Limits
 from server.recorder import Recorder
@@ -22,11 +24,12 @@ TABLE_AGE = 0.002
 
 @dataclass(frozen=True)
 class State:
-    """Settings, serving table, keys, limits, engines, segments and counts. Make it inside the event loop."""
+    """Settings, serving table, keys, vote tokens, limits, engines, segments and counts. Make it inside the event loop."""
 
     settings: Settings
     routes: Watched[Routes]
     keyring: Keyring
+    tokens: Tokens
     limits: Limits
     engines: Engines
     recorder: Recorder
@@ -42,6 +45,7 @@ class State:
             settings=settings,
             routes=routes,
             keyring=Keyring(settings.gateway, routes),
+            tokens=Tokens(ensure_secret(settings.state_dir / "feedback.key"), routes),
             limits=Limits(settings.run_dir, settings.gateway.max_in_flight),
             engines=Engines(settings.gateway.connect_timeout),
             recorder=Recorder(settings),

@@ -74,7 +74,13 @@ def _ingester(settings: config.Settings) -> None:
 
     stopping = Stopping()
     chosen = settings.journal
-    ingester = Ingester(prepare(settings), settings.segments_dir, session_ttl=chosen.session_ttl, verifiers=chosen.verifiers)
+    ingester = Ingester(
+        prepare(settings),
+        settings.segments_dir,
+        session_ttl=chosen.session_ttl,
+        feedback_ttl=settings.feedback.pending_hours * 3600.0,
+        verifiers=chosen.verifiers,
+    )
     ingester.run_forever(settings.journal.poll_interval, stopping)
 
 

@@ -14,7 +14,6 @@ def summary(session: Session, agent: str) -> dict[str, Any]:
     turn: Any = InteractionRow
     step: Any = StepRow
     version: Any = VersionRow
-    feedback: Any = FeedbackRow
     execute = session.connection().execute
 
     def tally(column: Any, *where: Any) -> dict[str, int]:
@@ -35,13 +34,26 @@ def summary(session: Session, agent: str) -> dict[str, Any]:
         "spent": int(execute(select(func.count()).where(turn.agent == agent, turn.spent_step.is_not(None))).scalar_one()),
         "fates": tally(turn.fate, turn.agent == agent),
         "links": tally(turn.link_rule, turn.agent == agent),
-        "feedback": int(execute(select(func.count()).select_from(FeedbackRow)).scalar_one()),
-        "feedback_pending": int(execute(select(func.count()).where(feedback.interaction_id.is_(None))).scalar_one()),
+        **_feedback_counts(session),
         "steps": tally(step.outcome, step.agent == agent),
         "versions": tally(version.state, version.agent == agent),
         "judge_jobs": counts(session, JudgeJob),
         "load_jobs": counts(session, LoadJob),
     }
+
+
+def _feedback_counts(session: Session) -> dict[str, int]:
+    """How much was said, how much of it still waits for its reply, was given up, was taken back."""
+    row: Any = FeedbackRow
+    is_there, is_open = row.is_deleted.is_(False), row.expired_at.is_(None)
+    places = {
+        "feedback": (),
+        "feedback_pending": (is_there, is_open, row.interaction_id.is_(None)),
+        "feedback_expired": (is_there, ~is_open),
+        "feedback_deleted": (~is_there,),
+    }
+    count = select(func.count()).select_from(FeedbackRow)
+    return {name: int(session.connection().execute(count.where(*where)).scalar_one()) for name, where in places.items()}
 
 
 def _is(table: Any, agent: str) -> Any:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI writes the admin routes' part, here the raw routes' part is added, so that it covers all.
+"""The OpenAPI document: FastAPI writes the part of the routes behind it, here the raw routes' part is added, so that it covers all.
 
 What a request's fields may be is taken from the very types that read them; paths, answers and errors are written by hand.
 """
@@ -32,7 +32,7 @@ def merged(admin: Tree) -> Tree:
     return {
         "openapi": "3.1.0",
         "info": {**admin["info"], "description": _ABOUT},
-        "paths": {**routes.paths(), **{path: _admin_path(item) for path, item in admin["paths"].items()}},
+        "paths": _joined(routes.paths(), {path: _admin_path(item) for path, item in admin["paths"].items()}),
         "components": {
             "schemas": {**requests.schemas(), **answers.SCHEMAS, **schemas},
             "responses": answers.ERRORS,
@@ -43,8 +43,13 @@ def merged(admin: Tree) -> Tree:
     }
 
 
+def _joined(raw: Tree, behind: Tree) -> Tree:
+    """Both parts' paths; some have methods in both."""
+    return {path: raw.get(path, {}) | behind.get(path, {}) for path in raw | behind}
+
+
 def _admin_path(item: Tree) -> Tree:
-    """FastAPI's description with our errors, and with the key that every admin route needs."""
+    """FastAPI's description with our errors, and with the key that every route behind needs."""
     return {method: _admin_operation(operation) for method, operation in item.items()}
 
 

@@ -77,8 +77,9 @@ SCHEMAS: dict[str, Tree] = {
     ),
     "Models": _exactly(object=_is("list"), data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}}),
     "Model": _MODEL,
-    "Accepted": _exactly(id=_TEXT, target=_TEXT, status=_is("accepted")),
+    "Accepted": _exactly(id=_TEXT, target=_TEXT, about={"enum": ["response", "turn", "session"]}, status=_is("pending")),
     "AcceptedBatch": _exactly(feedback={"type": "array", "items": {"$ref": "#/components/schemas/Accepted"}}),
+    "VoteToken": _exactly(token=_TEXT, expires_at={**_COUNT, "description": "Seconds since the epoch."}),
     "Health": _exactly(status=_is("ok")),
     "Readiness": _exactly(status={"enum": ["ready", "not ready"]}, warnings={"type": "array", "items": _TEXT}),
     "Error": _exactly(error=_exactly(message={**_TEXT, "minLength": 1}, type=_TEXT, param=_TEXT_OR_NULL, code=_TEXT_OR_NULL)),
@@ -98,9 +99,9 @@ _SAYS = {
 HEADERS: dict[str, Tree] = {name: {"description": text, "schema": _TEXT} for name, text in _SAYS.items()}
 _MEANINGS = {
     "400": "The body is not JSON, a field is wrong, or the engine objects to it.",
-    "401": "No key where one is needed, or an unknown one.",
+    "401": "No key where one is needed, or an unknown one; a vote token that does not count any more.",
     "403": "The key may not do this, or the caller comes from a foreign host or origin.",
-    "404": "No such model, agent, version or path.",
+    "404": "No such model, agent, version, feedback or path.",
     "405": "Another method is needed; see `allow`.",
     "409": "Another version is live than was expected.",
     "413": "The body is larger than `gateway.max_body_bytes`.",

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from server import embeddings, feedback
+from server import embeddings
 from server.dialects import chat, completions
 from server.dialects.messages import request as messages
 from server.dialects.responses import fields as responses
+from server.feedback import opinion, token
 
 Tree = dict[str, Any]
 _REFUSED = frozenset(
@@ -115,8 +116,9 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], Tree, tuple[str, ...]]] = {
     "MessageRequest": (messages.Fields, _MESSAGES, ("max_tokens",)),
     "CountRequest": (messages.Fields, _MESSAGES, ()),
     "EmbeddingRequest": (embeddings.Fields, {"input": _PROMPT}, ("input",)),
-    "Opinion": (feedback.Opinion, {}, ()),
-    "Opinions": (feedback.Opinions, {}, ()),
+    "Opinion": (opinion.Opinion, {}, ()),
+    "Opinions": (opinion.Opinions, {}, ()),
+    "TokenWish": (token.Wish, {}, ()),
 }
 
 

@@ -6,6 +6,7 @@ from server import embeddings
 from server.call import CHAT
 from server.dialects import completions, messages, responses
 from server.dialects.messages import count
+from server.feedback import accept
 from server.openapi import requests
 from server.openapi.answers import errors, reply, whole
 
@@ -57,20 +58,29 @@ def paths() -> dict[str, Tree]:
                 requestBody=requests.body("EmbeddingRequest"),
             )
         },
-        "/v1/feedback": {
+        accept.PATH: {
             "post": _operation(
                 "feedback",
-                "What somebody said about a reply.",
+                "What somebody said about a reply, a request or a session.",
                 {"202": whole("Accepted"), **errors("400", "401", "403", "413", "500", "503")},
                 requestBody=requests.body("Opinion"),
             )
         },
-        "/v1/feedback/batch": {
+        accept.BATCH_PATH: {
             "post": _operation(
                 "feedback_batch",
-                "What was said about up to 1,000 replies; all of it is checked before any is written.",
+                "Up to 1,000 opinions; all of it is checked before any is written.",
                 {"202": whole("AcceptedBatch"), **errors("400", "401", "403", "413", "500", "503")},
                 requestBody=requests.body("Opinions"),
+            )
+        },
+        accept.TOKENS_PATH: {
+            "post": _operation(
+                "feedback_token",
+                "What a page needs to say one thing about one target without a key.",
+                {"200": whole("VoteToken"), **errors("400", "401", "403", "413", "500")},
+                requestBody=requests.body("TokenWish"),
+                security=ANY_KEY,
             )
         },
         "/v1/models": {

@@ -82,6 +82,10 @@ def make_keys() -> tuple[dict[str, str], dict[str, Key]]:
         ("admin", [Scope.ADMIN], "default", ()),
         ("stranger", [Scope.INFERENCE], "other", ()),
         ("limited", [Scope.INFERENCE], "default", ("agent",)),
+        ("neighbour", [Scope.FEEDBACK], "default", ()),
+        ("foreigner", [Scope.FEEDBACK, Scope.OPERATOR], "other", ()),
+        ("viewer", [Scope.VIEWER], "default", ()),
+        ("operator", [Scope.OPERATOR], "default", ()),
     ):
         secrets[name], key = mint(scopes, tenant=tenant, agents=agents, name=name)
         stored[key.digest] = key

@@ -51,7 +51,7 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 def test_it_has_the_gateways_routes_and_no_others(app: Any, document: Any) -> None:
     raw = {(path, method) for path, answers in {**_ROUTES, MODEL_PATH + "{id}": _MODEL}.items() for method in answers}
-    behind = {(route.path, method) for route in routes_of(app) for method in route.methods or ()}
+    behind = {(route.path_format, method) for route in routes_of(app) for method in route.methods or ()}
     assert behind, "the admin routes were not found"
     assert {(path, method.upper()) for path, method in operations(document)} == raw | behind
 

@@ -33,7 +33,7 @@ def test_the_key_decides_whose_word_feedback_is(gateway: Running, key: str | Non
     response = vote(gateway, key, rating="up", id="once")
     assert response.status_code == 202
     (row,) = gateway.feedback
-    assert response.json() == {"id": row.feedback_id, "target": "chatcmpl-1", "status": "accepted"}
+    assert response.json() == {"id": row.feedback_id, "target": "chatcmpl-1", "about": "response", "status": "pending"}
     assert (row.source, row.rating, row.tenant) == (FeedbackSource(source), 1.0, "default")
     assert row.feedback_id == f"{row.key_id}:once"
 
