@@ -24,7 +24,7 @@ from burnish.config import Settings
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
 from judges import golden
-from judges.calibrate import Terms, calibrate
+from judges.calibrate import Calibration, Terms, calibrate
 from judges.golden import GoldenCase
 from judges.local import LocalJudge
 from judges.main import make_judge
@@ -32,7 +32,7 @@ from judges.panel import Panel
 from judges.worker import Worker
 from server import launch
 
-BOOT_SECONDS = 240.0
+BOOT_SECONDS, ROUND_SECONDS = 600.0, 300.0
 
 
 @contextmanager
@@ -84,6 +84,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
             tell(f"worker and bare client, round {number} of {rounds}")
             client.append(asyncio.run(_bare(settings, url, key, asked)))
             worker.append(_worked(settings, url, key, asked, folder / f"round-{number}"))
+            tell(f"turns/s: worker {worker[-1]:.1f}, client {client[-1]:.1f}")
     ours, theirs = statistics.median(worker[1:]), statistics.median(client[1:])
     return {
         "judge_accuracy": told["accuracy"],
@@ -96,7 +97,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
     }
 
 
-async def _calibrated(settings: Settings, url: str, key: str, cases: list[GoldenCase], terms: Terms):  # type: ignore[no-untyped-def]
+async def _calibrated(settings: Settings, url: str, key: str, cases: list[GoldenCase], terms: Terms) -> Calibration:
     judge = make_judge(settings, url, key, "")
     try:
         return await calibrate(judge, cases, terms)
@@ -114,9 +115,11 @@ def _worked(settings: Settings, url: str, key: str, cases: list[GoldenCase], fol
 
     async def run() -> float:
         started = time.perf_counter()
-        await worker.run_forever(lambda: _is_done(journal, len(cases)))
+        await worker.run_forever(lambda: _is_done(journal, len(cases)) or time.perf_counter() - started > ROUND_SECONDS)
         seconds = time.perf_counter() - started
         await panel.close()
+        if not _is_done(journal, len(cases)):
+            raise SystemExit(f"the worker judged too few turns within {ROUND_SECONDS:.0f} s; does the engine still answer?")
         return seconds
 
     seconds = asyncio.run(run())
