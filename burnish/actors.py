@@ -7,6 +7,7 @@ actors of a driver that is gone, and a cluster that was started here ends with i
 import asyncio
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from burnish.supervisor import Part, Running
 LOCAL = "local"
 STORE_BYTES = 80 * 2**20
 """Ray's shared memory for a cluster started here: actors hand each other nothing through it."""
+CONNECT_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
@@ -47,6 +49,8 @@ class RayLauncher:
         except ImportError as error:
             raise ConfigError("judge.ray: Ray is not installed here; install burnish with its `cpu` or `gpu` extra") from error
         is_local = self._address == LOCAL
+        if not is_local:
+            _must_answer(self._address)
         cluster: dict[str, Any] = {"include_dashboard": False, "object_store_memory": STORE_BYTES} if is_local else {}
         try:
             ray.init(address=LOCAL if is_local else self._address, namespace="burnish", logging_level="warning", **cluster)
@@ -64,6 +68,17 @@ class RayLauncher:
         actor = self._actor.options(name=f"{part.name}-{os.getpid()}-{os.urandom(3).hex()}").remote()
         told = {name: value for name, value in part.environment.items() if name.startswith("BURNISH_")}
         return _RunningActor(part, actor, actor.run.remote(self._entry, told))
+
+
+def _must_answer(address: str) -> None:
+    """Ray itself would look for a cluster that is not there for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"judge.ray: expected HOST:PORT of a Ray cluster, or `local`, got {address!r}")
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConfigError(f"judge.ray: no Ray cluster answers at {address!r}: {error}") from error
 
 
 class Body:

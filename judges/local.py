@@ -44,22 +44,26 @@ class LocalJudge:
         self._structured = structured
         self._http: aiohttp.ClientSession | None = None
 
+    def body(self, messages: Sequence[Mapping[str, str]], n: int) -> dict[str, Any]:
+        """The request for `n` answers, in the form that is asked for at present."""
+        asked = {"model": self.model, "messages": list(messages), "n": n, **self._options}
+        return asked if self._structured == "off" else asked | {"structured_outputs": {"regex": ANSWER_FORM}}
+
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
-        body: dict[str, Any] = {"model": self.model, "messages": list(messages), "n": n, **self._options}
-        if self._structured != "off":
-            status, reply = await self._post(body | {"structured_outputs": {"regex": ANSWER_FORM}})
-            if status not in _REFUSED:
-                return self._texts(status, reply)
-            # Only a request that goes through without it shows that structured output was what the server refused.
-            refusal = str(reply)[:300]
-            if self._structured == "on":
-                raise JudgeUnavailable(f"the judge answered {status}: {refusal} (judge.structured is on)")
-            texts = self._texts(*await self._post(body))
-            if self._structured == "auto":
-                self._structured = "off"
-                log.warning("the judge's server refuses structured output; asked without", model=self.model, error=refusal)
-            return texts
-        return self._texts(*await self._post(body))
+        asked = self.body(messages, n)
+        status, reply = await self._post(asked)
+        if status not in _REFUSED or "structured_outputs" not in asked:
+            return self._texts(status, reply)
+        refusal = str(reply)[:300]
+        if self._structured == "on":
+            raise JudgeUnavailable(f"the judge answered {status}: {refusal} (judge.structured is on)")
+        # Only a request that goes through without it shows that structured output was what the server refused.
+        del asked["structured_outputs"]
+        texts = self._texts(*await self._post(asked))
+        if self._structured == "auto":
+            self._structured = "off"
+            log.warning("the judge's server refuses structured output; asked without", model=self.model, error=refusal)
+        return texts
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Any]:
         """The status and the body: parsed where the status is 200, else its text."""

@@ -26,8 +26,7 @@ def make_judge(settings: Settings, engine_url: str, engine_key: str, model: str,
     """The judge `model`, named as in `judge.model`; one that the serving engine knows (its base, `agent@v12`) is asked there."""
     chosen = settings.judge
     options: dict[str, Any] = {"temperature": chosen.temperature, "max_tokens": chosen.max_tokens, "timeout": chosen.timeout}
-    is_ours = not model or (not url and (model == settings.engine.base_name or model.startswith(f"{settings.agent.name}@v")))
-    if is_ours:
+    if not model or (not url and is_ours(settings, model)):
         model = model or settings.engine.base_name
         return LocalJudge(engine_url, model, api_key=engine_key, structured=chosen.structured, **options)
     if url and "/" not in model:
@@ -35,6 +34,11 @@ def make_judge(settings: Settings, engine_url: str, engine_key: str, model: str,
         structured: Structured = "on" if chosen.structured == "on" else "off"
         return LocalJudge(url, model, api_key=api_key, structured=structured, **options)
     return RemoteJudge(model, url=url, api_key=api_key, structured=chosen.structured, **options)
+
+
+def is_ours(settings: Settings, model: str) -> bool:
+    """True where the serving engine answers to the name: its base, or a version of the agent."""
+    return model == settings.engine.base_name or model.startswith(f"{settings.agent.name}@v")
 
 
 async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping: Callable[[], bool]) -> None:

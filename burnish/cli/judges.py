@@ -137,13 +137,18 @@ def replay(
 
 def _judge(settings: Settings, name: str | None) -> "Judge":
     """The judge `name`, or the first that is configured."""
-    from judges.main import make_judge, make_judges
+    from judges.main import is_ours, make_judge, make_judges
     from server.launch import engine_key, engine_urls
 
     url, key, chosen = engine_urls(settings)[0], engine_key(settings), settings.judge
     if name is None:
         return make_judges(settings, url, key)[0]
-    return make_judge(settings, url, key, name, chosen.url, chosen.api_key)
+    if name == chosen.fallback_model:
+        return make_judge(settings, url, key, name, chosen.fallback_url, chosen.fallback_api_key)
+    # A key goes to the server that it is for: another provider's model, or our own engine's, is asked without it.
+    is_there = name == chosen.model or ("/" not in name and not is_ours(settings, name))
+    there = (chosen.url, chosen.api_key) if is_there else ("", "")
+    return make_judge(settings, url, key, name, *there)
 
 
 def _terms(settings: Settings) -> Any:

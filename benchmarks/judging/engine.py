@@ -1,0 +1,151 @@
+"""Judging with the real engine: how right the sandbox's own judge is on the shipped golden set, and how much of the engine our worker uses.
+
+The worker (journal, lease, question, count, verdict committed) and a bare client that only posts the same prompts take turns on one vLLM,
+at the same concurrency; the share is the median worker's over the median client's turns/s. Both go through the prompts once before: the
+engine's prefix cache holds them, so that the engine is as fast as it can be, which makes the share as low as it can be.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+
+from benchmarks.judging.turns import journal_with
+from burnish.config import Settings
+from burnish.journal import Journal, jobs
+from burnish.journal.tables import JudgeJob
+from judges import golden
+from judges.calibrate import Calibration, Terms, calibrate
+from judges.golden import GoldenCase
+from judges.local import LocalJudge
+from judges.main import make_judge
+from judges.panel import Panel
+from judges.worker import Worker
+from server import launch
+
+BOOT_SECONDS, ROUND_SECONDS = 600.0, 300.0
+
+
+@contextmanager
+def engine(folder: Path) -> Iterator[Settings]:
+    """A vLLM on the sandbox's model with Burnish's flags; settings that reach it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    chosen = {"dtype": "float32", "max_model_len": 2048, "port": port}
+    settings = Settings(state_dir=folder, engine=chosen, judge={"max_tokens": 32, "concurrency": 8})  # type: ignore[arg-type]
+    environment, log = launch.environment(settings, os.environ), folder / "vllm.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            launch.command(settings), env=environment, cwd=folder, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + BOOT_SECONDS
+        while True:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"vLLM did not start; its log is {log}")
+            try:
+                urllib.request.urlopen(f"{launch.engine_url(settings)}/health", timeout=2).close()
+                break
+            except OSError:
+                time.sleep(0.5)
+        yield settings
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str, float]:
+    """`judge_accuracy`, `judge_abstained`, `judge_failed`; `engine_share` and the two rates that it comes from."""
+    tell("vLLM starts")
+    with engine(folder / "engine") as settings:
+        url, key = launch.engine_url(settings), launch.engine_key(settings)
+        cases = golden.load(golden.SHIPPED)
+        chosen = settings.judge
+        terms = Terms(chosen.votes, chosen.min_agreement, chosen.deadline, chosen.concurrency)
+        tell("the golden set")
+        told = asyncio.run(_calibrated(settings, url, key, cases, terms)).figures
+        asked = [case for case in cases if case.origin == "user"]
+        worker, client = [], []
+        for number in range(rounds + 1):
+            tell(f"worker and bare client, round {number} of {rounds}")
+            client.append(asyncio.run(_bare(settings, url, key, asked)))
+            worker.append(_worked(settings, url, key, asked, folder / f"round-{number}"))
+            tell(f"turns/s: worker {worker[-1]:.1f}, client {client[-1]:.1f}")
+    ours, theirs = statistics.median(worker[1:]), statistics.median(client[1:])
+    return {
+        "judge_accuracy": told["accuracy"],
+        "judge_abstained": told["abstained"],
+        "judge_failed": told["failed"],
+        "judge_kappa": told["kappa"],
+        "engine_share": ours / theirs,
+        "engine_worker_turns_per_s": ours,
+        "engine_client_turns_per_s": theirs,
+    }
+
+
+async def _calibrated(settings: Settings, url: str, key: str, cases: list[GoldenCase], terms: Terms) -> Calibration:
+    judge = make_judge(settings, url, key, "")
+    try:
+        return await calibrate(judge, cases, terms)
+    finally:
+        await judge.close()
+
+
+def _worked(settings: Settings, url: str, key: str, cases: list[GoldenCase], folder: Path) -> float:
+    """Turns/s of our worker, from the first lease to the last verdict committed."""
+    journal = journal_with(
+        folder, [(case.messages, str(case.reply["content"]), str(case.next_state[0]["content"])) for case in cases]
+    )
+    panel = Panel([make_judge(settings, url, key, "")], settings.judge.deadline)
+    worker = Worker(journal, panel, settings.judge)
+
+    async def run() -> float:
+        started = time.perf_counter()
+        await worker.run_forever(lambda: _is_done(journal, len(cases)) or time.perf_counter() - started > ROUND_SECONDS)
+        seconds = time.perf_counter() - started
+        await panel.close()
+        if not _is_done(journal, len(cases)):
+            raise SystemExit(f"the worker judged too few turns within {ROUND_SECONDS:.0f} s; does the engine still answer?")
+        return seconds
+
+    seconds = asyncio.run(run())
+    journal.close()
+    return len(cases) / seconds
+
+
+def _is_done(journal: Journal, n: int) -> bool:
+    with journal.read() as session:
+        return jobs.counts(session, JudgeJob).get("done", 0) == n
+
+
+async def _bare(settings: Settings, url: str, key: str, cases: list[GoldenCase]) -> float:
+    """Turns/s of a client that posts the same bodies and reads the answers, no more."""
+    judge = make_judge(settings, url, key, "")
+    assert isinstance(judge, LocalJudge)
+    bodies = [judge.body(golden.question(case).messages, settings.judge.votes) for case in cases]
+    headers = {"Authorization": f"Bearer {key}"}
+
+    async def client(http: aiohttp.ClientSession) -> None:
+        while bodies:
+            async with http.post(f"{url}/v1/chat/completions", json=bodies.pop(0)) as response:
+                assert response.status == 200, await response.text()
+                await response.read()
+
+    async with aiohttp.ClientSession(headers=headers) as http:
+        started = time.perf_counter()
+        await asyncio.gather(*(client(http) for _ in range(settings.judge.concurrency)))
+        return len(cases) / (time.perf_counter() - started)
