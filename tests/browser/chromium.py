@@ -9,8 +9,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +100,18 @@ class Page:
         seen = [node for node in tree["nodes"] if not node["ignored"]]
         return [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in seen]
 
-    async def picture(self, path: Path) -> None:
-        """A screenshot."""
+    async def picture(self) -> bytes:
+        """A screenshot, as PNG."""
         shot = await self.call("Page.captureScreenshot", format="png")
-        path.write_bytes(base64.b64decode(shot["data"]))
+        return base64.b64decode(shot["data"])
 
 
-@asynccontextmanager
-async def browse(folder: Path) -> AsyncIterator[Page]:
-    """A tab of a browser that keeps its profile in `folder` and ends with the block."""
+@contextmanager
+def running(folder: Path) -> Iterator[int]:
+    """The DevTools port of a browser that keeps its profile in `folder` and ends with the block."""
     sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()  # Chromium's own sandbox does not work for root
-    with (folder / "chromium.log").open("wb") as log:
+    log_file, port_file = folder / "chromium.log", folder / "profile" / "DevToolsActivePort"
+    with log_file.open("wb") as log:
         process = subprocess.Popen(
             [program(), *FLAGS, *sandbox, f"--user-data-dir={folder / 'profile'}", "about:blank"],
             stdout=log,
@@ -118,15 +119,12 @@ async def browse(folder: Path) -> AsyncIterator[Page]:
             env={**os.environ, "HOME": str(folder)},
         )
     try:
-        port_file = folder / "profile" / "DevToolsActivePort"
-        await _wait(lambda: port_file.exists() and port_file.read_text().count("\n") > 0, process, folder / "chromium.log")
-        port = int(port_file.read_text().splitlines()[0])
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                targets = await answer.json()
-            address = next(target["webSocketDebuggerUrl"] for target in targets if target["type"] == "page")
-            async with session.ws_connect(address, max_msg_size=0) as socket:
-                yield Page(socket)
+        deadline = time.monotonic() + PATIENCE
+        while not (port_file.exists() and "\n" in port_file.read_text()):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail("Chromium did not start:\n" + log_file.read_text(errors="replace")[-2000:])
+            time.sleep(0.05)
+        yield int(port_file.read_text().splitlines()[0])
     finally:
         process.terminate()
         try:
@@ -136,9 +134,12 @@ async def browse(folder: Path) -> AsyncIterator[Page]:
             process.wait()
 
 
-async def _wait(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_there():
-        if process.poll() is not None or time.monotonic() > deadline:
-            pytest.fail("Chromium did not start:\n" + log.read_text(errors="replace")[-2000:])
-        await asyncio.sleep(0.05)
+@asynccontextmanager
+async def tab(port: int) -> AsyncIterator[Page]:
+    """The first tab of the browser whose DevTools listen on `port`."""
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+            targets = await answer.json()
+        address = next(target["webSocketDebuggerUrl"] for target in targets if target["type"] == "page")
+        async with session.ws_connect(address, max_msg_size=0) as socket:
+            yield Page(socket)

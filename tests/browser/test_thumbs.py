@@ -18,7 +18,7 @@ from burnish.testing import Scene, Script, Scripted, ScriptedEngine, Step
 from server.admin import admin_app
 from server.ingest import Ingester
 from tests.browser import site
-from tests.browser.chromium import Page, browse
+from tests.browser.chromium import Page, running, tab
 from tests.journals import journal, migrated_file, sqlite_url
 from tests.server.gateways import ENGINE_KEY, Running, serve
 
@@ -60,7 +60,8 @@ class Visit:
     async def picture(self, name: str) -> None:
         """Kept where BURNISH_PICTURES says, so that a person can look."""
         if PICTURES:
-            await self.page.picture(Path(PICTURES) / f"{name}.png")
+            shot = await self.page.picture()
+            await asyncio.to_thread((Path(PICTURES) / f"{name}.png").write_bytes, shot)
 
     def votes(self) -> list[FeedbackRow]:
         threading.Event().wait(0.1)  # the ingester leaves the last moment alone
@@ -82,7 +83,7 @@ async def visit(request: pytest.FixtureRequest, tmp_path: Path, journal: Journal
         behind = admin_app(Settings(state_dir=state), journal)
         gateway = stack.enter_context(serve(state, engine, behind, allowed_origins=origins))
         reply, _ = await asyncio.to_thread(site.ask, gateway.url, gateway.secrets["talker"], "scene:walk")
-        page = await stack.enter_async_context(browse(profile))
+        page = await stack.enter_async_context(tab(stack.enter_context(running(profile))))
         yield Visit(page, gateway, journal, pages, origin, reply)
 
 
