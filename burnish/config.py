@@ -112,6 +112,10 @@ class Journal(_Section):
     reserve_bytes: int = Field(4 * 2**20, ge=0, description="Preallocated space that recording falls back to on a full disk.")
     session_ttl: float = Field(3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed.")
     poll_interval: float = Field(0.1, gt=0, description="Seconds between the ingester's looks at the segments.")
+    verifiers: tuple[str, ...] = Field(
+        (),
+        description="Tools whose exit codes and test results you trust as a verdict, e.g. run_tests; others' never praise a reply.",
+    )
 
 
 class Feedback(_Section):
@@ -131,7 +135,7 @@ class Judge(_Section):
     )
     url: str = Field("", description="Base URL of an OpenAI-compatible server for `model`; empty lets litellm choose.")
     api_key: str = Field("", description="Key for that server.")
-    votes: int = Field(3, ge=1, le=15, description="Independent votes for each turn.")
+    votes: int = Field(3, ge=1, le=15, description="Independent votes for each turn; with fewer than 3 no hint is used.")
     fallback_model: str = Field("", description="Model asked where the first one fails; named as `model` is; empty for none.")
     fallback_url: str = Field("", description="Base URL of an OpenAI-compatible server for `fallback_model`.")
     fallback_api_key: str = Field("", description="Key for that server.")
@@ -145,6 +149,15 @@ class Judge(_Section):
     timeout: float = Field(30.0, gt=0, description="Seconds for one vote.")
     max_attempts: int = Field(3, ge=1, description="Tries before a turn is left unjudged.")
     concurrency: int = Field(4, ge=1, description="Turns judged at a time.")
+    structured: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Hold the judge to the form of its answer: a regular expression on an engine, a JSON schema at a provider. `auto` "
+        "asks our own engine and providers known to be able, until it is refused once.",
+    )
+    pool: int = Field(1, ge=1, le=64, description="Judging processes side by side, or actors with `judge.ray`.")
+    ray: str = Field(
+        "", description="Ray cluster whose actors judge: its address, or `local` for one started here; empty for none."
+    )
 
 
 class Learner(_Section):
@@ -165,6 +178,10 @@ class Learner(_Section):
     distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
     distill_top_k: int = Field(
         20, ge=1, description="Student's tokens compared with the teacher one by one; the rest is one tail bin."
+    )
+    check_hints: bool = Field(
+        True,
+        description="Let the teacher refuse hints: those that change nothing more than any words would, or change everything.",
     )
     kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
     anchor_weight: float = Field(0.5, ge=0, description="Weight of the replay of the base's own answers; 0 switches it off.")

@@ -36,21 +36,25 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         "remote": f"http://127.0.0.1:{settings.remote.port}/health",
     }
     patience = {"engine": 900.0}
+    # judges side by side are parts of their own as well; on Ray, `burnish judge` sees to its actors
+    alone = {} if settings.judge.ray else {"judge": {"BURNISH_JUDGE__POOL": "1"}}
     return [
         Part(
             name=name,
             command=[sys.executable, "-m", "burnish", verb],
-            environment=child,
+            environment=child | alone.get(verb, {}),
             is_healthy=_answers(checks[verb]) if verb in checks else None,
             patience=patience.get(verb, 120.0),
             # the gateway lets running replies end for up to 20 s
-            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0}.get(verb, 10.0),
+            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0, "judge": 15.0}.get(verb, 10.0),
         )
         for verb, name in instances
     ]
 
 
 def _n_of(verb: str, settings: config.Settings) -> int:
+    if verb == "judge":
+        return 1 if settings.judge.ray else settings.judge.pool
     return settings.gateway.processes if verb == "gateway" else 1
 
 

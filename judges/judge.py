@@ -1,20 +1,40 @@
 """The seam to a judging model: ask it m times, get m answers as text."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from burnish.errors import BurnishError
 from judges import prompts
+
+Structured = Literal["auto", "on", "off"]
 
 
 class JudgeUnavailable(BurnishError):
     """The judging model did not answer; nothing is known about the turn."""
 
 
+@dataclass(slots=True)
+class Usage:
+    """What a judge has cost since it was made: requests sent, and tokens as the model's server counts them."""
+
+    n_requests: int = 0
+    n_prompt_tokens: int = 0
+    n_answer_tokens: int = 0
+
+    def add(self, told: object) -> None:
+        """One more request, with the `usage` of its answer (a mapping of the OpenAI form, or anything else for unknown)."""
+        self.n_requests += 1
+        counts = told if isinstance(told, Mapping) else {}
+        self.n_prompt_tokens += int(counts.get("prompt_tokens") or 0)
+        self.n_answer_tokens += int(counts.get("completion_tokens") or 0)
+
+
 class Judge(Protocol):
     """A model that can be asked. `model` is its name, part of every judgement's identity."""
 
     model: str
+    usage: Usage
 
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
         """`n` independent answers. Raises JudgeUnavailable where the model fails or takes too long."""

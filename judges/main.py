@@ -1,11 +1,13 @@
 """The judge's process."""
 
 from collections.abc import Callable
+from typing import Any
 
 from burnish.config import Settings
 from burnish.journal import Journal
-from judges.judge import Judge
+from judges.judge import Judge, Structured
 from judges.local import LocalJudge
+from judges.panel import Panel
 from judges.remote import RemoteJudge
 from judges.worker import Worker
 
@@ -13,38 +15,34 @@ from judges.worker import Worker
 def make_judges(settings: Settings, engine_url: str, engine_key: str) -> list[Judge]:
     """The judges that the settings name, best first; the frozen base on the serving engine where they name none."""
     chosen = settings.judge
-    options = {"temperature": chosen.temperature, "max_tokens": chosen.max_tokens, "timeout": chosen.timeout}
-    named = [(chosen.model, chosen.url, chosen.api_key)]
+    judges = [make_judge(settings, engine_url, engine_key, chosen.model, chosen.url, chosen.api_key)]
     if chosen.fallback_model:
-        named.append((chosen.fallback_model, chosen.fallback_url, chosen.fallback_api_key))
-    judges: list[Judge] = []
-    for model, url, api_key in named:
-        if not model:
-            judges.append(LocalJudge(engine_url, settings.engine.base_name, api_key=engine_key, **options))  # type: ignore[arg-type]
-        elif url and "/" not in model:
-            judges.append(LocalJudge(url, model, api_key=api_key, **options))  # type: ignore[arg-type]
-        else:
-            judges.append(RemoteJudge(model, url=url, api_key=api_key, **options))  # type: ignore[arg-type]
+        named = (chosen.fallback_model, chosen.fallback_url, chosen.fallback_api_key)
+        judges.append(make_judge(settings, engine_url, engine_key, *named))
     return judges
+
+
+def make_judge(settings: Settings, engine_url: str, engine_key: str, model: str, url: str = "", api_key: str = "") -> Judge:
+    """The judge `model`, named as in `judge.model`; one that the serving engine knows (its base, `agent@v12`) is asked there."""
+    chosen = settings.judge
+    options: dict[str, Any] = {"temperature": chosen.temperature, "max_tokens": chosen.max_tokens, "timeout": chosen.timeout}
+    is_ours = not model or (not url and (model == settings.engine.base_name or model.startswith(f"{settings.agent.name}@v")))
+    if is_ours:
+        model = model or settings.engine.base_name
+        return LocalJudge(engine_url, model, api_key=engine_key, structured=chosen.structured, **options)
+    if url and "/" not in model:
+        # Another server than our engine may take the request for structured output wrong in silence: only where it is asked for.
+        structured: Structured = "on" if chosen.structured == "on" else "off"
+        return LocalJudge(url, model, api_key=api_key, structured=structured, **options)
+    return RemoteJudge(model, url=url, api_key=api_key, structured=chosen.structured, **options)
 
 
 async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping: Callable[[], bool]) -> None:
     """Judge until `is_stopping()`."""
-    judges = make_judges(settings, engine_url, engine_key)
-    chosen = settings.judge
-    worker = Worker(
-        Journal.open(settings.journal_url),
-        *judges,
-        votes=chosen.votes,
-        concurrency=chosen.concurrency,
-        max_attempts=chosen.max_attempts,
-        lease_seconds=len(judges) * chosen.deadline + 10,
-        min_agreement=chosen.min_agreement,
-        deadline=chosen.deadline,
-        daily_votes=chosen.daily_votes,
-    )
+    panel = Panel(make_judges(settings, engine_url, engine_key), settings.judge.deadline)
+    journal = Journal.open(settings.journal_url)
     try:
-        await worker.run_forever(is_stopping)
+        await Worker(journal, panel, settings.judge).run_forever(is_stopping)
     finally:
-        for judge in judges:
-            await judge.close()
+        await panel.close()
+        journal.close()

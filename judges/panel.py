@@ -61,6 +61,11 @@ class Panel:
         self._judges = [(judge, Breaker(clock)) for judge in judges]
         self._deadline = deadline
 
+    @property
+    def patience(self) -> float:
+        """Seconds after which every one of them has had its time."""
+        return len(self._judges) * self._deadline
+
     async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
         """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, where none does."""
         reasons = []

@@ -8,6 +8,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,7 @@ def reason(conversation: Sequence[Mapping[str, Any]], reply: Mapping[str, Any]) 
     return None
 
 
+@cache
 def identity() -> str:
     """`prefilter/hash` of the rules: part of each verdict that they give."""
     return f"prefilter/{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"

@@ -4,6 +4,7 @@ A judge's failure is never the policy's fault: an answer that cannot be read rai
 never turned into a score.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,15 @@ _ANSWER = re.compile(
     re.IGNORECASE,
 )
 _SCORES = {"+1": 1, "1": 1, "0": 0, "-1": -1, "abstain": None}
+ANSWER_FORM = r"VERDICT: (\+1|0|-1|abstain)\nHINT: [^\r\n]+"
+"""Exactly what the prompt asks for, as a regular expression, for engines that can be held to one."""
+ANSWER_SCHEMA = {
+    "type": "object",
+    "properties": {"verdict": {"enum": ["+1", "0", "-1", "abstain"]}, "hint": {"type": ["string", "null"]}},
+    "required": ["verdict", "hint"],
+    "additionalProperties": False,
+}
+"""The same as JSON, for providers that can be held to a schema."""
 
 
 class UnreadableVerdict(ValueError):
@@ -61,12 +71,32 @@ def verdict_messages(
 
 
 def parse_vote(answer: str) -> Vote:
-    """Read one answer. Raises UnreadableVerdict, with the text, where no verdict line is found."""
+    """Read one answer, two lines or JSON. Raises UnreadableVerdict, with the text, where no verdict is found."""
+    if answer.lstrip().startswith("{"):
+        return _parse_json(answer)
     found = _ANSWER.search(answer)
     if found is None:
         raise UnreadableVerdict(f"expected a line 'VERDICT: +1, 0, -1 or abstain', got {answer[:200]!r}")
-    hint = (found["hint"] or "").strip()
-    return Vote(_SCORES[found["verdict"].lower()], None if hint.lower().rstrip(".") in {"", "none"} else hint)
+    return Vote(_SCORES[found["verdict"].lower()], _hint(found["hint"]))
+
+
+def _parse_json(answer: str) -> Vote:
+    """An object of ANSWER_SCHEMA. What begins as JSON is never searched for a verdict line: its hint may quote one."""
+    try:
+        told = json.loads(answer)
+    except ValueError as error:
+        raise UnreadableVerdict(f"expected JSON with 'verdict' and 'hint', got {answer[:200]!r}: {error}") from error
+    verdict, hint = told.get("verdict"), told.get("hint")
+    is_number = isinstance(verdict, int) and not isinstance(verdict, bool)
+    score = str(verdict).lower() if is_number or isinstance(verdict, str) else ""
+    if score not in _SCORES or not isinstance(hint, str | None):
+        raise UnreadableVerdict(f"expected a 'verdict' of +1, 0, -1 or abstain and a 'hint' in words, got {answer[:200]!r}")
+    return Vote(_SCORES[score], _hint(" ".join((hint or "").split())))
+
+
+def _hint(text: str | None) -> str | None:
+    hint = (text or "").strip()
+    return None if hint.lower().rstrip(".") in {"", "none"} else hint
 
 
 def as_text(message: Mapping[str, Any]) -> str:

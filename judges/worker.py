@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 from sqlmodel import Session
 
+from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
 from burnish.journal.turns import record_judgement, settle
@@ -21,12 +22,15 @@ from judges import case, prefilter
 from judges.ballot import Result, VoidBallot, count
 from judges.budget import Budget
 from judges.case import Case
-from judges.judge import Judge, JudgeUnavailable, identity
+from judges.hints import Grounds, fate_of
+from judges.judge import JudgeUnavailable, identity
 from judges.panel import Panel
 from judges.verdict import PROMPT
 
 log = structlog.get_logger()
 LONGEST_PAUSE = 15.0
+LEASE_MARGIN = 10.0
+"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +53,20 @@ class Outcome:
 
 
 class Worker:
-    """One process's judging: up to `concurrency` turns side by side, and what came of several of them in one transaction."""
+    """One process's judging: up to `concurrency` turns side by side, and what came of several of them in one transaction.
 
-    def __init__(
-        self,
-        journal: Journal,
-        judge: Judge,
-        *fallbacks: Judge,
-        votes: int,
-        concurrency: int,
-        max_attempts: int,
-        lease_seconds: float,
-        min_agreement: float = 0.0,
-        deadline: float = 60.0,
-        daily_votes: int = 0,
-    ) -> None:
+    A turn is leased for as long as the whole panel may take over it and a little more; `lease_seconds` says otherwise.
+    """
+
+    def __init__(self, journal: Journal, panel: Panel, chosen: config.Judge, *, lease_seconds: float | None = None) -> None:
         self._journal = journal
-        self._panel = Panel([judge, *fallbacks], deadline)
-        self._budget = Budget(journal, daily_votes)
-        self._votes = votes
-        self._concurrency = concurrency
-        self._max_attempts = max_attempts
-        self._lease_seconds = lease_seconds
-        self._min_agreement = min_agreement
+        self._panel = panel
+        self._budget = Budget(journal, chosen.daily_votes)
+        self._votes = chosen.votes
+        self._concurrency = chosen.concurrency
+        self._max_attempts = chosen.max_attempts
+        self._lease_seconds = panel.patience + LEASE_MARGIN if lease_seconds is None else lease_seconds
+        self._min_agreement = chosen.min_agreement
         self._name = f"judge-{os.getpid()}"
         self._n_silent = 0  # times in a row that no judge answered
         self._is_spent = False
@@ -150,6 +145,7 @@ class Worker:
             result.n_failed,
             time.time(),
             result.reason,
+            _fate(result, asked.grounds),
         )
         return Outcome(job, judgement)
 
@@ -179,3 +175,10 @@ class Worker:
         if is_dead:
             settle(session, outcome.turn)
         log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)
+
+
+def _fate(result: Result, grounds: Grounds) -> str | None:
+    """What becomes of the ballot's hint; None where there is none."""
+    if result.hint is None:
+        return None
+    return fate_of(result.hint, result.score, len(result.votes) + result.n_failed, result.n_bearing, grounds)

@@ -17,6 +17,13 @@ def shuffle_signals(samples: Sequence[Sample], generator: torch.Generator) -> li
     """`samples` with their rewards (and sources) permuted and their hints taken away."""
     order = torch.randperm(len(samples), generator=generator).tolist()
     return [
-        replace(sample, reward=donor.reward, reward_source=donor.reward_source, hint=None, hinted_prompt_ids=None)
+        replace(
+            sample,
+            reward=donor.reward,
+            reward_source=donor.reward_source,
+            hint=None,
+            hinted_prompt_ids=None,
+            control_prompt_ids=None,
+        )
         for sample, donor in zip(samples, (samples[i] for i in order), strict=True)
     ]

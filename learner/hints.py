@@ -8,6 +8,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _BLOCK = "\n\n(Hint: {hint})"
+_NEUTRAL = (
+    "answer",
+    "this",
+    "message",
+    "just",
+    "as",
+    "you",
+    "would",
+    "answer",
+    "any",
+    "other",
+    "message",
+    "of",
+    "this",
+    "kind",
+)
 
 
 def with_hint(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
@@ -23,3 +39,10 @@ def with_hint(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str
             message["content"] = [*content, {"type": "text", "text": block}] if isinstance(content, list) else content + block
             return extended
     raise ValueError("a hint needs a user message to follow, got none")
+
+
+def neutral(hint: str) -> str:
+    """Words as many as in `hint` that ask for nothing: what any hint at all changes shows beside them."""
+    n_words = max(1, len(hint.split()))
+    words = " ".join(_NEUTRAL[i % len(_NEUTRAL)] for i in range(n_words))
+    return words[0].upper() + words[1:] + "."

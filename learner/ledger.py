@@ -7,6 +7,7 @@ Opening a step allocates the version number before any file is written. A step t
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import func, select, update
@@ -155,8 +156,15 @@ class Ledger:
                 )
             return OpenStep(step.step_id, step.version, parent, attempt)
 
-    def announce(self, step: OpenStep, digest: str, metrics: Mapping[str, float], idle: Sequence[str]) -> None:
-        """The step's version is in the store: record its metrics and idle rows, and put it up for trial.
+    def announce(
+        self,
+        step: OpenStep,
+        digest: str,
+        metrics: Mapping[str, float],
+        idle: Sequence[str],
+        refusals: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """The step's version is in the store: record its metrics, idle rows and refused hints, and put it up for trial.
 
         Raises LearnerError where the step was given up meanwhile: this learner was thought dead, and its rows are another's.
         """
@@ -166,6 +174,8 @@ class Ledger:
                 raise LearnerError(f"the step of v{step.version} is {row.outcome}: another learner took over its rows")
             row.metrics = dict(metrics)
             _mark_idle(session, step, idle)
+            for interaction_id, code in refusals.items():
+                session.get_one(SampleRow, (step.step_id, interaction_id)).hint_fate = code
             registry.announce(session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest)
 
     def close(self, step: OpenStep, outcome: StepOutcome, reason: str, idle: Sequence[str]) -> None:

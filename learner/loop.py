@@ -171,7 +171,7 @@ class Loop:
             probe=probe,
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
-        self._ledger.announce(step, digest, result.metrics, result.idle)
+        self._ledger.announce(step, digest, result.metrics, result.idle, result.refusals)
         self._held = step.version
         shown = {key: round(value, 4) for key, value in result.metrics.items() if key in _SHOWN}
         log.info("published a candidate", version=path.name, **shown)

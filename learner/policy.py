@@ -183,6 +183,16 @@ class Policy:
             found[index] = logprobs.topk(min(k, logprobs.shape[1]), -1).indices.cpu()
         return found
 
+    def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list[tuple[Tensor, float]]:
+        """For each row the log-probs of the given ids [T, K], and the mean share of them that is in `weights`' own top K too."""
+        found: list[tuple[Tensor, float]] = [(torch.empty(0), 0.0)] * len(rows)
+        for index, logprobs in self._scored(rows, weights):
+            asked = ids[index].to(logprobs.device)
+            own = logprobs.topk(asked.shape[1], -1).indices
+            share = (asked[:, :, None] == own[:, None, :]).any(-1).float().mean().item()
+            found[index] = (logprobs.gather(1, asked).cpu(), share)
+        return found
+
     def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Tensor]]:
         with self.using(weights):
             for batch in pack(rows, self.score_tokens):

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from burnish.records import FloatArray, IntArray, Interaction, Message, Reward
+from learner.hints import neutral
 from learner.prompts import hinted_prompt
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
@@ -47,8 +48,9 @@ class Sample:
     """One turn, ready to train. `version` is the policy that sampled it, `record_ids` the records behind the reward.
 
     `messages` and `tools` are kept for the shuffled control alone, which has to put a hint into another row's prompt.
-    `hinted_prompt_ids` is None exactly where `hint` is; `is_hint_lost` says that there was a hint for which no teacher's
-    prompt could be made.
+    `hinted_prompt_ids` is None exactly where `hint` is; `control_prompt_ids` hold as many words that ask for nothing.
+    `is_hint_lost` says that there was a hint for which no teacher's prompt could be made. `step` is the turn's place in a tool
+    session whose outcome is part of the reward, else None.
     """
 
     interaction_id: str
@@ -69,6 +71,8 @@ class Sample:
     user: str | None
     messages: Sequence[Message] = ()
     tools: Sequence[Mapping[str, Any]] = ()
+    step: int | None = None
+    control_prompt_ids: "IntArray | None" = None
 
     @property
     def n_tokens(self) -> int:
@@ -90,13 +94,15 @@ def to_sample(
 
     sampling = interaction.sampling
     has_ratio = sampling.is_plain and MIN_TEMPERATURE <= sampling.temperature <= MAX_TEMPERATURE
-    hinted = None
+    hinted = control = None
     if reward.hint:
-        hinted = hinted_prompt(tokenizer, interaction.messages, interaction.tools, reward.hint, interaction.prompt_ids)
+        where = (tokenizer, interaction.messages, interaction.tools)
+        hinted = hinted_prompt(*where, reward.hint, interaction.prompt_ids)
+        control = hinted_prompt(*where, neutral(reward.hint), interaction.prompt_ids)
     if hinted is None and not has_ratio:
         unmade = SkipReason.UNRENDERABLE if reward.hint else SkipReason.NOT_PLAIN
         return Skipped(interaction.interaction_id, unmade)
-    if hinted is None and reward.value == 0.0:
+    if hinted is None and reward.value == 0.0 and reward.step is None:
         return Skipped(interaction.interaction_id, SkipReason.NEUTRAL)
     return Sample(
         interaction_id=interaction.interaction_id,
@@ -117,6 +123,8 @@ def to_sample(
         user=interaction.user,
         messages=interaction.messages,
         tools=interaction.tools,
+        step=reward.step,
+        control_prompt_ids=control if hinted is not None else None,
     )
 
 

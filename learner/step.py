@@ -8,7 +8,7 @@ but rounding; a step that fails or finds nothing to learn leaves weights and opt
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,13 +30,15 @@ class StepResult:
     """What a step did. `is_update` is False where no row had anything to teach: no version comes of it.
 
     `trained` and `idle` are interaction ids: rows that carried at least one term, and rows that carried none (advantage
-    below 0.05 and no hint). `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, and the step's own.
+    below 0.05 and no hint). `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, and the step's own. `refusals` are
+    the codes of the hints that the teacher refused, by interaction id.
     """
 
     is_update: bool
     trained: tuple[str, ...]
     idle: tuple[str, ...]
     metrics: Mapping[str, float]
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trainer:
@@ -81,7 +83,8 @@ class Trainer:
             "n_tokens": float(sum(row.n_tokens for row in used)),
             "seconds": time.perf_counter() - started,
         }
-        return StepResult(bool(trained), trained, idle, metrics)
+        refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
+        return StepResult(bool(trained), trained, idle, metrics, refusals)
 
     def state(self) -> dict[str, Any]:
         """RNG and objectives' states as JSON values; tensors are in `tensors`."""

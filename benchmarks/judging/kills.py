@@ -11,8 +11,10 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from benchmarks.judging.turns import journal_with, ordinary
+from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob, JudgementRow
+from judges.panel import Panel
 from judges.worker import Worker
 
 LEASE_SECONDS = 0.5
@@ -51,8 +53,7 @@ def measure(folder: Path, n_turns: int, n_kills: int, tell: Callable[[str], None
         n_hit += is_alive and n_done < n_turns
         tell(f"kill {number + 1} of {n_kills}: {n_done} of {n_turns} turns judged")
     deadline = time.monotonic() + PATIENCE
-    last = Worker(journal, Slow(), votes=3, concurrency=64, max_attempts=3, lease_seconds=LEASE_SECONDS)
-    asyncio.run(last.run_forever(lambda: _n_done(journal) == n_turns or time.monotonic() > deadline))
+    asyncio.run(_worker(journal, 64).run_forever(lambda: _n_done(journal) == n_turns or time.monotonic() > deadline))
     columns = JudgementRow.__table__.c  # type: ignore[attr-defined]
     with journal.read() as session:
         per_turn = dict(
@@ -63,6 +64,10 @@ def measure(folder: Path, n_turns: int, n_kills: int, tell: Callable[[str], None
     return {"judged_twice": n_twice, "judged_never": n_turns - len(per_turn), "kills": n_hit}
 
 
+def _worker(journal: Journal, concurrency: int) -> Worker:
+    return Worker(journal, Panel([Slow()], 60.0), config.Judge(concurrency=concurrency), lease_seconds=LEASE_SECONDS)
+
+
 def _n_done(journal: Journal) -> int:
     with journal.read() as session:
         return jobs.counts(session, JudgeJob).get("done", 0)
@@ -71,7 +76,7 @@ def _n_done(journal: Journal) -> int:
 def main() -> None:
     """The process to be killed."""
     journal = Journal.open(sys.argv[1], migrate=False)
-    worker = Worker(journal, Slow(), votes=3, concurrency=4, max_attempts=3, lease_seconds=LEASE_SECONDS)
+    worker = _worker(journal, 4)
     print("begun", flush=True)
     asyncio.run(worker.run_forever(lambda: False, interval=0.01))
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.judging.turns import journal_with, ordinary
+from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
+from judges.panel import Panel
 from judges.worker import Worker
 
 CONCURRENCY = 64
@@ -26,7 +28,7 @@ class Instant:
 
 
 def worker_on(journal: Journal, judge: "Instant") -> Worker:
-    return Worker(journal, judge, votes=3, concurrency=CONCURRENCY, max_attempts=3, lease_seconds=60.0)
+    return Worker(journal, Panel([judge], 60.0), config.Judge(concurrency=CONCURRENCY))
 
 
 def turns_per_second(folder: Path, n_turns: int) -> float:

@@ -73,11 +73,13 @@ def _ingester(settings: config.Settings) -> None:
     from server.prepare import prepare
 
     stopping = Stopping()
+    chosen = settings.journal
     ingester = Ingester(
         prepare(settings),
         settings.segments_dir,
-        session_ttl=settings.journal.session_ttl,
+        session_ttl=chosen.session_ttl,
         feedback_ttl=settings.feedback.pending_hours * 3600.0,
+        verifiers=chosen.verifiers,
     )
     ingester.run_forever(settings.journal.poll_interval, stopping)
 
@@ -90,11 +92,12 @@ def _swapper(settings: config.Settings) -> None:
 
 
 def _judge(settings: config.Settings) -> None:
-    from judges.main import run
-    from server.launch import engine_key, engine_urls
+    from burnish import pool
 
-    stopping = Stopping()
-    asyncio.run(run(settings, engine_urls(settings)[0], engine_key(settings), stopping))
+    if pool.is_pool(settings):
+        pool.run(settings, lambda part, line: typer.echo(f"{part} │ {line}"))
+    else:
+        pool.judge(settings, Stopping())
 
 
 def _learner(settings: config.Settings) -> None:

@@ -143,14 +143,15 @@ class NextStateRow(SQLModel, table=True):
 class FeedbackRow(SQLModel, table=True):
     """What somebody said about a reply, a request or a session (`about`).
 
-    State: `interaction_id` is None until the reply that it is about has been ingested (of a request or a session: its last main reply);
-    `expired_at` is set where that never happened.
+    State: `interaction_id` is None until the reply that it is about has been ingested (of a session: its last main reply), and so is
+    `session_id`, that reply's; `expired_at` is set where that never happened.
     """
 
     __tablename__ = "feedback"
     feedback_id: str = Field(primary_key=True)
     target: str = Field(index=True)
     interaction_id: str | None = Field(default=None, index=True)
+    session_id: str | None = Field(default=None, index=True)
     tenant: str
     key_id: str
     source: str
@@ -205,7 +206,10 @@ class StepRow(SQLModel, table=True):
 
 
 class SampleRow(SQLModel, table=True):
-    """One row of one step, with its reward and the ids of the reward records as they stood then."""
+    """One row of one step, with its reward and the ids of the reward records as they stood then.
+
+    `hint_fate` is the code for which the teacher refused the hint, None where it did not.
+    """
 
     __tablename__ = "sample"
     step_id: int = Field(primary_key=True)
@@ -214,6 +218,7 @@ class SampleRow(SQLModel, table=True):
     reward_source: str | None = None
     record_ids: list[str] = Field(sa_column=Column(JSON, nullable=False))
     hint: str | None = None
+    hint_fate: str | None = None
     skipped: str | None = None
 
 

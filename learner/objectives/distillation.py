@@ -15,42 +15,64 @@ from learner.losses import truncated_weights
 from learner.objectives.objective import Objective, Term
 from learner.policy import Policy, Weights
 from learner.rows import Row, Text, TokenBatch
+from learner.samples import Sample
 
 TOKEN_CAP = 2.0
 """Most that one token may count, in nats: a few far tokens must not drown the row (§2.3)."""
 WEIGHT_CAP = 2.0
 
 
+MIN_OVERLAP = 0.3
+"""Share of the student's top K that must be in the teacher's: a teacher who thinks of other things altogether teaches nothing (§2.4, 7)."""
+MIN_GAIN = 1e-3
+"""Nats a token that a hint must take from a disliked reply, beyond what any words take."""
+UNMOVED, FAR = "teacher_unmoved", "teacher_far"
+
+
 class Distillation(Objective):
-    """Reverse KL(student ‖ teacher with hint), top K + tail."""
+    """Reverse KL(student ‖ teacher with hint), top K + tail. `check_hints` lets the teacher refuse a hint (`refusal`)."""
 
     name: ClassVar[str] = "distillation"
     stream: ClassVar[str] = "teacher_top"
 
-    def __init__(self, *, top_k: int) -> None:
+    def __init__(self, *, top_k: int, check_hints: bool = True) -> None:
         self.top_k = top_k
+        self.check_hints = check_hints
+        self._refused: dict[str, str] = {}
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        return self._refused
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        hinted = [row for row in rows if row.sample is not None and row.sample.hinted_prompt_ids is not None]
+        self._refused = {}
+        hinted = [(row, row.sample) for row in rows if row.sample is not None and row.sample.hinted_prompt_ids is not None]
         if not hinted:
             return {"n_rows": 0.0}
         # K ≤ V − 1, or the tail would be empty
         k = min(self.top_k, policy.model.config.vocab_size - 1)
-        tops = policy.top(hinted, k)
-        asked = [
-            Text(row.sample.hinted_prompt_ids, row.completion_ids, row.temperature)
-            for row in hinted
-            if row.sample is not None and row.sample.hinted_prompt_ids is not None
-        ]
-        for row, ids, values in zip(hinted, tops, policy.logprobs_at(asked, tops, Weights.TEACHER), strict=True):
-            assert row.sample is not None
-            has_ratio = row.sample.has_ratio
-            recorded = torch.tensor(list(row.sample.behaviour_logprobs))
+        tops = policy.top([row for row, _ in hinted], k)
+        asked = [Text(sample.hinted_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in hinted]
+        told = policy.compared(asked, tops, Weights.TEACHER)
+        gains = self._gains(hinted, asked, policy) if self.check_hints else [0.0] * len(hinted)
+        for (row, sample), ids, (values, overlap), gain in zip(hinted, tops, told, gains, strict=True):
+            if self.check_hints and (reason := refusal(sample.reward, gain, overlap)) is not None:
+                self._refused[sample.interaction_id] = reason
+                continue
+            recorded = torch.tensor(list(sample.behaviour_logprobs))
             row.streams["top_ids"] = ids
             row.streams["teacher_top"] = values
             # NaN marks "no usable ratio"; `term` gives those tokens weight 1
-            row.streams["distill_behaviour"] = recorded if has_ratio else torch.full_like(recorded, torch.nan)
-        return {"n_rows": float(len(hinted))}
+            row.streams["distill_behaviour"] = recorded if sample.has_ratio else torch.full_like(recorded, torch.nan)
+        facts = {"n_rows": float(len(hinted) - len(self._refused)), "overlap": sum(share for _, share in told) / len(told)}
+        codes = list(self._refused.values())
+        return facts | {f"n_{code}": float(codes.count(code)) for code in (UNMOVED, FAR)}
+
+    def _gains(self, hinted: Sequence[tuple[Row, Sample]], asked: Sequence[Text], policy: Policy) -> list[float]:
+        """How much likelier, in nats a token, the hint makes what was said than words of equal length that ask for nothing do."""
+        neutral = [Text(s.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature) for row, s in hinted]
+        pairs = zip(policy.logprobs(asked, Weights.TEACHER), policy.logprobs(neutral, Weights.TEACHER), strict=True)
+        return [float((with_hint - without).mean()) for with_hint, without in pairs]
 
     def term(self, batch: TokenBatch) -> Term:
         index, ids = batch.where(self.stream), batch.at(self.stream, "top_ids")
@@ -61,3 +83,13 @@ class Distillation(Objective):
         total = (weights * cap_per_token(divergence, TOKEN_CAP)).sum()
         sums = {"divergence": divergence.detach().sum().item(), "top_mass": student.detach().exp().sum().item()}
         return Term(total, len(index), sums)
+
+
+def refusal(reward: float | None, gain: float, overlap: float) -> str | None:
+    """Why a hint is not taught, None where it is (reference/algorithms.md §2.4, rules 6 and 7).
+
+    A hint that helps makes what was said in a disliked reply less likely: `gain`, in nats a token, is below 0.
+    """
+    if overlap < MIN_OVERLAP:
+        return FAR
+    return UNMOVED if reward is not None and reward < 0.0 and gain > -MIN_GAIN else None

@@ -32,6 +32,11 @@ class Objective(ABC):
     name: ClassVar[str]
     stream: ClassVar[str]
 
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Interaction ids whose hints the last `stamp` refused, each with the reason's code."""
+        return {}
+
     @abstractmethod
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
         """Put streams on the rows that this applies to; returns facts about the step for its metrics."""

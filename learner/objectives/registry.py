@@ -34,7 +34,9 @@ REGISTRY: dict[str, _Entry] = {
             clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, baseline_decay=s.baseline_decay
         ),
     ),
-    Distillation.name: _Entry(lambda s: s.distill_weight, lambda s: Distillation(top_k=s.distill_top_k)),
+    Distillation.name: _Entry(
+        lambda s: s.distill_weight, lambda s: Distillation(top_k=s.distill_top_k, check_hints=s.check_hints)
+    ),
     KlToBase.name: _Entry(lambda s: s.kl_weight, lambda s: KlToBase()),
     Anchor.name: _Entry(lambda s: s.anchor_weight, lambda s: Anchor()),
 }

@@ -35,6 +35,7 @@ def take(session: Session, said: Feedback) -> None:
             setattr(row, name, value)
     if not said.is_deleted:
         row.interaction_id = _target_of(session, said)
+        row.session_id = _session_of(session, row.interaction_id)
     session.add(row)
     session.flush()
     after = (TargetKind(row.about), row.interaction_id)
@@ -56,8 +57,8 @@ def attach_waiting(session: Session, turn: Any, quoted_session: str | None) -> N
     kinds = set()
     for feedback_id, about, target in session.connection().execute(_WAITING, names).all():
         if _is_about(TargetKind(about), target, turn, quoted_session):
-            found = update(columns).where(columns.feedback_id == feedback_id).values(interaction_id=turn.interaction_id)
-            session.connection().execute(found)
+            met = {"interaction_id": turn.interaction_id, "session_id": turn.session_id}
+            session.connection().execute(update(columns).where(columns.feedback_id == feedback_id).values(**met))
             kinds.add(TargetKind(about))
     for kind in kinds:
         _tell(session, kind, turn.interaction_id)
@@ -81,6 +82,11 @@ def _target_of(session: Session, said: Feedback) -> str | None:
     """The reply that an opinion is about: of a request the first choice, of a session the last main reply until now."""
     given = {"target": said.target, "tenant": said.tenant}
     return session.connection().execute(_TARGETS[said.about], given).scalar()
+
+
+def _session_of(session: Session, interaction_id: str | None) -> str | None:
+    row = session.get(InteractionRow, interaction_id) if interaction_id is not None else None
+    return row.session_id if row is not None else None
 
 
 def _is_about(about: TargetKind, target: str, turn: Any, quoted_session: str | None) -> bool:

@@ -1,5 +1,5 @@
 """A journal on SQLite."""
 
-from tests.journals import journal, migrated_file, sqlite_url
+from tests.journals import any_journal, journal, journal_url, migrated_file, sqlite_url
 
-__all__ = ["journal", "migrated_file", "sqlite_url"]
+__all__ = ["any_journal", "journal", "journal_url", "migrated_file", "sqlite_url"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from burnish import config
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, JudgeJob, JudgementRow
 from burnish.journal.turns import ask_judge, judge_subject, reward_of, settle
@@ -18,6 +19,7 @@ from burnish.rewards import FEEDBACK, NEXT_STATE
 from judges import prefilter
 from judges import worker as module
 from judges.judge import JudgeUnavailable, identity
+from judges.panel import Panel
 from judges.verdict import PROMPT
 from judges.worker import Worker
 from tests.factories import interaction, user
@@ -51,8 +53,9 @@ class FakeJudge:
 
 
 def make_worker(journal: Journal, judge: FakeJudge, **changes: Any) -> Worker:
-    options = {"votes": 3, "concurrency": 4, "max_attempts": 2, "lease_seconds": 60.0}
-    return Worker(journal, judge, **options | changes)
+    lease_seconds = changes.pop("lease_seconds", 60.0)
+    options: dict[str, Any] = {"votes": 3, "concurrency": 4, "max_attempts": 2, "min_agreement": 0.0}
+    return Worker(journal, Panel([judge], 60.0), config.Judge(**options | changes), lease_seconds=lease_seconds)
 
 
 def add_judgeable(journal: Journal, name: str = "t", *came_back: dict[str, Any]) -> None:
@@ -276,7 +279,9 @@ async def _failing(self: FakeJudge, messages: Sequence[Mapping[str, str]], n: in
 
 KILLED = """
 import asyncio, os, signal, sys
+from burnish import config
 from burnish.journal import Journal
+from judges.panel import Panel
 from judges.worker import Worker
 
 class Doomed:
@@ -285,7 +290,7 @@ class Doomed:
         os.kill(os.getpid(), signal.SIGKILL)
     async def close(self): ...
 
-worker = Worker(Journal.open(sys.argv[1]), Doomed(), votes=3, concurrency=4, max_attempts=2, lease_seconds=1000.0)
+worker = Worker(Journal.open(sys.argv[1]), Panel([Doomed()], 60.0), config.Judge(), lease_seconds=1000.0)
 asyncio.run(worker.run_once())
 """
 
@@ -309,8 +314,8 @@ async def test_the_verdict_carries_the_name_of_the_judge_that_gave_it(journal: J
     add_judgeable(journal)
     second = FakeJudge(MINUS)
     second.model = "second"
-    options = {"votes": 3, "concurrency": 4, "max_attempts": 2, "lease_seconds": 60.0}
-    await Worker(journal, FakeJudge(JudgeUnavailable("500")), second, **options).run_once()  # type: ignore[arg-type]
+    panel = Panel([FakeJudge(JudgeUnavailable("500")), second], 60.0)
+    await Worker(journal, panel, config.Judge()).run_once()
     (row,) = judgements(journal)
     assert row.judge_id == identity("second", PROMPT)
 

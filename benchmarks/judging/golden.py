@@ -1,0 +1,79 @@
+"""The golden set that ships with the sandbox: `python -m benchmarks.judging.golden` writes it, `--check` compares.
+
+Cases are drawn by the sandbox's own verdict generator, whose label follows from what came back alone. The seed is one that training never
+uses, and every case holds a task with held-out arguments, so that none can have been a training row.
+"""
+
+import argparse
+import random
+import sys
+from collections import Counter
+
+from burnish.sandbox import language, persona, tools, verdicts
+from judges import golden
+from judges.golden import GoldenCase
+
+SEED = "golden set 1"
+WANTED = {("user", 1): 40, ("user", 0): 80, ("user", -1): 40, ("tool", 1): 40, ("tool", -1): 40}
+"""Cases by origin and score. A tool's result always tells in this language, so that 0 comes from users alone."""
+
+
+def cases() -> list[GoldenCase]:
+    """All cases, all different, mixed."""
+    rng = random.Random(SEED)
+    found: dict[str, GoldenCase] = {}
+    counted: Counter[tuple[str, int]] = Counter()
+    while counted.total() < sum(WANTED.values()):
+        drawn = verdicts.draw_case(rng)
+        if drawn.score is None or counted[drawn.origin, drawn.score] >= WANTED.get((drawn.origin, drawn.score), 0):
+            continue
+        case = _golden(drawn, rng)
+        if case is None:
+            continue
+        key = case.to_line()
+        if golden.question(case).rule is None and key not in found:
+            found[key] = case
+            counted[drawn.origin, drawn.score] += 1
+    mixed = list(found.values())
+    rng.shuffle(mixed)
+    return mixed
+
+
+def _golden(drawn: verdicts.Case, rng: random.Random) -> GoldenCase | None:
+    """The case with a held-out task in place of its last one; None where it has none to replace."""
+    task = language.draw_task(rng, held_out=True)
+    asked = {"role": "user", "content": language.ask(task, rng)}
+    conversation = [dict(message) for message in drawn.conversation]
+    if drawn.origin == "tool":
+        answered = {"role": "assistant", "content": language.render(language.answer(task), persona.draw_style(rng, {}))}
+        key, name = rng.choice(tools.KEYS), rng.choice(tools.NAMES)
+        return GoldenCase(
+            (*conversation[:-1], asked, answered, {"role": "user", "content": tools.ask(key, rng)}),
+            tools.call_message(name, key),
+            (tools.result_message(drawn.next_state),),
+            "tool",
+            drawn.score or 0,
+        )
+    if not language.parse_task(str(conversation[-1]["content"])) or drawn.origin != "user":
+        return None
+    reply = language.render(language.answer(task), language.style_of(drawn.reply), rng.choice(language.OPENERS))
+    said = {"role": "user", "content": drawn.next_state}
+    return GoldenCase((*conversation[:-1], asked), {"role": "assistant", "content": reply}, (said,), "user", drawn.score or 0)
+
+
+def text() -> str:
+    """The file's content."""
+    return "".join(case.to_line() for case in cases())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.judging.golden", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the file is another")
+    if parser.parse_args().check:
+        sys.exit(int(golden.SHIPPED.read_text(encoding="utf-8") != text()))
+    golden.SHIPPED.write_text(text(), encoding="utf-8")
+    print(f"{sum(WANTED.values())} cases written to {golden.SHIPPED.name}")
+
+
+if __name__ == "__main__":
+    main()
