@@ -97,9 +97,10 @@ def compose(evidence: Evidence) -> Effective:
     if (fault := environment_fault(evidence.signals)) is not None:
         return Effective(None, f"environment fault: {fault}")
     feedback = [f for f in evidence.feedback if not f.is_deleted]
-    words = [word for word in (*_verified(feedback, evidence.signals), _user(feedback), _outcome(feedback)) if word]
-    if (against := _contradiction(words) or _users_disagree(feedback)) is not None:
+    own = [f for f in feedback if f.about is not TargetKind.SESSION]  # a good conversation may hold a bad reply
+    if (against := _contradiction(_upper(own, evidence.signals)) or _users_disagree(own)) is not None:
         return Effective(None, f"disagreement: {against}")
+    words = _upper(feedback, evidence.signals)
     words += [word for word in (_judge(evidence.verdicts), _implied(evidence), _harness(feedback)) if word]
     last = words[0] if words else None
     outcome = _of_session(evidence.on_session)
@@ -126,6 +127,11 @@ def value_of(feedback: Feedback) -> float | None:
     if feedback.rating is not None:
         return feedback.rating
     return 2.0 * feedback.score - 1.0 if feedback.score is not None else None
+
+
+def _upper(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word]:
+    """The words of the levels above the judge."""
+    return [word for word in (*_verified(feedback, signals), _user(feedback), _outcome(feedback)) if word]
 
 
 def _verified(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word]:

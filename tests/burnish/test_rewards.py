@@ -179,6 +179,11 @@ def test_strong_contradictions_and_faults_of_the_environment_withhold_the_turn(e
     assert compose_all(evidence) == Effective(None, reason)
 
 
+def test_a_bad_reply_in_a_good_conversation_is_no_contradiction() -> None:
+    liked = user_says(1.0, at=9.0, about=TargetKind.SESSION)
+    assert compose_all(Evidence([user_says(-1.0), liked])).reward == Reward(-1.0, "user", ["user-2000"], None)
+
+
 def test_a_judge_who_contradicts_a_user_is_overruled_and_not_a_contradiction() -> None:
     assert compose_all(Evidence([user_says(-1.0)], [verdict(1)])).reward == Reward(-1.0, "user", ["user-2000"], None)
 
