@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo demo-control check test test-slow test-harness format clean
+.PHONY: help setup demo demo-control check test test-slow test-harness test-browser format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,20 +21,23 @@ check: setup ## Lint, types, import rules, and the tests that need no server
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not engine and not slow and not harness and not fuzz"
+	$(BIN)/pytest -m "not engine and not slow and not harness and not browser and not fuzz"
 
 test: setup ## Everything that CI runs: lint, types, and all tests with real servers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow and not harness"
+	$(BIN)/pytest -m "not slow and not harness and not browser"
 
 test-slow: setup ## The long suites
 	$(BIN)/pytest -m slow --timeout 3600
 
 test-harness: setup ## Real agent harnesses against the gateway (installs them under .work/ at first)
 	$(BIN)/pytest -m harness tests/harness
+
+test-browser: setup ## The thumbs for web pages in a real Chromium (installs Debian's where there is none)
+	$(BIN)/pytest -m browser tests/browser
 
 format: setup ## Rewrite the code's layout
 	$(BIN)/ruff format .
