@@ -1,4 +1,7 @@
-"""What a judge is asked about one turn, from what the journal holds. Several turns are read at once: they share messages."""
+"""What a judge is asked about one turn, from what the journal holds. Several turns are read at once: they share messages.
+
+Where something in a turn looks like an attempt to speak to the judge, the case holds a second question without it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,27 +15,41 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.journal.turns import blobs_of
 from burnish.records import FeedbackSource, Message, NextStateKind
 from burnish.rewards import FEEDBACK
-from judges import prefilter
-from judges.verdict import as_text, verdict_messages
+from judges import prefilter, scan
+from judges.question import Question
+from judges.verdict import PROMPT, as_text, question
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The chat messages to send; `rule` settles the turn without asking anybody."""
+    """The chat messages to send; `rule` settles the turn without asking anybody.
+
+    `redacted` asks the same without the suspect spans that `findings` names, None where there are none. Both questions end their system
+    message with `rubric`. `question` is what the messages were made of.
+    """
 
     messages: list[dict[str, str]]
     rule: str | None = None
+    redacted: list[dict[str, str]] | None = None
+    findings: tuple[str, ...] = ()
+    rubric: str = ""
+    question: Question | None = None
 
 
-def read(session: Session, leased: Sequence[Leased]) -> list[Case | Exception]:
-    """A case for each job, or why there is none: one turn of a shape that nobody thought of must not stop the others."""
+def read(session: Session, leased: Sequence[Leased], rubrics: Mapping[str, str] | None = None) -> list[Case | Exception]:
+    """A case for each job, or why there is none: one turn of a shape that nobody thought of must not stop the others.
+
+    `rubrics` maps an agent's name, or a route for the agents that have none of their own, to what the judge is told besides.
+    """
     names = {str(job.payload["interaction_id"]) for job in leased}
     turn: Any = InteractionRow
     came: Any = NextStateRow
     turns = {
         row.interaction_id: row
         for row in session.connection().execute(
-            select(turn.interaction_id, turn.message_digests, turn.reply_digest).where(turn.interaction_id.in_(names))
+            select(turn.interaction_id, turn.message_digests, turn.reply_digest, turn.agent, turn.route).where(
+                turn.interaction_id.in_(names)
+            )
         )
     }
     next_states = {
@@ -48,26 +65,45 @@ def read(session: Session, leased: Sequence[Leased]) -> list[Case | Exception]:
     for job in leased:
         name, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
         try:
-            cases.append(_case(session, name, origin, turns[name], next_states.get(name), blobs))
+            cases.append(_case(session, name, origin, turns[name], next_states.get(name), blobs, rubrics or {}))
         except Exception as error:
             cases.append(LookupError(f"there is no turn {name!r}") if name not in turns else error)
     return cases
 
 
-def _case(session: Session, name: str, origin: str, turn: Any, next_state: Any, blobs: Mapping[str, Message]) -> Case:
+def ask(asked: Question, rubric: str = "") -> Case:
+    """The case that asks `asked`, and once more without what looks like words to the judge."""
+    messages = asked.messages(PROMPT, rubric=rubric)
+    scanned = scan.of_question(asked)
+    if not scanned.spans:
+        return Case(messages, rubric=rubric, question=asked)
+    redacted = scan.redacted(asked, scanned).messages(PROMPT, rubric=rubric)
+    return Case(messages, None, redacted, scanned.findings, rubric, asked)
+
+
+def _case(
+    session: Session,
+    name: str,
+    origin: str,
+    turn: Any,
+    next_state: Any,
+    blobs: Mapping[str, Message],
+    rubrics: Mapping[str, str],
+) -> Case:
     """Where a user has spoken about a reply, no rule speaks for them."""
     conversation = [blobs[digest] for digest in turn.message_digests]
     said = blobs[turn.reply_digest]
     reply = as_text(said)
+    rubric = rubrics.get(turn.agent) or rubrics.get(turn.route, "")
     if origin == FEEDBACK:
-        return Case(verdict_messages(conversation, reply, _feedback_text(session, name), "feedback"))
+        return ask(question(conversation, reply, _feedback_text(session, name), "feedback"), rubric)
     if (rule := prefilter.reason(conversation, said)) is not None:
         return Case([], rule)
     if next_state is None:
         raise LookupError(f"nothing has come back after {name!r}")
     came_back = [blobs[digest] for digest in next_state.message_digests]
     role = "user" if next_state.kind == NextStateKind.USER_REPLY else "tool"
-    return Case(verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), role))
+    return ask(question(conversation, reply, came_back, role), rubric)
 
 
 def _feedback_text(session: Session, interaction_id: str) -> str:

@@ -42,6 +42,7 @@ async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping:
         min_agreement=chosen.min_agreement,
         deadline=chosen.deadline,
         daily_votes=chosen.daily_votes,
+        rubrics=chosen.rubrics,
     )
     try:
         await worker.run_forever(is_stopping)

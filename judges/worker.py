@@ -7,7 +7,7 @@ stays unjudged and is counted, and nothing is invented in its place.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -18,9 +18,10 @@ from burnish.journal.tables import JudgeJob
 from burnish.journal.turns import record_judgement, settle
 from burnish.records import Judgement
 from judges import case, prefilter
-from judges.ballot import Result, VoidBallot, count
+from judges.ballot import Result, VoidBallot
 from judges.budget import Budget
 from judges.case import Case
+from judges.counterfactual import examine
 from judges.judge import Judge, JudgeUnavailable, identity
 from judges.panel import Panel
 from judges.verdict import PROMPT
@@ -63,6 +64,7 @@ class Worker:
         min_agreement: float = 0.0,
         deadline: float = 60.0,
         daily_votes: int = 0,
+        rubrics: Mapping[str, str] | None = None,
     ) -> None:
         self._journal = journal
         self._panel = Panel([judge, *fallbacks], deadline)
@@ -72,6 +74,7 @@ class Worker:
         self._max_attempts = max_attempts
         self._lease_seconds = lease_seconds
         self._min_agreement = min_agreement
+        self._rubrics = rubrics
         self._name = f"judge-{os.getpid()}"
         self._n_silent = 0  # times in a row that no judge answered
         self._is_spent = False
@@ -118,7 +121,7 @@ class Worker:
         if not leased:
             return []
         with self._journal.read() as session:
-            return list(zip(leased, case.read(session, leased), strict=True))
+            return list(zip(leased, case.read(session, leased, self._rubrics), strict=True))
 
     async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:
         """What the judge says of one turn, or why it says nothing."""
@@ -130,9 +133,8 @@ class Worker:
             if asked.rule is not None:
                 result = Result(-1, 1.0, None, (), 0, reason=asked.rule)
             else:
-                answers = await self._panel.ask(asked.messages, self._votes)
-                judge_id = identity(answers.model, PROMPT)
-                result = count(answers.texts, self._votes, self._min_agreement)
+                model, result = await examine(self._panel, asked, self._votes, self._min_agreement)
+                judge_id = identity(model, PROMPT, asked.rubric)
         except JudgeUnavailable as error:
             return Outcome(job, error=str(error), delay=LONGEST_PAUSE, is_silent=True)
         except VoidBallot as error:
@@ -150,6 +152,7 @@ class Worker:
             result.n_failed,
             time.time(),
             result.reason,
+            findings=asked.findings if isinstance(asked, Case) else (),
         )
         return Outcome(job, judgement)
 
