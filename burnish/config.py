@@ -112,6 +112,10 @@ class Journal(_Section):
     reserve_bytes: int = Field(4 * 2**20, ge=0, description="Preallocated space that recording falls back to on a full disk.")
     session_ttl: float = Field(3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed.")
     poll_interval: float = Field(0.1, gt=0, description="Seconds between the ingester's looks at the segments.")
+    verifiers: tuple[str, ...] = Field(
+        (),
+        description="Tools whose exit codes and test results you trust as a verdict, e.g. run_tests; others' never praise a reply.",
+    )
 
 
 class Judge(_Section):
@@ -123,7 +127,7 @@ class Judge(_Section):
     )
     url: str = Field("", description="Base URL of an OpenAI-compatible server for `model`; empty lets litellm choose.")
     api_key: str = Field("", description="Key for that server.")
-    votes: int = Field(3, ge=1, le=15, description="Independent votes for each turn.")
+    votes: int = Field(3, ge=1, le=15, description="Independent votes for each turn; with fewer than 3 no hint is used.")
     fallback_model: str = Field("", description="Model asked where the first one fails; named as `model` is; empty for none.")
     fallback_url: str = Field("", description="Base URL of an OpenAI-compatible server for `fallback_model`.")
     fallback_api_key: str = Field("", description="Key for that server.")

@@ -51,6 +51,7 @@ class SignalKind(StrEnum):
 
     EXIT_CODE = "exit_code"
     HTTP_STATUS = "http_status"
+    TIMEOUT = "timeout"
     TESTS = "tests"
     EDIT = "edit"
 
@@ -63,6 +64,7 @@ class LinkRule(StrEnum):
     BODY = "body"
     PREFIX = "prefix"
     SUFFIX = "suffix"
+    EDITED = "edited"
     NEW = "new"
     AMBIGUOUS = "ambiguous"
 
@@ -180,7 +182,8 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One typed fact in a next state: an exit code, an HTTP status, tests passed (1) or failed (0), the share of a reply that was edited.
+    """One typed fact in a next state: an exit code, an HTTP status, a time-out (1), the share of the tests that passed, the share of the
+    reply that somebody changed.
 
     `provenance` is whose text it was read from; `detail` quotes the place.
     """
@@ -240,12 +243,16 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """The effective reward of one turn, with the records that it was computed from (their ids, best source first)."""
+    """The effective reward of one turn, with the records that it was computed from (their ids, best source first).
+
+    `value` is in [-1, 1]; with `step`, the turn's place in a tool session whose outcome is known, it is outcome plus step: [-2, 2].
+    """
 
     value: float
     source: str
     record_ids: Sequence[str]
     hint: str | None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

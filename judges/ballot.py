@@ -1,4 +1,4 @@
-"""From answers to one verdict: read the votes, count them, accept a hint or not. Pure functions.
+"""From answers to one verdict: read the votes, count them, find the hint that most of them wrote. Pure functions.
 
 A tie, a majority of abstentions, or a majority that is too small is an abstention, never 0. An unreadable answer is no vote; when
 fewer than half of the votes can be read the ballot is void and the turn is asked about again.
@@ -10,9 +10,6 @@ from dataclasses import dataclass
 
 from judges.verdict import UnreadableVerdict, Vote, parse_vote
 
-MIN_HINT, MAX_HINT = 10, 400
-"""Characters (reference/algorithms.md §2.4)."""
-
 
 class VoidBallot(ValueError):
     """Too few votes could be read; the message quotes the first that could not."""
@@ -20,7 +17,10 @@ class VoidBallot(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of one ballot; `votes` has a score per readable vote, None for an abstention."""
+    """The outcome of one ballot; `votes` has a score per readable vote, None for an abstention.
+
+    `hint` is the one that most votes wrote, whether it may be used or not (judges/hints.py); `n_bearing` votes carry one and the verdict.
+    """
 
     score: int | None
     confidence: float
@@ -28,6 +28,7 @@ class Result:
     votes: tuple[int | None, ...]
     n_failed: int
     reason: str | None = None
+    n_bearing: int = 0
 
 
 def count(answers: Sequence[str], n_asked: int, min_agreement: float = 0.0) -> Result:
@@ -49,13 +50,15 @@ def count(answers: Sequence[str], n_asked: int, min_agreement: float = 0.0) -> R
     reason = None
     if score is not None and agreement < min_agreement:
         score, reason = None, f"votes disagree: {agreement:.2f} of them agree, {min_agreement:g} are needed"
+    hints = [vote.hint for vote in votes if vote.hint and vote.score == score]
     return Result(
         score=score,
         confidence=agreement,
-        hint=_hint(votes, score),
+        hint=_hint(hints),
         votes=tuple(vote.score for vote in votes),
         n_failed=n_asked - len(votes),
         reason=reason,
+        n_bearing=len(hints),
     )
 
 
@@ -66,10 +69,7 @@ def _majority(scores: Sequence[int | None]) -> tuple[int | None, int]:
     return ranked[0]
 
 
-def _hint(votes: Sequence[Vote], score: int | None) -> str | None:
-    """The hint most votes wrote, the shortest among equals, when most of the votes carry an acceptable one."""
-    hints = [vote.hint for vote in votes if vote.hint and MIN_HINT <= len(vote.hint) <= MAX_HINT and vote.score == score]
-    if 2 * len(hints) <= len(votes):
-        return None
+def _hint(hints: Sequence[str]) -> str | None:
+    """The hint most votes wrote, the shortest among equals."""
     tally = Counter(hints)
-    return min(tally, key=lambda hint: (-tally[hint], len(hint), hint))
+    return min(tally, key=lambda hint: (-tally[hint], len(hint), hint), default=None)

@@ -3,11 +3,11 @@
 Where something in a turn looks like an attempt to speak to the judge, the case holds a second question without it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlmodel import Session
 
 from burnish.journal.jobs import Leased
@@ -15,13 +15,20 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.journal.turns import blobs_of
 from burnish.records import FeedbackSource, Message, NextStateKind
 from burnish.rewards import FEEDBACK
+<<<<<<< HEAD
 from judges import prefilter, scan
 from judges.question import Question
 from judges.verdict import PROMPT, as_text, question
+=======
+from judges import prefilter
+from judges.hints import NOBODYS, USERS, Grounds
+from judges.verdict import as_text, verdict_messages
+>>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
+<<<<<<< HEAD
     """The chat messages to send; `rule` settles the turn without asking anybody.
 
     `redacted` asks the same without the suspect spans that `findings` names, None where there are none. Both questions end their system
@@ -34,6 +41,13 @@ class Case:
     findings: tuple[str, ...] = ()
     rubric: str = ""
     question: Question | None = None
+=======
+    """The chat messages to send; `rule` settles the turn without asking anybody; `grounds` are what a hint would be written from."""
+
+    messages: list[dict[str, str]]
+    rule: str | None = None
+    grounds: Grounds = NOBODYS
+>>>>>>> main
 
 
 def read(session: Session, leased: Sequence[Leased], rubrics: Mapping[str, str] | None = None) -> list[Case | Exception]:
@@ -61,11 +75,17 @@ def read(session: Session, leased: Sequence[Leased], rubrics: Mapping[str, str] 
     digests = {digest for row in turns.values() for digest in (*row.message_digests, row.reply_digest)}
     digests |= {digest for row in next_states.values() for digest in row.message_digests}
     blobs = blobs_of(session, digests)
+    gold = _gold(session, names)
     cases: list[Case | Exception] = []
     for job in leased:
         name, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
         try:
+<<<<<<< HEAD
             cases.append(_case(session, name, origin, turns[name], next_states.get(name), blobs, rubrics or {}))
+=======
+            case = _case(session, name, origin, turns[name], next_states.get(name), blobs)
+            cases.append(replace(case, grounds=replace(case.grounds, gold=gold.get(name, ()))))
+>>>>>>> main
         except Exception as error:
             cases.append(LookupError(f"there is no turn {name!r}") if name not in turns else error)
     return cases
@@ -96,20 +116,43 @@ def _case(
     reply = as_text(said)
     rubric = rubrics.get(turn.agent) or rubrics.get(turn.route, "")
     if origin == FEEDBACK:
+<<<<<<< HEAD
         return ask(question(conversation, reply, _feedback_text(session, name), "feedback"), rubric)
+=======
+        return Case(verdict_messages(conversation, reply, _feedback_text(session, name), "feedback"), grounds=USERS)
+>>>>>>> main
     if (rule := prefilter.reason(conversation, said)) is not None:
         return Case([], rule)
     if next_state is None:
         raise LookupError(f"nothing has come back after {name!r}")
     came_back = [blobs[digest] for digest in next_state.message_digests]
+<<<<<<< HEAD
     role = "user" if next_state.kind == NextStateKind.USER_REPLY else "tool"
     return ask(question(conversation, reply, came_back, role), rubric)
+=======
+    is_users = next_state.kind == NextStateKind.USER_REPLY
+    messages = verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), "user" if is_users else "tool")
+    return Case(messages, grounds=USERS if is_users else NOBODYS)
+
+
+def _gold(session: Session, names: Collection[str]) -> dict[str, list[str]]:
+    """The right answers that people gave to these turns."""
+    columns: Any = FeedbackRow
+    said = select(columns.interaction_id, columns.correction, columns.demonstration).where(
+        columns.interaction_id.in_(list(names)), or_(columns.correction != "", columns.demonstration != "")
+    )
+    found: dict[str, list[str]] = {}
+    for name, *texts in session.connection().execute(said):
+        found.setdefault(name, []).extend(text for text in texts if text)
+    return found
+>>>>>>> main
 
 
 def _feedback_text(session: Session, interaction_id: str) -> str:
     """The latest comment of a user, with the rating beside it: what the harness says never reaches the judge."""
     columns: Any = FeedbackRow
-    words = (columns.interaction_id == interaction_id, columns.comment != "", columns.source == FeedbackSource.USER)
+    has_words = or_(columns.comment != "", columns.correction != "")
+    words = (columns.interaction_id == interaction_id, has_words, columns.source == FeedbackSource.USER, ~columns.is_deleted)
     latest = session.scalars(select(FeedbackRow).where(*words).order_by(columns.created_at.desc())).first()
     if latest is None:
         raise LookupError(f"no user has commented on {interaction_id}")
@@ -118,4 +161,6 @@ def _feedback_text(session: Session, interaction_id: str) -> str:
         lines.append(f"rating: {'good' if latest.rating > 0 else 'bad' if latest.rating < 0 else 'neutral'}")
     if latest.comment:
         lines.append(f"comment: {latest.comment}")
+    if latest.correction:
+        lines.append(f"comment: {latest.correction}")
     return "\n".join(lines)

@@ -21,7 +21,11 @@ from judges import case, prefilter
 from judges.ballot import Result, VoidBallot
 from judges.budget import Budget
 from judges.case import Case
+<<<<<<< HEAD
 from judges.counterfactual import examine
+=======
+from judges.hints import Grounds, fate_of
+>>>>>>> main
 from judges.judge import Judge, JudgeUnavailable, identity
 from judges.panel import Panel
 from judges.verdict import PROMPT
@@ -152,7 +156,11 @@ class Worker:
             result.n_failed,
             time.time(),
             result.reason,
+<<<<<<< HEAD
             findings=asked.findings if isinstance(asked, Case) else (),
+=======
+            _fate(result, asked.grounds),
+>>>>>>> main
         )
         return Outcome(job, judgement)
 
@@ -182,3 +190,10 @@ class Worker:
         if is_dead:
             settle(session, outcome.turn)
         log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)
+
+
+def _fate(result: Result, grounds: Grounds) -> str | None:
+    """What becomes of the ballot's hint; None where there is none."""
+    if result.hint is None:
+        return None
+    return fate_of(result.hint, result.score, len(result.votes) + result.n_failed, result.n_bearing, grounds)

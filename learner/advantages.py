@@ -53,6 +53,23 @@ def rloo(rewards: Tensor, groups: Sequence[Hashable]) -> Tensor:
     return advantages
 
 
+def by_step(rewards: Tensor, steps: Sequence[int], eps: float = 1e-6) -> Tensor:
+    """Rewards of outcome plus step, standardised across the rows at the same place of their sessions. [B] -> [B].
+
+    The place stands for the group of alike states that live traffic never gives (OpenClaw-RL's general agents;
+    reference/algorithms.md §3). A row that is alone at its place is compared with all rows, and one that is alone altogether is
+    halved, into [-1, 1].
+    """
+    if len(rewards) < 2:
+        return rewards / 2.0
+    advantages = (rewards - rewards.mean()) / (rewards.std(correction=1) + eps)
+    for members in _by_group(steps):
+        if len(members) > 1:
+            inside = rewards[members]
+            advantages[members] = (inside - inside.mean()) / (inside.std(correction=1) + eps)
+    return advantages
+
+
 def scale_by_tokens(advantages: Tensor, n_tokens: Tensor, floor: float = 0.25) -> Tensor:
     """Advantages divided by max(σ_tok, floor), σ_tok being their std in token measure (SPO++, arXiv 2608.24870). [B] -> [B].
 

@@ -48,7 +48,7 @@ class Sample:
 
     `messages` and `tools` are kept for the shuffled control alone, which has to put a hint into another row's prompt.
     `hinted_prompt_ids` is None exactly where `hint` is; `is_hint_lost` says that there was a hint for which no teacher's
-    prompt could be made.
+    prompt could be made. `step` is the turn's place in a tool session whose outcome is part of the reward, else None.
     """
 
     interaction_id: str
@@ -69,6 +69,7 @@ class Sample:
     user: str | None
     messages: Sequence[Message] = ()
     tools: Sequence[Mapping[str, Any]] = ()
+    step: int | None = None
 
     @property
     def n_tokens(self) -> int:
@@ -96,7 +97,7 @@ def to_sample(
     if hinted is None and not has_ratio:
         unmade = SkipReason.UNRENDERABLE if reward.hint else SkipReason.NOT_PLAIN
         return Skipped(interaction.interaction_id, unmade)
-    if hinted is None and reward.value == 0.0:
+    if hinted is None and reward.value == 0.0 and reward.step is None:
         return Skipped(interaction.interaction_id, SkipReason.NEUTRAL)
     return Sample(
         interaction_id=interaction.interaction_id,
@@ -117,6 +118,7 @@ def to_sample(
         user=interaction.user,
         messages=interaction.messages,
         tools=interaction.tools,
+        step=reward.step,
     )
 
 

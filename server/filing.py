@@ -5,7 +5,7 @@ it (its kind, whether it was only a try that its client repeated) can be correct
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
@@ -16,14 +16,15 @@ from sqlmodel import Session
 
 from burnish.journal import blobs
 from burnish.journal.jobs import insert_or_skip
-from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, NextStateRow, SessionRow
+from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, SessionRow
 from burnish.journal.turns import ask_judge, messages_of, settle, to_bytes
 from burnish.records import Feedback, FeedbackSource, Interaction, LinkRule, Message, NextStateKind
-from burnish.rewards import FEEDBACK, NEXT_STATE
-from server import harness_words, kind, lookup
+from burnish.rewards import FEEDBACK
+from server import kind, lookup
 from server.kind import Kind, Said
 from server.linking import Link, Trace
 from server.lookup import OPTED_OUT, OPTED_OUT_BEFORE
+from server.next_state import NextStates, earlier_reply, note_last
 from server.recent import MAX_LENGTH, RECENT, Recent
 
 log = structlog.get_logger(__name__)
@@ -37,7 +38,8 @@ _WAITING_FEEDBACK = text("SELECT 1 FROM feedback WHERE target = :target AND inte
 class Filing:
     """One per ingester. Remembers which blobs it has stored, so that a long history costs no SQL for its old messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, verifiers: Collection[str] = ()) -> None:
+        self._next_states = NextStates(verifiers)
         self._known: OrderedDict[str, None] = OrderedDict()
         self._recent = Recent()
 
@@ -107,6 +109,9 @@ class Filing:
             self._follow(session, row)
         if what is not Kind.SIDE:
             self._correct_earlier(session, row, turn, head)
+            self._note_regenerated(session, row, turn)
+            if turn.is_session_done and turn.choice == 0:
+                note_last(session, row, NextStateKind.SESSION_CLOSED)
         self._attach_feedback(session, row)
         session.flush()  # the next record's queries must see what this one corrected
 
@@ -177,36 +182,16 @@ class Filing:
             if parent.parent_id is not None and parent.choice == 0:
                 self._follow(session, parent)
         if row.n_behind > 0:
-            self._add_next_state(session, parent, row)
+            self._next_states.tell(session, parent, row)
 
-    def _add_next_state(self, session: Session, parent: InteractionRow, row: Any) -> None:
-        digests = row.message_digests[-row.n_behind :]
-        # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats.
-        # What answers a tool call is its result, though some harnesses bring it as a user's message; so is what they call one.
-        messages = messages_of(session, digests)
-        roles = {message.get("role") for message in messages}
-        is_from_user = (
-            "user" in roles
-            and roles.isdisjoint({"tool", "function"})
-            and parent.finish_reason != "tool_calls"
-            and not any(harness_words.is_result(kind.text_of(message)) for message in messages)
-        )
-        is_new = insert_or_skip(
-            session,
-            NextStateRow,
-            {
-                "interaction_id": parent.interaction_id,
-                "kind": NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT,
-                "follower_id": row.interaction_id,
-                "message_digests": digests,
-                "provenance": [],
-                "signals": [],
-                "created_at": row.started_at,
-            },
-        )
-        if is_new and parent.fate is None:
-            ask_judge(session, parent.interaction_id, NEXT_STATE)
-            settle(session, parent.interaction_id)
+    def _note_regenerated(self, session: Session, row: Any, turn: Interaction) -> None:
+        """The reply before this one to the same words; where neither a name nor a history tells, two people may have asked alike."""
+        is_known = turn.quoted_session is not None or row.parent_id is not None
+        if not is_known or turn.retry or turn.choice or not turn.may_train or not turn.messages:
+            return
+        earlier = earlier_reply(session, row, lookup.RETRY_WINDOW)
+        if earlier is not None and earlier.fate != RETRIED and not lookup.has_follower(session, earlier):
+            self._next_states.regenerated(session, earlier, row)
 
     def _correct_earlier(self, session: Session, row: Any, turn: Interaction, head: str | None) -> None:
         """Side calls that came before the turn which shows that they were: a session's title is often asked for first."""

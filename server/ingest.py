@@ -7,7 +7,7 @@ changes nothing. A segment that cannot be read any further is marked, reported a
 
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
@@ -24,10 +24,11 @@ from burnish.frames import Record
 from burnish.journal import Journal
 from burnish.journal.blobs import storable
 from burnish.journal.tables import SegmentRow, SessionRow
-from burnish.records import Feedback, Interaction
+from burnish.records import Feedback, Interaction, NextStateKind
 from burnish.segments import read
 from server import lookup
 from server.filing import Filing
+from server.next_state import note_ended
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
@@ -50,12 +51,12 @@ class _New(NamedTuple):
 class Ingester:
     """One per journal. `run_once` reads what is there and says how many records it took."""
 
-    def __init__(self, journal: Journal, folder: Path, *, session_ttl: float) -> None:
+    def __init__(self, journal: Journal, folder: Path, *, session_ttl: float, verifiers: Collection[str] = ()) -> None:
         self._journal = journal
         self._folder = folder
         self._session_ttl = session_ttl
         self._next_sweep = 0.0
-        self._filing = Filing()
+        self._filing = Filing(verifiers)
 
     def run_once(self) -> int:
         """Ingest everything older than the watermark."""
@@ -136,12 +137,13 @@ class Ingester:
 
     def _close_idle(self) -> None:
         columns: Any = SessionRow
-        horizon = time.time() - self._session_ttl
+        now = time.time()
         with self._journal.write() as session:
-            idle = update(columns).where(columns.closed_at.is_(None), columns.last_at < horizon).values(closed_at=time.time())
-            n_closed = session.connection().execute(idle).rowcount
+            quiet = (columns.closed_at.is_(None), columns.last_at < now - self._session_ttl)
+            n_closed = session.connection().execute(update(columns).where(*quiet).values(closed_at=now)).rowcount
+            n_left = note_ended(session, NextStateKind.ABANDONED, now) if n_closed else 0
         if n_closed:
-            log.info("closed quiet conversations", n_sessions=n_closed)
+            log.info("closed quiet conversations", n_sessions=n_closed, n_unanswered=n_left)
 
 
 def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:

@@ -9,6 +9,7 @@ More than one open reply that fits and nothing to tell them apart means `ambiguo
 trained.
 """
 
+import difflib
 import hashlib
 import json
 import re
@@ -22,6 +23,8 @@ _CALLS_IN_TEXT = re.compile(r"\s*Calling tools:\s*\[\{.*\}\]\s*$", re.DOTALL)
 _CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
 LONG_REPLY = 40
 """Characters from which a reply and the message before it are enough to recognise it by; a shorter one needs the opening too."""
+LONGEST_COMPARED = 4000
+"""Characters of a reply that are compared with its changed form: the time grows with the square."""
 MANY_WORDS = 80
 """Characters from which a reply is recognised by itself, where nobody else was given the same."""
 
@@ -114,6 +117,13 @@ class Trace:
                 return k + 1, self._suffix(self._messages[:k], self._messages[k])
         return None
 
+    def edited_continuation(self) -> tuple[int, str, Message] | None:
+        """The last assistant message, as it reads now, with the hash of the request that it answers: somebody may have changed it."""
+        for k in range(len(self._messages) - 1, 0, -1):
+            if self._messages[k].get("role") == "assistant":
+                return k + 1, self._hashes[k - 1], self._messages[k]
+        return None
+
     def _words(self, reply: Message) -> str:
         if len(_text(reply)) < MANY_WORDS:
             return ""
@@ -149,6 +159,17 @@ def choose(candidates: Sequence[Candidate], rule: LinkRule, start: int = 0) -> L
     if still_open and len({c.session_id for c in still_open}) == 1:  # asked again, answered alike: the client shows the last
         return Link(rule, max(still_open, key=lambda c: (c.ended_at, -c.choice)), start)
     return Link(LinkRule.AMBIGUOUS, None)
+
+
+def is_same(one: Message, other: Message) -> bool:
+    """True where two messages are the same one, however they are written down."""
+    return _essence(one) == _essence(other)
+
+
+def likeness(reply: Message, repeated: Message) -> float:
+    """How much of a reply's text is left in its repetition: 1 where nothing was changed, else by the first few thousand characters."""
+    was, now = (_text(message)[:LONGEST_COMPARED] for message in (reply, repeated))
+    return 1.0 if was == now else difflib.SequenceMatcher(None, was, now, autojunk=False).ratio()
 
 
 def _essence(message: Message) -> bytes:

@@ -6,16 +6,19 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from burnish.journal.tables import InteractionRow, SessionRow
+from burnish.journal.turns import messages_of
 from burnish.records import Interaction, LinkRule
 from server.identity import rule_of
 from server.kind import Conversation, Kind, Parent
-from server.linking import Candidate, Link, Trace, choose
+from server.linking import Candidate, Link, Trace, choose, likeness
 
 OPTED_OUT = "opted out"
 OPTED_OUT_BEFORE = "opted out with an earlier turn"
 """The words of a turn that is kept out of training stand in the prompts of all that follow it."""
 RETRY_WINDOW = 900.0
 """Seconds back in which a request with `x-stainless-retry-count` looks for the try that it repeats."""
+LIKE, ALIKE = 0.6, 0.8
+"""How much of a reply must be left in a changed one for it to be the same: where the conversation is known, and where it is not."""
 # As text: to build such a query anew for every turn costs ten times what running it does.
 _CANDIDATES = {
     place: text(
@@ -25,7 +28,7 @@ _CANDIDATES = {
         "FROM interaction AS turn JOIN session AS conversation ON conversation.session_id = turn.session_id "
         f"WHERE turn.{place} = :hash AND turn.request_id != :request"
     )
-    for place in ("tail_hash", "suffix_hash", "words_hash")
+    for place in ("tail_hash", "suffix_hash", "words_hash", "request_hash")
 }
 _TRIES = text(
     "SELECT interaction_id FROM interaction WHERE request_hash = :hash AND request_id != :request AND retry != :retry "
@@ -74,7 +77,24 @@ def find(session: Session, turn: Interaction, trace: Trace) -> Link:
         candidates = _candidates(session, "words_hash", words, turn.request_id)
         if len({candidate.request_id for candidate in candidates}) == 1:
             return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
-    return Link(LinkRule(quoted or LinkRule.NEW), None)
+    return _edited(session, turn, trace, quoted) or Link(LinkRule(quoted or LinkRule.NEW), None)
+
+
+def _edited(session: Session, turn: Interaction, trace: Trace, quoted: str | None) -> Link | None:
+    """The reply to the very same request that the turn repeats changed, where it can be only that one."""
+    place = trace.edited_continuation()
+    if place is None:
+        return None
+    start, asked, repeated = place
+    is_known = quoted is not None or any(m.get("role") == "assistant" for m in turn.messages[: start - 1])
+    candidates = [c for c in _candidates(session, "request_hash", asked, turn.request_id) if not c.has_follower]
+    if not candidates or len({c.session_id for c in candidates}) > 1:
+        return None  # strangers who asked the same
+    replies = {c: messages_of(session, [session.get_one(InteractionRow, c.interaction_id).reply_digest])[0] for c in candidates}
+    best = max(candidates, key=lambda c: likeness(replies[c], repeated))
+    if replies[best].get("tool_calls") or likeness(replies[best], repeated) < (LIKE if is_known else ALIKE):
+        return None
+    return Link(LinkRule(quoted or LinkRule.EDITED), best, start)
 
 
 def _candidates(session: Session, place: str, value: str, request_id: str) -> list[Candidate]:

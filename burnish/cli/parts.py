@@ -73,7 +73,8 @@ def _ingester(settings: config.Settings) -> None:
     from server.prepare import prepare
 
     stopping = Stopping()
-    ingester = Ingester(prepare(settings), settings.segments_dir, session_ttl=settings.journal.session_ttl)
+    chosen = settings.journal
+    ingester = Ingester(prepare(settings), settings.segments_dir, session_ttl=chosen.session_ttl, verifiers=chosen.verifiers)
     ingester.run_forever(settings.journal.poll_interval, stopping)
 
 

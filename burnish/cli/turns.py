@@ -65,22 +65,21 @@ def _drawn(told: Tree) -> Group:
     if told["next_state"] is None:
         parts.append("[dim]nothing has come back yet[/]")
     else:
-        parts += [_said(message, f"came back ({told['next_state']['kind']})") for message in told["next_state"]["messages"]]
+        parts += _came_back(told["next_state"])
     if told["feedback"]:
-        table = Table("feedback", "source", "rating", "words", "at", title="what was said about it")
-        for row in told["feedback"]:
-            words = " / ".join(filter(None, (row["comment"], row["correction"])))
-            table.add_row(row["feedback_id"], row["source"], _text(row["rating"]), escape(words), _when(row["created_at"]))
-        parts.append(table)
+        parts.append(_feedback(told["feedback"]))
     if told["judgements"]:
-        table = Table("judge", "of", "votes", "score", "agreement", "why", "hint", title="how it was judged")
+        table = Table("judge", "of", "votes", "score", "agreement", "why", "hint", "its fate", title="how it was judged")
         for row in told["judgements"]:
             votes = " ".join("abstain" if vote is None else f"{vote:+d}" for vote in row["votes"])
             cells = (row["judge_id"], row["origin"], votes or "by rule", _text(row["score"]), f"{row['confidence']:.2f}")
-            table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""))
+            table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""), row["hint_fate"] or "")
         parts.append(table)
     reward = told["reward"]
-    effective = "none" if reward is None else f"{reward['value']:+g} by {reward['source']}, from {', '.join(reward['records'])}"
+    withheld = f"none, withheld: {told['withheld']}" if told["withheld"] else "none"
+    effective = (
+        withheld if reward is None else f"{reward['value']:+g} by {reward['source']}, from {', '.join(reward['records'])}"
+    )
     parts.append(f"[bold]effective reward[/]  {escape(effective)}")
     for sample in told["used"]:
         parts.append(
@@ -88,6 +87,27 @@ def _drawn(told: Tree) -> Group:
         )
     parts.append(f"[bold]fate[/]  {escape(told['fate'])}")
     return Group(*parts)
+
+
+def _came_back(next_state: Tree) -> list[Any]:
+    if not next_state["messages"]:
+        return [f"[dim]nobody answered it: {next_state['kind']}[/]"]
+    whose = next_state["provenance"] or [""] * len(next_state["messages"])
+    title = f"came back ({next_state['kind']})"
+    parts: list[Any] = [_said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], whose, strict=True)]
+    shown = ", ".join(f"{s['kind']} {s['value']:g} ({s['provenance']})" for s in next_state["signals"])
+    return [*parts, f"[bold]signals[/]  {escape(shown)}"] if shown else parts
+
+
+def _feedback(rows: list[Tree]) -> Table:
+    table = Table("feedback", "source", "about", "value", "words", "at", title="what was said about it")
+    for row in rows:
+        words = " / ".join(filter(None, (row["comment"], row["correction"], row["demonstration"])))
+        named = (("", row["rating"]), ("score", row["score"]), (row["label"] or "outcome", row["outcome"]))
+        value = ", ".join(f"{name} {number:+g}".strip() for name, number in named if number is not None)
+        value = "taken back" if row["is_deleted"] else value
+        table.add_row(row["feedback_id"], row["source"], row["about"], value, escape(words), _when(row["created_at"]))
+    return table
 
 
 def _said(message: Tree, title: str) -> Panel:

@@ -7,8 +7,8 @@ from sqlmodel import Session
 
 from burnish.errors import NotFound
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SampleRow, StepRow
-from burnish.journal.turns import judge_subject, messages_of, reward_of
-from burnish.rewards import FEEDBACK, NEXT_STATE
+from burnish.journal.turns import evidence_of, judge_subject, messages_of, rows_of
+from burnish.rewards import FEEDBACK, NEXT_STATE, compose
 
 Tree = dict[str, Any]
 WAITING = "waits for what comes back"
@@ -27,7 +27,8 @@ def tell(session: Session, interaction_id: str) -> Tree:
     row = session.get(InteractionRow, interaction_id)
     if row is None:
         raise NotFound(f"there is no turn {interaction_id!r} in the journal; `burnish turns list` names the latest")
-    reward = reward_of(session, interaction_id)
+    effective = compose(evidence_of(session, interaction_id))
+    reward = effective.reward
     return {
         "turn": row.interaction_id,
         "agent": f"{row.agent}@v{row.version}",
@@ -41,11 +42,12 @@ def tell(session: Session, interaction_id: str) -> Tree:
         "reply": messages_of(session, [row.reply_digest])[0],
         "n_tokens": len(row.token_ids) // 4,
         "next_state": _next_state(session, interaction_id),
-        "feedback": [_plain(each, FeedbackRow) for each in _rows(session, FeedbackRow, interaction_id)],
-        "judgements": [_plain(each, JudgementRow) for each in _rows(session, JudgementRow, interaction_id)],
+        "feedback": [_plain(each, FeedbackRow) for each in rows_of(session, FeedbackRow, interaction_id)],
+        "judgements": [_plain(each, JudgementRow) for each in rows_of(session, JudgementRow, interaction_id)],
         "reward": None
         if reward is None
         else {"value": reward.value, "source": reward.source, "records": list(reward.record_ids), "hint": reward.hint},
+        "withheld": effective.withheld,
         "used": _samples(session, interaction_id),
         "fate": fate(session, row),
     }
@@ -64,6 +66,8 @@ def fate(session: Session, row: InteractionRow) -> str:
             return _JOB_FATES[state]
     if row.is_ready:
         return "ready for the learner"
+    if (withheld := compose(evidence_of(session, row.interaction_id)).withheld) is not None:
+        return f"withheld: {withheld}"
     if "dead" in states:
         return _JOB_FATES["dead"]
     return "the judge abstained" if states else WAITING
@@ -77,17 +81,19 @@ def _next_state(session: Session, interaction_id: str) -> Tree | None:
     row = session.get(NextStateRow, interaction_id)
     if row is None:
         return None
-    return {"kind": row.kind, "turn": row.follower_id, "messages": messages_of(session, row.message_digests)}
+    return {
+        "kind": row.kind,
+        "turn": row.follower_id,
+        "messages": messages_of(session, row.message_digests),
+        "provenance": row.provenance,
+        "signals": row.signals,
+    }
 
 
 def _samples(session: Session, interaction_id: str) -> list[Tree]:
     columns: Any = SampleRow
     rows = session.scalars(select(SampleRow).where(columns.interaction_id == interaction_id).order_by(columns.step_id))
     return [_plain(row, SampleRow) for row in rows]
-
-
-def _rows(session: Session, table: Any, interaction_id: str) -> list[Any]:
-    return list(session.scalars(select(table).where(table.interaction_id == interaction_id).order_by(table.created_at)))
 
 
 def _plain(row: Any, table: Any) -> Tree:

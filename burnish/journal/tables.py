@@ -143,14 +143,15 @@ class NextStateRow(SQLModel, table=True):
 class FeedbackRow(SQLModel, table=True):
     """What somebody said about a reply, a request or a session (`about`).
 
-    State: `interaction_id` is None until the reply that it is about has been ingested (of a request or a session: its last main reply);
-    `expired_at` is set where that never happened.
+    State: `interaction_id` is None until the reply that it is about has been ingested (of a session: its last main reply), and so is
+    `session_id`, that reply's; `expired_at` is set where that never happened.
     """
 
     __tablename__ = "feedback"
     feedback_id: str = Field(primary_key=True)
     target: str = Field(index=True)
     interaction_id: str | None = Field(default=None, index=True)
+    session_id: str | None = Field(default=None, index=True)
     tenant: str
     key_id: str
     source: str

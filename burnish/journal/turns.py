@@ -19,11 +19,14 @@ from burnish.records import (
     Judgement,
     Message,
     NextStateKind,
+    Provenance,
     Reward,
     Sampling,
+    Signal,
+    SignalKind,
     TargetKind,
 )
-from burnish.rewards import FEEDBACK, NEXT_STATE, Verdict, compose
+from burnish.rewards import FEEDBACK, NEXT_STATE, Evidence, Verdict, compose
 
 MANY = 5000
 """Parameters of one statement, at most; SQLite takes 32,766."""
@@ -90,18 +93,30 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
     )
 
 
-def reward_of(session: Session, interaction_id: str) -> Reward | None:
-    """The effective reward as the records stand now."""
-    feedback = [feedback_of(row) for row in _rows(session, FeedbackRow, interaction_id)]
-    kinds = [row.kind for row in _rows(session, NextStateRow, interaction_id)]
-    speaks = {NEXT_STATE: NextStateKind.USER_REPLY in kinds}
+def evidence_of(session: Session, interaction_id: str) -> Evidence:
+    """All records on one turn, as they stand now."""
+    feedback = [feedback_of(row) for row in rows_of(session, FeedbackRow, interaction_id)]
+    came = next(iter(rows_of(session, NextStateRow, interaction_id)), None)
+    speaks = {NEXT_STATE: came is not None and came.kind == NextStateKind.USER_REPLY}
     # The judge is asked about users' comments only; a harness's words must not borrow the authority of a user's rating.
-    speaks[FEEDBACK] = any(f.source is FeedbackSource.USER and f.comment for f in feedback)
+    speaks[FEEDBACK] = any(f.source is FeedbackSource.USER and (f.comment or f.correction) for f in feedback)
     verdicts = [
         Verdict(row.judgement_id, row.origin, judgement_of(row), speaks[row.origin])
-        for row in _rows(session, JudgementRow, interaction_id)
+        for row in rows_of(session, JudgementRow, interaction_id)
     ]
-    return compose(feedback, verdicts)
+    kind = NextStateKind(came.kind) if came is not None else None
+    signals = [signal_of(tree) for tree in came.signals] if came is not None else []
+    on_session: Sequence[Any] = session.connection().execute(_ON_SESSION, {"interaction": interaction_id}).all()
+    if on_session and session.connection().execute(_HAS_TOOLS, {"interaction": interaction_id}).scalar_one():
+        step = session.connection().execute(_STEP, {"interaction": interaction_id}).scalar_one()
+        alone = [f for f in feedback if f.about is not TargetKind.SESSION]
+        return Evidence(alone, verdicts, kind, signals, [feedback_of(row) for row in on_session], int(step))
+    return Evidence(feedback, verdicts, kind, signals)
+
+
+def reward_of(session: Session, interaction_id: str) -> Reward | None:
+    """The effective reward as the records stand now."""
+    return compose(evidence_of(session, interaction_id)).reward
 
 
 def settle(session: Session, interaction_id: str) -> None:
@@ -145,21 +160,38 @@ def judgement_of(row: JudgementRow) -> Judgement:
     return Judgement(**{name: getattr(row, name) for name in Judgement.__dataclass_fields__})
 
 
+def signal_of(tree: Mapping[str, Any]) -> Signal:
+    """A signal as `NextStateRow.signals` holds it."""
+    return Signal(SignalKind(tree["kind"]), float(tree["value"]), Provenance(tree["provenance"]), str(tree["detail"]))
+
+
 def feedback_of(row: FeedbackRow) -> Feedback:
     told = {name: getattr(row, name) for name in Feedback.__dataclass_fields__}
     return Feedback(**told | {"source": FeedbackSource(row.source), "about": TargetKind(row.about)})
 
 
-def _rows(session: Session, table: Any, interaction_id: str) -> Sequence[Any]:
+def rows_of(session: Session, table: Any, interaction_id: str) -> Sequence[Any]:
+    """One turn's rows of `table`, in the order in which they were made."""
     return session.connection().execute(_rows_of(table), {"interaction": interaction_id}).all()
 
 
 @lru_cache
 def _rows_of(table: Any) -> Any:
     """The statement, built once: building costs more than running it."""
-    return select(*table.__table__.c).where(table.interaction_id == bindparam("interaction"))
+    return select(*table.__table__.c).where(table.interaction_id == bindparam("interaction")).order_by(table.created_at)
 
 
 # Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
 _OPEN_JOBS = text(f"SELECT 1 FROM judge_job WHERE subject IN (:{NEXT_STATE}, :{FEEDBACK}) AND state IN ('queued', 'leased')")
 _SET_READY = text("UPDATE interaction SET is_ready = :ready WHERE interaction_id = :interaction")
+_ITS_SESSION = "(SELECT session_id FROM interaction WHERE interaction_id = :interaction)"
+_ON_SESSION = (
+    select(*FeedbackRow.__table__.c)  # type: ignore[attr-defined]
+    .where(text(f"feedback.session_id = {_ITS_SESSION}"))
+    .where(text(f"feedback.about = '{TargetKind.SESSION}'"))
+)
+_HAS_TOOLS = text(f"SELECT has_tools FROM session WHERE session_id = {_ITS_SESSION}")
+_STEP = text(
+    f"SELECT count(*) FROM interaction WHERE session_id = {_ITS_SESSION} AND kind != 'side' AND choice = 0 "
+    "AND started_at < (SELECT started_at FROM interaction WHERE interaction_id = :interaction)"
+)

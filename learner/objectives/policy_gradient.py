@@ -1,7 +1,8 @@
 """Policy gradient on the judged reward: advantage over a running baseline, clipped on ρ = π_θ/μ.
 
 Bypass mode (reference/algorithms.md §1.5): μ is what the engine recorded, so the clip limits staleness and engine
-mismatch together, and no further importance weight is put on top. Rows of a reward source share a baseline. A row whose
+mismatch together, and no further importance weight is put on top. Rows of a reward source share a baseline; steps of tool sessions
+whose outcome is known are standardised among those at the same place. A row whose
 advantage is below 0.05 in size says nothing and carries no term.
 """
 
@@ -11,11 +12,12 @@ from typing import Any, ClassVar
 import torch
 
 from learner import kl
-from learner.advantages import RunningBaseline, scale_by_tokens
+from learner.advantages import RunningBaseline, by_step, scale_by_tokens
 from learner.losses import clipped_policy_loss
 from learner.objectives.objective import Objective, Term
 from learner.policy import Policy
 from learner.rows import Row, TokenBatch
+from learner.samples import Sample
 
 MIN_ADVANTAGE = 0.05
 VETO_LOW, VETO_HIGH = 1e-4, 100.0
@@ -45,9 +47,9 @@ class PolicyGradient(Objective):
         """Evidence of older versions is forgotten a little, then rows are counted in the order of their versions."""
         self.baseline.forget()
         # judged neutral (0) is not a middling success: it says nothing (§1.2)
-        judged = [row for row in rows if row.sample is not None and row.sample.reward not in (None, 0.0)]
+        judged = [row for row in rows if row.sample is not None and _says(row.sample)]
         judged.sort(key=lambda row: row.sample.version if row.sample else 0)
-        advantages = torch.tensor([self._advantage(row) for row in judged])
+        advantages = self._advantages([row.sample for row in judged if row.sample is not None])
         trained = [i for i, row in enumerate(judged) if row.sample and row.sample.has_ratio]
         heard = [i for i in trained if abs(advantages[i].item()) >= MIN_ADVANTAGE]
         if heard and self.scale_floor is not None:
@@ -91,9 +93,25 @@ class PolicyGradient(Objective):
     def restore(self, state: Mapping[str, Any]) -> None:
         self.baseline.restore(dict(state))
 
-    def _advantage(self, row: Row) -> float:
-        assert row.sample is not None and row.sample.reward is not None
-        return self.baseline.advantage(row.sample.reward_source or "", row.sample.reward)
+    def _advantages(self, samples: Sequence[Sample]) -> torch.Tensor:
+        """One for each sample [B]: over its source's running baseline; in a tool session whose outcome is known, over its like."""
+        advantages = torch.zeros(len(samples))
+        stepwise: list[tuple[int, float, int]] = []
+        for i, sample in enumerate(samples):
+            assert sample.reward is not None
+            if sample.step is not None:
+                stepwise.append((i, sample.reward, sample.step))
+            else:
+                advantages[i] = self.baseline.advantage(sample.reward_source or "", sample.reward)
+        if stepwise:
+            index, rewards, steps = zip(*stepwise, strict=True)
+            advantages[list(index)] = by_step(torch.tensor(rewards), steps)
+        return advantages
+
+
+def _says(sample: Sample) -> bool:
+    """A row judged neutral says nothing; where outcome and step add up to nothing they have spoken all the same."""
+    return sample.reward is not None and (sample.reward != 0.0 or sample.step is not None)
 
 
 def _unvetoed(batch: TokenBatch, stream: str, ratio: torch.Tensor) -> tuple[torch.Tensor, int]:

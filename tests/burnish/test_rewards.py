@@ -4,11 +4,26 @@ from collections.abc import Sequence
 
 import pytest
 
-from burnish.records import Feedback, FeedbackSource, Judgement
-from burnish.rewards import FEEDBACK, NEXT_STATE, Verdict, compose
+from burnish.records import (
+    Feedback,
+    FeedbackSource,
+    Judgement,
+    NextStateKind,
+    Provenance,
+    Reward,
+    Signal,
+    SignalKind,
+    TargetKind,
+)
+from burnish.rewards import FEEDBACK, NEXT_STATE, Effective, Evidence, Verdict
+from burnish.rewards import compose as compose_all
 from tests.factories import feedback, judgement
 
 HINT = "Write without bold text."
+
+
+def compose(said: Sequence[Feedback], verdicts: Sequence[Verdict]) -> Reward | None:
+    return compose_all(Evidence(said, verdicts)).reward
 
 
 def verdict(
@@ -85,3 +100,106 @@ def test_the_record_behind_reward_and_hint_is_named_once() -> None:
     reward = compose([], [verdict(-1, HINT)])
     assert reward is not None
     assert list(reward.record_ids) == ["j-next_state-3000"]
+
+
+def signal(kind: SignalKind, value: float, provenance: Provenance = Provenance.TOOL) -> Signal:
+    return Signal(kind, value, provenance)
+
+
+def verifier_says(rating: float | None, at: float = 2000.0, **changes: object) -> Feedback:
+    return feedback("t", rating, feedback_id=f"verifier-{at:.0f}", source=FeedbackSource.VERIFIER, created_at=at, **changes)
+
+
+TESTS_PASSED = signal(SignalKind.TESTS, 1.0, Provenance.VERIFIER)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "value", "source"),
+    [
+        (Evidence([verifier_says(1.0)], [verdict(-1)]), 1.0, "verifiable"),
+        (Evidence([verifier_says(1.0), user_says(0.25)]), 1.0, "verifiable"),
+        (Evidence([user_says(None, score=0.75)]), 0.5, "user"),
+        (Evidence([user_says(None, outcome=-1.0, label="reopened")], [verdict(1)]), -1.0, "outcome"),
+        (Evidence([user_says(0.25), user_says(None, outcome=-1.0, at=9.0)]), 0.25, "user"),
+        (Evidence([user_says(1.0, about=TargetKind.SESSION)], [verdict(0)]), 1.0, "outcome"),  # of a chat that this turn ended
+        (Evidence((), [verdict(1)], signals=[signal(SignalKind.TESTS, 0.5, Provenance.VERIFIER)]), -1.0, "verifiable"),
+        (
+            Evidence((), [verdict(1)], signals=[TESTS_PASSED, signal(SignalKind.EXIT_CODE, 2, Provenance.VERIFIER)]),
+            -1.0,
+            "verifiable",
+        ),
+        (Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 422)]), -1.0, "verifiable"),
+        (
+            Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 401)]),
+            1.0,
+            "judge",
+        ),  # credentials are no argument
+        (Evidence((), [verdict(-1)], signals=[signal(SignalKind.EXIT_CODE, 0)]), -1.0, "judge"),  # an agent can print that
+        (Evidence(kind=NextStateKind.REGENERATED), -0.5, "implicit"),
+        (Evidence((), [verdict(1)], NextStateKind.USER_REPLY, [signal(SignalKind.EDIT, 0.4, Provenance.USER)]), 1.0, "judge"),
+        (Evidence(signals=[signal(SignalKind.EDIT, 0.4, Provenance.USER)]), -0.4, "implicit"),
+        (Evidence([harness_says(1.0)], kind=NextStateKind.REGENERATED), -0.5, "implicit"),
+    ],
+)
+def test_every_level_stands_in_its_place(evidence: Evidence, value: float, source: str) -> None:
+    reward = compose_all(evidence).reward
+    assert reward is not None
+    assert (reward.value, reward.source) == (value, source)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        Evidence(kind=NextStateKind.ABANDONED),
+        Evidence(kind=NextStateKind.SESSION_CLOSED),
+        Evidence(signals=[signal(SignalKind.EXIT_CODE, 1)]),  # grep finds nothing: nobody's fault
+        Evidence(signals=[signal(SignalKind.TESTS, 1.0)]),
+        Evidence(signals=[signal(SignalKind.EDIT, 0.01, Provenance.USER)]),  # a harness's own spelling
+        Evidence([user_says(1.0, is_deleted=True)]),
+    ],
+)
+def test_what_says_nothing_gives_nothing(evidence: Evidence) -> None:
+    assert compose_all(evidence) == Effective(None)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "reason"),
+    [
+        (
+            Evidence([user_says(1.0)], [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 503)]),
+            "environment fault: HTTP 503",
+        ),
+        (Evidence((), [verdict(-1)], signals=[signal(SignalKind.TIMEOUT, 1.0)]), "environment fault: time-out"),
+        (Evidence([verifier_says(-1.0), user_says(1.0)]), "disagreement: user +1, verifiable -1"),
+        (Evidence([user_says(1.0), user_says(None, outcome=-1.0, at=9.0)]), "disagreement: user +1, outcome -1"),
+        (Evidence([user_says(1.0), user_says(-1.0, at=9.0, key_id="other")]), "disagreement: users +1 and -1"),
+    ],
+)
+def test_strong_contradictions_and_faults_of_the_environment_withhold_the_turn(evidence: Evidence, reason: str) -> None:
+    assert compose_all(evidence) == Effective(None, reason)
+
+
+def test_a_judge_who_contradicts_a_user_is_overruled_and_not_a_contradiction() -> None:
+    assert compose_all(Evidence([user_says(-1.0)], [verdict(1)])).reward == Reward(-1.0, "user", ["user-2000"], None)
+
+
+def test_outcome_and_step_are_added_in_a_tool_session() -> None:
+    won = [user_says(None, outcome=1.0, about=TargetKind.SESSION, at=50.0)]
+    split = judgement("t", 1, votes=[1, 1, 0, -1])
+    found = compose_all(Evidence((), [Verdict("j", NEXT_STATE, split, True)], on_session=won, step=3)).reward
+    assert found == Reward(1.25, "integrated", ["user-50", "j"], None, 3)
+    alone = compose_all(Evidence(on_session=won, step=0)).reward
+    assert alone == Reward(1.0, "integrated", ["user-50"], None, 0)
+    failed = [*won, verifier_says(-1.0, 10.0, about=TargetKind.SESSION)]  # a verifier stands above a later user
+    assert compose_all(Evidence(on_session=failed)).reward == Reward(-1.0, "integrated", ["verifier-10"], None, 0)
+    taken_back = [user_says(1.0, about=TargetKind.SESSION, is_deleted=True)]
+    assert compose_all(Evidence((), [verdict(1)], on_session=taken_back)).reward == Reward(
+        1.0, "judge", ["j-next_state-3000"], None
+    )
+
+
+def test_a_hint_that_was_not_accepted_is_not_used_nor_one_for_a_reply_that_a_user_praised() -> None:
+    refused = Verdict("j", NEXT_STATE, judgement("t", -1, HINT, hint_fate="length"), True)
+    assert compose([], [refused]) == Reward(-1.0, "judge", ["j"], None)
+    praised = compose([user_says(1.0)], [verdict(-1, HINT)])
+    assert praised == Reward(1.0, "user", ["user-2000"], None)

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from burnish.journal import Journal, jobs
+from sqlalchemy import update
+
+from burnish.journal import Journal, jobs, story
 from burnish.journal.summary import summary
-from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SessionRow
 from burnish.journal.turns import (
     ask_judge,
     interaction_of,
@@ -14,7 +16,7 @@ from burnish.journal.turns import (
     reward_of,
     settle,
 )
-from burnish.records import FeedbackSource, NextStateKind, Sampling
+from burnish.records import FeedbackSource, NextStateKind, Sampling, TargetKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
 from tests.factories import interaction, judgement, user
 from tests.turns import add_feedback, add_next_state, add_turn
@@ -175,3 +177,46 @@ def test_the_summary_counts_by_kind(any_journal: Journal) -> None:
         assert session.query(FeedbackRow).count() == 2
     expected = {"interactions": 2, "ready": 1, "spent": 0, "fates": {"opted out": 1}, "feedback": 2, "feedback_pending": 1}
     assert found | expected == found
+
+
+def add_tool_session(journal: Journal, *, has_tools: bool) -> None:
+    """Two turns of one session, the second judged -1, and a user's word that all went well in the end."""
+    for n, name in enumerate(("t0", "t1")):
+        add_turn(journal, interaction([user("a")], interaction_id=name, started_at=10.0 + n), session_id="s")
+        add_next_state(journal, name, NextStateKind.TOOL_RESULT)
+    add_feedback(journal, "t1", None, outcome=1.0, about=TargetKind.SESSION)
+    with journal.write() as session:
+        row = {"tenant": "default", "key_id": "key-1", "agent": "agent", "started_at": 1.0, "last_at": 1.0}
+        session.add(SessionRow(session_id="s", has_tools=has_tools, **row))
+        session.execute(update(FeedbackRow).values(session_id="s"))
+        record_judgement(session, judgement("t1", -1), NEXT_STATE)
+
+
+def test_the_outcome_of_a_tool_session_counts_for_every_step(any_journal: Journal) -> None:
+    add_tool_session(any_journal, has_tools=True)
+    with any_journal.read() as session:
+        first, second = reward_of(session, "t0"), reward_of(session, "t1")
+    assert first is not None and second is not None
+    assert (first.value, first.source, first.step) == (1.0, "integrated", 0)
+    assert (second.value, second.source, second.step) == (0.0, "integrated", 1)
+
+
+def test_the_outcome_of_a_chat_counts_for_the_turn_that_ends_it(any_journal: Journal) -> None:
+    add_tool_session(any_journal, has_tools=False)
+    with any_journal.read() as session:
+        first, second = reward_of(session, "t0"), reward_of(session, "t1")
+    assert first is None and second is not None
+    assert (second.value, second.source, second.step) == (1.0, "outcome", None)
+
+
+def test_a_withheld_turn_is_not_ready_and_its_story_says_why(any_journal: Journal) -> None:
+    add_turn(any_journal, interaction([user("a")], interaction_id="t"))
+    add_feedback(any_journal, "t", 1.0)
+    add_feedback(any_journal, "t", -1.0, source=FeedbackSource.VERIFIER)
+    with any_journal.write() as session:
+        settle(session, "t")
+    assert not is_ready(any_journal)
+    with any_journal.read() as session:
+        told = story.tell(session, "t")
+    assert (told["reward"], told["withheld"]) == (None, "disagreement: user +1, verifiable -1")
+    assert told["fate"] == "withheld: disagreement: user +1, verifiable -1"

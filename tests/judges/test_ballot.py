@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.ballot import MAX_HINT, MIN_HINT, VoidBallot, count
+from judges.ballot import VoidBallot, count
 
 GOOD, BAD, NEUTRAL, ABSTAIN, GARBAGE = "VERDICT: +1", "VERDICT: -1", "VERDICT: 0", "VERDICT: abstain", "it was nice"
 
@@ -56,27 +56,25 @@ def test_votes_that_never_came_count_as_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "hint"),
+    ("answers", "hint", "n_bearing"),
     [
         (
             [minus("Write without bold."), minus("Write without bold."), minus("Leave out the bold marks.")],
             "Write without bold.",
+            3,
         ),
-        ([minus("Leave out bold marks."), minus("No bold text please.")], "No bold text please."),  # the shortest of equals
-        ([minus("Write without bold."), BAD, BAD], None),  # one of three carries one
-        ([minus("Write without bold."), minus("Write without bold."), BAD], "Write without bold."),
-        ([minus("Write without bold."), BAD], None),  # half is not most
-        ([minus("short"), minus("short"), minus("short")], None),
-        ([minus("x" * (MAX_HINT + 1))] * 3, None),
-        ([minus("x" * MIN_HINT)] * 3, "x" * MIN_HINT),
-        ([minus("x" * MAX_HINT)] * 3, "x" * MAX_HINT),
-        (["VERDICT: +1\nHINT: Write without bold."] * 2 + [BAD], "Write without bold."),
-        ([minus("Write without bold."), GOOD, GOOD], None),
-        (["VERDICT: +1\nHINT: Always be so kind.", minus("Write without bold."), BAD], None),  # a hint against the verdict
+        ([minus("Leave out bold marks."), minus("No bold text please.")], "No bold text please.", 2),  # the shortest of equals
+        ([minus("Write without bold."), BAD, BAD], "Write without bold.", 1),
+        (["VERDICT: +1\nHINT: Write without bold."] * 2 + [BAD], "Write without bold.", 2),
+        ([minus("Write without bold."), GOOD, GOOD], None, 0),  # a hint against the verdict
+        ([BAD, BAD, GOOD], None, 0),
     ],
 )
-def test_a_hint_is_accepted_when_most_votes_carry_one_that_fits(answers: list[str], hint: str | None) -> None:
-    assert count(answers, len(answers)).hint == hint
+def test_the_hint_is_that_of_most_votes_and_who_carries_one_is_counted(
+    answers: list[str], hint: str | None, n_bearing: int
+) -> None:
+    result = count(answers, len(answers))
+    assert (result.hint, result.n_bearing) == (hint, n_bearing)
 
 
 @given(st.permutations([GOOD, GOOD, BAD, ABSTAIN, GARBAGE, minus("Write without bold."), minus("Use no bold text.")]))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.advantages import RunningBaseline, dr_grpo, grpo, rloo, scale_by_tokens
+from learner.advantages import RunningBaseline, by_step, dr_grpo, grpo, rloo, scale_by_tokens
 
 REWARDS = torch.tensor([1.0, 0.0, 1.0, 0.5])
 GROUPS = ["a", "a", "a", "b"]
@@ -62,3 +62,14 @@ def test_scale_is_measured_in_tokens() -> None:
     uneven = scale_by_tokens(torch.tensor([1.0, -1.0]), torch.tensor([99.0, 1.0]))
     assert even.tolist() == [1.0, -1.0]
     assert uneven[0].item() == pytest.approx(1 / 0.25)
+
+
+def test_steps_are_compared_with_those_at_their_place() -> None:
+    rewards = torch.tensor([2.0, 0.0, 1.0, -1.0, 0.5])
+    found = by_step(rewards, [0, 0, 1, 1, 7])
+    root = 0.5**0.5
+    assert found[:4].tolist() == pytest.approx([root, -root, root, -root], abs=1e-4)
+    everyone = (0.5 - rewards.mean()) / rewards.std(correction=1)
+    assert found[4].item() == pytest.approx(everyone.item(), abs=1e-4)  # alone at its place
+    assert by_step(torch.tensor([-1.5]), [3]).tolist() == [-0.75]
+    assert by_step(torch.tensor([1.0, 1.0]), [0, 0]).tolist() == [0.0, 0.0]

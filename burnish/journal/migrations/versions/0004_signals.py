@@ -1,5 +1,7 @@
 """next states with provenance and signals, feedback on requests and sessions, the fate of hints, what looked like an injection."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -7,7 +9,7 @@ revision = "0004"
 down_revision = "0003"
 branch_labels = None
 depends_on = None
-_FILLED: tuple[tuple[str, str, "sa.types.TypeEngine[object]"], ...] = (
+_FILLED: tuple[tuple[str, str, Any], ...] = (
     ("next_state", "provenance", sa.JSON()),
     ("next_state", "signals", sa.JSON()),
     ("feedback", "about", sa.String()),
@@ -21,6 +23,8 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("provenance", sa.JSON(), nullable=False, server_default="[]"))
         batch_op.add_column(sa.Column("signals", sa.JSON(), nullable=False, server_default="[]"))
     with op.batch_alter_table("feedback") as batch_op:
+        batch_op.add_column(sa.Column("session_id", sa.String(), nullable=True))
+        batch_op.create_index("ix_feedback_session_id", ["session_id"])
         batch_op.add_column(sa.Column("about", sa.String(), nullable=False, server_default="response"))
         batch_op.add_column(sa.Column("score", sa.Float(), nullable=True))
         batch_op.add_column(sa.Column("outcome", sa.Float(), nullable=True))
@@ -43,7 +47,8 @@ def downgrade() -> None:
         batch_op.drop_column("findings")
         batch_op.drop_column("hint_fate")
     with op.batch_alter_table("feedback") as batch_op:
-        for name in ("expired_at", "is_deleted", "demonstration", "label", "outcome", "score", "about"):
+        batch_op.drop_index("ix_feedback_session_id")
+        for name in ("session_id", "expired_at", "is_deleted", "demonstration", "label", "outcome", "score", "about"):
             batch_op.drop_column(name)
     with op.batch_alter_table("next_state") as batch_op:
         batch_op.drop_column("signals")
