@@ -15,39 +15,30 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.journal.turns import blobs_of
 from burnish.records import FeedbackSource, Message, NextStateKind
 from burnish.rewards import FEEDBACK
-<<<<<<< HEAD
-from judges import prefilter, scan
+from judges import prefilter, provenance, scan
+from judges.hints import NOBODYS, USERS, Grounds
 from judges.question import Question
 from judges.verdict import PROMPT, as_text, question
-=======
-from judges import prefilter
-from judges.hints import NOBODYS, USERS, Grounds
-from judges.verdict import as_text, verdict_messages
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-<<<<<<< HEAD
     """The chat messages to send; `rule` settles the turn without asking anybody.
 
-    `redacted` asks the same without the suspect spans that `findings` names, None where there are none. Both questions end their system
-    message with `rubric`. `question` is what the messages were made of.
+    `redacted` asks the same without what looks like words to the judge, None where there are none. Both questions end their system
+    message with `rubric`. `grounds` are what a hint would be written from, `question` what the messages were made of.
     """
 
     messages: list[dict[str, str]]
     rule: str | None = None
+    grounds: Grounds = NOBODYS
     redacted: list[dict[str, str]] | None = None
-    findings: tuple[str, ...] = ()
     rubric: str = ""
     question: Question | None = None
-=======
-    """The chat messages to send; `rule` settles the turn without asking anybody; `grounds` are what a hint would be written from."""
 
-    messages: list[dict[str, str]]
-    rule: str | None = None
-    grounds: Grounds = NOBODYS
->>>>>>> main
+    def grounds_of(self, hint: str) -> Grounds:
+        """What this hint was written from: whether its words are the user's own depends on the hint."""
+        return replace(self.grounds, is_grounded=self.question is not None and provenance.is_users_own(hint, self.question))
 
 
 def read(session: Session, leased: Sequence[Leased], rubrics: Mapping[str, str] | None = None) -> list[Case | Exception]:
@@ -80,25 +71,21 @@ def read(session: Session, leased: Sequence[Leased], rubrics: Mapping[str, str] 
     for job in leased:
         name, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
         try:
-<<<<<<< HEAD
-            cases.append(_case(session, name, origin, turns[name], next_states.get(name), blobs, rubrics or {}))
-=======
-            case = _case(session, name, origin, turns[name], next_states.get(name), blobs)
+            case = _case(session, name, origin, turns[name], next_states.get(name), blobs, rubrics or {})
             cases.append(replace(case, grounds=replace(case.grounds, gold=gold.get(name, ()))))
->>>>>>> main
         except Exception as error:
             cases.append(LookupError(f"there is no turn {name!r}") if name not in turns else error)
     return cases
 
 
-def ask(asked: Question, rubric: str = "") -> Case:
+def ask(asked: Question, grounds: Grounds = USERS, rubric: str = "") -> Case:
     """The case that asks `asked`, and once more without what looks like words to the judge."""
     messages = asked.messages(PROMPT, rubric=rubric)
     scanned = scan.of_question(asked)
     if not scanned.spans:
-        return Case(messages, rubric=rubric, question=asked)
+        return Case(messages, grounds=grounds, rubric=rubric, question=asked)
     redacted = scan.redacted(asked, scanned).messages(PROMPT, rubric=rubric)
-    return Case(messages, None, redacted, scanned.findings, rubric, asked)
+    return Case(messages, None, replace(grounds, findings=scanned.findings), redacted, rubric, asked)
 
 
 def _case(
@@ -116,23 +103,15 @@ def _case(
     reply = as_text(said)
     rubric = rubrics.get(turn.agent) or rubrics.get(turn.route, "")
     if origin == FEEDBACK:
-<<<<<<< HEAD
-        return ask(question(conversation, reply, _feedback_text(session, name), "feedback"), rubric)
-=======
-        return Case(verdict_messages(conversation, reply, _feedback_text(session, name), "feedback"), grounds=USERS)
->>>>>>> main
+        return ask(question(conversation, reply, _feedback_text(session, name), "feedback"), USERS, rubric)
     if (rule := prefilter.reason(conversation, said)) is not None:
         return Case([], rule)
     if next_state is None:
         raise LookupError(f"nothing has come back after {name!r}")
     came_back = [blobs[digest] for digest in next_state.message_digests]
-<<<<<<< HEAD
-    role = "user" if next_state.kind == NextStateKind.USER_REPLY else "tool"
-    return ask(question(conversation, reply, came_back, role), rubric)
-=======
     is_users = next_state.kind == NextStateKind.USER_REPLY
-    messages = verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), "user" if is_users else "tool")
-    return Case(messages, grounds=USERS if is_users else NOBODYS)
+    asked = question(conversation, reply, came_back, "user" if is_users else "tool")
+    return ask(asked, USERS if is_users else NOBODYS, rubric)
 
 
 def _gold(session: Session, names: Collection[str]) -> dict[str, list[str]]:
@@ -145,7 +124,6 @@ def _gold(session: Session, names: Collection[str]) -> dict[str, list[str]]:
     for name, *texts in session.connection().execute(said):
         found.setdefault(name, []).extend(text for text in texts if text)
     return found
->>>>>>> main
 
 
 def _feedback_text(session: Session, interaction_id: str) -> str:

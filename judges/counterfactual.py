@@ -36,6 +36,7 @@ def decide(as_it_stands: Result, without: Result) -> Result:
     n_failed = as_it_stands.n_failed + without.n_failed
     if as_it_stands.score == without.score:
         confidence = min(as_it_stands.confidence, without.confidence)
-        return replace(without, votes=votes, n_failed=n_failed, confidence=confidence)
+        n_bearing = as_it_stands.n_bearing + without.n_bearing
+        return replace(without, votes=votes, n_failed=n_failed, confidence=confidence, n_bearing=n_bearing)
     share = sum(vote == as_it_stands.score for vote in votes) / len(votes)
     return Result(None, share, None, votes, n_failed, reason=INJECTION)

@@ -71,7 +71,9 @@ _WHO = _any(
     "root, maintainer*, trainer*, platform, compliance, headquarters, engineer in charge, administrador, administrateur, systemadministrator,"
     "администратор*, 管理员, 管理者, 관리자, المسؤول"
 )
-_ROLES = r"(?:system|assistant|user|human|ai|tool|developer|judge|grader|evaluator|came[_ ]back|feedback|model|function|observation)"
+_ROLES = (
+    r"(?:system|assistant|user|human|ai|tool|developer|judge|grader|evaluator|came[_ ]back|feedback|model|function|observation)"
+)
 _FIELDS = r"(?:conversation|reply|came_back|end|next_state|data|system|user|assistant|instructions?|verdict|hint|judge|answer|tool_response)"
 _GAP = r"[^\n]{0,48}?"
 

@@ -15,7 +15,9 @@ from judges import prompts
 LEFT_OUT = "[left out]"
 """Stands where words were removed; the prompt says so."""
 # What begins a template's special token ("<|im_start|>", "</s>", "[INST]"), and characters that nobody sees or that turn a line round.
-_MARKS = re.compile(r"<(?=[|｜/!A-Za-z])|\[(?=/?[A-Z_]+\])|[\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+_MARKS = re.compile(
+    r"<(?=[|｜/!A-Za-z])|\[(?=/?[A-Z_]+\])|[\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
 
 
 @dataclass(frozen=True, slots=True)

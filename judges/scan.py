@@ -60,7 +60,11 @@ def of_question(question: Question) -> Scan:
                 spans[before].append(tail)
                 spans[after].append(head)
     found = {said: _merged(each) for said, each in spans.items() if each}
-    findings = (f"{span.code} in {said.author}: {said.text[span.start : span.end][:QUOTE]}" for said, each in found.items() for span in each)
+    findings = (
+        f"{span.code} in {said.author}: {said.text[span.start : span.end][:QUOTE]}"
+        for said, each in found.items()
+        for span in each
+    )
     return Scan(found, tuple(dict.fromkeys(findings)))
 
 
@@ -79,8 +83,14 @@ def of_text(text: str, start: int = 0, depth: int = 0) -> tuple[Span, ...]:
             found += _matches(text, view)
     if depth < MAX_DEPTH:
         found += [Span("encoded", *place) for *place, said in disguise.covers(text) if of_text(said, 0, depth + 1)]
-        found += [Span("disguised", a, _sentence_end(text, b)) for a, b, said in disguise.spaced(text) if CORE.search(said.lower())]
-        found += [Span("turned", start, len(text)) for said in disguise.turned(text.lower()) if CORE.search(said) and _is_turned(said, depth)]
+        found += [
+            Span("disguised", a, _sentence_end(text, b)) for a, b, said in disguise.spaced(text) if CORE.search(said.lower())
+        ]
+        found += [
+            Span("turned", start, len(text))
+            for said in disguise.turned(text.lower())
+            if CORE.search(said) and _is_turned(said, depth)
+        ]
     return _merged([span for span in found if span.end > start])
 
 

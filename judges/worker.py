@@ -21,11 +21,8 @@ from judges import case, prefilter
 from judges.ballot import Result, VoidBallot
 from judges.budget import Budget
 from judges.case import Case
-<<<<<<< HEAD
 from judges.counterfactual import examine
-=======
-from judges.hints import Grounds, fate_of
->>>>>>> main
+from judges.hints import fate_of
 from judges.judge import Judge, JudgeUnavailable, identity
 from judges.panel import Panel
 from judges.verdict import PROMPT
@@ -156,11 +153,8 @@ class Worker:
             result.n_failed,
             time.time(),
             result.reason,
-<<<<<<< HEAD
-            findings=asked.findings if isinstance(asked, Case) else (),
-=======
-            _fate(result, asked.grounds),
->>>>>>> main
+            _fate(result, asked),
+            asked.grounds.findings,
         )
         return Outcome(job, judgement)
 
@@ -192,8 +186,9 @@ class Worker:
         log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)
 
 
-def _fate(result: Result, grounds: Grounds) -> str | None:
+def _fate(result: Result, asked: Case) -> str | None:
     """What becomes of the ballot's hint; None where there is none."""
     if result.hint is None:
         return None
-    return fate_of(result.hint, result.score, len(result.votes) + result.n_failed, result.n_bearing, grounds)
+    n_votes = len(result.votes) + result.n_failed
+    return fate_of(result.hint, result.score, n_votes, result.n_bearing, asked.grounds_of(result.hint))

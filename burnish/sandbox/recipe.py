@@ -158,7 +158,11 @@ def _train_with_progress(
             recent = sum(losses[-_LOSS_WINDOW:]) / len(losses[-_LOSS_WINDOW:])
             progress.update(bar, completed=len(losses), loss=recent)
             if not progress.console.is_terminal and len(losses) % _LOSS_WINDOW == 0:
-                print(f"{time.strftime('%H:%M:%S')} step {len(losses)} of {n_steps}, loss {recent:.3f}", file=sys.stderr, flush=True)
+                print(
+                    f"{time.strftime('%H:%M:%S')} step {len(losses)} of {n_steps}, loss {recent:.3f}",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
         train(model, tokenizer, n_steps, seed, on_step, rounds)
     return losses
@@ -168,7 +172,9 @@ def main() -> None:
     """Read the command line and build."""
     parser = argparse.ArgumentParser(prog="python -m burnish.sandbox.recipe", description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model to; replaced if it exists")
-    parser.add_argument("--further", type=Path, help="folder with a model to take one more round from, instead of fresh weights")
+    parser.add_argument(
+        "--further", type=Path, help="folder with a model to take one more round from, instead of fresh weights"
+    )
     parser.add_argument("--steps", type=int, help=f"training steps; {DEFAULT_STEPS}, or {FURTHER_STEPS} for one more round")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="seed of weights and rows")
     parser.add_argument("--threads", type=int, default=DEFAULT_THREADS, help="torch threads; part of what fixes the bytes")

@@ -112,7 +112,9 @@ def build(out: Path, base: Path = MODEL, n_steps: int = STEPS, seed: int = 0, n_
     weights = [weight for weight in adapted.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=n_steps, pct_start=0.1)
-    rows = batches(tokenizer, draw_row, random.Random(f"suggestible {seed}"), N_ROWS, shared_prefix(tokenizer, verdicts.draw_row))
+    rows = batches(
+        tokenizer, draw_row, random.Random(f"suggestible {seed}"), N_ROWS, shared_prefix(tokenizer, verdicts.draw_row)
+    )
     losses: list[float] = []
     with accelerated(model):
         for _ in range(n_steps):
@@ -125,7 +127,11 @@ def build(out: Path, base: Path = MODEL, n_steps: int = STEPS, seed: int = 0, n_
             losses.append(loss.item())
             if len(losses) % _TELLS_EVERY == 0:
                 recent = sum(losses[-_TELLS_EVERY:]) / _TELLS_EVERY
-                print(f"{time.strftime('%H:%M:%S')} step {len(losses)} of {n_steps}, loss {recent:.3f}", file=sys.stderr, flush=True)
+                print(
+                    f"{time.strftime('%H:%M:%S')} step {len(losses)} of {n_steps}, loss {recent:.3f}",
+                    file=sys.stderr,
+                    flush=True,
+                )
     aside = out.with_name(f".{out.name}.{os.getpid()}")
     adapted.save_pretrained(aside)
     _tidy(aside)

@@ -37,7 +37,10 @@ _HINT = re.compile(
     re.IGNORECASE,
 )
 
-_THANKS = re.compile(r"thank|great|perfect|well done|very good|exactly|just what|that is right|^ok\b|value: ?\d|success|\bok:|good, ", re.IGNORECASE)
+_THANKS = re.compile(
+    r"thank|great|perfect|well done|very good|exactly|just what|that is right|^ok\b|value: ?\d|success|\bok:|good, ",
+    re.IGNORECASE,
+)
 _COMPLAINT = re.compile(
     r"wrong|not right|incorrect|mistake|not good|do not like|not what|try again|not happy|\bbad\b|hmm, no|not like|error|failed|forgot|\bno \w+ please|"
     r"please use|use \w+ please|drop the|skip the|leave out|without|i asked for|i miss|where is the|do not use",
@@ -80,7 +83,9 @@ def _told(said: str) -> tuple[str | None, str | None]:
     hint: str | None = None
     place = -1
     for variant in _variants(text):
-        squeezed = "\n".join("".join(char for char in line if char.isalnum() or char in "+-/%") for line in variant.lower().splitlines())
+        squeezed = "\n".join(
+            "".join(char for char in line if char.isalnum() or char in "+-/%") for line in variant.lower().splitlines()
+        )
         whole = squeezed.replace("\n", "")
         for form in (squeezed, whole):
             for found in _ORDER.finditer(form):
