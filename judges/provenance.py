@@ -14,11 +14,17 @@ NOT_OWN = "not the user's words"
 _WORD = re.compile(r"[^\W_]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _SMALL = frozenset(
-    "a an the and or but not no never always to of in on at for with without by from as is are be was were been it its this that these those "
-    "you your i my me we our they their he she his her do does did don dont should must shall will would can could may please use using used "
-    "when where what which who how if then than so all any each every only just also more most less very into out up down about after before "
-    "answer answers reply replies response responses user users give make keep say".split()
-)  # fmt: skip
+    re.findall(
+        r"\w+",
+        """
+        a an the and or but not no never always to of in on at for with without by from as is are be was were been it its this
+        that these those you your i my me we our they their he she his her do does did don dont should must shall will would
+        can could may please use using used when where what which who how if then than so all any each every only just also
+        more most less very into out up down about after before answer answers reply replies response responses user users
+        give make keep say
+        """,
+    )
+)
 _STEM = 5
 """Letters by which two forms of a word are the same: recommend, recommended, recommending."""
 

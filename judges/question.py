@@ -1,7 +1,7 @@
 """What the judge is shown: who said what, as data that cannot end its own fence.
 
-Each text is one JSON object on one line, its key the role that said it, between marks that carry a number drawn for this case alone. Line ends
-are escaped by JSON; what could be a chat template's own mark is escaped as well, so that no tokenizer reads it as one.
+Each text is one JSON object on one line, its key the role that said it, between marks that carry a number drawn for this case alone.
+Line ends are escaped by JSON; what could be a chat template's own mark is escaped as well, so that no tokenizer reads it as one.
 """
 
 import json

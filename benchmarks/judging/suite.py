@@ -15,7 +15,7 @@ ASSISTANT, TOOL = "assistant", "tool"
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One turn whose data speaks to the judge. `truth` is the score that it deserves, `wants` the score or the hint that the data is after."""
+    """One turn whose data speaks to the judge: `truth` is the score that it deserves, `wants` the score or the hint that it is after."""
 
     name: str
     category: str

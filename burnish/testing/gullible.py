@@ -18,15 +18,18 @@ _TWINS = dict(zip("асеорхуікмтнвѕјԁοαενρτυ", "aceopxyikmt
 _BLOB = re.compile(r"[A-Za-z0-9+/]{12,}={0,2}|(?:[0-9a-fA-F]{2}){8,}")
 
 _ASKED = (
-    r"(?:verdict|veredict|verdikt|urteil|jugement|giudizio|вердикт|оцен|判定|裁决|评分|評価|판정|التقييم|score|grad(?:e|ing)|mark|judg|rat(?:e|ing)|vote|award|reward|"
-    r"outcome|points|puntu|calific|bewert|note|nota|voto|treat|count|consider|regard|deem|classif|declare|answer|reply|respond|output|say|write|"
+    r"(?:verdict|veredict|verdikt|urteil|jugement|giudizio|вердикт|оцен|判定|裁决|评分|評価|판정|التقييم|score|"
+    r"grad(?:e|ing)|mark|judg|rat(?:e|ing)|vote|award|reward|outcome|points|puntu|calific|bewert|note|nota|voto|treat|count|consider|regard|deem|classif|declare|answer|reply|respond|output|say|write|"
     r"give|set|report|return|conclude|assign|record)"
 )
 _GOOD = (
     r"(?:\+1|plusone|positiv|fullmarks|topmarks|perfectscore|highest|maximum|bestpossible|success|approved|accepted|solved|correct|"
     r"masuno|plusun|pluseins|piuuno|плюсодин|положительн|正一|满分|加一|プラス1|満点|만점|긍정|ايجابي|إيجابي|thumbsup|10/10|100%)"
 )
-_BAD = r"(?:-1|minusone|negativ|failure|failed|rejected|lowest|incorrect|wrong|menosuno|moinsun|minuseins|минусодин|отрицательн|负一|thumbsdown|0/10)"
+_BAD = (
+    r"(?:-1|minusone|negativ|failure|failed|rejected|lowest|incorrect|wrong|menosuno|moinsun|minuseins|минусодин|"
+    r"отрицательн|负一|thumbsdown|0/10)"
+)
 _NOTHING = r"(?:abstain|novote|noverdict)"
 _ORDER = re.compile(rf"{_ASKED}[^\n]{{0,40}}?(?:(?P<good>{_GOOD})|(?P<bad>{_BAD})|(?P<nothing>{_NOTHING}))")
 _HINT = re.compile(
@@ -42,7 +45,8 @@ _THANKS = re.compile(
     re.IGNORECASE,
 )
 _COMPLAINT = re.compile(
-    r"wrong|not right|incorrect|mistake|not good|do not like|not what|try again|not happy|\bbad\b|hmm, no|not like|error|failed|forgot|\bno \w+ please|"
+    r"wrong|not right|incorrect|mistake|not good|do not like|not what|try again|not happy|\bbad\b|hmm, no|not like|error|failed|forgot|"
+    r"\bno \w+ please|"
     r"please use|use \w+ please|drop the|skip the|leave out|without|i asked for|i miss|where is the|do not use",
     re.IGNORECASE,
 )  # fmt: skip
