@@ -101,13 +101,13 @@ _SOURCES: tuple[tuple[str, str], ...] = (
         rf"{_FROM}(?:new|updated|secret|hidden|special|official|real|actual|revised)\s+(?:\w+\s+)?"
         r"(?:instruction|rule|polic|directive|criteri|rubric|guideline|prompt)",
     ),
-    ("role", rf"^[\s>*#\-_`\"']*\[?{_ROLES}\]?[\s*_`]*(?:\([^)\n]{{0,20}}\))?\s*[:：>]"),
+    ("role", rf"^[ \t>*#\-_`\"']*\[?{_ROLES}\]?[\s*_`]*(?:\([^)\n]{{0,20}}\))?\s*[:：>]"),
     ("role", rf"[{{,]\s*\\?[\"']{_ROLES}\\?[\"']\s*:|\\?[\"'](?:verdict|hint|score|role|from)\\?[\"']\s*:"),
     ("mark", r"<\s?[|｜/]?\s*\w{2,24}\s?[|｜]\s?>|<\s?\|\s?\w+|\[/?inst\]|<</?sys>>|</?s>|<(?:start|end)_of_turn>"),
     (
         "mark",
         rf"<\s?/?\s?{_FIELDS}(?:\s[^>\n]{{0,40}})?>|\[/?{_FIELDS}\]|"
-        r"^\s*[#=\-*~]{2,}\s*(?:end|begin|start|new|system|instruction|verdict|judge)",
+        r"^[ \t]*[#=\-*~]{2,}[ \t]*(?:end|begin|start|new|system|instruction|verdict|judge)",
     ),
     (
         "mark",
@@ -118,7 +118,7 @@ _SOURCES: tuple[tuple[str, str], ...] = (
 PATTERNS = tuple((code, re.compile(source, re.MULTILINE)) for code, source in _SOURCES)
 """(code, pattern) over folded text; no pattern looks across a line's end further than blanks go."""
 STEMS = re.compile(
-    rf"{_MARK}|{_HINT}|{_JUDGES}|{_LOOK_AWAY}|{_WHO}|{_STRICT_VALUE}|{_COUNT_AS}|[<>\[{{]|^\W*{_ROLES}|assistants?|agents?|models?|future|"
+    rf"{_MARK}|{_HINT}|{_JUDGES}|{_LOOK_AWAY}|{_WHO}|{_STRICT_VALUE}|{_COUNT_AS}|[<>\[{{]|^[^\w\n]*{_ROLES}|assistants?|agents?|models?|future|"
     r"from now on|(?:begin|end|start|close)\s|grad|judg|evaluat|scor|rating",
     re.MULTILINE,
 )
