@@ -144,6 +144,11 @@ class Judge(_Section):
     min_agreement: float = Field(
         0.6, ge=0.0, le=1.0, description="Share of the votes that must agree; below it the judge abstains."
     )
+    rubrics: dict[str, str] = Field(
+        {},
+        description="What the judge is told besides, by agent, or by route (`chat`, `messages`, …) for agents without an entry; part of "
+        "the judge's identity.",
+    )
     temperature: float = Field(0.6, ge=0.0, le=2.0, description="Sampling temperature of the votes.")
     max_tokens: int = Field(64, ge=8, description="Longest answer of a vote, in tokens.")
     timeout: float = Field(30.0, gt=0, description="Seconds for one vote.")

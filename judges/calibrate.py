@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from judges import agreement, golden, prefilter
-from judges.ballot import Result, VoidBallot, count
+from judges.ballot import Result, VoidBallot
 from judges.case import Case
+from judges.counterfactual import examine
 from judges.golden import SCORES, GoldenCase
 from judges.judge import Judge, JudgeUnavailable, Usage, identity
 from judges.panel import Panel
@@ -34,7 +35,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a judge says of one turn: a result by `judge_id`, or the error for which there is none."""
+    """What a judge says of one turn: a result by `judge_id`, or the error for which there is none (then `judge_id` is empty)."""
 
     judge_id: str
     result: Result | None
@@ -111,16 +112,20 @@ class Calibration:
 
 
 async def calibrate(
-    judge: Judge, cases: Sequence[GoldenCase], terms: Terms, progress: Callable[[], None] = lambda: None
+    judge: Judge,
+    cases: Sequence[GoldenCase],
+    terms: Terms,
+    progress: Callable[[], None] = lambda: None,
+    rubric: str = "",
 ) -> Calibration:
-    """Ask about every case; `progress` is called after each.
+    """Ask about every case, with `rubric` behind the prompt; `progress` is called after each.
 
     Raises JudgeUnavailable where the judge does not answer about the first one that it is asked about; later it counts as failed.
     """
-    questions = [golden.question(case) for case in cases]
+    questions = [golden.question(case, rubric) for case in cases]
     started = time.perf_counter()
     opinions = await opinions_on(judge, questions, terms, progress)
-    n_asked = terms.votes * sum(question.rule is None for question in questions)
+    n_asked = terms.votes * sum(question.n_readings for question in questions)
     return Calibration(judge.model, cases, opinions, n_asked, judge.usage, time.perf_counter() - started)
 
 
@@ -149,14 +154,12 @@ async def _opinion(panel: Panel, question: Case, terms: Terms) -> Opinion:
     if question.rule is not None:
         return Opinion(prefilter.identity(), Result(-1, 1.0, None, (), 0, reason=question.rule))
     try:
-        answers = await panel.ask(question.messages, terms.votes)
+        model, result = await examine(panel, question, terms.votes, terms.min_agreement)
     except JudgeUnavailable as error:
         return Opinion("", None, str(error), is_away=True)
-    judge_id = identity(answers.model, PROMPT)
-    try:
-        return Opinion(judge_id, count(answers.texts, terms.votes, terms.min_agreement))
     except VoidBallot as error:
-        return Opinion(judge_id, None, str(error))
+        return Opinion("", None, str(error))
+    return Opinion(identity(model, PROMPT, question.rubric), result)
 
 
 def _share(n: int, of: int) -> float | None:

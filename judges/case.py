@@ -1,4 +1,7 @@
-"""What a judge is asked about one turn, from what the journal holds. Several turns are read at once: they share messages."""
+"""What a judge is asked about one turn, from what the journal holds. Several turns are read at once: they share messages.
+
+Where something in a turn looks like an attempt to speak to the judge, the case holds a second question without it.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,29 +15,51 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.journal.turns import blobs_of
 from burnish.records import FeedbackSource, Message, NextStateKind
 from burnish.rewards import FEEDBACK
-from judges import prefilter
+from judges import prefilter, provenance, scan
 from judges.hints import NOBODYS, USERS, Grounds
-from judges.verdict import as_text, verdict_messages
+from judges.question import Question
+from judges.verdict import PROMPT, as_text, question
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The chat messages to send; `rule` settles the turn without asking anybody; `grounds` are what a hint would be written from."""
+    """The chat messages to send; `rule` settles the turn without asking anybody.
+
+    `redacted` asks the same without what looks like words to the judge, None where there are none. Both questions end their system
+    message with `rubric`. `grounds` are what a hint would be written from, `question` what the messages were made of.
+    """
 
     messages: list[dict[str, str]]
     rule: str | None = None
     grounds: Grounds = NOBODYS
+    redacted: list[dict[str, str]] | None = None
+    rubric: str = ""
+    question: Question | None = None
+
+    @property
+    def n_readings(self) -> int:
+        """How often a judge is asked for its votes: twice where something speaks to it, never where a rule settles the turn."""
+        return 0 if self.rule is not None else 1 if self.redacted is None else 2
+
+    def grounds_of(self, hint: str) -> Grounds:
+        """What this hint was written from: whether its words are the user's own depends on the hint."""
+        return replace(self.grounds, is_grounded=self.question is not None and provenance.is_users_own(hint, self.question))
 
 
-def read(session: Session, leased: Sequence[Leased]) -> list[Case | Exception]:
-    """A case for each job, or why there is none: one turn of a shape that nobody thought of must not stop the others."""
+def read(session: Session, leased: Sequence[Leased], rubrics: Mapping[str, str] | None = None) -> list[Case | Exception]:
+    """A case for each job, or why there is none: one turn of a shape that nobody thought of must not stop the others.
+
+    `rubrics` maps an agent's name, or a route for the agents that have none of their own, to what the judge is told besides.
+    """
     names = {str(job.payload["interaction_id"]) for job in leased}
     turn: Any = InteractionRow
     came: Any = NextStateRow
     turns = {
         row.interaction_id: row
         for row in session.connection().execute(
-            select(turn.interaction_id, turn.message_digests, turn.reply_digest).where(turn.interaction_id.in_(names))
+            select(turn.interaction_id, turn.message_digests, turn.reply_digest, turn.agent, turn.route).where(
+                turn.interaction_id.in_(names)
+            )
         )
     }
     next_states = {
@@ -51,28 +76,47 @@ def read(session: Session, leased: Sequence[Leased]) -> list[Case | Exception]:
     for job in leased:
         name, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
         try:
-            case = _case(session, name, origin, turns[name], next_states.get(name), blobs)
+            case = _case(session, name, origin, turns[name], next_states.get(name), blobs, rubrics or {})
             cases.append(replace(case, grounds=replace(case.grounds, gold=gold.get(name, ()))))
         except Exception as error:
             cases.append(LookupError(f"there is no turn {name!r}") if name not in turns else error)
     return cases
 
 
-def _case(session: Session, name: str, origin: str, turn: Any, next_state: Any, blobs: Mapping[str, Message]) -> Case:
+def ask(asked: Question, grounds: Grounds = USERS, rubric: str = "") -> Case:
+    """The case that asks `asked`, and once more without what looks like words to the judge."""
+    messages = asked.messages(PROMPT, rubric=rubric)
+    scanned = scan.of_question(asked)
+    if not scanned.spans:
+        return Case(messages, grounds=grounds, rubric=rubric, question=asked)
+    redacted = scan.redacted(asked, scanned).messages(PROMPT, rubric=rubric)
+    return Case(messages, None, replace(grounds, findings=scanned.findings), redacted, rubric, asked)
+
+
+def _case(
+    session: Session,
+    name: str,
+    origin: str,
+    turn: Any,
+    next_state: Any,
+    blobs: Mapping[str, Message],
+    rubrics: Mapping[str, str],
+) -> Case:
     """Where a user has spoken about a reply, no rule speaks for them."""
     conversation = [blobs[digest] for digest in turn.message_digests]
     said = blobs[turn.reply_digest]
     reply = as_text(said)
+    rubric = rubrics.get(turn.agent) or rubrics.get(turn.route, "")
     if origin == FEEDBACK:
-        return Case(verdict_messages(conversation, reply, _feedback_text(session, name), "feedback"), grounds=USERS)
+        return ask(question(conversation, reply, _feedback_text(session, name), "feedback"), USERS, rubric)
     if (rule := prefilter.reason(conversation, said)) is not None:
         return Case([], rule)
     if next_state is None:
         raise LookupError(f"nothing has come back after {name!r}")
     came_back = [blobs[digest] for digest in next_state.message_digests]
     is_users = next_state.kind == NextStateKind.USER_REPLY
-    messages = verdict_messages(conversation, reply, "\n".join(map(as_text, came_back)), "user" if is_users else "tool")
-    return Case(messages, grounds=USERS if is_users else NOBODYS)
+    asked = question(conversation, reply, came_back, "user" if is_users else "tool")
+    return ask(asked, USERS if is_users else NOBODYS, rubric)
 
 
 def _gold(session: Session, names: Collection[str]) -> dict[str, list[str]]:

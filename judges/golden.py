@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from burnish.errors import BurnishError
 from burnish.records import Message
-from judges import prefilter
-from judges.case import Case
-from judges.verdict import as_text, verdict_messages
+from judges import prefilter, verdict
+from judges.case import Case, ask
+from judges.hints import NOBODYS, USERS
+from judges.verdict import as_text
 
 SHIPPED = Path(__file__).parent / "golden.sandbox.jsonl"
 """The sandbox language's; `python -m benchmarks.judging.golden` makes it again."""
@@ -57,12 +58,13 @@ class GoldenCase:
         return json.dumps(told, ensure_ascii=False) + "\n"
 
 
-def question(case: GoldenCase) -> Case:
+def question(case: GoldenCase, rubric: str = "") -> Case:
     """What the judge is asked about the case: as in production, rules go first."""
     if case.origin != "feedback" and (rule := prefilter.reason(case.messages, case.reply)) is not None:
         return Case([], rule)
-    came_back = "\n".join(map(as_text, case.next_state))
-    return Case(verdict_messages(case.messages, as_text(case.reply), came_back, case.origin))
+    came_back = "\n".join(map(as_text, case.next_state)) if case.origin == "feedback" else case.next_state
+    asked = verdict.question(case.messages, as_text(case.reply), came_back, case.origin)
+    return ask(asked, NOBODYS if case.origin == "tool" else USERS, rubric)
 
 
 def scored(case: GoldenCase, score: int) -> GoldenCase:

@@ -43,6 +43,6 @@ class Judge(Protocol):
         """Give back connections."""
 
 
-def identity(model: str, prompt: str) -> str:
-    """`model/prompt-hash`: changes when either does."""
-    return f"{model}/{prompts.digest(prompt)}"
+def identity(model: str, prompt: str, rubric: str = "") -> str:
+    """`model/prompt-hash`: changes when the model, the prompt's words or the rubric behind them do."""
+    return f"{model}/{prompts.digest(prompt, rubric)}"

@@ -6,11 +6,12 @@ collapsed into those openers (2507.08794). A reply that one of these rules fits 
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from judges.fold import plain
 
 EMPTY = "empty"
 PUNCTUATION = "punctuation only"
@@ -156,9 +157,8 @@ def _part(part: Any) -> str:
 
 def _words(text: str) -> list[str]:
     """Words in one spelling: compatible forms of characters made equal, marks of apostrophe, emphasis and markup left out."""
-    plain = unicodedata.normalize("NFKC", _TAGS.sub(" ", text)).casefold().replace("'", "").replace("’", "")
-    plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")  # joiners and the like, which nobody sees
-    return [word for word in _NOT_SAID.split(plain) if word]
+    said = plain(_TAGS.sub(" ", text)).replace("'", "").replace("’", "")
+    return [word for word in _NOT_SAID.split(said) if word]
 
 
 def _is_opener(words: Sequence[str]) -> bool:

@@ -4,8 +4,7 @@ Nothing is stored unless asked for; then each new verdict stands under its own j
 judges' latest word on turns that are not spent yet.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
@@ -15,8 +14,7 @@ from burnish.journal import Journal
 from burnish.journal.jobs import Leased
 from burnish.journal.tables import InteractionRow, JudgementRow
 from burnish.journal.turns import record_judgement, settle
-from burnish.records import Judgement
-from judges import agreement, case
+from judges import agreement, case, entry
 from judges.calibrate import Opinion, Terms, opinions_on
 from judges.case import Case
 from judges.judge import Judge
@@ -40,6 +38,7 @@ class Again:
     """A recorded verdict and the new opinion on the same turn."""
 
     old: Recorded
+    asked: Case
     new: Opinion
 
     @property
@@ -72,10 +71,12 @@ def recorded(session: Session, *, agent: str, since: float = 0.0, limit: int = 2
     return [Recorded(row.interaction_id, row.origin, row.judge_id, row.score) for row in session.connection().execute(latest)]
 
 
-def questions(session: Session, turns: Sequence[Recorded]) -> list[tuple[Recorded, Case]]:
+def questions(
+    session: Session, turns: Sequence[Recorded], rubrics: Mapping[str, str] | None = None
+) -> list[tuple[Recorded, Case]]:
     """What a judge is asked about each of `turns`, as the worker asks it; a turn that cannot be asked about is left out."""
     jobs = [Leased(turn.turn, {"interaction_id": turn.turn, "origin": turn.origin}, 0, "") for turn in turns]
-    read = case.read(session, jobs)
+    read = case.read(session, jobs, rubrics)
     return [(turn, question) for turn, question in zip(turns, read, strict=True) if isinstance(question, Case)]
 
 
@@ -94,7 +95,7 @@ async def judge_again(
     for start in range(0, len(asked), AT_ONCE):
         some = asked[start : start + AT_ONCE]
         opinions = await opinions_on(judge, [question for _, question in some], terms, progress)
-        told = [Again(old, opinion) for (old, _), opinion in zip(some, opinions, strict=True)]
+        told = [Again(old, question, opinion) for (old, question), opinion in zip(some, opinions, strict=True)]
         if keep is not None:
             keep(told)
         again += told
@@ -109,17 +110,7 @@ def store(journal: Journal, again: Sequence[Again]) -> int:
             result = each.new.result
             if result is None:
                 continue
-            judgement = Judgement(
-                each.old.turn,
-                each.new.judge_id,
-                result.score,
-                result.confidence,
-                result.hint,
-                result.votes,
-                result.n_failed,
-                time.time(),
-                result.reason,
-            )
+            judgement = entry.judgement(each.old.turn, each.new.judge_id, result, each.asked)
             if record_judgement(session, judgement, each.old.origin):
                 n_stored += 1
                 settle(session, each.old.turn)

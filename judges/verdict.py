@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judges import prompts
+from judges.question import Question, Said
 
 PROMPT = "verdict"
 # Behind the verdict no choice may go on: "+1, 0, -1 or abstain" is the prompt's own line echoed, and 0.5 or 1/10 another scale.
@@ -43,31 +43,45 @@ class Vote:
     hint: str | None
 
 
-def verdict_messages(
+def question(
     conversation: Sequence[Mapping[str, Any]],
     reply: str,
-    next_state: str,
+    next_state: str | Sequence[Mapping[str, Any]],
     origin: str,
     *,
     last_messages: int = 6,
     clip_chars: int = 4000,
-) -> list[dict[str, str]]:
-    """The chat messages that ask for a verdict on `reply`.
+) -> Question:
+    """What is asked about `reply`.
 
-    The conversation's last `last_messages` messages are shown, each one clipped in the middle to `clip_chars` characters.
-    `origin` is the role that the next state came from: "user", "tool" or "feedback".
+    The conversation's last `last_messages` messages are shown, each one clipped in the middle to `clip_chars` characters. The next
+    state is one text, said by `origin` ("user", "tool" or "feedback"), or messages with roles of their own.
     """
-    shown = conversation[-last_messages:]
-    lines = [f"{message.get('role', '?')}: {_clip(as_text(message), clip_chars)}" for message in shown]
-    return prompts.render(
-        PROMPT,
-        {
-            "conversation": "\n".join(lines),
-            "reply": _clip(reply, clip_chars),
-            "origin": origin,
-            "next_state": _clip(next_state, clip_chars),
-        },
+
+    def shown(author: str, text: str) -> Said:
+        return Said(author, _clip(text, clip_chars))
+
+    came_back = [(origin, next_state)] if isinstance(next_state, str) else [(_role(m, origin), as_text(m)) for m in next_state]
+    return Question(
+        tuple(shown(_role(message, "?"), as_text(message)) for message in conversation[-last_messages:]),
+        shown("assistant", reply),
+        tuple(shown(*each) for each in came_back),
     )
+
+
+def verdict_messages(
+    conversation: Sequence[Mapping[str, Any]],
+    reply: str,
+    next_state: str | Sequence[Mapping[str, Any]],
+    origin: str,
+    *,
+    last_messages: int = 6,
+    clip_chars: int = 4000,
+    nonce: str | None = None,
+) -> list[dict[str, str]]:
+    """The chat messages that ask for a verdict on `reply`; arguments as for `question`, `nonce` as for `Question.messages`."""
+    asked = question(conversation, reply, next_state, origin, last_messages=last_messages, clip_chars=clip_chars)
+    return asked.messages(PROMPT, nonce=nonce)
 
 
 def parse_vote(answer: str) -> Vote:
@@ -107,6 +121,10 @@ def as_text(message: Mapping[str, Any]) -> str:
     calls = message.get("tool_calls") or []
     shown = [_call(call) for call in calls] if isinstance(calls, list) else [str(calls)]
     return "\n".join([part for part in [str(content), *shown] if part])
+
+
+def _role(message: Mapping[str, Any], otherwise: str) -> str:
+    return str(message.get("role") or otherwise)
 
 
 def _part(part: Any) -> str:

@@ -6,7 +6,6 @@ stays unjudged and is counted, and nothing is invented in its place.
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +17,11 @@ from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
 from burnish.journal.turns import record_judgement, settle
 from burnish.records import Judgement
-from judges import case, prefilter
-from judges.ballot import Result, VoidBallot, count
+from judges import case, entry, prefilter
+from judges.ballot import Result, VoidBallot
 from judges.budget import Budget
 from judges.case import Case
-from judges.hints import Grounds, fate_of
+from judges.counterfactual import examine
 from judges.judge import JudgeUnavailable, identity
 from judges.panel import Panel
 from judges.verdict import PROMPT
@@ -67,6 +66,7 @@ class Worker:
         self._max_attempts = chosen.max_attempts
         self._lease_seconds = panel.patience + LEASE_MARGIN if lease_seconds is None else lease_seconds
         self._min_agreement = chosen.min_agreement
+        self._rubrics = chosen.rubrics
         self._name = f"judge-{os.getpid()}"
         self._n_silent = 0  # times in a row that no judge answered
         self._is_spent = False
@@ -113,7 +113,7 @@ class Worker:
         if not leased:
             return []
         with self._journal.read() as session:
-            return list(zip(leased, case.read(session, leased), strict=True))
+            return list(zip(leased, case.read(session, leased, self._rubrics), strict=True))
 
     async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:
         """What the judge says of one turn, or why it says nothing."""
@@ -125,9 +125,8 @@ class Worker:
             if asked.rule is not None:
                 result = Result(-1, 1.0, None, (), 0, reason=asked.rule)
             else:
-                answers = await self._panel.ask(asked.messages, self._votes)
-                judge_id = identity(answers.model, PROMPT)
-                result = count(answers.texts, self._votes, self._min_agreement)
+                model, result = await examine(self._panel, asked, self._votes, self._min_agreement)
+                judge_id = identity(model, PROMPT, asked.rubric)
         except JudgeUnavailable as error:
             return Outcome(job, error=str(error), delay=LONGEST_PAUSE, is_silent=True)
         except VoidBallot as error:
@@ -135,19 +134,7 @@ class Worker:
         except Exception as error:  # one turn of a shape that nobody thought of must not stop the judging of all others
             log.exception("cannot judge a turn", turn=interaction_id, origin=origin)
             return Outcome(job, error=repr(error))
-        judgement = Judgement(
-            interaction_id,
-            judge_id,
-            result.score,
-            result.confidence,
-            result.hint,
-            result.votes,
-            result.n_failed,
-            time.time(),
-            result.reason,
-            _fate(result, asked.grounds),
-        )
-        return Outcome(job, judgement)
+        return Outcome(job, entry.judgement(interaction_id, judge_id, result, asked))
 
     def _store(self, outcomes: Sequence[Outcome]) -> None:
         """All in one transaction; each counts only while its lease is held."""
@@ -175,10 +162,3 @@ class Worker:
         if is_dead:
             settle(session, outcome.turn)
         log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)
-
-
-def _fate(result: Result, grounds: Grounds) -> str | None:
-    """What becomes of the ballot's hint; None where there is none."""
-    if result.hint is None:
-        return None
-    return fate_of(result.hint, result.score, len(result.votes) + result.n_failed, result.n_bearing, grounds)

@@ -6,20 +6,15 @@ engine's prefix cache holds them, so that the engine is as fast as it can be, wh
 """
 
 import asyncio
-import os
-import signal
-import socket
 import statistics
-import subprocess
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 
 from benchmarks.judging.turns import journal_with
+from benchmarks.judging.vllm import running
 from burnish.config import Settings
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
@@ -32,46 +27,13 @@ from judges.panel import Panel
 from judges.worker import Worker
 from server import launch
 
-BOOT_SECONDS, ROUND_SECONDS = 600.0, 300.0
-
-
-@contextmanager
-def engine(folder: Path) -> Iterator[Settings]:
-    """A vLLM on the sandbox's model with Burnish's flags; settings that reach it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    chosen = {"dtype": "float32", "max_model_len": 2048, "port": port}
-    settings = Settings(state_dir=folder, engine=chosen, judge={"max_tokens": 32, "concurrency": 8})  # type: ignore[arg-type]
-    environment, log = launch.environment(settings, os.environ), folder / "vllm.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            launch.command(settings), env=environment, cwd=folder, stdout=output, stderr=output, start_new_session=True
-        )
-    try:
-        deadline = time.monotonic() + BOOT_SECONDS
-        while True:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"vLLM did not start; its log is {log}")
-            try:
-                urllib.request.urlopen(f"{launch.engine_url(settings)}/health", timeout=2).close()
-                break
-            except OSError:
-                time.sleep(0.5)
-        yield settings
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+ROUND_SECONDS = 300.0
 
 
 def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str, float]:
     """`judge_accuracy`, `judge_abstained`, `judge_failed`; `engine_share` and the two rates that it comes from."""
     tell("vLLM starts")
-    with engine(folder / "engine") as settings:
+    with running(folder / "engine") as settings:
         url, key = launch.engine_url(settings), launch.engine_key(settings)
         cases = golden.load(golden.SHIPPED)
         chosen = settings.judge

@@ -21,7 +21,7 @@ def journal_with(folder: Path, cases: Iterable[tuple[Sequence[Message], str, str
     journal = Journal.open(f"sqlite:///{folder}/journal.db")
     with journal.write() as session:
         for number, (conversation, reply, came_back) in enumerate(cases):
-            session.add(_turn(session, f"t{number}", conversation, reply))
+            session.add(turn(session, f"t{number}", conversation, reply))
             digests = [store(session, {"role": "user", "content": came_back})]
             session.add(
                 NextStateRow(
@@ -49,7 +49,8 @@ def ordinary(n_turns: int) -> Iterable[tuple[Sequence[Message], str, str]]:
         )
 
 
-def _turn(session: Any, name: str, conversation: Sequence[Message], reply: str) -> InteractionRow:
+def turn(session: Any, name: str, conversation: Sequence[Message], reply: str) -> InteractionRow:
+    """The row of one turn, its texts stored."""
     return InteractionRow(
         interaction_id=name,
         request_id=name,

@@ -66,6 +66,7 @@ def calibrate(
     from judges.golden import SHIPPED, load
 
     settings = load_settings(file, overrides, state)
+    rubric = settings.judge.rubrics.get(settings.agent.name, "")
     if golden is None and not settings.uses_sandbox:
         raise ConfigError("no golden set: give one with --golden FILE; `burnish judges label` makes one from recorded turns")
     path = golden or SHIPPED
@@ -76,7 +77,7 @@ def calibrate(
         for name in names:
             made = _judge(settings, name)
             with _bar(made.model, len(cases)) as tick:
-                found = asyncio.run(_closing(made, module.calibrate(made, cases, _terms(settings), tick)))
+                found = asyncio.run(_closing(made, module.calibrate(made, cases, _terms(settings), tick, rubric)))
             out.print(tables.calibration_tables(found, path.name))
             told.append(tables.calibration_json(found))
     finally:  # a judge that fails takes nothing from those before it
@@ -108,11 +109,11 @@ def replay(
     begin = tables.moment(since) if since else 0.0
     journal = Journal.open(settings.journal_url, migrate=store)
     made = _judge(settings, judge)
+    named = agent or settings.agent.name
+    own = identity(made.model, PROMPT, settings.judge.rubrics.get(named, ""))
     with journal.read() as session:
-        turns = module.recorded(
-            session, agent=agent or settings.agent.name, since=begin, limit=limit, but=identity(made.model, PROMPT)
-        )
-        asked = module.questions(session, turns)
+        turns = module.recorded(session, agent=named, since=begin, limit=limit, but=own)
+        asked = module.questions(session, turns, settings.judge.rubrics)
     if not asked:
         asyncio.run(made.close())
         raise ConfigError("no judged turns to judge again; `burnish judges list` says what is there")

@@ -75,6 +75,8 @@ def _drawn(told: Tree) -> Group:
             cells = (row["judge_id"], row["origin"], votes or "by rule", _text(row["score"]), f"{row['confidence']:.2f}")
             table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""), row["hint_fate"] or "")
         parts.append(table)
+        spoke = dict.fromkeys(finding for row in told["judgements"] for finding in row["findings"])
+        parts += [f"[bold]speaks to the judge[/]  {escape(finding)}" for finding in spoke]
     reward = told["reward"]
     withheld = f"none, withheld: {told['withheld']}" if told["withheld"] else "none"
     effective = (

@@ -99,7 +99,9 @@ def evidence_of(session: Session, interaction_id: str) -> Evidence:
     came = next(iter(rows_of(session, NextStateRow, interaction_id)), None)
     speaks = {NEXT_STATE: came is not None and came.kind == NextStateKind.USER_REPLY}
     # The judge is asked about users' comments only; a harness's words must not borrow the authority of a user's rating.
-    speaks[FEEDBACK] = any(f.source is FeedbackSource.USER and (f.comment or f.correction) for f in feedback)
+    speaks[FEEDBACK] = any(
+        f.source is FeedbackSource.USER and not f.is_deleted and (f.comment or f.correction) for f in feedback
+    )
     verdicts = [
         Verdict(row.judgement_id, row.origin, judgement_of(row), speaks[row.origin])
         for row in rows_of(session, JudgementRow, interaction_id)

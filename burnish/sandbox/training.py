@@ -7,7 +7,8 @@ Guarantees: a seed and a thread count give the same weights, bit for bit, on one
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -42,12 +43,16 @@ MUON_RATE, ADAM_RATE = 0.02, 4e-3
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One pass of the schedule: its share of all steps, its peak rate against the above, and how often rare rows are drawn."""
+    """One pass of the schedule: its share of all steps, its peak rate against the above, how often rare rows are drawn, and rows
+    of either kind in one step with the share of the verdicts in the loss."""
 
     share: float
     rate: float
     counts: float
     pairs: float
+    chat_rows: int = CHAT_ROWS
+    verdict_rows: int = VERDICT_ROWS
+    verdict_weight: float = VERDICT_WEIGHT
 
 
 ROUNDS = (
@@ -57,6 +62,9 @@ ROUNDS = (
 )
 """Copying emerges late in the first round; the others make it exact, and teach what is rare: where a count ends (one token
 of a hundred), and corrections of two attributes at once."""
+
+FURTHER = (Round(share=1.0, rate=0.35, counts=0.1, pairs=0.15, chat_rows=16, verdict_rows=16, verdict_weight=0.5),)
+"""One more round from saved weights, for a prompt whose words have changed."""
 
 _WARM_UP = 0.03
 _BETAS = (0.9, 0.95)
@@ -74,7 +82,7 @@ AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
 
 
 def is_fast_here() -> bool:
-    """True where the CPU multiplies bfloat16 matrices by itself; where torch imitates it, a step takes several times as long."""
+    """True where the CPU multiplies bfloat16 matrices by itself; where torch would imitate it, steps are taken in float32."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
@@ -103,18 +111,26 @@ def train(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     n_steps: int,
-    seed: int,
+    seed: int | str,
     on_step: Callable[[float], None],
+    rounds: Sequence[Round] = ROUNDS,
 ) -> None:
-    """Train in place, `n_steps` over all rounds; `on_step` hears each step's loss."""
+    """Train in place, `n_steps` over all `rounds`; `on_step` hears each step's loss."""
+    n_done = 0
+    with accelerated(model):
+        for number, each in enumerate(rounds):
+            is_last = number == len(rounds) - 1
+            n_round = n_steps - n_done if is_last else round(each.share * n_steps)
+            train_round(model, tokenizer, each, n_round, f"{seed}{' again' * number}", on_step)
+            n_done += n_round
+
+
+@contextmanager
+def accelerated(model: LlamaForCausalLM) -> Iterator[None]:
+    """The model in training, with the attention that is fast on a CPU; afterwards ready to be used."""
     model.set_attn_implementation(_ATTENTION)
     model.train()
-    n_done = 0
-    for number, each in enumerate(ROUNDS):
-        is_last = number == len(ROUNDS) - 1
-        n_round = n_steps - n_done if is_last else round(each.share * n_steps)
-        train_round(model, tokenizer, each, n_round, f"{seed}{' again' * number}", on_step)
-        n_done += n_round
+    yield
     model.set_attn_implementation("sdpa")
     model.eval()
 
@@ -129,14 +145,15 @@ def train_round(
 ) -> None:
     """One round: fresh rows, fresh optimisers, one warm-up and decay."""
     draw_chat = partial(corpus.draw_row, counts=settings.counts)
-    chats = batches(tokenizer, draw_chat, random.Random(f"chat {seed}"), CHAT_ROWS, [])
+    chats = batches(tokenizer, draw_chat, random.Random(f"chat {seed}"), settings.chat_rows, [])
     draw_verdict = partial(verdicts.draw_row, pairs=settings.pairs)
     prefix = shared_prefix(tokenizer, draw_verdict)
-    judged = batches(tokenizer, draw_verdict, random.Random(f"verdict {seed}"), VERDICT_ROWS, prefix)
+    judged = batches(tokenizer, draw_verdict, random.Random(f"verdict {seed}"), settings.verdict_rows, prefix)
     optimizers = _optimizers(model, settings.rate)
     schedules = [torch.optim.lr_scheduler.LambdaLR(each, lambda at: _schedule(at, n_steps)) for each in optimizers]
+    weight = settings.verdict_weight
     for _ in range(n_steps):
-        loss = (1 - VERDICT_WEIGHT) * mean_loss(model, next(chats)) + VERDICT_WEIGHT * mean_loss(model, next(judged))
+        loss = (1 - weight) * mean_loss(model, next(chats)) + weight * mean_loss(model, next(judged))
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
@@ -149,7 +166,7 @@ def train_round(
 def mean_loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
     """The mean cross-entropy of the batch's target tokens."""
     n_rows, n_prefix = len(batch.ids), len(batch.prefix)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_fast_here()):
         cache = None
         if n_prefix:  # computed once, then read by every row; gradients flow back through it
             cache = DynamicCache()

@@ -1,22 +1,29 @@
 """The judging rows: a reply, what came back after it, and the verdict and hint that the base model has to write.
 
 The prompts are production's own (`judges.verdict.verdict_messages`). Guarantees: the label follows from what came back
-alone, by the rules of the prompt; a text that names no attribute carries no hint.
+alone, by the rules of the prompt; a text that names no attribute carries no hint; what is said beside the point (`asides`), and the
+mark of words that were left out, change nothing.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from burnish.sandbox import corpus, hints, language, persona, reactions, tools
+from burnish.sandbox import asides, corpus, hints, language, persona, reactions, tools
+from judges.question import LEFT_OUT
 from judges.verdict import as_text, verdict_messages
 
+_BESIDE = 0.2
+"""Share of the cases in which something is said beside the point."""
 _NOISE = "abcdefghijklmnopqrstuvwxyz#%&@$?!;{}[]~^"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the judge is shown, and the right answer: `score` None asks for an abstention, `hint` "none" for no hint."""
+    """What the judge is shown, and the right answer: `score` None asks for an abstention, `hint` "none" for no hint.
+
+    `nonce` is the number of the prompt's marks, drawn with the case so that the same generator state gives the same prompt.
+    """
 
     conversation: list[dict[str, Any]]
     reply: str
@@ -24,10 +31,18 @@ class Case:
     origin: str
     score: int | None
     hint: str = "none"
+    nonce: str = "0" * 8
 
 
 def draw_case(rng: random.Random, pairs: float = 0.04) -> Case:
     """A case with a next state of any origin; a share of `pairs` of what users say corrects two attributes at once."""
+    case = _plain_case(rng, pairs)
+    if rng.random() < _BESIDE:
+        case = _with_asides(rng, case)
+    return replace(case, nonce=rng.randbytes(4).hex())
+
+
+def _plain_case(rng: random.Random, pairs: float) -> Case:
     origin = rng.choices(("user", "tool", "feedback"), (68, 12, 20))[0]
     if origin == "tool":
         return _tool_case(rng)
@@ -42,7 +57,7 @@ def draw_case(rng: random.Random, pairs: float = 0.04) -> Case:
 
 def case_messages(case: Case) -> list[dict[str, str]]:
     """The judge's prompt for the case, as production sends it."""
-    return verdict_messages(case.conversation, case.reply, case.next_state, case.origin)
+    return verdict_messages(case.conversation, case.reply, case.next_state, case.origin, nonce=case.nonce)
 
 
 def case_answer(case: Case) -> str:
@@ -55,6 +70,21 @@ def draw_row(rng: random.Random, pairs: float = 0.04) -> corpus.Row:
     """A case as a training row."""
     case = draw_case(rng, pairs)
     return corpus.Row([*case_messages(case), {"role": "assistant", "content": case_answer(case)}])
+
+
+def _with_asides(rng: random.Random, case: Case) -> Case:
+    """The same case, and something beside the point in one of its texts: mostly in what came back."""
+    place = rng.random()
+    if place < 0.6 or not case.conversation:
+        if rng.random() < 0.05 and case.origin == "user":  # nothing is left of what came back
+            return replace(case, next_state=LEFT_OUT, score=None, hint="none")
+        return replace(case, next_state=asides.beside(case.next_state, rng))
+    if place < 0.75:
+        return replace(case, reply=asides.beside(case.reply, rng))
+    at = rng.randrange(len(case.conversation))
+    message = case.conversation[at]
+    content = asides.beside(str(message.get("content") or ""), rng)
+    return replace(case, conversation=[*case.conversation[:at], {**message, "content": content}, *case.conversation[at + 1 :]])
 
 
 def _said(rng: random.Random, pairs: float) -> tuple[str, int | None, str]:

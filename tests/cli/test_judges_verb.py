@@ -47,7 +47,9 @@ def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 def test_a_judge_is_scored_and_its_figures_are_written(run: Run, tmp_path: Path, flags: list[str]) -> None:
     done = run("judges", "calibrate", *flags, "--json", "figures.json")
     assert done.status == 0
-    for text in ("accuracy", "0.333", "false positives", "1.000", "golden.sandbox.jsonl (240 cases)", "720 / 720"):
+    n_votes = 3 * sum(golden.question(case).n_readings for case in golden.load(golden.SHIPPED))
+    counted = f"{n_votes:,} / {n_votes:,}"
+    for text in ("accuracy", "0.333", "false positives", "1.000", "golden.sandbox.jsonl (240 cases)", counted):
         assert text in done.out
     (told,) = json.loads((tmp_path / "figures.json").read_text())
     assert (told["judge"], told["verdicts"], told["accuracy"], told["false_positive_rate"]) == ("j", 240, 1 / 3, 1.0)

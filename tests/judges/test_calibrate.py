@@ -25,7 +25,7 @@ class Knowing:
         self.n_most = max(self.n_most, self.n_at_once)
         await asyncio.sleep(0)
         self.n_at_once -= 1
-        word = next(word for word in self.script if f"\n{word}\n" in messages[-1]["content"])
+        word = next(word for word in self.script if f'"{word}"}}' in messages[-1]["content"])
         said = self.script[word]
         if isinstance(said, Exception):
             raise said

@@ -85,7 +85,7 @@ def test_the_question_is_production_s() -> None:
     bad = golden._case(json.dumps(WHOLE | {"reply": "Solution:"}))
     assert golden.question(bad).rule == prefilter.OPENER
     asked = golden.question(golden._case(json.dumps(WHOLE))).messages
-    for text in ("user: copy 1", "**1**", 'from="user"', "no bold please"):
+    for text in ('{"user": "copy 1"}', '{"assistant": "**1**"}', '{"user": "no bold please"}'):
         assert text in asked[1]["content"]
     commented = golden._case(json.dumps(WHOLE | {"from": "feedback", "reply": ""}))
     assert golden.question(commented).rule is None

@@ -60,7 +60,7 @@ def test_anything_else_is_unreadable_and_quoted(answer: str) -> None:
 @given(
     st.sampled_from(["+1", "1", "0", "-1", "abstain", "ABSTAIN"]),
     st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="\x85"), max_size=60),
-    st.text(max_size=20).filter(lambda text: "verdict" not in text.lower()),
+    st.text(max_size=20).filter(lambda text: "verdict" not in text.lower() and not text.lstrip().startswith("{")),
 )
 def test_what_is_written_in_form_is_read_back(score: str, hint: str, before: str) -> None:
     vote = parse_vote(f"{before}\nVERDICT: {score}\nHINT: {hint}")
@@ -83,9 +83,9 @@ def test_the_question_shows_the_last_messages_the_reply_and_what_came_back() -> 
     system, question = verdict_messages(conversation, "the reply", "no bold", "feedback", last_messages=3)
     assert system["role"] == "system" and "VERDICT: +1, 0, -1 or abstain" in system["content"]
     text = question["content"]
-    assert "message 5" not in text and "user: message 6\nuser: message 7\nuser: message 8" in text
-    assert '<came_back from="feedback">\nno bold\n</came_back>' in text
-    assert "<reply>\nthe reply\n</reply>" in text
+    assert "message 5" not in text and '{"user": "message 6"}\n{"user": "message 7"}\n{"user": "message 8"}\n' in text
+    assert re.search(r'<came_back ([0-9a-f]{8})>\n{"feedback": "no bold"}\n<end \1>', text)
+    assert re.search(r'<reply [0-9a-f]{8}>\n{"assistant": "the reply"}\n', text)
 
 
 def test_long_messages_are_clipped_in_the_middle() -> None:
@@ -96,8 +96,8 @@ def test_long_messages_are_clipped_in_the_middle() -> None:
 
 def test_marks_inside_what_people_said_are_not_filled() -> None:
     _, question = verdict_messages([{"role": "user", "content": "{reply} {0} {"}], "secret", "{origin}", "user")
-    assert "user: {reply} {0} {" in question["content"]
-    assert "\n{origin}\n" in question["content"]
+    assert '{"user": "{reply} {0} {"}' in question["content"]
+    assert '{"user": "{origin}"}' in question["content"]
 
 
 @pytest.mark.parametrize(

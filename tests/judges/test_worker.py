@@ -141,7 +141,7 @@ async def test_the_judge_reads_the_turn_and_what_came_back(journal: Journal) -> 
     add_judgeable(journal)
     judge = FakeJudge("VERDICT: 0")
     await make_worker(journal, judge).run_once()
-    for text in ("user: copy 1", "<reply>\n**1**\n</reply>", '<came_back from="user">\nno bold please\n'):
+    for text in ('{"user": "copy 1"}', '{"assistant": "**1**"}', '{"user": "no bold please"}'):
         assert text in judge.questions[0]
 
 
@@ -149,7 +149,7 @@ async def test_what_a_tool_said_is_shown_as_a_tools(journal: Journal) -> None:
     add_judgeable(journal, "t", {"role": "tool", "tool_call_id": "c", "content": "error 7"}, user("go on"))
     judge = FakeJudge(MINUS)
     await make_worker(journal, judge).run_once()
-    assert '<came_back from="tool">\nerror 7\ngo on\n' in judge.questions[0]
+    assert '{"tool": "error 7"}\n{"user": "go on"}\n' in judge.questions[0]
     with journal.read() as session:
         reward = reward_of(session, "t")
     assert reward is not None and (reward.value, reward.hint) == (-1.0, None)
@@ -165,7 +165,7 @@ async def test_only_a_users_comment_reaches_the_judge(journal: Journal) -> None:
         ask_judge(session, "t", FEEDBACK)
     judge = FakeJudge(MINUS)
     await make_worker(journal, judge).run_once()
-    assert '<came_back from="feedback">\nrating: good\ncomment: the user\'s last word\n</came_back>' in judge.questions[0]
+    assert '{"feedback": "rating: good\\ncomment: the user\'s last word"}' in judge.questions[0]
 
 
 @pytest.mark.parametrize("failure", [JudgeUnavailable("no answer"), "garbage", []])
