@@ -73,7 +73,7 @@ class AdapterStore:
         """
         final = self.path(agent, version)
         self._refuse_existing(final)
-        files = {file.name: _digest(file) for file in sorted(directory.iterdir())}
+        files = {file.name: digest_of(file) for file in sorted(directory.iterdir())}
         manifest = {**facts, "agent": agent, "version": version, "files": files, "created_at": time.time()}
         (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
         check_contents(directory, manifest)
@@ -99,7 +99,7 @@ class AdapterStore:
             raise AdapterError(f"{directory / MANIFEST} belongs to {said}, expected {agent}@v{version}")
         check_contents(directory, manifest)
         for name, digest in manifest["files"].items():
-            if (found := _digest(directory / name)) != digest:
+            if (found := digest_of(directory / name)) != digest:
                 raise AdapterError(f"{directory / name} was altered: sha256 {found[:12]}…, published as {digest[:12]}…")
         return manifest
 
@@ -126,7 +126,8 @@ class AdapterStore:
             raise AdapterError(f"{final} exists already; versions are immutable and numbers are never reused")
 
 
-def _digest(file: Path) -> str:
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file, in hex. Raises AdapterError where it cannot be read."""
     try:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from adapters.store import AdapterStore
-from burnish.config import Settings
+from burnish.config import Learner, Settings
 from burnish.journal import Journal
 from learner.anchors import Anchors
 from learner.ledger import Ledger
@@ -19,6 +19,19 @@ log = structlog.get_logger()
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
     chosen = settings.learner
+    trainer = trainer_for(settings, chosen)
+    policy = trainer.policy
+    anchors = anchors_for(settings, policy, chosen)
+    if anchors is not None:
+        log.info("anchors are ready", n_anchors=len(anchors.texts))
+    ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
+    loop = Loop(ledger, AdapterStore(settings.adapters_dir.resolve()), trainer, chosen, anchors)
+    log.info("learner ready", device=str(policy.device), targets=",".join(policy.targets))
+    loop.run_forever(is_stopping)
+
+
+def trainer_for(settings: Settings, chosen: Learner) -> Trainer:
+    """A trainer on the engine's base model, fresh, as `chosen` wants it."""
     policy = Policy.load(
         settings.engine.model,
         rank=chosen.rank,
@@ -27,12 +40,11 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         device=chosen.device,
         threads=chosen.threads,
     )
-    anchors = None
-    if settings.anchors_file is not None and chosen.anchor_weight and chosen.anchor_rows:
-        anchors = Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")
-        log.info("anchors are ready", n_anchors=len(anchors.texts))
-    trainer = Trainer(policy, chosen)
-    ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
-    loop = Loop(ledger, AdapterStore(settings.adapters_dir.resolve()), trainer, chosen, anchors)
-    log.info("learner ready", device=str(policy.device), targets=",".join(policy.targets))
-    loop.run_forever(is_stopping)
+    return Trainer(policy, chosen)
+
+
+def anchors_for(settings: Settings, policy: Policy, chosen: Learner) -> Anchors | None:
+    """The anchors that `chosen` wants; None where there are none."""
+    if settings.anchors_file is None or not chosen.anchor_weight or not chosen.anchor_rows:
+        return None
+    return Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")

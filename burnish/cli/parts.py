@@ -12,6 +12,9 @@ from burnish import config, logs
 from burnish.cli.common import ConfigFile, Overrides, load_settings
 from burnish.stack import DESCRIPTIONS
 
+_GROUPS = {"learner"}
+"""Parts with verbs of their own, in files of their own."""
+
 
 class Stopping:
     """True once SIGTERM or SIGINT has come."""
@@ -29,18 +32,25 @@ class Stopping:
 
 
 def register(app: typer.Typer) -> None:
-    """Add a verb per part."""
+    """Add a verb per part that is not a group of verbs."""
     for name, description in DESCRIPTIONS.items():
+        if name in _GROUPS:
+            continue
         app.command(name, help=description, rich_help_panel="Parts, one by one")(_verb(name))
 
 
 def _verb(name: str) -> Callable[[Path | None, list[str] | None], None]:
     def run(file: ConfigFile = None, overrides: Overrides = None) -> None:
-        settings = load_settings(file, overrides)
-        logs.configure(settings.log_format, name)
-        _RUNNERS[name](settings)
+        run_part(name, file, overrides)
 
     return run
+
+
+def run_part(name: str, file: Path | None, overrides: list[str] | None) -> None:
+    """Run one part until it is stopped."""
+    settings = load_settings(file, overrides)
+    logs.configure(settings.log_format, name)
+    _RUNNERS[name](settings)
 
 
 def _engine(settings: config.Settings) -> None:

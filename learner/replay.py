@@ -1,0 +1,113 @@
+"""A past version made again from its parent's checkpoint and the rows that the journal says it was made of.
+
+Guarantee: nothing is published or changed. On a CPU, with the libraries and the thread count that it was made with, the same bits come
+out; where they do not, `reasons` says what is different now.
+"""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version as library_version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from safetensors.torch import load_file
+from sqlalchemy import select
+from sqlmodel import Session
+
+from adapters.store import AdapterStore, digest_of
+from burnish.config import Learner, Settings
+from burnish.errors import AdapterError
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.journal.turns import evidence_of, interaction_of
+from burnish.records import Reward
+from burnish.rewards import INTEGRATED
+from learner import adapter_file, checkpoint
+from learner.main import anchors_for, trainer_for
+from learner.samples import Sample, Skipped, to_sample
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came out: SHA-256 of the weights published (`expected`) and made again, and the largest difference of a weight."""
+
+    version: int
+    parent: int
+    n_rows: int
+    expected: str
+    digest: str
+    max_difference: float
+    reasons: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        return self.expected == self.digest
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"is_same": self.is_same}
+
+
+def replay(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Replayed:
+    """Make `agent@v<version>` again with the learner's settings of then; `keep` is a new folder for the adapter.
+
+    Raises AdapterError where the version, its parent or a row's record is gone, or where another base is served now.
+    """
+    store = AdapterStore(settings.adapters_dir.resolve())
+    manifest = store.verify(agent, version)
+    directory, parent = store.path(agent, version), int(manifest["parent"])
+    state = json.loads((directory / checkpoint.STATE).read_text(encoding="utf-8"))
+    chosen = Learner.model_validate(state["settings"])
+    trainer = trainer_for(settings, chosen)
+    anchors = anchors_for(settings, trainer.policy, chosen)
+    if parent:
+        store.verify(agent, parent)
+        checkpoint.restore(store.path(agent, parent), trainer)
+    trainer.policy.set_teacher(store.path(agent, parent) if parent else None)
+    with journal.read() as session:
+        samples = _samples(session, agent, version, manifest["rows"], trainer.policy.tokenizer)
+    trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else [])
+    with TemporaryDirectory() as aside:
+        made = keep or Path(aside)
+        made.mkdir(parents=True, exist_ok=True)
+        adapter_file.save(made, trainer.policy.copy_adapter(), trainer.policy.config)
+        digest, expected = digest_of(made / adapter_file.WEIGHTS), str(manifest["files"][adapter_file.WEIGHTS])
+        difference = _difference(made / adapter_file.WEIGHTS, directory / adapter_file.WEIGHTS) if digest != expected else 0.0
+    return Replayed(version, parent, len(samples), expected, digest, difference, tuple(_changed(manifest)))
+
+
+def _samples(session: Session, agent: str, version: int, names: list[str], tokenizer: Any) -> list[Sample]:
+    """The rows as they were trained, in the order of the manifest, each with its reward and hint of then."""
+    step: Any = StepRow
+    found = session.scalars(select(StepRow).where(step.agent == agent, step.version == version)).one_or_none()
+    if found is None:
+        raise AdapterError(f"the journal has no step that made {agent}@v{version}: it cannot be made again")
+    samples = []
+    for name in names:
+        row, turn = session.get(SampleRow, (found.step_id, name)), session.get(InteractionRow, name)
+        if row is None or turn is None:
+            raise AdapterError(f"{agent}@v{version} was made with the turn {name}, which is no longer in the journal")
+        value = 0.0 if row.reward is None else row.reward
+        at = evidence_of(session, name).step if row.reward_source == INTEGRATED else None
+        reward = Reward(value, row.reward_source or "", row.record_ids, row.hint, at)
+        sample = to_sample(interaction_of(session, turn), reward, tokenizer, session=turn.session_id)
+        if isinstance(sample, Skipped):
+            raise AdapterError(
+                f"the turn {name} cannot be trained any more ({sample.reason}): {agent}@v{version} cannot be made again"
+            )
+        samples.append(sample)
+    return samples
+
+
+def _difference(made: Path, published: Path) -> float:
+    ours, theirs = load_file(made), load_file(published)
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
+
+
+def _changed(manifest: Mapping[str, Any]) -> list[str]:
+    """What this machine has otherwise than the one that made the version."""
+    then = {**manifest.get("libraries", {}), **({"machine": manifest["machine"]} if "machine" in manifest else {})}
+    now = {name: library_version(name) for name in manifest.get("libraries", {})} | {"machine": platform.machine()}
+    return [f"{name} was {then[name]}, is {now[name]}" for name in then if then[name] != now[name]]

@@ -1,0 +1,90 @@
+"""A version made again from the journal: the same bits, or a plain word on why not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from world import SETTINGS, Make, World
+
+from adapters.store import AdapterStore
+from burnish.config import Settings
+from burnish.errors import AdapterError
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from learner import checkpoint, replay
+from learner.adapter_file import WEIGHTS
+from learner.step import Trainer
+
+
+@pytest.fixture
+def world(journal: Journal, tmp_path: Path, make_trainer: Make, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Two versions, the second on top of the first; a replay loads the tiny model instead of a served one."""
+    made = World(journal, tmp_path, make_trainer)
+    for number in (1, 2):
+        made.add(5)
+        assert made.loop.run_once()
+        made.promote(number, number - 1)
+
+    def trainer_for(settings: Settings, chosen: object) -> Trainer:
+        return make_trainer(**SETTINGS)
+
+    monkeypatch.setattr(replay, "trainer_for", trainer_for)
+    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
+    return made
+
+
+def settings_of(world: World) -> Settings:
+    return Settings(state_dir=world.store.root.parent)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_version_comes_out_again_bit_for_bit(world: World, version: int, tmp_path: Path) -> None:
+    told = replay.replay(settings_of(world), world.journal, "agent", version, tmp_path / "made")
+    assert told.is_same and told.n_rows == 5 and told.parent == version - 1
+    assert told.digest == world.digest(version, WEIGHTS)
+    assert (tmp_path / "made" / WEIGHTS).read_bytes() == (world.store.path("agent", version) / WEIGHTS).read_bytes()
+    assert world.files() == ["v000001", "v000002"]
+
+
+def test_a_reward_that_was_changed_afterwards_is_noticed(world: World) -> None:
+    with world.journal.write() as session:
+        row = session.query(SampleRow).filter_by(interaction_id="t1").one()
+        row.reward = -1.0
+    told = replay.replay(settings_of(world), world.journal, "agent", 1)
+    assert not told.is_same and told.max_difference > 0.0 and told.reasons == ()
+
+
+def test_feedback_that_came_later_changes_nothing_of_the_past(world: World) -> None:
+    with world.journal.write() as session:
+        session.query(InteractionRow).filter_by(interaction_id="t1").one().is_ready = False
+    assert replay.replay(settings_of(world), world.journal, "agent", 1).is_same
+
+
+def test_other_libraries_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    verify = AdapterStore.verify
+
+    def older(store: AdapterStore, agent: str, version: int) -> dict[str, Any]:
+        return {**verify(store, agent, version), "libraries": {"torch": "1.0"}}
+
+    monkeypatch.setattr(AdapterStore, "verify", older)
+    (reason,) = replay.replay(settings_of(world), world.journal, "agent", 1).reasons
+    assert reason.startswith("torch was 1.0, is ")
+
+
+def test_what_is_gone_is_named(world: World) -> None:
+    with world.journal.write() as session:
+        session.delete(session.query(InteractionRow).filter_by(interaction_id="t0").one())
+    with pytest.raises(AdapterError, match="the turn t0, which is no longer in the journal"):
+        replay.replay(settings_of(world), world.journal, "agent", 1)
+    with world.journal.write() as session:
+        session.delete(session.query(StepRow).filter_by(version=2).one())
+    with pytest.raises(AdapterError, match="no step that made agent@v2"):
+        replay.replay(settings_of(world), world.journal, "agent", 2)
+    with pytest.raises(AdapterError):
+        replay.replay(settings_of(world), world.journal, "agent", 7)
+
+
+def test_a_parent_that_was_damaged_is_an_error(world: World) -> None:
+    (world.store.path("agent", 1) / checkpoint.OPTIMIZER).write_bytes(b"")
+    with pytest.raises(AdapterError, match="optimizer"):
+        replay.replay(settings_of(world), world.journal, "agent", 2)

@@ -1,0 +1,92 @@
+"""One agent's journal, store and learner, with a tiny model: what the loop's tests and the replay's live in."""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tiny import interaction
+
+from adapters import registry
+from adapters.store import AdapterStore
+from burnish.config import Learner
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from learner.ledger import Ledger
+from learner.loop import Loop
+from learner.step import Trainer
+from tests.turns import add_feedback, add_turn
+
+SETTINGS: dict[str, Any] = {"rank": 4, "alpha": 8, "learning_rate": 1e-2, "device": "cpu", "min_rows": 4, "max_rows": 8}
+Make = Callable[..., Trainer]
+
+
+class World:
+    """One agent's journal, store and learner."""
+
+    def __init__(self, journal: Journal, folder: Path, make_trainer: Make) -> None:
+        self.journal = journal
+        self.ledger = Ledger(journal, "agent")
+        self.store = AdapterStore(folder / "adapters")
+        self._make_trainer = make_trainer
+        self.trainer = make_trainer(**SETTINGS)
+        self.loop = self.learner(self.trainer)
+        self.n_turns = 0
+        with journal.write() as session:
+            registry.ensure_agent(session, "agent")
+
+    def learner(self, trainer: Trainer | None = None, **changes: Any) -> Loop:
+        """A learner's process begins."""
+        settings = Learner(**SETTINGS | changes)
+        return Loop(self.ledger, self.store, trainer or self._make_trainer(**SETTINGS), settings, None)
+
+    def add(self, n: int, *, rating: float | None = None, **changes: Any) -> list[str]:
+        """`n` ready turns with alternating ratings, told apart by number, the same for the same numbers."""
+        names = []
+        for _ in range(n):
+            i, self.n_turns = self.n_turns, self.n_turns + 1
+            turn = interaction(self.trainer.policy.tokenizer, f"copy {i}", interaction_id=f"t{i}", request_id=f"r{i}")
+            reply = [10 + i % 7, 20 + i % 5, 30, 0]
+            turn = replace(turn, version=0, token_ids=array("i", reply), logprobs=array("f", [-5.0] * 4), ended_at=float(i))
+            add_turn(self.journal, replace(turn, **changes), is_ready=True)
+            add_feedback(self.journal, turn.interaction_id, (1.0 if i % 2 else -1.0) if rating is None else rating)
+            names.append(turn.interaction_id)
+        return names
+
+    def promote(self, number: int, expected: int) -> None:
+        with self.journal.write() as session:
+            registry.promote(session, "agent", number, expected=expected, actor="gate")
+
+    def refuse(self, number: int) -> None:
+        with self.journal.write() as session:
+            registry.refuse(session, "agent", number, reason="no", evidence={})
+
+    def steps(self) -> list[tuple[int, int, str, int]]:
+        with self.journal.read() as session:
+            rows = session.query(StepRow).order_by("version").all()
+            return [(row.version, row.parent, row.outcome, row.attempt) for row in rows]
+
+    def states(self) -> dict[int, str]:
+        with self.journal.read() as session:
+            return {row.version: row.state for row in registry.versions(session, "agent")}
+
+    def spent(self) -> dict[str, int | None]:
+        with self.journal.read() as session:
+            return {row.interaction_id: row.spent_step for row in session.query(InteractionRow).all()}
+
+    def fates(self) -> dict[str, str | None]:
+        with self.journal.read() as session:
+            return {row.interaction_id: row.fate for row in session.query(InteractionRow).all()}
+
+    def rows_of(self, version: int) -> list[str]:
+        with self.journal.read() as session:
+            step = session.query(StepRow).filter_by(agent="agent", version=version).one()
+            return sorted(row.interaction_id for row in session.query(SampleRow).filter_by(step_id=step.step_id).all())
+
+    def files(self) -> list[str]:
+        home = self.store.root / "agent"
+        return sorted(path.name for path in home.iterdir()) if home.exists() else []
+
+    def digest(self, version: int, name: str) -> str:
+        return str(self.store.verify("agent", version)["files"][name])
