@@ -1,0 +1,84 @@
+"""`burnish learner` and `burnish learn`: what is shown of the journal, for people and for programs; bad input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.records import StepOutcome
+from tests.cli.conftest import Run
+from tests.factories import interaction, user
+from tests.turns import add_feedback, add_turn
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """One step of two rows, one of them idle; one turn that waits, one that was dropped."""
+    (tmp_path / ".burnish").mkdir()
+    journal = Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db")
+    for name in ("a", "b", "c", "d"):
+        add_turn(journal, interaction([user(name)], "x", interaction_id=name), is_ready=name == "c")
+    add_feedback(journal, "c", 1.0)
+    with journal.write() as session:
+        session.query(InteractionRow).filter_by(interaction_id="d").one().fate = "stale: 5 versions behind"
+        step = StepRow(
+            agent="agent", version=1, parent=0, outcome=StepOutcome.PUBLISHED, metrics={"grad_norm": 0.25}, started_at=5.0
+        )
+        session.add(step)
+        session.flush()
+        assert step.step_id is not None
+        session.add(
+            SampleRow(
+                step_id=step.step_id, interaction_id="a", reward=-1.0, reward_source="judge", record_ids=["j"], hint="Be brief."
+            )
+        )
+        session.add(
+            SampleRow(
+                step_id=step.step_id,
+                interaction_id="b",
+                reward=0.0,
+                reward_source="judge",
+                record_ids=[],
+                skipped="no advantage and no hint",
+            )
+        )
+    return journal
+
+
+def test_the_standing_says_what_waits_and_what_was_dropped(run: Run, journal: Journal) -> None:
+    told = json.loads(run("learner", "status", "--json").out)
+    assert (told["n_ready"], told["on_trial"], told["dropped"]) == (1, None, {"stale": 1})
+    assert told["last_step"]["version"] == 1
+    shown = run("learner", "status").out
+    assert "waits for 15 more rows" in shown and "stale 1" in shown and "v1 published" in shown
+
+
+def test_the_runs_and_one_step_whole(run: Run, journal: Journal) -> None:
+    (told,) = json.loads(run("learner", "runs", "--json").out)
+    assert (told["n_rows"], told["n_idle"], told["n_hints"], told["metrics"]) == (2, 1, 1, {"grad_norm": 0.25})
+    assert "published" in run("learner", "runs").out
+    whole = json.loads(run("learner", "show", "1", "--json").out)
+    assert [row["skipped"] for row in whole["rows"]] == [None, "no advantage and no hint"]
+    shown = run("learner", "show", "1").out
+    assert "Be brief." in shown and "no advantage" in shown and "0.25" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["learner", "show", "7"], "no step made agent@v7; `burnish learner runs` lists the steps"),
+        (["learn", "--replay", "7"], "agent"),
+        (["learn", "--replay", "1", "--keep", "."], "exists already; name a new folder"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line(run: Run, journal: Journal, arguments: list[str], said: str) -> None:
+    done = run(*arguments)
+    assert done.status == 1 and said in done.error and "Traceback" not in done.error
+
+
+def test_before_the_first_step_it_says_what_it_waits_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / ".burnish").mkdir()
+    Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db").close()
+    assert "has taken no step yet" in run("learner", "runs").out
