@@ -174,14 +174,35 @@ class Learner(_Section):
     clip_low: float = Field(0.2, gt=0, description="PPO clip below 1.")
     clip_high: float = Field(0.28, gt=0, description="PPO clip above 1.")
     dual_clip: float = Field(3.0, gt=1, description="Cap on the loss of a negative advantage, as a multiple of it.")
+    advantage: Literal["baseline", "grpo", "dr_grpo", "rloo"] = Field(
+        "baseline", description="What a reward is compared with: a running baseline, or the other replies of its group."
+    )
+    groups: Literal["prompt", "session"] = Field(
+        "prompt", description="A group is the replies to one and the same prompt, or the turns of one session."
+    )
+    correction: Literal["bypass", "token_tis"] = Field(
+        "bypass",
+        description="Off-policy: clip the ratio to the engine's own log-probs, or weigh by a truncated ratio beside it.",
+    )
     rl_weight: float = Field(1.0, ge=0, description="Weight of the policy-gradient term.")
     distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
+    distill_form: Literal["top_k", "token"] = Field(
+        "top_k", description="Compare student and teacher over the student's likeliest tokens, or at the sampled one alone."
+    )
     distill_top_k: int = Field(
         20, ge=1, description="Student's tokens compared with the teacher one by one; the rest is one tail bin."
     )
     check_hints: bool = Field(
         True,
         description="Let the teacher refuse hints: those that change nothing more than any words would, or change everything.",
+    )
+    sft_weight: float = Field(0.0, ge=0, description="Weight of learning demonstrations and corrections word by word.")
+    dpo_weight: float = Field(0.0, ge=0, description="Weight of preferring a correction to the reply that it corrects (DPO).")
+    dpo_beta: float = Field(
+        0.1, gt=0, description="DPO's inverse temperature: how far a preference may lead from the reference."
+    )
+    dpo_reference: Literal["base", "teacher"] = Field(
+        "base", description="What DPO measures from: the base, or the last promoted version."
     )
     kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
     anchor_weight: float = Field(0.5, ge=0, description="Weight of the replay of the base's own answers; 0 switches it off.")

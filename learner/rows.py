@@ -36,13 +36,17 @@ class Text:
 
 @dataclass(slots=True)
 class Row:
-    """One sequence of a step; `sample` is None for an anchor. `streams` maps a name to a tensor [T, ...]."""
+    """One sequence of a step; `sample` is None for an anchor. `streams` maps a name to a tensor [T, ...].
+
+    `weight` is what its losses count for: 1, or less where a cap bites.
+    """
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
     temperature: float
     sample: Sample | None = None
     streams: dict[str, Tensor] = field(default_factory=dict)
+    weight: float = 1.0
 
     @classmethod
     def of(cls, sample: Sample) -> "Row":
