@@ -19,6 +19,7 @@ from burnish.errors import LearnerError
 from learner.control import shuffle_signals
 from learner.objectives.registry import build
 from learner.policy import Policy
+from learner.right import right_replies
 from learner.rows import Row, TokenBatch, Tokens, count, pack
 from learner.samples import Sample
 
@@ -63,10 +64,14 @@ class Trainer:
             if self.settings.shuffle_rewards:
                 samples = shuffle_signals(samples, self.generator)
             live = [Row.of(sample) for sample in samples]
-            rows = live + [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
-            metrics = self._stamp(rows)
-            used = [row for row in rows if row.streams]
-            trained = tuple(row.sample.interaction_id for row in used if row.sample is not None)
+            right = right_replies(samples)
+            replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
+            metrics = self._stamp([*live, *right, *replayed])
+            used = [row for row in (*live, *right, *replayed) if row.streams]
+            taught = {row.interaction_id for row in right if row.streams}
+            trained = tuple(
+                s.interaction_id for s, row in zip(samples, live, strict=True) if row.streams or s.interaction_id in taught
+            )
             if trained:
                 metrics |= self._accumulate(used)
                 metrics["grad_norm"] = self._clip()
@@ -76,7 +81,7 @@ class Trainer:
             raise
         finally:
             self.optimizer.zero_grad(set_to_none=True)
-        idle = tuple(row.sample.interaction_id for row in live if row.sample is not None and not row.streams)
+        idle = tuple(sample.interaction_id for sample in samples if sample.interaction_id not in set(trained))
         metrics |= _facts(samples) | {
             "n_trained": float(len(trained)),
             "n_idle": float(len(idle)),
@@ -154,8 +159,7 @@ class Trainer:
                 raise LearnerError(f"the loss is {loss.item()}; the step is given up, the weights are as before")
             loss.backward()  # type: ignore[no-untyped-call]
             entropy += _live_entropy(batch)
-        metrics["entropy"] = entropy / n_live
-        return metrics
+        return metrics | ({"entropy": entropy / n_live} if n_live else {})
 
     def _clip(self) -> float:
         """Clip by global norm; the norm before it."""

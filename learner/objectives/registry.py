@@ -13,7 +13,10 @@ from learner.objectives.distillation import Distillation
 from learner.objectives.kl_to_base import KlToBase
 from learner.objectives.objective import Objective
 from learner.objectives.policy_gradient import PolicyGradient
+from learner.objectives.preference import Preference
+from learner.objectives.supervised import Supervised
 from learner.objectives.token_distillation import TokenDistillation
+from learner.policy import Weights
 
 
 class Weighted(NamedTuple):
@@ -47,6 +50,8 @@ REGISTRY: dict[str, _Entry] = {
         lambda s: s.distill_weight,
         lambda s: _DISTILL_FORMS[s.distill_form](top_k=s.distill_top_k, check_hints=s.check_hints),
     ),
+    Supervised.name: _Entry(lambda s: s.sft_weight, lambda s: Supervised()),
+    Preference.name: _Entry(lambda s: s.dpo_weight, lambda s: Preference(beta=s.dpo_beta, reference=Weights(s.dpo_reference))),
     KlToBase.name: _Entry(lambda s: s.kl_weight, lambda s: KlToBase()),
     Anchor.name: _Entry(lambda s: s.anchor_weight, lambda s: Anchor()),
 }
