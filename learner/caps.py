@@ -8,9 +8,12 @@ A cap protects users from each other. With fewer than 1/cap of them (4 at the de
 the caps applies: a personal agent learns from its one user as ever.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+MIN_WEIGHT = 0.1
+"""Rows that would weigh less are thinned out."""
 _ROUNDS = 200
 """Halvings of the interval that holds the solution: far below what a float can tell."""
 
@@ -45,6 +48,22 @@ def weights(voices: Sequence[Voice], *, user: float, session: float, coalition: 
     inside = session if people.reach(limits, session, bounded) >= 1.0 - 1e-9 else 1.0
     total = _solve(people, limits, inside, bounded)
     return people.weights(total, limits, inside, bounded)
+
+
+def thin(voices: Sequence[Voice], found: Sequence[float]) -> list[bool]:
+    """Which rows to keep where `weights` has `found` so little for some that they are not worth a forward pass.
+
+    Of each user's rows as many go, the last ones first, as bring what is left up to about 1/10 each; a user's first row stays.
+    """
+    rows: dict[Hashable, list[int]] = {}
+    for i, voice in enumerate(voices):
+        rows.setdefault(voice.user, []).append(i)
+    kept = [True] * len(voices)
+    for members in rows.values():
+        share = sum(found[i] for i in members)
+        for i in members[max(1, math.ceil(share / MIN_WEIGHT - 1e-6)) :]:
+            kept[i] = False
+    return kept
 
 
 def _limits(people: "_People", user: float, coalition: float) -> dict[Hashable, float]:

@@ -44,7 +44,7 @@ class SkipReason(StrEnum):
     NOT_PLAIN = "not_plain"  # a reward but no usable ratio, and no hint to distil
     UNRENDERABLE = "unrenderable"  # only a hint, and the teacher's prompt cannot be made
     DUPLICATED = "duplicated"  # the same reply to the same prompt is in the batch already
-    CAPPED = "capped"  # its user, session or coalition has more than its share of the batch
+    CAPPED = "capped"  # its user has so many rows in the batch that each would weigh next to nothing
     MISMATCH = "mismatch"  # the engine's log-probs are not those of the version that it says it used
     VETOED = "vetoed"  # a token whose ratio is beyond what any update explains
 

@@ -16,13 +16,12 @@ from learner.advantages import RunningBaseline, scale_by_tokens
 from learner.losses import ClippedLoss, clipped_policy_loss, decoupled_policy_loss
 from learner.objectives.credit import advantages_of
 from learner.objectives.objective import Objective, Term, row_weights
+from learner.offpolicy import VETO_HIGH, VETO_LOW
 from learner.policy import Policy
 from learner.rows import Row, TokenBatch
 from learner.samples import Sample
 
 MIN_ADVANTAGE = 0.05
-VETO_LOW, VETO_HIGH = 1e-4, 100.0
-"""A row with any token whose ρ is outside is not trained: its log-probs cannot be this policy's (§1.5)."""
 
 
 class PolicyGradient(Objective):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner.caps import Voice, weights
+from learner.caps import MIN_WEIGHT, Voice, thin, weights
 
 CAPS = {"user": 0.25, "session": 1.0, "coalition": 1.0}
 
@@ -107,3 +107,22 @@ def test_saying_more_never_gives_a_larger_share_beyond_the_cap(crowd: list[Voice
     found = weights(louder, user=0.25, session=1.0, coalition=1.0)
     assert shares(louder, found, "user")[0] <= 0.25 + 1e-5
     assert weights(louder[::-1], user=0.25, session=1.0, coalition=1.0)[::-1] == pytest.approx(found, abs=1e-6)
+
+
+def test_rows_that_would_weigh_next_to_nothing_are_thinned_out() -> None:
+    """100 rows of one user among three of 1: all four may have 1, so ten rows at 1/10 stay."""
+    crowd = [Voice("a", i, 1.0) for i in range(100)] + [Voice(name, name, 1.0) for name in "bcd"]
+    kept = thin(crowd, weights(crowd, **CAPS))
+    assert kept == [True] * 10 + [False] * 90 + [True] * 3
+    left = [voice for voice, keep in zip(crowd, kept, strict=True) if keep]
+    assert weights(left, **CAPS) == pytest.approx([0.1] * 10 + [1.0] * 3)
+
+
+@settings(max_examples=50, deadline=None)
+@given(crowds())
+def test_thinning_keeps_everyone_and_every_row_that_weighs_something(crowd: list[Voice]) -> None:
+    found = weights(crowd, **CAPS)
+    kept = thin(crowd, found)
+    assert {v.user for v, keep in zip(crowd, kept, strict=True) if keep} == {v.user for v in crowd}
+    if min(found) >= MIN_WEIGHT:
+        assert all(kept)
