@@ -36,7 +36,7 @@ def test_a_bad_row_is_left_out_and_the_others_give_the_step_that_they_would_have
     make_trainer: Make, make_samples: Samples, changes: dict[str, Any], reason: SkipReason
 ) -> None:
     samples = make_samples(5)
-    with_bad, without = make_trainer(monitors="watch"), make_trainer(monitors="watch")
+    with_bad, without = make_trainer(), make_trainer()
     result = with_bad.step([samples[0], replace(samples[1], **changes), *samples[2:]])
     without.step([samples[0], *samples[2:]])
     assert result.is_update and result.dropped == {samples[1].interaction_id: reason}

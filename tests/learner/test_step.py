@@ -18,7 +18,7 @@ from learner.step import Trainer
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
 RL_ONLY = {"distill_weight": 0.0, "kl_weight": 0.0, "anchor_weight": 0.0}
-BANDIT = {"learning_rate": 3e-2, "keep_duplicates": True, "monitors": "watch", "outlier_z": 0.0}
+BANDIT = {"learning_rate": 3e-2, "keep_duplicates": True, "outlier_z": 0.0}
 ANCHORS = [Text([5, 6, 7], [20, 21, 0]), Text([9], [30, 0])]
 
 
