@@ -261,7 +261,8 @@ class Learner(_Section):
         (0.3, 0.6), description="Yellow and red: change of the replies' mean length from its start, as a share."
     )
     monitor_repetition: tuple[float, float] = Field(
-        (0.1, 0.3), description="Yellow and red: share of a reply's 4-grams that repeat an earlier one."
+        (0.1, 0.3),
+        description="Yellow and red: rise, from its start, of the share of a reply's 4-grams that repeat an earlier one.",
     )
     monitor_tool_json: tuple[float, float] = Field(
         (0.02, 0.05), description="Yellow and red: fall of the share of tool calls that can be read, from its start."

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from burnish.config import Learner
 
-WINDOW, RECENT, FIRST = 20, 3, 5
+WINDOW, RECENT, FIRST = 20, 5, 5
 """Steps that a peak is looked for in, that a present value is the mean of, and that a start is the mean of."""
+EQUAL = 3
+"""Steps in a row without any difference between rewards that make their spread red."""
 NORMS, MIN_NORMS = 64, 16
 """Gradient norms that one is compared with, and how many there must be."""
 MIN_CALLS = 50
@@ -81,7 +83,7 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     if smooth[peak] == 0.0:
         return Reading(Level.YELLOW, 0.0, f"in none of the last {len(stds)} steps did rewards differ")
     fall = 1.0 - smooth[-1] / smooth[peak]
-    level = Level.RED if not any(stds[-RECENT:]) else _level(fall, limits)
+    level = Level.RED if not any(stds[-EQUAL:]) else _level(fall, limits)
     if level and sum(means[-RECENT:]) > sum(means[peak : peak + RECENT]):
         return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better than then")
     return Reading(level, fall, f"rewards vary {fall:.0%} less than at their peak, and are no better than then")
@@ -138,6 +140,14 @@ def change(history: History, limits: tuple[float, float], name: str, what: str) 
     return Reading(_level(abs(share), limits), present, f"{what} {present:.1f}, {share:+.0%} from the start")
 
 
+def rise(history: History, limits: tuple[float, float], name: str, what: str) -> Reading | None:
+    """How much a share has risen since its start; some uses have much of it from the first step on."""
+    start, present = history.start(name), history.present(name)
+    if start is None or present is None:
+        return None
+    return Reading(_level(present - start, limits), present, f"{what} {present:.3g}, {present - start:+.3g} from the start")
+
+
 def height(history: History, limits: tuple[float, float], name: str, what: str) -> Reading | None:
     """A metric that should be small."""
     present = history.present(name)
@@ -169,7 +179,7 @@ REGISTRY: dict[str, Callable[[History, Learner], Reading | None]] = {
     "grad_norm": lambda h, s: grad_norm(h, s.monitor_grad_norm),
     "kl": lambda h, s: height(h, s.monitor_kl, "kl_to_base/k3", "nats a token from the base:"),
     "length": lambda h, s: change(h, s.monitor_length, "length", "tokens a reply:"),
-    "repetition": lambda h, s: height(h, s.monitor_repetition, "repetition", "share of repeated 4-grams:"),
+    "repetition": lambda h, s: rise(h, s.monitor_repetition, "repetition", "share of repeated 4-grams:"),
     "tool_json": lambda h, s: tool_json(h, s.monitor_tool_json),
     "mismatch": lambda h, s: height(h, s.monitor_mismatch, "offpolicy/mismatch_k3", "k3 of engine against learner:"),
 }

@@ -34,22 +34,23 @@ def level(name: str, told: History, settings: Learner = DEFAULTS) -> Level | Non
     [
         ("entropy", [1.0] * 4, None),
         ("entropy", [1.0] * 8, GREEN),
-        ("entropy", [1.0] * 5 + [0.65] * 3, GREEN),
-        ("entropy", [1.0] * 5 + [0.55] * 3, YELLOW),
-        ("entropy", [1.0] * 5 + [1.5] * 3, YELLOW),
-        ("entropy", [1.0] * 5 + [2.1] * 3, RED),
+        ("entropy", [1.0] * 5 + [0.65] * 5, GREEN),
+        ("entropy", [1.0] * 5 + [0.55] * 5, YELLOW),
+        ("entropy", [1.0] * 5 + [1.5] * 5, YELLOW),
+        ("entropy", [1.0] * 5 + [2.1] * 5, RED),
         ("entropy", [0.04] * 3, RED),
-        ("length", [100.0] * 5 + [125.0] * 3, GREEN),
-        ("length", [100.0] * 5 + [65.0] * 3, YELLOW),
-        ("length", [100.0] * 5 + [35.0] * 3, RED),
-        ("length", [100.0] * 5 + [165.0] * 3, RED),
-        ("length", [100.0] * 7 + [250.0], YELLOW),  # one step alone is a third of the present
+        ("length", [100.0] * 5 + [125.0] * 5, GREEN),
+        ("length", [100.0] * 5 + [65.0] * 5, YELLOW),
+        ("length", [100.0] * 5 + [35.0] * 5, RED),
+        ("length", [100.0] * 5 + [165.0] * 5, RED),
+        ("length", [100.0] * 9 + [220.0], GREEN),  # one step alone is a fifth of the present
         ("kl", [0.04] * 3, GREEN),
         ("kl", [0.06] * 3, YELLOW),
         ("kl", [0.0, 0.0, 0.9], RED),
-        ("repetition", [0.05], GREEN),
-        ("repetition", [0.15], YELLOW),
-        ("repetition", [0.4], RED),
+        ("repetition", [0.4] * 12, GREEN),  # it always was like this
+        ("repetition", [0.9] * 4, None),
+        ("repetition", [0.02] * 5 + [0.15] * 5, YELLOW),
+        ("repetition", [0.02] * 5 + [0.5] * 5, RED),
         ("mismatch", [1e-5], GREEN),
         ("mismatch", [2e-3], YELLOW),
         ("mismatch", [2e-2], RED),
@@ -69,9 +70,9 @@ def test_levels(name: str, series: list[float], expected: Level | None) -> None:
     ("stds", "means", "expected"),
     [
         ([0.9] * 8, [0.0] * 8, GREEN),
-        ([0.9] * 5 + [0.5] * 3, [0.0] * 8, YELLOW),
-        ([0.9] * 5 + [0.3] * 3, [0.0] * 8, RED),
-        ([0.9] * 5 + [0.3] * 3, [0.0] * 5 + [0.9] * 3, GREEN),  # nearly all is liked: that is what learning is for
+        ([0.9] * 5 + [0.5] * 5, [0.0] * 10, YELLOW),
+        ([0.9] * 5 + [0.3] * 5, [0.0] * 10, RED),
+        ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [0.9] * 5, GREEN),  # nearly all is liked: that is what learning is for
         ([0.9] * 5 + [0.0] * 3, [0.0] * 5 + [-1.0] * 3, RED),
         ([0.0] * 6, [-1.0] * 6, YELLOW),
         ([0.9] * 4, [0.0] * 4, None),
@@ -101,7 +102,7 @@ def test_what_was_not_measured_has_no_reading() -> None:
 
 
 def test_the_worst_reading_counts_and_limits_are_settings() -> None:
-    told = history(kl=[0.1] * 6, repetition=[0.5] * 6)
+    told = history(kl=[0.1] * 10, repetition=[0.1] * 5 + [0.5] * 5)
     readings = read(told, DEFAULTS)
     assert {name: reading.level for name, reading in readings.items()} == {"kl": YELLOW, "repetition": RED}
     assert worst(readings) is RED

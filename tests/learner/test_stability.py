@@ -74,6 +74,7 @@ def test_a_loss_that_is_not_finite_skips_the_step(
 
 def test_yellow_holds_the_learning_rate_and_green_gives_it_back(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(monitors="act", monitor_repetition=(1e-9, 1.0), hold_factor=0.25)
+    remembering(trainer, *[{"repetition": 0.0}] * 5)
     looping = [replace(s, completion_ids=type(s.completion_ids)("i", [9] * s.n_tokens)) for s in make_samples(6)]
     slow = trainer.step(looping)
     assert (slow.level, slow.monitors["repetition"]["level"]) == ("yellow", "yellow")
