@@ -1,5 +1,6 @@
 """Rows that cannot be trained are dropped with a code, and the step goes on without them."""
 
+import math
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from learner.filters import admit
-from learner.samples import Sample, SkipReason
+from learner.samples import Sample, SkipReason, defect
 from learner.step import Trainer
 
 Make = Callable[..., Trainer]
@@ -61,3 +64,48 @@ def test_a_batch_of_nothing_but_bad_rows_is_an_empty_step(make_trainer: Make, ma
     result = make_trainer().step(bad)
     assert not result.is_update and len(result.dropped) == 3 and result.idle == ()
     assert result.reason == "no row had anything to teach"
+
+
+IDS = st.lists(st.integers(-1, 300), max_size=80)
+LOGPROBS = st.lists(st.floats(-50.0, 0.0) | st.sampled_from([math.nan, math.inf, -math.inf, 0.5]), max_size=80)
+
+
+@given(IDS, IDS, LOGPROBS)
+def test_what_has_no_defect_can_be_trained_on(prompt_ids: list[int], ids: list[int], logprobs: list[float]) -> None:
+    if defect(prompt_ids, ids, logprobs, 261) is None:
+        assert prompt_ids and len(ids) == len(logprobs) > 0
+        assert all(0 <= token < 261 for token in (*prompt_ids, *ids))
+        assert all(math.isfinite(value) and value <= 1e-6 for value in logprobs)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1.0, math.nan])), max_size=12))
+def test_every_sample_is_admitted_or_has_a_reason(drawn: list[tuple[int, float]]) -> None:
+    samples = [
+        Sample(
+            interaction_id=f"c{i}",
+            version=1,
+            prompt_ids=array("i", [5, 6]),
+            completion_ids=array("i", [10 + reply, 0]),
+            behaviour_logprobs=array("f", [logprob, -1.0]),
+            temperature=1.0,
+            has_ratio=True,
+            reward=1.0,
+            reward_source="judge",
+            record_ids=(),
+            hint=None,
+            hinted_prompt_ids=None,
+            is_hint_lost=False,
+            session=None,
+            key_id="k",
+            user=None,
+        )
+        for i, (reply, logprob) in enumerate(drawn)
+    ]
+    kept, dropped = admit(samples, 261)
+    names = [sample.interaction_id for sample in kept]
+    assert sorted([*names, *dropped]) == sorted(sample.interaction_id for sample in samples)
+    assert names == sorted(names, key=lambda name: int(name[1:]))
+    replies = [tuple(sample.completion_ids) for sample in kept]
+    assert len(set(replies)) == len(replies)  # a broken row never shuts out its sound twin
+    assert set(replies) == {tuple(s.completion_ids) for s in samples if math.isfinite(s.behaviour_logprobs[0])}
