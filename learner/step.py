@@ -176,9 +176,7 @@ class Trainer:
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
-        for objective, _ in self.objectives:
-            told = objective.stamp([*live, *right, *replayed], self.policy)
-            facts |= {f"{objective.name}/{key}": value for key, value in told.items()}
+        facts |= self._stamp([*live, *right, *replayed])
         for row in live:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
@@ -204,6 +202,13 @@ class Trainer:
             group["lr"] = rate
         metrics["learning_rate"] = rate
         return None
+
+    def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        for objective, _ in self.objectives:
+            facts = objective.stamp(rows, self.policy)
+            metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
+        return metrics
 
     def _accumulate(self, rows: Sequence[Row]) -> dict[str, float]:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
