@@ -19,7 +19,7 @@ from burnish.errors import LearnerError
 from learner.control import shuffle_signals
 from learner.objectives.registry import build
 from learner.policy import Policy
-from learner.rows import Row, TokenBatch, Tokens, count, pack
+from learner.rows import Row, TokenBatch, Tokens, count
 from learner.samples import Sample
 
 BETAS = (0.9, 0.98)
@@ -44,7 +44,7 @@ class StepResult:
 class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
-    `micro_tokens` bounds the padded tokens of one forward and backward pass.
+    `micro_tokens` bounds the tokens of one forward and backward pass.
     """
 
     def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096) -> None:
@@ -139,8 +139,9 @@ class Trainer:
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
         metrics: dict[str, float] = {}
         n_live, entropy = sum(row.n_tokens for row in rows if row.sample is not None), 0.0
-        for indices in pack(rows, self.micro_tokens):
-            batch = TokenBatch([rows[i] for i in indices], self.policy.distributions([rows[i] for i in indices]))
+        for indices in self.policy.batches(rows, self.micro_tokens):
+            micro = [rows[i] for i in indices]
+            batch = TokenBatch(micro, self.policy.predictions(micro))
             loss = torch.zeros((), device=self.policy.device)
             for objective, weight in self.objectives:
                 if not any(objective.stream in row.streams for row in batch.rows):
@@ -168,10 +169,8 @@ class Trainer:
 
 def _live_entropy(batch: TokenBatch) -> float:
     """Sum of the exact entropies (nats) at the live rows' tokens."""
-    logprobs = batch.logprobs.detach()
-    each = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
     is_live = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in batch.rows])
-    return float(each[is_live.to(each.device)].sum())
+    return float(batch.entropy[is_live.to(batch.entropy.device)].sum())
 
 
 def _facts(samples: Sequence[Sample]) -> dict[str, float]:

@@ -77,7 +77,7 @@ class Distillation(Objective):
     def term(self, batch: TokenBatch) -> Term:
         index, ids = batch.where(self.stream), batch.at(self.stream, "top_ids")
         behaviour = batch.at(self.stream, "distill_behaviour")
-        student = batch.logprobs[index].gather(1, ids)
+        student = batch.at_ids(ids, index)
         weights = truncated_weights(batch.sampled[index], behaviour, WEIGHT_CAP).nan_to_num(nan=1.0)
         divergence = tail_reverse_kl(student, batch.stream(self.stream))
         total = (weights * cap_per_token(divergence, TOKEN_CAP)).sum()
