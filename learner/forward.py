@@ -11,8 +11,9 @@ from typing import Any
 import structlog
 import torch
 from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from learner.layout import NAME, Layout, fill
+from learner.layout import NAME, Layout, fill, without_mask
 from learner.predictions import Dense, Predictions, Projected
 from learner.rows import Text, Tokens, pack
 
@@ -20,11 +21,19 @@ log = structlog.get_logger()
 
 
 class Forward:
-    """The way from rows to predictions. `is_packed` may be set to False by hand: the values are the same to rounding."""
+    """The way from rows to predictions. `is_packed` may be set to False by hand: the values are the same to rounding.
 
-    def __init__(self, model: Any) -> None:
+    `is_checkpointed` keeps no activations of the layers: backward computes them again, in a third more time.
+    """
+
+    def __init__(self, model: Any, *, is_checkpointed: bool = False) -> None:
         self._model = model
         self.is_packed = _agrees(model)
+        self._checkpointed: list[Any] = []
+        if is_checkpointed:
+            base = model.get_base_model()
+            base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            self._checkpointed = [module for module in base.modules() if isinstance(module, GradientCheckpointingLayer)]
 
     def batches(self, rows: Sequence[Tokens], budget: int) -> list[list[int]]:
         """Indices of `rows` in micro-batches of at most `budget` tokens as this way counts them."""
@@ -32,30 +41,31 @@ class Forward:
 
     def predictions(self, rows: Sequence[Tokens]) -> Predictions:
         """What the model says at each row's completion, rows one behind the other, at each row's temperature."""
-        return _packed(self._model, rows) if self.is_packed else _padded(self._model, rows)
+        with self._keeping_little():
+            return _packed(self._model, rows) if self.is_packed else _padded(self._model, rows)
+
+    @contextmanager
+    def _keeping_little(self) -> Iterator[None]:
+        """Layers recompute only in training mode, in which sampling would lose its cache; so only here, only with gradient."""
+        is_on = torch.is_grad_enabled()
+        for layer in self._checkpointed:
+            layer.training = is_on
+        try:
+            yield
+        finally:
+            for layer in self._checkpointed:
+                layer.training = False
 
 
 def _packed(model: Any, rows: Sequence[Tokens]) -> Projected:
     base = model.get_base_model()
     head = base.get_output_embeddings().weight
     layout = Layout.of(rows, head.device)
-    with _attention(base):
+    with without_mask():
         hidden = base.get_decoder()(
             input_ids=layout.ids[None], position_ids=layout.positions[None], use_cache=False, packed=layout
         ).last_hidden_state[0]
     return Projected(hidden.index_select(0, layout.targets), head, _temperatures(rows, head.device))
-
-
-@contextmanager
-def _attention(base: Any) -> Iterator[None]:
-    """Attention over a `Layout` inside the block; sampling goes on as it did."""
-    config = base.config.get_text_config()
-    before = config._attn_implementation
-    config._attn_implementation = NAME
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
 
 
 def _padded(model: Any, rows: Sequence[Tokens]) -> Dense:
@@ -86,19 +96,29 @@ def _temperatures(rows: Sequence[Tokens], device: torch.device) -> Tensor:
 
 @torch.no_grad()
 def _agrees(model: Any) -> bool:
-    """Whether packed rows, some with a common beginning, get the distributions that the model gives them by itself."""
-    n_vocab = model.get_base_model().get_output_embeddings().weight.shape[0]
+    """Whether packed rows, some with a common beginning, get the distributions that the model gives them by itself.
+
+    Where they do, the model keeps the attention that knows layouts; without one it works as SDPA does.
+    """
+    base = model.get_base_model()
+    config, n_vocab = base.config.get_text_config(), base.get_output_embeddings().weight.shape[0]
+    before = config._attn_implementation
+    if before != "sdpa":
+        log.warning("rows will be padded: the model does not use SDPA", attention=before)
+        return False
     ids = [i % n_vocab for i in range(1, 40)]
-    rows = [Text(ids[:24], ids[24:28]), Text(ids[:20], [*ids[30:33]]), Text(ids[30:35], ids[:3], 0.7)]
+    rows = [Text(ids[:24], ids[24:28]), Text(ids[:20], ids[30:33]), Text(ids[30:35], ids[:3], 0.7)]
+    alone = _padded(model, rows).logprobs
+    config._attn_implementation = NAME
     try:
-        difference = (_packed(model, rows).dense() - _padded(model, rows).logprobs).abs()
+        difference = (_packed(model, rows).dense() - alone).abs()
+        if bool(difference.max() < 1e-3) if _is_float32(model) else bool(difference.mean() < 0.05):
+            return True
+        log.warning("rows will be padded: packed ones get other values", largest=float(difference.max()))
     except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError) as error:
         log.warning("rows will be padded: the model cannot be run packed", error=str(error))
-        return False
-    is_same = bool(difference.max() < 1e-3) if _is_float32(model) else bool(difference.mean() < 0.05)
-    if not is_same:
-        log.warning("rows will be padded: packed ones get other values", largest=float(difference.max()))
-    return is_same
+    config._attn_implementation = before
+    return False
 
 
 def _is_float32(model: Any) -> bool:

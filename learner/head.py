@@ -34,7 +34,7 @@ def scan(hidden: Tensor, weight: Tensor, temperatures: Tensor, *, expected: bool
     n_tokens, n_vocab = (_GPU_TILE if hidden.is_cuda else _CPU_TILE) if weight.dtype != torch.float64 else (5, 7)
     parts = [
         _scan_tokens(h, weight, t, n_vocab, expected=expected, top=top)
-        for h, t in zip(hidden.split(n_tokens), temperatures.split(n_tokens), strict=True)
+        for h, t in zip(torch.split(hidden, n_tokens), torch.split(temperatures, n_tokens), strict=True)
     ]
     return Scan(
         torch.cat([part.log_z for part in parts]),
@@ -96,18 +96,18 @@ class _LogProbs(torch.autograd.Function):
         ctx.dtype = hidden.dtype
         parts = [
             torch.bmm(wide(weight[i]), wide(h).unsqueeze(2)).squeeze(2) / t[:, None]
-            for h, i, t in zip(*(x.split(_n_gathered(weight, ids)) for x in (hidden, ids, temperatures)), strict=True)
+            for h, i, t in zip(*(torch.split(x, _n_gathered(weight, ids)) for x in (hidden, ids, temperatures)), strict=True)
         ]
         return torch.cat(parts) - log_z[:, None]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         weight, temperatures, expected, ids = ctx.saved_tensors
         parts = [
             torch.bmm(g.unsqueeze(1), wide(weight[i])).squeeze(1).sub_(g.sum(1, keepdim=True) * e).div_(t[:, None])
             for g, e, i, t in zip(
-                *(x.split(_n_gathered(weight, ids)) for x in (grad, expected, ids, temperatures)), strict=True
+                *(torch.split(x, _n_gathered(weight, ids)) for x in (grad, expected, ids, temperatures)), strict=True
             )
         ]
         return torch.cat(parts).to(ctx.dtype), None, None, None, None, None

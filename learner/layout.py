@@ -5,13 +5,17 @@ own tokens are one segment; its queries look at the shared beginning, wherever i
 Attention runs per segment (`attend`), everything else over all tokens at once. Gradients of shared tokens add up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from learner.rows import Tokens
 
@@ -92,12 +96,16 @@ def attend(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    packed: Layout,
+    packed: Layout | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
-    **_: Any,
+    **more: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention interface over a `Layout`: [1, heads, T, d] -> [1, T, heads, d]."""
+    """transformers' attention interface over a `Layout`: [1, heads, T, d] -> [1, T, heads, d]; without one, its own SDPA."""
+    if packed is None:
+        windowed = {"scaling": scaling, "sliding_window": sliding_window}
+        found: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **windowed, **more)
+        return found
     is_grouped = query.shape[1] != key.shape[1]
     parts = []
     for segment in packed.segments:
@@ -133,4 +141,20 @@ def _n_shared(one: list[int], two: list[int]) -> int:
     return n if n >= MIN_SHARED else 0
 
 
+@contextmanager
+def without_mask() -> Iterator[None]:
+    """Inside the block no mask is made: a [T, T] one would say what the layout says, at T² the memory."""
+    token = _is_unmasked.set(True)
+    try:
+        yield
+    finally:
+        _is_unmasked.reset(token)
+
+
+def _masked(*args: Any, **kwargs: Any) -> Tensor | None:
+    return None if _is_unmasked.get() else sdpa_mask(*args, **kwargs)
+
+
+_is_unmasked: ContextVar[bool] = ContextVar("is_unmasked", default=False)
 AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, _masked)

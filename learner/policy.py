@@ -22,6 +22,7 @@ from learner import adapter_file
 from learner.base import locate
 from learner.forward import Forward
 from learner.predictions import Predictions
+from learner.ranks import Ranks
 from learner.rows import Tokens
 
 _CURRENT, _TEACHER = "default", "teacher"
@@ -38,14 +39,17 @@ class Weights(StrEnum):
 class Policy:
     """A causal LM from a directory with LoRA on all its linear layers (dropout 0, B = 0: at first it is the base)."""
 
-    def __init__(self, model: Any, tokenizer: Any, config: LoraConfig, base_dir: Path, score_tokens: int) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, config: LoraConfig, base_dir: Path, score_tokens: int, is_checkpointed: bool = False
+    ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.config = config
         self.base_dir = base_dir
         self.score_tokens = score_tokens
         self.has_teacher = False
-        self._forward = Forward(model)
+        self._forward = Forward(model, is_checkpointed=is_checkpointed)
+        self._ranks = Ranks()
         self._initial = self.copy_adapter()
 
     @classmethod
@@ -59,10 +63,11 @@ class Policy:
         device: str = "auto",
         threads: int = 1,
         score_tokens: int = 8192,
+        is_checkpointed: bool = False,
     ) -> "Policy":
         """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32 adapter on a GPU.
 
-        `score_tokens` bounds the tokens of one forward pass without gradient.
+        `score_tokens` bounds the tokens of one forward pass without gradient; `is_checkpointed` trades time for memory in those with one.
         """
         base_dir = locate(base_dir)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
@@ -87,7 +92,7 @@ class Policy:
             torch.manual_seed(seed)
             model = get_peft_model(base, config, adapter_name=_CURRENT)
         model.eval()  # no dropout anywhere: training and scoring see the same network
-        return cls(model, tokenizer, config, base_dir, score_tokens)
+        return cls(model, tokenizer, config, base_dir, score_tokens, is_checkpointed)
 
     @property
     def device(self) -> torch.device:
@@ -162,31 +167,31 @@ class Policy:
 
     def logprobs_at(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights = Weights.CURRENT) -> list[Tensor]:
         """Log-probs of the given ids [T, K] at each completion position of each row, without gradient, on the CPU."""
-        found: list[Tensor] = [torch.empty(0)] * len(rows)
+        found: dict[int, Tensor] = {}
         for i, predictions, places in self._scored(rows, weights):
             found[i] = predictions.at_ids(ids[i].to(places.device), places).cpu()
-        return found
+        return self._ranks.merged(found)
 
     def top(self, rows: Sequence[Tokens], k: int) -> list[Tensor]:
         """Ids [T, K] of the current adapter's K likeliest tokens at each completion position, on the CPU."""
-        found: list[Tensor] = [torch.empty(0)] * len(rows)
+        found: dict[int, Tensor] = {}
         for i, predictions, places in self._scored(rows, Weights.CURRENT):
             found[i] = predictions.top(k)[places].cpu()
-        return found
+        return self._ranks.merged(found)
 
     def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list[tuple[Tensor, float]]:
         """For each row the log-probs of the given ids [T, K], and the mean share of them that is in `weights`' own top K too."""
-        found: list[tuple[Tensor, float]] = [(torch.empty(0), 0.0)] * len(rows)
+        found: dict[int, tuple[Tensor, float]] = {}
         for i, predictions, places in self._scored(rows, weights):
             asked = ids[i].to(places.device)
             own = predictions.top(asked.shape[1])[places]
             share = (asked[:, :, None] == own[:, None, :]).any(-1).float().mean().item()
             found[i] = (predictions.at_ids(asked, places).cpu(), share)
-        return found
+        return self._ranks.merged(found)
 
     def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Predictions, Tensor]]:
         """Each row's index with the predictions of its batch and its places there."""
-        for batch in self.batches(rows, self.score_tokens):
+        for batch in self._ranks.share(self.batches(rows, self._ranks.budget(rows, self.score_tokens)), rows):
             with self.using(weights), torch.no_grad():  # not around the yield: the caller's code is not ours to switch
                 predictions = self.predictions([rows[i] for i in batch])
             start = 0
@@ -194,6 +199,15 @@ class Policy:
                 n = len(rows[i].completion_ids)
                 yield i, predictions, torch.arange(start, start + n, device=predictions.device)
                 start += n
+
+    @contextmanager
+    def shared_among(self, ranks: Ranks) -> Iterator[None]:
+        """Inside the block each of `ranks` scores its share of the rows and all get all; every rank must ask the same."""
+        before, self._ranks = self._ranks, ranks
+        try:
+            yield
+        finally:
+            self._ranks = before
 
     def _adapter(self, name: str) -> dict[str, Tensor]:
         mark = f".{name}."

@@ -19,6 +19,7 @@ from burnish.errors import LearnerError
 from learner.control import shuffle_signals
 from learner.objectives.registry import build
 from learner.policy import Policy
+from learner.ranks import Ranks
 from learner.rows import Row, TokenBatch, Tokens, count
 from learner.samples import Sample
 
@@ -44,13 +45,15 @@ class StepResult:
 class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
-    `micro_tokens` bounds the tokens of one forward and backward pass.
+    `micro_tokens` bounds the tokens of one forward and backward pass. Several `ranks` take each step together: all are called with the
+    same rows, and all end with the same weights.
     """
 
-    def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096) -> None:
+    def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096, ranks: Ranks | None = None) -> None:
         self.policy = policy
         self.settings = settings
         self.micro_tokens = micro_tokens
+        self.ranks = ranks or Ranks()
         self.objectives = build(settings)
         self.generator = torch.Generator().manual_seed(settings.seed)
         parameters = list(policy.parameters().values())
@@ -130,16 +133,18 @@ class Trainer:
     def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
         metrics: dict[str, float] = {}
         for objective, _ in self.objectives:
-            facts = objective.stamp(rows, self.policy)
+            with self.policy.shared_among(self.ranks):
+                facts = objective.stamp(rows, self.policy)
             metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
         return metrics
 
     def _accumulate(self, rows: Sequence[Row]) -> dict[str, float]:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
-        metrics: dict[str, float] = {}
-        n_live, entropy = sum(row.n_tokens for row in rows if row.sample is not None), 0.0
-        for indices in self.policy.batches(rows, self.micro_tokens):
+        n_live = sum(row.n_tokens for row in rows if row.sample is not None)
+        metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
+        batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
+        for indices in self.ranks.share(batches, rows):
             micro = [rows[i] for i in indices]
             batch = TokenBatch(micro, self.policy.predictions(micro))
             loss = torch.zeros((), device=self.policy.device)
@@ -151,11 +156,15 @@ class Trainer:
                 for key, value in {"loss": term.total.item(), **term.sums}.items():
                     name = f"loss/{objective.name}" if key == "loss" else f"{objective.name}/{key}"
                     metrics[name] = metrics.get(name, 0.0) + value / n
-            if not torch.isfinite(loss):
-                raise LearnerError(f"the loss is {loss.item()}; the step is given up, the weights are as before")
+            metrics["loss"] += loss.item()
+            if not math.isfinite(metrics["loss"]):
+                break  # the sum over ranks is not finite either: all give up together
             loss.backward()  # type: ignore[no-untyped-call]
-            entropy += _live_entropy(batch)
-        metrics["entropy"] = entropy / n_live
+            metrics["entropy"] += _live_entropy(batch) / n_live
+        metrics = self.ranks.add(metrics)
+        if not math.isfinite(metrics["loss"]):
+            raise LearnerError(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
+        self.ranks.add_gradients(self.policy.parameters().values())
         return metrics
 
     def _clip(self) -> float:
