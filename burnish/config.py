@@ -195,6 +195,9 @@ class Learner(_Section):
     max_grad_norm: float = Field(1.0, gt=0, description="Gradient clipping by global norm.")
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
+    checkpointing: bool = Field(
+        False, description="Compute the layers' activations again in the backward pass: less memory, about a third more time."
+    )
     seed: int = Field(0, description="Seed of every random choice of the learner.")
     shuffle_rewards: bool = Field(
         False, description="Control experiment: permute the rewards among a step's rows, leave hints out."
