@@ -272,6 +272,9 @@ class Learner(_Section):
     )
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
+    checkpointing: bool = Field(
+        False, description="Compute the layers' activations again in the backward pass: less memory, about a third more time."
+    )
     seed: int = Field(0, description="Seed of every random choice of the learner.")
     shuffle_rewards: bool = Field(
         False, description="Control experiment: permute the rewards among a step's rows, leave hints out."

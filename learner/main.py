@@ -26,6 +26,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         seed=chosen.seed,
         device=chosen.device,
         threads=chosen.threads,
+        is_checkpointed=chosen.checkpointing,
     )
     anchors = None
     if settings.anchors_file is not None and chosen.anchor_weight and chosen.anchor_rows:

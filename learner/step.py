@@ -25,8 +25,9 @@ from learner.monitors import Level, Reading, worst
 from learner.objectives.registry import build
 from learner.offpolicy import Adapters, Audit, audit
 from learner.policy import Policy
+from learner.ranks import Ranks
 from learner.right import right_replies
-from learner.rows import Row, TokenBatch, Tokens, count, pack
+from learner.rows import Row, TokenBatch, Tokens, count
 from learner.samples import Sample
 
 BETAS = (0.9, 0.98)
@@ -62,14 +63,15 @@ class StepResult:
 class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
-    `micro_tokens` bounds the padded tokens of one forward and backward pass. `adapters` finds the directories of earlier versions;
-    without it no row is audited.
+    `micro_tokens` bounds the tokens of one forward and backward pass. Several `ranks` take each step together: all are called with the
+    same rows, and all end with the same weights. `adapters` finds the directories of earlier versions; without it no row is audited.
     """
 
-    def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096) -> None:
+    def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096, ranks: Ranks | None = None) -> None:
         self.policy = policy
         self.settings = settings
         self.micro_tokens = micro_tokens
+        self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
         self.objectives = build(settings)
         self.health = Health(settings)
@@ -171,7 +173,8 @@ class Trainer:
         found = Audit({}, {}, {})
         if self.adapters is not None:
             n_rows = len(admitted) if chosen.correction == "token_tis" else chosen.audit_rows
-            found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=chosen.max_mismatch)
+            with self.policy.shared_among(self.ranks):
+                found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=chosen.max_mismatch)
             facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
@@ -206,17 +209,20 @@ class Trainer:
     def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
         metrics: dict[str, float] = {}
         for objective, _ in self.objectives:
-            facts = objective.stamp(rows, self.policy)
+            with self.policy.shared_among(self.ranks):
+                facts = objective.stamp(rows, self.policy)
             metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
         return metrics
 
     def _accumulate(self, rows: Sequence[Row]) -> dict[str, float]:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
-        metrics: dict[str, float] = {}
-        n_live, entropy = sum(row.n_tokens for row in rows if row.sample is not None), 0.0
-        for indices in pack(rows, self.micro_tokens):
-            batch = TokenBatch([rows[i] for i in indices], self.policy.distributions([rows[i] for i in indices]))
+        n_live = sum(row.n_tokens for row in rows if row.sample is not None)
+        metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
+        batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
+        for indices in self.ranks.share(batches, rows):
+            micro = [rows[i] for i in indices]
+            batch = TokenBatch(micro, self.policy.predictions(micro))
             loss = torch.zeros((), device=self.policy.device)
             for objective, weight in self.objectives:
                 if not any(objective.stream in row.streams for row in batch.rows):
@@ -226,11 +232,18 @@ class Trainer:
                 for key, value in {"loss": term.total.item(), **term.sums}.items():
                     name = f"loss/{objective.name}" if key == "loss" else f"{objective.name}/{key}"
                     metrics[name] = metrics.get(name, 0.0) + value / n
-            if not torch.isfinite(loss):
-                raise NotFinite(f"the loss is {loss.item()}; the step is given up, the weights are as before")
+            metrics["loss"] += loss.item()
+            if not math.isfinite(metrics["loss"]):
+                break  # the sum over ranks is not finite either: all give up together
             loss.backward()  # type: ignore[no-untyped-call]
-            entropy += _live_entropy(batch)
-        return metrics | ({"entropy": entropy / n_live} if n_live else {})
+            metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
+        metrics = self.ranks.add(metrics)
+        if not math.isfinite(metrics["loss"]):
+            raise NotFinite(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
+        self.ranks.add_gradients(self.policy.parameters().values())
+        if not n_live:
+            del metrics["entropy"]  # right replies alone: nothing that the policy said
+        return metrics
 
     def _clip(self) -> float:
         """Clip by global norm; the norm before it."""
@@ -243,7 +256,5 @@ class Trainer:
 
 def _live_entropy(batch: TokenBatch) -> float:
     """Sum of the exact entropies (nats) at the live rows' tokens."""
-    logprobs = batch.logprobs.detach()
-    each = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
     is_live = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in batch.rows])
-    return float(each[is_live.to(each.device)].sum())
+    return float(batch.entropy[is_live.to(batch.entropy.device)].sum())

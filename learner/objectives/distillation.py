@@ -77,7 +77,7 @@ class Distillation(Objective):
 
     def term(self, batch: TokenBatch) -> Term:
         index, ids = batch.where(self.stream), batch.at(self.stream, "top_ids")
-        student = batch.logprobs[index].gather(1, ids)
+        student = batch.at_ids(ids, index)
         weights = self.importance(batch, batch.sampled[index]) * row_weights(batch, self.stream)
         divergence = tail_reverse_kl(student, batch.stream(self.stream))
         total = (weights * cap_per_token(divergence, TOKEN_CAP)).sum()
