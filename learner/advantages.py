@@ -4,7 +4,7 @@ Guarantee of `RunningBaseline`: a row's baseline is read before that row updates
 reply that it judges (else the gradient is biased).
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,10 @@ def rloo(rewards: Tensor, groups: Sequence[Hashable]) -> Tensor:
             inside = rewards[members]
             advantages[members] = (inside - inside.mean()) * (n / (n - 1))
     return advantages
+
+
+GROUPED: dict[str, Callable[[Tensor, Sequence[Hashable]], Tensor]] = {"grpo": grpo, "dr_grpo": dr_grpo, "rloo": rloo}
+"""The estimators that compare a reply with its group, by the name that `learner.advantage` gives them."""
 
 
 def by_step(rewards: Tensor, steps: Sequence[int], eps: float = 1e-6) -> Tensor:

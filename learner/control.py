@@ -1,4 +1,4 @@
-"""The shuffled control: the same rows, but each reward with another row, and no hints.
+"""The shuffled control: the same rows, but each reward with another row, and no hints or right replies.
 
 What is learned from shuffled rewards is not learned from feedback; a score that rises all the same would be an artefact.
 Hints are left out rather than shuffled: where all users want the same, anybody's hint teaches it beside any row (seen in the
@@ -14,7 +14,7 @@ from learner.samples import Sample
 
 
 def shuffle_signals(samples: Sequence[Sample], generator: torch.Generator) -> list[Sample]:
-    """`samples` with their rewards (and sources) permuted and their hints taken away."""
+    """`samples` with their rewards (and sources) permuted and their hints and right replies taken away."""
     order = torch.randperm(len(samples), generator=generator).tolist()
     return [
         replace(
@@ -24,6 +24,8 @@ def shuffle_signals(samples: Sequence[Sample], generator: torch.Generator) -> li
             hint=None,
             hinted_prompt_ids=None,
             control_prompt_ids=None,
+            demonstration_ids=None,
+            right_kind=None,
         )
         for sample, donor in zip(samples, (samples[i] for i in order), strict=True)
     ]

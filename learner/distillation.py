@@ -55,3 +55,13 @@ def cap_per_token(divergence: Tensor, cap: float) -> Tensor:
     The factor has no gradient: a far token still learns its direction, where a hard minimum would teach it nothing.
     """
     return divergence * torch.clamp(cap / divergence.detach().clamp(min=1e-12), max=1.0)
+
+
+def token_distillation(logprobs: Tensor, teacher: Tensor, cap: float) -> Tensor:
+    """−A·log π_θ at the sampled tokens, A = log π_T − log π_θ within ±cap and without gradient. Any shape.
+
+    On policy the gradient is, but for the cap, a one-sample estimate of that of KL(π_θ ‖ π_T) at the state: cheap, and noisier
+    than `tail_reverse_kl` (OpenClaw-RL's token form; reference/algorithms.md §2.2).
+    """
+    advantages = torch.clamp(teacher - logprobs.detach(), -cap, cap)
+    return -advantages * logprobs

@@ -60,6 +60,29 @@ def clipped_policy_loss(
     return ClippedLoss(loss, rho, bounded > plain)
 
 
+def decoupled_policy_loss(
+    logprobs: Tensor,
+    prox_logprobs: Tensor,
+    behaviour_logprobs: Tensor,
+    advantages: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+    cap: float = 2.0,
+) -> ClippedLoss:
+    """The clipped surrogate on r = π_θ/π_prox, weighted by w̄ = min(π_prox/μ, cap) without gradient (token TIS, arXiv 2505.24298).
+
+    The clip limits how far this update goes, the weight corrects for who drew the tokens; with π_prox = μ it is
+    `clipped_policy_loss` bit for bit. `ratio` is ρ = π_θ/μ, for the veto. All tensors broadcast to one shape.
+    """
+    result = clipped_policy_loss(
+        logprobs, prox_logprobs, advantages, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip
+    )
+    weighted = truncated_weights(prox_logprobs, behaviour_logprobs, cap) * result.loss
+    return ClippedLoss(weighted, ratio(logprobs, behaviour_logprobs), result.is_clipped)
+
+
 def truncated_weights(prox_logprobs: Tensor, behaviour_logprobs: Tensor, cap: float = 2.0) -> Tensor:
     """Token-level truncated importance weights w̄ = min(π_prox/μ, cap), without gradient. Any shape."""
     return torch.clamp(ratio(prox_logprobs, behaviour_logprobs), max=cap).detach()
@@ -87,3 +110,16 @@ def aggregate(losses: Tensor, mask: Tensor, how: Aggregation, length: int | None
 def negative_log_likelihood(logprobs: Tensor) -> Tensor:
     """−log π_θ per token: supervised learning of given tokens. Any shape."""
     return -logprobs
+
+
+def preference_loss(margins: Tensor, beta: float) -> Tensor:
+    """DPO's −log σ(β·margin) per pair (arXiv 2305.18290), any shape.
+
+    The margin is (log π_θ − log π_ref) of the preferred reply less that of the other, each summed over its tokens, in nats.
+    """
+    return -torch.nn.functional.logsigmoid(beta * margins)
+
+
+def preference_weights(margins: Tensor, beta: float) -> Tensor:
+    """β·σ(−β·margin): how strongly DPO's gradient raises the preferred reply's log-prob and lowers the other's. Any shape."""
+    return beta * torch.sigmoid(-beta * margins)

@@ -39,6 +39,7 @@ def trainer_for(settings: Settings, chosen: Learner) -> Trainer:
         seed=chosen.seed,
         device=chosen.device,
         threads=chosen.threads,
+        is_checkpointed=chosen.checkpointing,
     )
     return Trainer(policy, chosen)
 

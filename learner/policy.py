@@ -1,8 +1,8 @@
 """Policy: the base model with the adapter being trained, and how likely it, the teacher or the base finds given tokens.
 
 One model in memory serves three sets of weights: the current adapter, the teacher (a second, frozen adapter: the last
-promoted one) and the base (adapters disabled). Guarantees: only completion positions pass the LM head; padding changes no
-value (to rounding); scoring under other weights leaves the current adapter as it was and trainable.
+promoted one) and the base (adapters disabled). Guarantees: only completion positions pass the LM head; what a row is
+packed with changes no value (to rounding); scoring under other weights leaves the current adapter as it was and trainable.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,10 @@ from transformers.utils import logging as transformers_logging
 from burnish.errors import LearnerError
 from learner import adapter_file
 from learner.base import locate
-from learner.rows import Tokens, pack
+from learner.forward import Forward
+from learner.predictions import Predictions
+from learner.ranks import Ranks
+from learner.rows import Tokens
 
 _CURRENT, _TEACHER = "default", "teacher"
 
@@ -36,13 +39,17 @@ class Weights(StrEnum):
 class Policy:
     """A causal LM from a directory with LoRA on all its linear layers (dropout 0, B = 0: at first it is the base)."""
 
-    def __init__(self, model: Any, tokenizer: Any, config: LoraConfig, base_dir: Path, score_tokens: int) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, config: LoraConfig, base_dir: Path, score_tokens: int, is_checkpointed: bool = False
+    ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.config = config
         self.base_dir = base_dir
         self.score_tokens = score_tokens
         self.has_teacher = False
+        self._forward = Forward(model, is_checkpointed=is_checkpointed)
+        self._ranks = Ranks()
         self._initial = self.copy_adapter()
 
     @classmethod
@@ -56,10 +63,11 @@ class Policy:
         device: str = "auto",
         threads: int = 1,
         score_tokens: int = 8192,
+        is_checkpointed: bool = False,
     ) -> "Policy":
         """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32 adapter on a GPU.
 
-        `score_tokens` bounds the padded tokens of one forward pass without gradient.
+        `score_tokens` bounds the tokens of one forward pass without gradient; `is_checkpointed` trades time for memory in those with one.
         """
         base_dir = locate(base_dir)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
@@ -84,7 +92,7 @@ class Policy:
             torch.manual_seed(seed)
             model = get_peft_model(base, config, adapter_name=_CURRENT)
         model.eval()  # no dropout anywhere: training and scoring see the same network
-        return cls(model, tokenizer, config, base_dir, score_tokens)
+        return cls(model, tokenizer, config, base_dir, score_tokens, is_checkpointed)
 
     @property
     def device(self) -> torch.device:
@@ -137,32 +145,20 @@ class Policy:
             finally:
                 self.model.set_adapter(_CURRENT)
 
-    def distributions(self, rows: Sequence[Tokens]) -> Tensor:
-        """Log-softmax at each row's temperature where its completion was sampled [N, V], rows one behind the other.
+    def predictions(self, rows: Sequence[Tokens]) -> Predictions:
+        """What the current adapter says where each row's completion was sampled, rows one behind the other.
 
-        One forward pass, with gradient where it is enabled. Rows are padded on the left, so that all completions end in
-        the last columns and `logits_to_keep` spares the head everything else. The last token is not fed: it predicts nothing.
+        One forward pass, with gradient where it is enabled; no tensor of tokens × vocabulary is made.
         """
-        lengths = [len(row.prompt_ids) + len(row.completion_ids) - 1 for row in rows]
-        width, n_keep = max(lengths), max(len(row.completion_ids) for row in rows)
-        ids = torch.zeros(len(rows), width, dtype=torch.long)
-        mask = torch.zeros(len(rows), width, dtype=torch.long)
-        kept = torch.zeros(len(rows), n_keep, dtype=torch.bool)
-        for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-            ids[i, width - length :] = torch.tensor([*row.prompt_ids, *row.completion_ids][:-1])
-            mask[i, width - length :] = 1
-            kept[i, n_keep - len(row.completion_ids) :] = True
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
-        device = self.device
-        logits = self.model(
-            input_ids=ids.to(device),
-            attention_mask=mask.to(device),
-            position_ids=positions.to(device),
-            logits_to_keep=n_keep,
-            use_cache=False,
-        ).logits
-        temperatures = torch.tensor([row.temperature for row in rows for _ in row.completion_ids], device=device)
-        return torch.log_softmax(logits[kept.to(device)].float() / temperatures[:, None], -1)
+        return self._forward.predictions(rows)
+
+    def batches(self, rows: Sequence[Tokens], budget: int) -> list[list[int]]:
+        """Indices of `rows` in micro-batches of at most `budget` tokens each (one row may exceed it alone)."""
+        return self._forward.batches(rows, budget)
+
+    def distributions(self, rows: Sequence[Tokens]) -> Tensor:
+        """Log-softmax [N, V] of `predictions(rows)`: for tests and small vocabularies."""
+        return self.predictions(rows).dense()
 
     def logprobs(self, rows: Sequence[Tokens], weights: Weights = Weights.CURRENT) -> list[Tensor]:
         """Log-probs of each row's completion ids [T], without gradient, on the CPU."""
@@ -171,34 +167,47 @@ class Policy:
 
     def logprobs_at(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights = Weights.CURRENT) -> list[Tensor]:
         """Log-probs of the given ids [T, K] at each completion position of each row, without gradient, on the CPU."""
-        found: list[Tensor] = [torch.empty(0)] * len(rows)
-        for index, logprobs in self._scored(rows, weights):
-            found[index] = logprobs.gather(1, ids[index].to(logprobs.device)).cpu()
-        return found
+        found: dict[int, Tensor] = {}
+        for i, predictions, places in self._scored(rows, weights):
+            found[i] = predictions.at_ids(ids[i].to(places.device), places).cpu()
+        return self._ranks.merged(found)
 
     def top(self, rows: Sequence[Tokens], k: int) -> list[Tensor]:
         """Ids [T, K] of the current adapter's K likeliest tokens at each completion position, on the CPU."""
-        found: list[Tensor] = [torch.empty(0)] * len(rows)
-        for index, logprobs in self._scored(rows, Weights.CURRENT):
-            found[index] = logprobs.topk(min(k, logprobs.shape[1]), -1).indices.cpu()
-        return found
+        found: dict[int, Tensor] = {}
+        for i, predictions, places in self._scored(rows, Weights.CURRENT):
+            found[i] = predictions.top(k)[places].cpu()
+        return self._ranks.merged(found)
 
     def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list[tuple[Tensor, float]]:
         """For each row the log-probs of the given ids [T, K], and the mean share of them that is in `weights`' own top K too."""
-        found: list[tuple[Tensor, float]] = [(torch.empty(0), 0.0)] * len(rows)
-        for index, logprobs in self._scored(rows, weights):
-            asked = ids[index].to(logprobs.device)
-            own = logprobs.topk(asked.shape[1], -1).indices
+        found: dict[int, tuple[Tensor, float]] = {}
+        for i, predictions, places in self._scored(rows, weights):
+            asked = ids[i].to(places.device)
+            own = predictions.top(asked.shape[1])[places]
             share = (asked[:, :, None] == own[:, None, :]).any(-1).float().mean().item()
-            found[index] = (logprobs.gather(1, asked).cpu(), share)
-        return found
+            found[i] = (predictions.at_ids(asked, places).cpu(), share)
+        return self._ranks.merged(found)
 
-    def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Tensor]]:
-        with self.using(weights):
-            for batch in pack(rows, self.score_tokens):
-                with torch.no_grad():  # not around the yield: the caller's code is not ours to switch
-                    logprobs = self.distributions([rows[i] for i in batch])
-                yield from zip(batch, torch.split(logprobs, [len(rows[i].completion_ids) for i in batch]), strict=True)
+    def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Predictions, Tensor]]:
+        """Each row's index with the predictions of its batch and its places there."""
+        for batch in self._ranks.share(self.batches(rows, self._ranks.budget(rows, self.score_tokens)), rows):
+            with self.using(weights), torch.no_grad():  # not around the yield: the caller's code is not ours to switch
+                predictions = self.predictions([rows[i] for i in batch])
+            start = 0
+            for i in batch:
+                n = len(rows[i].completion_ids)
+                yield i, predictions, torch.arange(start, start + n, device=predictions.device)
+                start += n
+
+    @contextmanager
+    def shared_among(self, ranks: Ranks) -> Iterator[None]:
+        """Inside the block each of `ranks` scores its share of the rows and all get all; every rank must ask the same."""
+        before, self._ranks = self._ranks, ranks
+        try:
+            yield
+        finally:
+            self._ranks = before
 
     def _adapter(self, name: str) -> dict[str, Tensor]:
         mark = f".{name}."

@@ -15,6 +15,7 @@ from learner.hints import with_hint
 
 _CONTEXT = 16
 """Ids before the change that must agree with the engine's too."""
+_MAX_REPLY = 4096
 
 
 def hinted_prompt(
@@ -27,20 +28,45 @@ def hinted_prompt(
     except Exception:  # a template may raise anything of its own (Jinja), and a row is not worth a step
         return None
     change = next((i for i, (a, b) in enumerate(zip(plain, hinted, strict=False)) if a != b), None)
-    if change is None:
-        return None
-    tail = plain[max(0, change - _CONTEXT) :]
-    if list(prompt_ids[-len(tail) :]) != tail:
+    if change is None or not _ends_alike(prompt_ids, plain, change):
         return None
     return array("i", [*prompt_ids[: len(prompt_ids) - (len(plain) - change)], *hinted[change:]])
 
 
-def render(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Ids of the conversation up to where the assistant begins, as vLLM's chat route makes them."""
+def right_reply(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], text: str, prompt_ids: Sequence[int]
+) -> "IntArray | None":
+    """Ids of `text` as the reply to `messages`, with the token that ends a reply; None where the template does not allow it.
+
+    It has to begin where the engine's prompt ends, and to end as replies end; a reply of more than 4,096 tokens is none.
+    """
+    try:
+        plain = render(tokenizer, messages, tools)
+        whole = render(tokenizer, [*messages, {"role": "assistant", "content": text}], tools, is_open=False)
+    except Exception:  # as above: what a template raises is not worth a step
+        return None
+    begins = len(plain)
+    if whole[:begins] != plain or not _ends_alike(prompt_ids, plain, begins):
+        return None
+    end = next((i for i in range(begins, len(whole)) if whole[i] == tokenizer.eos_token_id), None)
+    # an end token as first is an empty reply: nothing to learn from
+    return array("i", whole[begins : end + 1]) if end is not None and begins < end <= begins + _MAX_REPLY else None
+
+
+def _ends_alike(prompt_ids: Sequence[int], plain: Sequence[int], change: int) -> bool:
+    """Whether the engine's prompt ends as our rendering `plain` does, from a little before the `change` on."""
+    tail = list(plain[max(0, change - _CONTEXT) :])
+    return list(prompt_ids[-len(tail) :]) == tail
+
+
+def render(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, is_open: bool = True
+) -> list[int]:
+    """Ids of the conversation, as vLLM's chat route makes them; `is_open`: up to where the assistant begins to answer."""
     ids = tokenizer.apply_chat_template(
         [_plain(message) for message in messages],
         tools=[dict(tool) for tool in tools] or None,
-        add_generation_prompt=True,
+        add_generation_prompt=is_open,
         tokenize=True,
         return_dict=False,
     )

@@ -6,11 +6,13 @@ out, never filled with zeros, so a term cannot touch a row that it was not meant
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from learner.predictions import Dense, Predictions
 from learner.samples import Sample
 
 
@@ -36,13 +38,17 @@ class Text:
 
 @dataclass(slots=True)
 class Row:
-    """One sequence of a step; `sample` is None for an anchor. `streams` maps a name to a tensor [T, ...]."""
+    """One sequence of a step; `sample` is None for an anchor. `streams` maps a name to a tensor [T, ...].
+
+    `weight` is what its losses count for: 1, or less where a cap bites.
+    """
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
     temperature: float
     sample: Sample | None = None
     streams: dict[str, Tensor] = field(default_factory=dict)
+    weight: float = 1.0
 
     @classmethod
     def of(cls, sample: Sample) -> "Row":
@@ -53,31 +59,46 @@ class Row:
         return len(self.completion_ids)
 
 
-@dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """The completions of `rows`, one behind the other. `logprobs` [N, V]: log-softmax at each row's temperature."""
+    """The completions of `rows`, one behind the other, with what the model says at each of their tokens."""
 
-    rows: Sequence[Row]
-    logprobs: Tensor
+    def __init__(self, rows: Sequence[Row], predictions: Predictions | Tensor) -> None:
+        """`predictions`, or whole distributions: log-softmax [N, V] at each row's temperature."""
+        self.rows = rows
+        self.predictions = Dense(predictions) if isinstance(predictions, Tensor) else predictions
 
     @property
+    def logprobs(self) -> Tensor:
+        """All log-probs [N, V]: for tests and small vocabularies. An objective asks for `sampled` and `at_ids`."""
+        return self.predictions.dense()
+
+    @cached_property
     def sampled(self) -> Tensor:
         """Log-probs of the completions' own tokens [N]."""
-        ids = torch.tensor([i for row in self.rows for i in row.completion_ids], device=self.logprobs.device)
-        return self.logprobs.gather(1, ids[:, None]).squeeze(1)
+        ids = torch.tensor([i for row in self.rows for i in row.completion_ids], device=self.predictions.device)
+        return self.predictions.at_ids(ids[:, None]).squeeze(1)
+
+    @cached_property
+    def entropy(self) -> Tensor:
+        """Exact entropies in nats at the completions' tokens [N], without gradient."""
+        return self.predictions.entropy()
+
+    def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
+        """Log-probs [n, K] of `ids` [n, K] at the positions `index` [n] of the token axis (all by default)."""
+        return self.predictions.at_ids(ids, index)
 
     def where(self, name: str) -> Tensor:
         """Positions on the token axis [n] of the rows that carry the stream `name`."""
         flags = [torch.full((row.n_tokens,), name in row.streams) for row in self.rows]
-        return torch.cat(flags).nonzero().squeeze(1).to(self.logprobs.device)
+        return torch.cat(flags).nonzero().squeeze(1).to(self.predictions.device)
 
     def stream(self, name: str) -> Tensor:
         """The stream `name` of the rows that carry it [n, ...], on the axis of `where(name)`."""
-        return torch.cat([row.streams[name] for row in self.rows if name in row.streams]).to(self.logprobs.device)
+        return self.at(name, name)
 
     def at(self, name: str, other: str) -> Tensor:
         """The stream `other` on the axis of `where(name)`; every row with `name` must carry `other` too."""
-        return torch.cat([row.streams[other] for row in self.rows if name in row.streams]).to(self.logprobs.device)
+        return torch.cat([row.streams[other] for row in self.rows if name in row.streams]).to(self.predictions.device)
 
 
 def pack(rows: Sequence[Tokens], budget: int) -> list[list[int]]:

@@ -14,10 +14,17 @@ from typing import Any
 
 from burnish.records import FloatArray, IntArray, Interaction, Message, Reward
 from learner.hints import neutral
-from learner.prompts import hinted_prompt
+from learner.measures import repetition, tool_calls
+from learner.prompts import hinted_prompt, right_reply
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
 """Outside, tempered log-probs say little about the policy that is served (reference/algorithms.md §1.5)."""
+
+
+MIN_LOOP, MAX_REPETITION = 64, 0.8
+"""A reply this long of which more than this share are repeated 4-grams goes round in circles."""
+_GIVEN_UP = ("error", "abort")
+"""Finish reasons of the engine that are nobody's decision."""
 
 
 class SkipReason(StrEnum):
@@ -27,12 +34,35 @@ class SkipReason(StrEnum):
     QUARANTINED = "quarantined"  # ids and log-probs do not belong together
     ABORTED = "aborted"  # the client went away: what it did not read cannot be judged
     TRUNCATED = "truncated"  # the length limit ended it, not the policy
+    ERROR = "error"  # the engine gave up in mid-reply
     EMPTY = "empty"  # no prompt or no sampled token
-    DEGENERATE = "degenerate"  # a log-prob is not finite or above 0, or every token was certain
+    BAD_LOGPROBS = "bad_logprobs"  # a log-prob is not finite or above 0, or every token was certain
+    FOREIGN_IDS = "foreign_ids"  # an id that the model's vocabulary does not have
+    DEGENERATE = "degenerate"  # most of it repeats itself: a loop, whatever was said of it
     NO_SIGNAL = "no_signal"  # neither reward nor hint so far
     NEUTRAL = "neutral"  # a reward of exactly 0, no hint: the next state neither praised nor blamed
     NOT_PLAIN = "not_plain"  # a reward but no usable ratio, and no hint to distil
     UNRENDERABLE = "unrenderable"  # only a hint, and the teacher's prompt cannot be made
+    DUPLICATED = "duplicated"  # the same reply to the same prompt is in the batch already
+    CAPPED = "capped"  # its user has so many rows in the batch that each would weigh next to nothing
+    MISMATCH = "mismatch"  # the engine's log-probs are not those of the version that it says it used
+    VETOED = "vetoed"  # a token whose ratio is beyond what any update explains
+
+
+class RightKind(StrEnum):
+    """What a person gave as the right reply: one of their own, or the reply as it should have been."""
+
+    DEMONSTRATION = "demonstration"
+    CORRECTION = "correction"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """The text of a right reply, and the id of the feedback that it came in."""
+
+    text: str
+    kind: RightKind
+    record_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +80,10 @@ class Sample:
     `messages` and `tools` are kept for the shuffled control alone, which has to put a hint into another row's prompt.
     `hinted_prompt_ids` is None exactly where `hint` is; `control_prompt_ids` hold as many words that ask for nothing.
     `is_hint_lost` says that there was a hint for which no teacher's prompt could be made. `step` is the turn's place in a tool
-    session whose outcome is part of the reward, else None.
+    session whose outcome is part of the reward, else None. `demonstration_ids` are the ids of the right reply that somebody gave
+    (`right_kind` says as what), through the policy's tokenizer and template: the one thing here that no engine sampled.
+    `n_earlier` counts the turns of the same user that earlier steps spent, None where nobody counted. `n_calls` are the reply's tool
+    calls, `n_broken_calls` those that cannot be read.
     """
 
     interaction_id: str
@@ -73,6 +106,12 @@ class Sample:
     tools: Sequence[Mapping[str, Any]] = ()
     step: int | None = None
     control_prompt_ids: "IntArray | None" = None
+    demonstration_ids: "IntArray | None" = None
+    right_kind: RightKind | None = None
+    tenant: str = "default"
+    n_earlier: int | None = None
+    n_calls: int = 0
+    n_broken_calls: int = 0
 
     @property
     def n_tokens(self) -> int:
@@ -80,66 +119,97 @@ class Sample:
 
 
 def to_sample(
-    interaction: Interaction, reward: Reward | None, tokenizer: Any, *, session: str | None = None
+    interaction: Interaction,
+    reward: Reward | None,
+    tokenizer: Any,
+    *,
+    session: str | None = None,
+    right: Right | None = None,
+    n_vocab: int | None = None,
+    n_earlier: int | None = None,
 ) -> Sample | Skipped:
     """What `interaction` teaches given its effective `reward`; `session` is the journal's, not the client's word.
 
-    A greedy row counts with temperature 1: that is where its teacher and student are compared.
+    A `right` reply alone is enough to make a sample: give one only where an objective learns from it. `n_vocab` is the model's, to
+    tell ids of another. A greedy row counts with temperature 1: that is where its teacher and student are compared.
     """
-    reason = _unusable(interaction)
-    if reason is None and reward is None:
-        reason = SkipReason.NO_SIGNAL
-    if reason is not None or reward is None:
-        return Skipped(interaction.interaction_id, reason or SkipReason.NO_SIGNAL)
+    name, sampling = interaction.interaction_id, interaction.sampling
+    if (unusable := _unusable(interaction, n_vocab)) is not None:
+        return Skipped(name, unusable)
+    where = (tokenizer, interaction.messages, interaction.tools)
+    demonstration = right_reply(*where, right.text, interaction.prompt_ids) if right is not None else None
+    if reward is None and demonstration is None:
+        return Skipped(name, SkipReason.NO_SIGNAL)
 
-    sampling = interaction.sampling
     has_ratio = sampling.is_plain and MIN_TEMPERATURE <= sampling.temperature <= MAX_TEMPERATURE
-    hinted = control = None
-    if reward.hint:
-        where = (tokenizer, interaction.messages, interaction.tools)
-        hinted = hinted_prompt(*where, reward.hint, interaction.prompt_ids)
-        control = hinted_prompt(*where, neutral(reward.hint), interaction.prompt_ids)
-    if hinted is None and not has_ratio:
-        unmade = SkipReason.UNRENDERABLE if reward.hint else SkipReason.NOT_PLAIN
-        return Skipped(interaction.interaction_id, unmade)
-    if hinted is None and reward.value == 0.0 and reward.step is None:
-        return Skipped(interaction.interaction_id, SkipReason.NEUTRAL)
+    hint = reward.hint if reward is not None else None
+    hinted = hinted_prompt(*where, hint, interaction.prompt_ids) if hint else None
+    control = hinted_prompt(*where, neutral(hint), interaction.prompt_ids) if hint and hinted is not None else None
+    if hinted is None and demonstration is None:
+        assert reward is not None
+        if not has_ratio:
+            return Skipped(name, SkipReason.UNRENDERABLE if hint else SkipReason.NOT_PLAIN)
+        if reward.value == 0.0 and reward.step is None:
+            return Skipped(name, SkipReason.NEUTRAL)
+    n_calls, n_broken = tool_calls(interaction.reply, bool(interaction.tools))
+    records = [*(reward.record_ids if reward is not None else ()), *([right.record_id] if right and demonstration else ())]
     return Sample(
-        interaction_id=interaction.interaction_id,
+        interaction_id=name,
         version=interaction.version,
         prompt_ids=interaction.prompt_ids,
         completion_ids=interaction.token_ids,
         behaviour_logprobs=interaction.logprobs,
         temperature=sampling.temperature if sampling.temperature > 0 else 1.0,
         has_ratio=has_ratio,
-        reward=reward.value,
-        reward_source=reward.source,
-        record_ids=tuple(reward.record_ids),
-        hint=reward.hint if hinted is not None else None,
+        reward=reward.value if reward is not None else None,
+        reward_source=reward.source if reward is not None else None,
+        record_ids=tuple(dict.fromkeys(records)),
+        hint=hint if hinted is not None else None,
         hinted_prompt_ids=hinted,
-        is_hint_lost=bool(reward.hint) and hinted is None,
+        is_hint_lost=bool(hint) and hinted is None,
         session=session,
         key_id=interaction.key_id,
         user=interaction.user,
         messages=interaction.messages,
         tools=interaction.tools,
-        step=reward.step,
-        control_prompt_ids=control if hinted is not None else None,
+        step=reward.step if reward is not None else None,
+        control_prompt_ids=control,
+        demonstration_ids=demonstration,
+        right_kind=right.kind if right is not None and demonstration is not None else None,
+        tenant=interaction.tenant,
+        n_earlier=n_earlier,
+        n_calls=n_calls,
+        n_broken_calls=n_broken,
     )
 
 
-def _unusable(interaction: Interaction) -> SkipReason | None:
-    logprobs = interaction.logprobs
+def _unusable(interaction: Interaction, n_vocab: int | None) -> SkipReason | None:
     if not interaction.may_train:
         return SkipReason.OPTED_OUT
-    if interaction.quarantine is not None or len(interaction.token_ids) != len(logprobs):
+    if interaction.quarantine is not None:
         return SkipReason.QUARANTINED
     if interaction.is_aborted:
         return SkipReason.ABORTED
     if interaction.finish_reason == "length":
         return SkipReason.TRUNCATED
-    if not interaction.token_ids or not interaction.prompt_ids:
+    if interaction.finish_reason in _GIVEN_UP:
+        return SkipReason.ERROR
+    return defect(interaction.prompt_ids, interaction.token_ids, interaction.logprobs, n_vocab)
+
+
+def defect(
+    prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], n_vocab: int | None = None
+) -> SkipReason | None:
+    """What is wrong with a reply's arrays, None where they can be trained on. Without `n_vocab` only ids below 0 are foreign."""
+    if len(ids) != len(logprobs):
+        return SkipReason.QUARANTINED
+    if not ids or not prompt_ids:
         return SkipReason.EMPTY
     if any(not math.isfinite(value) or value > 1e-6 for value in logprobs) or all(value == 0.0 for value in logprobs):
+        return SkipReason.BAD_LOGPROBS
+    ends = math.inf if n_vocab is None else n_vocab
+    if min(min(prompt_ids), min(ids)) < 0 or max(max(prompt_ids), max(ids)) >= ends:
+        return SkipReason.FOREIGN_IDS
+    if len(ids) >= MIN_LOOP and repetition(ids) > MAX_REPETITION:
         return SkipReason.DEGENERATE
     return None

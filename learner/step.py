@@ -2,7 +2,8 @@
 
 loss = Σ_terms weight · (sum of the term's token losses / the term's tokens in the whole step), accumulated over
 micro-batches. Guarantees: the same state, rows and seed give the same bits (on a CPU); how rows are packed changes nothing
-but rounding; a step that fails or finds nothing to learn leaves weights and optimiser untouched.
+but rounding; a step that fails, is an outlier, or finds nothing to learn leaves weights and optimiser untouched. A row that
+cannot be trained is dropped with its reason, and the step goes on without it.
 """
 
 import math
@@ -16,22 +17,35 @@ from torch import Tensor
 
 from burnish.config import Learner
 from burnish.errors import LearnerError
+from learner.batch import Prepared, finish, measured
 from learner.control import shuffle_signals
+from learner.filters import admit
+from learner.health import Health
+from learner.monitors import Level, Reading, worst
 from learner.objectives.registry import build
+from learner.offpolicy import Adapters, Audit, audit
 from learner.policy import Policy
-from learner.rows import Row, TokenBatch, Tokens, count, pack
+from learner.ranks import Ranks
+from learner.right import right_replies
+from learner.rows import Row, TokenBatch, Tokens, count
 from learner.samples import Sample
 
 BETAS = (0.9, 0.98)
 
 
+class NotFinite(LearnerError):
+    """A loss or a gradient that is no number."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step did. `is_update` is False where no row had anything to teach: no version comes of it.
+    """What a step did. `is_update` is False where no version may come of it; `reason` says why then.
 
     `trained` and `idle` are interaction ids: rows that carried at least one term, and rows that carried none (advantage
-    below 0.05 and no hint). `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, and the step's own. `refusals` are
-    the codes of the hints that the teacher refused, by interaction id.
+    below 0.05 and no hint). `dropped` are the codes of rows that were not let in, `refusals` those of the hints that the teacher
+    refused, `weights` what rows counted for where a cap made it less than 1, all by interaction id. `metrics` are flat
+    floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's own. `monitors` are the readings by name, each
+    {"level": "green" | "yellow" | "red", "value", "why"}, and `level` is the worst of them.
     """
 
     is_update: bool
@@ -39,58 +53,80 @@ class StepResult:
     idle: tuple[str, ...]
     metrics: Mapping[str, float]
     refusals: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    monitors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    level: str = "green"
+    reason: str | None = None
 
 
 class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
-    `micro_tokens` bounds the padded tokens of one forward and backward pass.
+    `micro_tokens` bounds the tokens of one forward and backward pass. Several `ranks` take each step together: all are called with the
+    same rows, and all end with the same weights. `adapters` finds the directories of earlier versions; without it no row is audited.
     """
 
-    def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096) -> None:
+    def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096, ranks: Ranks | None = None) -> None:
         self.policy = policy
         self.settings = settings
         self.micro_tokens = micro_tokens
+        self.ranks = ranks or Ranks()
+        self.adapters: Adapters | None = None
         self.objectives = build(settings)
+        self.health = Health(settings)
         self.generator = torch.Generator().manual_seed(settings.seed)
         parameters = list(policy.parameters().values())
         self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=BETAS, weight_decay=0.0)
 
     def step(self, samples: Sequence[Sample], anchors: Sequence[Tokens] = ()) -> StepResult:
-        """Take one step on `samples` and `anchors`. Raises LearnerError where a loss or gradient is not finite."""
+        """Take one step on `samples` and `anchors`; where it must not be taken, the result's `reason` says why."""
         started, before = time.perf_counter(), self.state()
+        readings: dict[str, Reading] = {}
+        reason: str | None = None
         try:
             if self.settings.shuffle_rewards:
                 samples = shuffle_signals(samples, self.generator)
-            live = [Row.of(sample) for sample in samples]
-            rows = live + [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
-            metrics = self._stamp(rows)
-            used = [row for row in rows if row.streams]
-            trained = tuple(row.sample.interaction_id for row in used if row.sample is not None)
-            if trained:
-                metrics |= self._accumulate(used)
-                metrics["grad_norm"] = self._clip()
+            batch = self._prepare(samples, anchors)
+            metrics = batch.facts
+            if batch.trained:
+                metrics |= self._accumulate(batch.used)
+                readings = self._check(metrics, self._clip())
+                reason = self._objection(metrics, readings)
+            else:
+                reason = "no row had anything to teach"
+            if reason is None:
                 self.optimizer.step()
+        except NotFinite as error:
+            reason = str(error)
+            readings = self._check(metrics, math.inf)
         except BaseException:
             self.restore(before)
             raise
         finally:
             self.optimizer.zero_grad(set_to_none=True)
-        idle = tuple(row.sample.interaction_id for row in live if row.sample is not None and not row.streams)
-        metrics |= _facts(samples) | {
-            "n_trained": float(len(trained)),
-            "n_idle": float(len(idle)),
-            "n_tokens": float(sum(row.n_tokens for row in used)),
-            "seconds": time.perf_counter() - started,
-        }
+        if batch.trained and reason is not None:
+            self.restore({**before, "health": self.health.state()})  # what was seen is remembered, what was done is not
         refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
-        return StepResult(bool(trained), trained, idle, metrics, refusals)
+        return StepResult(
+            reason is None,
+            batch.trained if reason is None else (),
+            batch.idle,
+            metrics | {"seconds": time.perf_counter() - started},
+            refusals,
+            batch.dropped,
+            batch.weights,
+            {name: reading.told() for name, reading in readings.items()},
+            worst(readings).name.lower(),
+            reason,
+        )
 
     def state(self) -> dict[str, Any]:
         """RNG and objectives' states as JSON values; tensors are in `tensors`."""
         return {
             "rng": bytes(self.generator.get_state().tolist()).hex(),
             "objectives": {objective.name: objective.state() for objective, _ in self.objectives},
+            "health": self.health.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -99,12 +135,14 @@ class Trainer:
         for objective, _ in self.objectives:
             if objective.name in state["objectives"]:
                 objective.restore(state["objectives"][objective.name])
+        self.health.restore(state.get("health", {}))
 
     def reset(self) -> None:
         """Begin anew from the base: fresh adapter, no moments, no baselines, the seed's random numbers."""
         self.policy.reset()
         self.optimizer.state.clear()
         self.objectives = build(self.settings)
+        self.health = Health(self.settings)
         self.generator.manual_seed(self.settings.seed)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -127,20 +165,64 @@ class Trainer:
                     for key, value in moments.items()
                 }
 
+    def _prepare(self, samples: Sequence[Sample], anchors: Sequence[Tokens]) -> Prepared:
+        """Let rows in, audit them, stamp them, and weigh those that carry a term."""
+        chosen = self.settings
+        admitted, dropped = admit(samples, self.policy.model.config.vocab_size, keep_duplicates=chosen.keep_duplicates)
+        facts = measured(samples)
+        found = Audit({}, {}, {})
+        if self.adapters is not None:
+            n_rows = len(admitted) if chosen.correction == "token_tis" else chosen.audit_rows
+            with self.policy.shared_among(self.ranks):
+                found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=chosen.max_mismatch)
+            facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
+        admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
+        live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
+        replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
+        facts |= self._stamp([*live, *right, *replayed])
+        for row in live:
+            if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
+                row.streams["own"] = found.own[row.sample.interaction_id]
+        return finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen)
+
+    def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
+        """Add the gradient's norm and z-score to `metrics`, and let the monitors see the step."""
+        score = self.health.z_score(norm)
+        seen = metrics | {"grad_norm": norm} | ({"grad_z": score} if score is not None else {})
+        metrics |= {name: value for name, value in seen.items() if math.isfinite(value)}
+        return self.health.observe(seen)
+
+    def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading]) -> str | None:
+        """Why this step must not be taken, None where it may; sets the learning rate that it is taken with."""
+        limit, score = self.settings.outlier_z, metrics.get("grad_z", 0.0)
+        if limit and score > limit:
+            return f"an outlier: the gradient's norm {metrics['grad_norm']:.3g} is {score:.1f} deviations above the last steps'"
+        is_acting, level = self.settings.monitors == "act", worst(readings)
+        if is_acting and level is Level.RED:
+            return "; ".join(f"{name} is red: {r.why}" for name, r in readings.items() if r.level is Level.RED)
+        rate = self.settings.learning_rate * (self.settings.hold_factor if is_acting and level is Level.YELLOW else 1.0)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        metrics["learning_rate"] = rate
+        return None
+
     def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
         metrics: dict[str, float] = {}
         for objective, _ in self.objectives:
-            facts = objective.stamp(rows, self.policy)
+            with self.policy.shared_among(self.ranks):
+                facts = objective.stamp(rows, self.policy)
             metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
         return metrics
 
     def _accumulate(self, rows: Sequence[Row]) -> dict[str, float]:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
-        metrics: dict[str, float] = {}
-        n_live, entropy = sum(row.n_tokens for row in rows if row.sample is not None), 0.0
-        for indices in pack(rows, self.micro_tokens):
-            batch = TokenBatch([rows[i] for i in indices], self.policy.distributions([rows[i] for i in indices]))
+        n_live = sum(row.n_tokens for row in rows if row.sample is not None)
+        metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
+        batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
+        for indices in self.ranks.share(batches, rows):
+            micro = [rows[i] for i in indices]
+            batch = TokenBatch(micro, self.policy.predictions(micro))
             loss = torch.zeros((), device=self.policy.device)
             for objective, weight in self.objectives:
                 if not any(objective.stream in row.streams for row in batch.rows):
@@ -150,11 +232,17 @@ class Trainer:
                 for key, value in {"loss": term.total.item(), **term.sums}.items():
                     name = f"loss/{objective.name}" if key == "loss" else f"{objective.name}/{key}"
                     metrics[name] = metrics.get(name, 0.0) + value / n
-            if not torch.isfinite(loss):
-                raise LearnerError(f"the loss is {loss.item()}; the step is given up, the weights are as before")
+            metrics["loss"] += loss.item()
+            if not math.isfinite(metrics["loss"]):
+                break  # the sum over ranks is not finite either: all give up together
             loss.backward()  # type: ignore[no-untyped-call]
-            entropy += _live_entropy(batch)
-        metrics["entropy"] = entropy / n_live
+            metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
+        metrics = self.ranks.add(metrics)
+        if not math.isfinite(metrics["loss"]):
+            raise NotFinite(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
+        self.ranks.add_gradients(self.policy.parameters().values())
+        if not n_live:
+            del metrics["entropy"]  # right replies alone: nothing that the policy said
         return metrics
 
     def _clip(self) -> float:
@@ -162,19 +250,11 @@ class Trainer:
         parameters = list(self.policy.parameters().values())
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.max_grad_norm))
         if not math.isfinite(norm):
-            raise LearnerError(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
+            raise NotFinite(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
         return norm
 
 
 def _live_entropy(batch: TokenBatch) -> float:
     """Sum of the exact entropies (nats) at the live rows' tokens."""
-    logprobs = batch.logprobs.detach()
-    each = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
     is_live = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in batch.rows])
-    return float(each[is_live.to(each.device)].sum())
-
-
-def _facts(samples: Sequence[Sample]) -> dict[str, float]:
-    rewards = [sample.reward for sample in samples if sample.reward is not None]
-    facts = {"n_rows": float(len(samples)), "n_hinted": float(sum(sample.hint is not None for sample in samples))}
-    return facts | ({"reward_mean": sum(rewards) / len(rewards)} if rewards else {})
+    return float(batch.entropy[is_live.to(batch.entropy.device)].sum())

@@ -1,6 +1,6 @@
 """Anchors: the base's own answers, learned again in every step, so that the adapter forgets little of what it knew.
 
-Measured as the largest single stabiliser (reference/algorithms.md §4.5). Rows without a sample are anchors.
+Measured as the largest single stabiliser (reference/algorithms.md §4.5). Rows without a sample are anchors, but for right replies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ import torch
 from learner.losses import negative_log_likelihood
 from learner.objectives.objective import Objective, Term
 from learner.policy import Policy
+from learner.right import RightReply
 from learner.rows import Row, TokenBatch
 
 
@@ -21,7 +22,7 @@ class Anchor(Objective):
     stream: ClassVar[str] = "anchor"
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        anchors = [row for row in rows if row.sample is None]
+        anchors = [row for row in rows if row.sample is None and not isinstance(row, RightReply)]
         for row in anchors:
             row.streams["anchor"] = torch.ones(row.n_tokens)
         return {"n_rows": float(len(anchors))}

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from learner.distillation import cap_per_token, tail_reverse_kl
 from learner.losses import truncated_weights
-from learner.objectives.objective import Objective, Term
+from learner.objectives.objective import Objective, Term, row_weights
 from learner.policy import Policy, Weights
 from learner.rows import Row, Text, TokenBatch
 from learner.samples import Sample
@@ -76,13 +77,17 @@ class Distillation(Objective):
 
     def term(self, batch: TokenBatch) -> Term:
         index, ids = batch.where(self.stream), batch.at(self.stream, "top_ids")
-        behaviour = batch.at(self.stream, "distill_behaviour")
-        student = batch.logprobs[index].gather(1, ids)
-        weights = truncated_weights(batch.sampled[index], behaviour, WEIGHT_CAP).nan_to_num(nan=1.0)
+        student = batch.at_ids(ids, index)
+        weights = self.importance(batch, batch.sampled[index]) * row_weights(batch, self.stream)
         divergence = tail_reverse_kl(student, batch.stream(self.stream))
         total = (weights * cap_per_token(divergence, TOKEN_CAP)).sum()
         sums = {"divergence": divergence.detach().sum().item(), "top_mass": student.detach().exp().sum().item()}
         return Term(total, len(index), sums)
+
+    def importance(self, batch: TokenBatch, sampled: Tensor) -> Tensor:
+        """κ = min(ρ, 2) at the covered tokens [n], given their `sampled` log-probs; 1 in rows without a usable ratio."""
+        behaviour = batch.at(self.stream, "distill_behaviour")
+        return truncated_weights(sampled, behaviour, WEIGHT_CAP).nan_to_num(nan=1.0)
 
 
 def refusal(reward: float | None, gain: float, overlap: float) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from learner.policy import Policy
@@ -53,3 +54,9 @@ class Objective(ABC):
         """Take up a `state`."""
         if state:
             raise ValueError(f"objective {self.name} keeps no state, got {sorted(state)}")
+
+
+def row_weights(batch: TokenBatch, stream: str) -> Tensor:
+    """What each token's row counts for [n], on the axis of `batch.where(stream)`: 1, or less where a cap bites."""
+    weights = [torch.full((row.n_tokens,), row.weight) for row in batch.rows if stream in row.streams]
+    return torch.cat(weights).to(batch.where(stream).device)

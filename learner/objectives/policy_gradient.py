@@ -1,9 +1,9 @@
-"""Policy gradient on the judged reward: advantage over a running baseline, clipped on ρ = π_θ/μ.
+"""Policy gradient on the judged reward: advantage over what was expected, clipped on the ratio to who drew the tokens.
 
-Bypass mode (reference/algorithms.md §1.5): μ is what the engine recorded, so the clip limits staleness and engine
-mismatch together, and no further importance weight is put on top. Rows of a reward source share a baseline; steps of tool sessions
-whose outcome is known are standardised among those at the same place. A row whose
-advantage is below 0.05 in size says nothing and carries no term.
+`bypass` (reference/algorithms.md §1.5): μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and engine
+mismatch together, and no further importance weight is put on top. `token_tis`: the clip is on π_θ/π_v, π_v being the row's own
+version where its log-probs were audited, else the policy before this step; min(π_v/μ, 2) is the weight beside it. What a reward
+is compared with is in `credit.py`. A row whose advantage is below 0.05 in size says nothing and carries no term.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,23 @@ from typing import Any, ClassVar
 import torch
 
 from learner import kl
-from learner.advantages import RunningBaseline, by_step, scale_by_tokens
-from learner.losses import clipped_policy_loss
-from learner.objectives.objective import Objective, Term
+from learner.advantages import RunningBaseline, scale_by_tokens
+from learner.losses import ClippedLoss, clipped_policy_loss, decoupled_policy_loss
+from learner.objectives.credit import advantages_of
+from learner.objectives.objective import Objective, Term, row_weights
+from learner.offpolicy import VETO_HIGH, VETO_LOW
 from learner.policy import Policy
 from learner.rows import Row, TokenBatch
 from learner.samples import Sample
 
 MIN_ADVANTAGE = 0.05
-VETO_LOW, VETO_HIGH = 1e-4, 100.0
-"""A row with any token whose ρ is outside is not trained: its log-probs cannot be this policy's (§1.5)."""
 
 
 class PolicyGradient(Objective):
-    """PPO's clipped loss with dual clip; `scale_floor` switches division by max(σ_tok, floor) on."""
+    """PPO's clipped loss with dual clip; `scale_floor` switches division by max(σ_tok, floor) on.
+
+    `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`.
+    """
 
     name: ClassVar[str] = "policy_gradient"
     stream: ClassVar[str] = "advantages"
@@ -38,9 +41,13 @@ class PolicyGradient(Objective):
         dual_clip: float,
         baseline_decay: float,
         scale_floor: float | None = None,
+        advantage: str = "baseline",
+        groups: str = "prompt",
+        is_decoupled: bool = False,
     ) -> None:
-        self.clip_low, self.clip_high, self.dual_clip = clip_low, clip_high, dual_clip
+        self.clip = {"clip_low": clip_low, "clip_high": clip_high, "dual_clip": dual_clip}
         self.scale_floor = scale_floor
+        self.advantage, self.groups, self.is_decoupled = advantage, groups, is_decoupled
         self.baseline = RunningBaseline(baseline_decay)
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
@@ -49,7 +56,8 @@ class PolicyGradient(Objective):
         # judged neutral (0) is not a middling success: it says nothing (§1.2)
         judged = [row for row in rows if row.sample is not None and _says(row.sample)]
         judged.sort(key=lambda row: row.sample.version if row.sample else 0)
-        advantages = self._advantages([row.sample for row in judged if row.sample is not None])
+        samples = [row.sample for row in judged if row.sample is not None]
+        advantages = advantages_of(samples, self.baseline, self.advantage, self.groups)
         trained = [i for i, row in enumerate(judged) if row.sample and row.sample.has_ratio]
         heard = [i for i in trained if abs(advantages[i].item()) >= MIN_ADVANTAGE]
         if heard and self.scale_floor is not None:
@@ -60,6 +68,8 @@ class PolicyGradient(Objective):
             assert sample is not None
             row.streams["advantages"] = torch.full((row.n_tokens,), advantages[i].item())
             row.streams["behaviour"] = torch.tensor(list(sample.behaviour_logprobs))
+            # NaN marks "not audited"; an audit puts the log-probs under the row's own version in its place
+            row.streams["own"] = torch.full((row.n_tokens,), torch.nan)
         facts = {"n_rows": float(len(heard)), "n_weak": float(len(trained) - len(heard))}
         values = [self.baseline.value(cluster) for cluster in self.baseline.evidence]
         return facts | ({"baseline": sum(values) / len(values)} if values else {})
@@ -67,14 +77,7 @@ class PolicyGradient(Objective):
     def term(self, batch: TokenBatch) -> Term:
         index, behaviour = batch.where(self.stream), batch.at(self.stream, "behaviour")
         logprobs = batch.sampled[index]
-        result = clipped_policy_loss(
-            logprobs,
-            behaviour,
-            batch.stream(self.stream),
-            clip_low=self.clip_low,
-            clip_high=self.clip_high,
-            dual_clip=self.dual_clip,
-        )
+        result = self._losses(batch, logprobs, behaviour)
         kept, n_vetoed = _unvetoed(batch, self.stream, result.ratio.detach())
         found = logprobs.detach()
         sums = {
@@ -85,7 +88,8 @@ class PolicyGradient(Objective):
             "veto_fraction": float(n_vetoed),
         }
         # a vetoed row stays in the denominator: it weighs nothing, and lends its weight to no other row
-        return Term(torch.where(kept, result.loss, 0.0).sum(), len(index), sums)
+        weighted = row_weights(batch, self.stream) * result.loss
+        return Term(torch.where(kept, weighted, 0.0).sum(), len(index), sums)
 
     def state(self) -> dict[str, Any]:
         return self.baseline.state()
@@ -93,20 +97,13 @@ class PolicyGradient(Objective):
     def restore(self, state: Mapping[str, Any]) -> None:
         self.baseline.restore(dict(state))
 
-    def _advantages(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """One for each sample [B]: over its source's running baseline; in a tool session whose outcome is known, over its like."""
-        advantages = torch.zeros(len(samples))
-        stepwise: list[tuple[int, float, int]] = []
-        for i, sample in enumerate(samples):
-            assert sample.reward is not None
-            if sample.step is not None:
-                stepwise.append((i, sample.reward, sample.step))
-            else:
-                advantages[i] = self.baseline.advantage(sample.reward_source or "", sample.reward)
-        if stepwise:
-            index, rewards, steps = zip(*stepwise, strict=True)
-            advantages[list(index)] = by_step(torch.tensor(rewards), steps)
-        return advantages
+    def _losses(self, batch: TokenBatch, logprobs: torch.Tensor, behaviour: torch.Tensor) -> ClippedLoss:
+        advantages = batch.stream(self.stream)
+        if not self.is_decoupled:
+            return clipped_policy_loss(logprobs, behaviour, advantages, **self.clip)
+        own = batch.at(self.stream, "own")
+        prox = torch.where(own.isnan(), logprobs.detach(), own)
+        return decoupled_policy_loss(logprobs, prox, behaviour, advantages, **self.clip)
 
 
 def _says(sample: Sample) -> bool:

@@ -13,6 +13,10 @@ from learner.objectives.distillation import Distillation
 from learner.objectives.kl_to_base import KlToBase
 from learner.objectives.objective import Objective
 from learner.objectives.policy_gradient import PolicyGradient
+from learner.objectives.preference import Preference
+from learner.objectives.supervised import Supervised
+from learner.objectives.token_distillation import TokenDistillation
+from learner.policy import Weights
 
 
 class Weighted(NamedTuple):
@@ -27,16 +31,27 @@ class _Entry(NamedTuple):
     build: Callable[[Learner], Objective]
 
 
+_DISTILL_FORMS: dict[str, type[Distillation]] = {"top_k": Distillation, "token": TokenDistillation}
+
 REGISTRY: dict[str, _Entry] = {
     PolicyGradient.name: _Entry(
         lambda s: s.rl_weight,
         lambda s: PolicyGradient(
-            clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, baseline_decay=s.baseline_decay
+            clip_low=s.clip_low,
+            clip_high=s.clip_high,
+            dual_clip=s.dual_clip,
+            baseline_decay=s.baseline_decay,
+            advantage=s.advantage,
+            groups=s.groups,
+            is_decoupled=s.correction == "token_tis",
         ),
     ),
     Distillation.name: _Entry(
-        lambda s: s.distill_weight, lambda s: Distillation(top_k=s.distill_top_k, check_hints=s.check_hints)
+        lambda s: s.distill_weight,
+        lambda s: _DISTILL_FORMS[s.distill_form](top_k=s.distill_top_k, check_hints=s.check_hints),
     ),
+    Supervised.name: _Entry(lambda s: s.sft_weight, lambda s: Supervised()),
+    Preference.name: _Entry(lambda s: s.dpo_weight, lambda s: Preference(beta=s.dpo_beta, reference=Weights(s.dpo_reference))),
     KlToBase.name: _Entry(lambda s: s.kl_weight, lambda s: KlToBase()),
     Anchor.name: _Entry(lambda s: s.anchor_weight, lambda s: Anchor()),
 }

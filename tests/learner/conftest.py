@@ -32,7 +32,8 @@ def policy(base_dir: Path) -> Policy:
 @pytest.fixture
 def make_trainer(base_dir: Path) -> Callable[..., Trainer]:
     def make(micro_tokens: int = 4096, **settings: object) -> Trainer:
-        chosen = Learner(**{"rank": 4, "alpha": 8, "learning_rate": 1e-2, "device": "cpu", "check_hints": False, **settings})
+        usual = {"rank": 4, "alpha": 8, "learning_rate": 1e-2, "device": "cpu", "check_hints": False, "monitors": "watch"}
+        chosen = Learner(**{**usual, **settings})
         policy = Policy.load(base_dir, rank=chosen.rank, alpha=chosen.alpha, seed=1, device="cpu")
         return Trainer(policy, chosen, micro_tokens=micro_tokens)
 

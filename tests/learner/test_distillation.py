@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learner import kl
-from learner.distillation import cap_per_token, jensen_shannon, reverse_kl, tail_reverse_kl
+from learner.distillation import cap_per_token, jensen_shannon, reverse_kl, tail_reverse_kl, token_distillation
 from learner.losses import clipped_policy_loss
 
 
@@ -89,7 +89,7 @@ def test_cap_bounds_the_value_and_keeps_the_direction() -> None:
     assert divergence.grad.tolist() == pytest.approx([1.0, 0.25])
 
 
-@pytest.mark.parametrize("estimator", ["policy_loss", "k2"])
+@pytest.mark.parametrize("estimator", ["policy_loss", "k2", "token_distillation"])
 def test_expected_estimator_is_the_exact_gradient_on_an_enumerable_policy(estimator: str) -> None:
     """V = 5, T = 2: over all 25 sequences, the one-sample estimators add up to the gradient of the sequence KL."""
     n_vocab = 5
@@ -107,6 +107,11 @@ def test_expected_estimator_is_the_exact_gradient_on_an_enumerable_policy(estima
     weights = sequence.exp().detach()
     if estimator == "k2":
         expected = (weights * kl.k2(sequence, reference)).sum()
+    elif estimator == "token_distillation":
+        # each token is compared with the teacher at its own state; the return to go makes the sequence's gradient of it
+        later = (student_pairs - teacher_pairs).detach()[:, 1:]
+        per_token = token_distillation(student_pairs, teacher_pairs, math.inf)
+        expected = (weights[:, None] * per_token).sum() + (weights * later[:, 0] * student_pairs[:, 0]).sum()
     else:
         advantages = -(sequence - reference).detach()[:, None]
         clip = {"clip_low": 0.2, "clip_high": 0.28}
@@ -115,3 +120,23 @@ def test_expected_estimator_is_the_exact_gradient_on_an_enumerable_policy(estima
     got = torch.autograd.grad(expected, (first, second))
     for found, true in zip(got, exact, strict=True):
         assert torch.allclose(found, true, atol=1e-6)
+
+
+def test_token_distillation_is_worked_by_hand() -> None:
+    student = torch.tensor([-1.0, -0.5, -4.0], dtype=torch.float64, requires_grad=True)
+    teacher = torch.tensor([-0.5, -3.5, -4.0], dtype=torch.float64)
+    losses = token_distillation(student, teacher, cap=2.0)
+    assert losses.tolist() == pytest.approx([0.5 * 1.0, -2.0 * 0.5, 0.0])  # A = 0.5, −3 held at −2, 0
+    losses.sum().backward()
+    assert student.grad is not None
+    assert student.grad.tolist() == pytest.approx([-0.5, 2.0, 0.0])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 16))
+def test_expected_token_distillation_is_the_gradient_of_the_reverse_kl(seed: int, n_vocab: int) -> None:
+    logits = torch.randn(n_vocab, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    student, teacher = torch.log_softmax(logits, -1), draw(seed + 1, n_vocab)
+    exact = torch.autograd.grad(reverse_kl(student, teacher), logits, retain_graph=True)[0]
+    expected = (student.detach().exp() * token_distillation(student, teacher, math.inf)).sum()
+    assert torch.allclose(torch.autograd.grad(expected, logits)[0], exact, atol=1e-9)

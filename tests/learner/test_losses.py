@@ -4,9 +4,20 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from learner import kl
-from learner.losses import Aggregation, aggregate, clipped_policy_loss, negative_log_likelihood, truncated_weights
+from learner.losses import (
+    Aggregation,
+    aggregate,
+    clipped_policy_loss,
+    decoupled_policy_loss,
+    negative_log_likelihood,
+    preference_loss,
+    preference_weights,
+    truncated_weights,
+)
 
 OLD = torch.tensor([[-1.20, -0.70, -2.10, -0.05], [-0.30, -1.50, -0.90, 0.0]])
 NEW = torch.tensor([[-0.80, -0.75, -2.60, -0.04], [-0.90, -1.10, -0.95, 0.0]])
@@ -103,3 +114,43 @@ def test_supervised_loss_is_the_negative_log_likelihood() -> None:
 def test_normalised_aggregations_refuse_to_guess_a_length() -> None:
     with pytest.raises(ValueError, match="length"):
         aggregate(NEW, MASK, Aggregation.DR_GRPO)
+
+
+def test_decoupled_loss_has_the_golden_values_of_token_tis() -> None:
+    loss = decoupled_policy_loss(NEW, OLD, ROLLOUT, ADVANTAGES, **CLIP).loss
+    assert aggregate(loss, MASK, Aggregation.TOKEN_MEAN).item() == pytest.approx(-0.26623994, abs=1e-6)
+
+
+def test_decoupled_from_the_behaviour_itself_is_the_clipped_loss() -> None:
+    bypass, decoupled = (
+        clipped_policy_loss(NEW, OLD, ADVANTAGES, **CLIP),
+        decoupled_policy_loss(NEW, OLD, OLD, ADVANTAGES, **CLIP),
+    )
+    for one, other in zip(bypass, decoupled, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_decoupled_gradient_agrees_with_finite_differences() -> None:
+    def loss(logprobs: torch.Tensor) -> torch.Tensor:
+        fixed = (OLD.double(), ROLLOUT.double(), ADVANTAGES.double())
+        return aggregate(decoupled_policy_loss(logprobs, *fixed, **CLIP).loss, MASK.double(), Aggregation.TOKEN_MEAN)
+
+    assert torch.autograd.gradcheck(loss, (NEW.double().requires_grad_(),), eps=1e-6, atol=1e-6)
+
+
+def test_preference_loss_has_values_worked_by_hand() -> None:
+    margins = torch.tensor([0.0, 10.0, -10.0], dtype=torch.float64)
+    hand = [math.log(2.0), math.log(1.0 + math.exp(-1.0)), math.log(1.0 + math.exp(1.0))]
+    assert preference_loss(margins, 0.1).tolist() == pytest.approx(hand, abs=1e-12)
+    weights = [0.05, 0.1 / (1.0 + math.exp(1.0)), 0.1 / (1.0 + math.exp(-1.0))]
+    assert preference_weights(margins, 0.1).tolist() == pytest.approx(weights, abs=1e-12)
+
+
+@given(st.floats(-50.0, 50.0), st.floats(0.01, 2.0))
+def test_preference_weights_are_the_gradient_of_the_preference_loss(margin: float, beta: float) -> None:
+    margins = torch.tensor([margin], dtype=torch.float64, requires_grad=True)
+    preference_loss(margins, beta).sum().backward()
+    assert margins.grad is not None
+    assert torch.allclose(-margins.grad, preference_weights(margins.detach(), beta), atol=1e-12)
+    assert 0.0 <= -margins.grad.item() <= beta
+    assert torch.autograd.gradcheck(lambda x: preference_loss(x, beta), (margins,), eps=1e-6, atol=1e-6)

@@ -9,6 +9,7 @@ from tiny import perturb
 from burnish.errors import AdapterError, LearnerError
 from learner import adapter_file
 from learner.policy import Policy, Weights
+from learner.predictions import Projected
 from learner.rows import Text, pack
 
 ROWS = [Text([5, 6, 7], [8, 9, 0]), Text([5], [40]), Text(list(range(20, 60)), list(range(60, 75)), 0.7)]
@@ -44,11 +45,9 @@ def test_gradient_does_not_depend_on_padding(policy: Policy) -> None:
 
 
 def test_only_completion_positions_reach_the_head(policy: Policy) -> None:
-    seen = []
-    handle = policy.model.get_output_embeddings().register_forward_hook(lambda *args: seen.append(args[2].shape))
-    policy.logprobs(ROWS)
-    handle.remove()
-    assert [shape[1] for shape in seen] == [15]
+    predictions = policy.predictions(ROWS)
+    assert isinstance(predictions, Projected)
+    assert predictions.hidden.shape[0] == sum(len(row.completion_ids) for row in ROWS)
 
 
 def test_teacher_is_another_adapter_and_the_current_one_stays_trainable(policy: Policy, tmp_path: Path) -> None:

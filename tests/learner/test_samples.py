@@ -10,7 +10,7 @@ from tiny import interaction
 from burnish.records import Reward, Sampling
 from learner.policy import Policy
 from learner.prompts import render
-from learner.samples import Sample, Skipped, SkipReason, to_sample
+from learner.samples import Right, RightKind, Sample, Skipped, SkipReason, to_sample
 
 REWARD = Reward(1.0, "judge", ("j1",), None)
 HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
@@ -26,9 +26,15 @@ HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
         ({"finish_reason": "length"}, REWARD, SkipReason.TRUNCATED),
         ({"token_ids": array("i"), "logprobs": array("f")}, REWARD, SkipReason.EMPTY),
         ({"prompt_ids": array("i")}, REWARD, SkipReason.EMPTY),
-        ({"logprobs": array("f", [-1.0, float("nan"), -1.0, -1.0])}, REWARD, SkipReason.DEGENERATE),
-        ({"logprobs": array("f", [-1.0, 0.5, -1.0, -1.0])}, REWARD, SkipReason.DEGENERATE),
-        ({"logprobs": array("f", [0.0] * 4)}, REWARD, SkipReason.DEGENERATE),
+        ({"logprobs": array("f", [-1.0, float("nan"), -1.0, -1.0])}, REWARD, SkipReason.BAD_LOGPROBS),
+        ({"logprobs": array("f", [-1.0, float("-inf"), -1.0, -1.0])}, REWARD, SkipReason.BAD_LOGPROBS),
+        ({"logprobs": array("f", [-1.0, 0.5, -1.0, -1.0])}, REWARD, SkipReason.BAD_LOGPROBS),
+        ({"logprobs": array("f", [0.0] * 4)}, REWARD, SkipReason.BAD_LOGPROBS),
+        ({"token_ids": array("i", [10, 300, 12, 0])}, REWARD, SkipReason.FOREIGN_IDS),
+        ({"prompt_ids": array("i", [10, -1])}, REWARD, SkipReason.FOREIGN_IDS),
+        ({"token_ids": array("i", [7, 8] * 40), "logprobs": array("f", [-1.0] * 80)}, REWARD, SkipReason.DEGENERATE),
+        ({"finish_reason": "error"}, REWARD, SkipReason.ERROR),
+        ({"finish_reason": "abort"}, REWARD, SkipReason.ERROR),
         ({}, None, SkipReason.NO_SIGNAL),
         ({}, replace(REWARD, value=0.0), SkipReason.NEUTRAL),
         ({"sampling": Sampling(top_p=0.9)}, REWARD, SkipReason.NOT_PLAIN),
@@ -40,7 +46,7 @@ HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
 def test_a_reply_that_cannot_teach_says_why(
     policy: Policy, changes: dict[str, Any], reward: Reward | None, reason: SkipReason
 ) -> None:
-    skipped = to_sample(interaction(policy.tokenizer, **changes), reward, policy.tokenizer)
+    skipped = to_sample(interaction(policy.tokenizer, **changes), reward, policy.tokenizer, n_vocab=261)
     assert skipped == Skipped("chatcmpl-1", reason)
 
 
@@ -97,3 +103,34 @@ def test_text_parts_and_tool_arguments_are_rendered_as_vllm_does(policy: Policy)
     sample = to_sample(raw, HINTED, policy.tokenizer)
     assert isinstance(sample, Sample) and sample.hinted_prompt_ids is not None
     assert "two\n\n\n(Hint: Use bold.)<|end|>" in policy.tokenizer.decode(list(sample.hinted_prompt_ids))
+
+
+CORRECTION = Right("3 4", RightKind.CORRECTION, "f9")
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.7), Sampling(temperature=0.0), Sampling(top_p=0.5)])
+@pytest.mark.parametrize("reward", [None, REWARD, replace(REWARD, value=0.0)])
+def test_a_right_reply_is_in_the_policys_own_ids_and_is_enough(
+    policy: Policy, sampling: Sampling, reward: Reward | None
+) -> None:
+    sample = to_sample(interaction(policy.tokenizer, sampling=sampling), reward, policy.tokenizer, right=CORRECTION)
+    assert isinstance(sample, Sample) and sample.demonstration_ids is not None
+    assert policy.tokenizer.decode(list(sample.demonstration_ids)) == "3 4<|end|>"
+    assert sample.right_kind is RightKind.CORRECTION and sample.record_ids[-1] == "f9"
+    assert sample.reward == (reward.value if reward is not None else None)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"prompt_ids": array("i", [7, 8, 9])}, {"messages": [{"role": "user", "content": "1"}, {"role": 2}]}]
+)
+def test_a_right_reply_that_the_template_does_not_allow_is_left_out(policy: Policy, changes: dict[str, Any]) -> None:
+    raw = interaction(policy.tokenizer, **changes)
+    assert to_sample(raw, None, policy.tokenizer, right=CORRECTION) == Skipped("chatcmpl-1", SkipReason.NO_SIGNAL)
+    sample = to_sample(raw, REWARD, policy.tokenizer, right=CORRECTION)
+    assert isinstance(sample, Sample)
+    assert (sample.demonstration_ids, sample.right_kind, sample.record_ids) == (None, None, ("j1",))
+
+
+def test_an_empty_right_reply_is_none(policy: Policy) -> None:
+    sample = to_sample(interaction(policy.tokenizer), REWARD, policy.tokenizer, right=replace(CORRECTION, text=""))
+    assert isinstance(sample, Sample) and sample.demonstration_ids is None

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from burnish.errors import LearnerError
 from learner.control import shuffle_signals
 from learner.objectives.distillation import Distillation
 from learner.objectives.objective import Objective
@@ -19,6 +18,7 @@ from learner.step import Trainer
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
 RL_ONLY = {"distill_weight": 0.0, "kl_weight": 0.0, "anchor_weight": 0.0}
+BANDIT = {"learning_rate": 3e-2, "keep_duplicates": True, "outlier_z": 0.0}
 ANCHORS = [Text([5, 6, 7], [20, 21, 0]), Text([9], [30, 0])]
 
 
@@ -43,7 +43,7 @@ def test_a_step_uses_every_term_and_reports(make_trainer: Make, make_samples: Sa
     result = trainer.step(make_samples(8), ANCHORS)
     assert result.is_update
     assert len(result.trained) == 8 and result.idle == ()
-    assert {f"loss/{name}" for name in REGISTRY} <= set(result.metrics)
+    assert {f"loss/{objective.name}" for objective, _ in trainer.objectives} <= set(result.metrics)
     metrics = result.metrics
     assert metrics["policy_gradient/ratio"] == pytest.approx(1.0, abs=1e-4)
     assert metrics["policy_gradient/clip_fraction"] == 0.0
@@ -157,19 +157,6 @@ def test_a_row_of_another_policy_is_vetoed(make_trainer: Make, make_samples: Sam
     assert all(torch.equal(before[name], tensor) for name, tensor in trainer.policy.parameters().items())
 
 
-def test_a_step_that_is_not_finite_changes_nothing(make_trainer: Make, make_samples: Samples) -> None:
-    trainer = make_trainer(shuffle_rewards=True)
-    trainer.step(make_samples(4))
-    before, moments, state = trainer.policy.copy_adapter(), trainer.tensors(), trainer.state()
-    broken = make_samples(4)
-    broken[1] = replace(broken[1], behaviour_logprobs=array("f", [float("nan")] * broken[1].n_tokens))
-    with pytest.raises(LearnerError, match="weights are as before"):
-        trainer.step(broken)
-    assert trainer.state() == state
-    assert all(torch.equal(before[name], tensor) for name, tensor in trainer.policy.parameters().items())
-    assert all(torch.equal(moments[name], tensor) for name, tensor in trainer.tensors().items())
-
-
 def test_shuffling_permutes_rewards_and_leaves_hints_out(make_samples: Samples) -> None:
     samples = make_samples(9)
     shuffled = shuffle_signals(samples, torch.Generator().manual_seed(4))
@@ -192,7 +179,7 @@ def test_reset_is_a_fresh_start(make_trainer: Make, make_samples: Samples) -> No
 
 def test_a_bandit_finds_its_best_arm(make_trainer: Make, make_samples: Samples) -> None:
     """One prompt, one token to choose: what is rewarded becomes likely."""
-    trainer, [template] = make_trainer(**RL_ONLY, learning_rate=3e-2), make_samples(1, hints=False, temperature=1.0)
+    trainer, [template] = make_trainer(**RL_ONLY, **BANDIT), make_samples(1, hints=False, temperature=1.0)
     prompt, generator = list(template.prompt_ids), torch.Generator().manual_seed(0)
 
     def distribution() -> torch.Tensor:
@@ -219,7 +206,7 @@ def test_a_bandit_finds_its_best_arm(make_trainer: Make, make_samples: Samples) 
 
 
 def test_every_objective_is_registered_under_its_own_name(make_trainer: Make) -> None:
-    built: list[Objective] = [objective for objective, _ in make_trainer().objectives]
+    built: list[Objective] = [objective for objective, _ in make_trainer(sft_weight=1.0, dpo_weight=1.0).objectives]
     assert [objective.name for objective in built] == list(REGISTRY)
     assert len({objective.stream for objective in built}) == len(built)
     with pytest.raises(ValueError, match="keeps no state"):

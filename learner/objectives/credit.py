@@ -1,0 +1,50 @@
+"""Credit: the advantage of each reply of a step, by the estimator that `learner.advantage` names.
+
+What a group is: replies whose rewards come from the same source and that answer one and the same prompt (`prompt`: the
+engine's prompt ids are equal; a client that asks for several choices, or again, makes such a group) or that are turns of one session
+(`session`: takes a user's leniency out, and with it the fact that the session went well). Two sources never meet in one
+group. Live traffic mostly asks each prompt once: a group of one is compared with the running baseline, as all rows are under
+`baseline`; GRPO with a group of one would be no baseline at all.
+"""
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from learner.advantages import GROUPED, RunningBaseline, by_step
+from learner.samples import Sample
+
+
+def advantages_of(samples: Sequence[Sample], baseline: RunningBaseline, estimator: str, groups: str) -> Tensor:
+    """One advantage per judged sample [B], rewards counted as (r+1)/2; every reward is counted into `baseline`.
+
+    Steps of a tool session whose outcome is known are standardised among those at the same place, whatever the estimator.
+    """
+    advantages = torch.zeros(len(samples))
+    stepwise = [i for i, sample in enumerate(samples) if sample.step is not None]
+    if stepwise:
+        rewards = torch.tensor([_reward(samples[i]) for i in stepwise])
+        advantages[stepwise] = by_step(rewards, [samples[i].step or 0 for i in stepwise])
+    plain = [i for i, sample in enumerate(samples) if sample.step is None]
+    for i in plain:
+        advantages[i] = baseline.advantage(samples[i].reward_source or "", _reward(samples[i]))
+    if estimator == "baseline":
+        return advantages
+    keys = [_group(samples[i], groups) for i in plain]
+    shared = [(i, key) for i, key in zip(plain, keys, strict=True) if keys.count(key) > 1]
+    if shared:
+        index = [i for i, _ in shared]
+        successes = torch.tensor([(_reward(samples[i]) + 1.0) / 2.0 for i in index])
+        advantages[index] = GROUPED[estimator](successes, [key for _, key in shared])
+    return advantages
+
+
+def _reward(sample: Sample) -> float:
+    assert sample.reward is not None
+    return sample.reward
+
+
+def _group(sample: Sample, groups: str) -> Hashable:
+    alike: Hashable = sample.prompt_ids.tobytes() if groups == "prompt" else sample.session
+    return (sample.reward_source, sample.interaction_id if alike is None else alike)

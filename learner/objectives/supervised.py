@@ -1,0 +1,32 @@
+"""Supervised learning of right replies: what a person would have said, or said that it should have been, token by token.
+
+Off by default (`sft_weight`): it takes a person's words as they are, where a policy gradient only shifts the agent's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+
+from learner.losses import negative_log_likelihood
+from learner.objectives.objective import Objective, Term, row_weights
+from learner.policy import Policy
+from learner.right import RightReply
+from learner.rows import Row, TokenBatch
+
+
+class Supervised(Objective):
+    """−log π_θ of the tokens of demonstrations and corrections."""
+
+    name: ClassVar[str] = "sft"
+    stream: ClassVar[str] = "supervised"
+
+    def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
+        right = [row for row in rows if isinstance(row, RightReply)]
+        for row in right:
+            row.streams[self.stream] = torch.ones(row.n_tokens)
+        return {"n_rows": float(len(right))}
+
+    def term(self, batch: TokenBatch) -> Term:
+        losses = negative_log_likelihood(batch.sampled[batch.where(self.stream)])
+        return Term((row_weights(batch, self.stream) * losses).sum(), len(losses))

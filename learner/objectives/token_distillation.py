@@ -1,0 +1,37 @@
+"""Hindsight distillation at the sampled tokens alone: the teacher says of what was said whether it would have said so.
+
+One number per token in place of a distribution: no top K is kept, and the estimate is noisier. Rows, teacher, refusals and
+weights are those of `Distillation`, under the same name in metrics.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from learner.distillation import token_distillation
+from learner.objectives.distillation import TOKEN_CAP, Distillation
+from learner.objectives.objective import Term, row_weights
+from learner.policy import Policy, Weights
+from learner.rows import Row, Text, TokenBatch
+
+
+class TokenDistillation(Distillation):
+    """−κ·A·log π_θ with A = log π_T − log π_θ within ±2 nats, κ = min(ρ, 2)."""
+
+    stream: ClassVar[str] = "teacher_sampled"
+
+    def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
+        """As `Distillation.stamp`; then the teacher's log-probs of the sampled tokens take the place of its top K."""
+        facts = super().stamp(rows, policy)
+        taught = [row for row in rows if row.streams.pop("teacher_top", None) is not None]
+        prompts = [row.sample.hinted_prompt_ids if row.sample is not None else None for row in taught]
+        asked = [Text(ids or (), row.completion_ids, row.temperature) for ids, row in zip(prompts, taught, strict=True)]
+        for row, found in zip(taught, policy.logprobs(asked, Weights.TEACHER), strict=True):
+            del row.streams["top_ids"]
+            row.streams[self.stream] = found
+        return facts
+
+    def term(self, batch: TokenBatch) -> Term:
+        student, teacher = batch.sampled[batch.where(self.stream)], batch.stream(self.stream)
+        losses = self.importance(batch, student) * token_distillation(student, teacher, TOKEN_CAP)
+        gap = (student.detach() - teacher).sum().item()
+        return Term((row_weights(batch, self.stream) * losses).sum(), len(teacher), {"divergence": gap})

@@ -1,0 +1,107 @@
+"""The head in tiles: the same values and gradients as whole distributions, and nothing as large as tokens × vocabulary."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from learner import head
+from learner.predictions import Dense, Projected
+
+
+def drawn(n: int = 11, width: int = 6, n_vocab: int = 23) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states, head and temperatures in float64, for which tiles are 5 × 7: several of them, and none fits evenly."""
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(n, width, dtype=torch.float64, generator=generator)
+    weight = torch.randn(n_vocab, width, dtype=torch.float64, generator=generator)
+    return hidden, weight, torch.rand(n, dtype=torch.float64, generator=generator) + 0.5
+
+
+def whole(hidden: Tensor, weight: Tensor, temperatures: Tensor) -> Dense:
+    return Dense(torch.log_softmax(hidden @ weight.T / temperatures[:, None], -1))
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_tiles_and_whole_distributions_agree(k: int) -> None:
+    hidden, weight, temperatures = drawn()
+    ids = torch.randint(0, len(weight), (len(hidden), k), generator=torch.Generator().manual_seed(1))
+    gradients = []
+    tiled, dense = hidden.clone().requires_grad_(), hidden.clone().requires_grad_()
+    for each, predictions in ((tiled, Projected(tiled, weight, temperatures)), (dense, whole(dense, weight, temperatures))):
+        found = predictions.at_ids(ids)
+        (found.exp() * found).sum().backward()
+        gradients.append((found.detach(), each.grad))
+    assert torch.allclose(gradients[0][0], gradients[1][0], atol=1e-12)
+    assert torch.allclose(gradients[0][1], gradients[1][1], atol=1e-12)
+
+
+def test_entropy_and_top_agree() -> None:
+    hidden, weight, temperatures = drawn()
+    tiled, dense = Projected(hidden, weight, temperatures), whole(hidden, weight, temperatures)
+    assert torch.allclose(tiled.entropy(), dense.entropy(), atol=1e-12)
+    assert torch.equal(tiled.top(9), dense.top(9))
+    assert torch.equal(tiled.top(100), dense.top(100))
+
+
+def test_some_places_can_be_asked_alone() -> None:
+    hidden, weight, temperatures = drawn()
+    tiled, dense = Projected(hidden, weight, temperatures), whole(hidden, weight, temperatures)
+    index = torch.tensor([7, 0, 7])
+    ids = torch.tensor([[1, 2], [3, 4], [5, 22]])
+    assert torch.allclose(tiled.at_ids(ids, index), dense.at_ids(ids, index), atol=1e-12)
+
+
+def test_the_gradient_agrees_with_finite_differences() -> None:
+    hidden, weight, temperatures = drawn(n=6)
+    ids = torch.tensor([[0, 1], [5, 5], [22, 3], [1, 9], [14, 15], [7, 6]])
+
+    def logprobs(x: Tensor) -> Tensor:
+        return Projected(x, weight, temperatures).at_ids(ids)
+
+    assert torch.autograd.gradcheck(logprobs, (hidden.requires_grad_(),), eps=1e-6, atol=1e-7)
+
+
+def test_extreme_logits_stay_finite() -> None:
+    hidden, weight, temperatures = drawn()
+    hidden = (hidden * 1e4).requires_grad_()
+    predictions = Projected(hidden, weight, temperatures)
+    best = predictions.at_ids(predictions.top(1))
+    best.sum().backward()
+    assert torch.isfinite(best).all() and torch.isfinite(predictions.entropy()).all()
+    assert hidden.grad is not None and torch.isfinite(hidden.grad).all()
+
+
+def test_without_gradient_no_expectation_is_computed() -> None:
+    hidden, weight, temperatures = drawn()
+    assert head.scan(hidden, weight, temperatures, expected=False).expected is None
+
+
+_AT_FULL_VOCABULARY = """
+import torch
+from learner.predictions import Projected
+
+def kib(name):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
+
+torch.set_num_threads(1)
+weight = torch.randn(151_936, 32)
+hidden = torch.randn(1500, 32, requires_grad=True)
+ids = torch.randint(0, 151_936, (1500, 20))
+Projected(torch.randn(8, 32, requires_grad=True), weight, torch.ones(8)).at_ids(ids[:8]).sum().backward()
+open("/proc/self/clear_refs", "w").write("5")
+before = kib("VmRSS")
+predictions = Projected(hidden, weight, torch.full((1500,), 0.7))
+predictions.top(20)
+predictions.at_ids(ids).sum().backward()
+predictions.entropy()
+print(kib("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's high-water mark")
+def test_no_tensor_of_tokens_by_vocabulary_is_made() -> None:
+    """1,500 × 151,936 in float32 would be 890 MiB; log-probs, top 20, entropy and backward together stay below 90."""
+    done = subprocess.run([sys.executable, "-c", _AT_FULL_VOCABULARY], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 90 * 1024
