@@ -142,7 +142,7 @@ class Trainer:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
         n_live = sum(row.n_tokens for row in rows if row.sample is not None)
-        metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
+        metrics: dict[str, float] = {"loss": 0.0}
         batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
         for indices in self.ranks.share(batches, rows):
             micro = [rows[i] for i in indices]
@@ -160,7 +160,8 @@ class Trainer:
             if not math.isfinite(metrics["loss"]):
                 break  # the sum over ranks is not finite either: all give up together
             loss.backward()  # type: ignore[no-untyped-call]
-            metrics["entropy"] += _live_entropy(batch) / n_live
+            if n_live:
+                metrics["entropy"] = metrics.get("entropy", 0.0) + _live_entropy(batch) / n_live
         metrics = self.ranks.add(metrics)
         if not math.isfinite(metrics["loss"]):
             raise LearnerError(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
