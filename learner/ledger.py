@@ -163,8 +163,9 @@ class Ledger:
         metrics: Mapping[str, float],
         idle: Sequence[str],
         refusals: Mapping[str, str] = MappingProxyType({}),
+        dropped: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """The step's version is in the store: record its metrics, idle rows and refused hints, and put it up for trial.
+        """The step's version is in the store: record its metrics, the rows it did not use and why, and put it up for trial.
 
         Raises LearnerError where the step was given up meanwhile: this learner was thought dead, and its rows are another's.
         """
@@ -173,24 +174,37 @@ class Ledger:
             if row.outcome != StepOutcome.OPEN:
                 raise LearnerError(f"the step of v{step.version} is {row.outcome}: another learner took over its rows")
             row.metrics = dict(metrics)
-            _mark_idle(session, step, idle)
+            _mark_unused(session, step, idle, dropped)
             for interaction_id, code in refusals.items():
                 session.get_one(SampleRow, (step.step_id, interaction_id)).hint_fate = code
             registry.announce(session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest)
 
-    def close(self, step: OpenStep, outcome: StepOutcome, reason: str, idle: Sequence[str]) -> None:
+    def close(
+        self,
+        step: OpenStep,
+        outcome: StepOutcome,
+        reason: str,
+        idle: Sequence[str],
+        dropped: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """The step ended without a version for a reason that is nobody's failure: its rows are spent."""
         with self._journal.write() as session:
-            _mark_idle(session, step, idle)
+            _mark_unused(session, step, idle, dropped)
             registry.close_step(session, step.step_id, outcome, reason)
 
-    def fail(self, step: OpenStep, reason: str) -> StepOutcome:
+    def pause(self, *, is_paused: bool = True) -> None:
+        """Take no step until this is called with False; serving, recording and judging go on."""
+        with self._journal.write() as session:
+            session.get_one(AgentRow, self.agent).is_paused = is_paused
+
+    def fail(self, step: OpenStep, reason: str, metrics: Mapping[str, float] = MappingProxyType({})) -> StepOutcome:
         """The step did not produce a version: its rows come again, or are spent when this was their last try."""
         outcome = StepOutcome.FAILED if step.attempt >= MAX_ATTEMPTS else StepOutcome.SUPERSEDED
         with self._journal.write() as session:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if session.get(VersionRow, (self.agent, step.version)) is not None:
                 return StepOutcome(row.outcome)  # announced in this very moment: its trial decides
+            row.metrics = {**row.metrics, **metrics}
             registry.close_step(session, step.step_id, outcome, reason)
         return outcome
 
@@ -246,9 +260,9 @@ class Ledger:
         return max((number or 0 for number in highest), default=0) + 1
 
 
-def _mark_idle(session: Session, step: OpenStep, idle: Sequence[str]) -> None:
-    for interaction_id in idle:
-        session.get_one(SampleRow, (step.step_id, interaction_id)).skipped = "no advantage and no hint"
+def _mark_unused(session: Session, step: OpenStep, idle: Sequence[str], dropped: Mapping[str, str]) -> None:
+    for interaction_id, why in {**dict.fromkeys(idle, "no advantage and no hint"), **dropped}.items():
+        session.get_one(SampleRow, (step.step_id, interaction_id)).skipped = why
 
 
 def _columns(table: Any) -> Any:

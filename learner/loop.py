@@ -45,6 +45,7 @@ class Loop:
         self._teaching = 0  # version that the teacher is
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._has_recovered = False
+        self._n_vocab = trainer.policy.model.config.vocab_size
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
         """Step whenever there is something to learn, until `is_stopping()`."""
@@ -132,7 +133,9 @@ class Loop:
             if lag > self._settings.max_lag:
                 fates[turn.interaction_id] = f"stale: {lag} versions behind"
                 continue
-            sample = to_sample(turn, ready.reward, self._trainer.policy.tokenizer, session=ready.session_id)
+            sample = to_sample(
+                turn, ready.reward, self._trainer.policy.tokenizer, session=ready.session_id, n_vocab=self._n_vocab
+            )
             if isinstance(sample, Skipped):
                 if sample.reason in _MAY_STILL_COME:
                     waiting.append(turn.interaction_id)
@@ -155,9 +158,9 @@ class Loop:
     def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult) -> None:
         """Write the version aside, rename it into place, and only then announce it."""
         if not result.is_update:
-            self._ledger.close(step, StepOutcome.EMPTY, "no row had anything to teach", result.idle)
-            log.info("nothing to learn", n_rows=len(rows))
+            self._give_up(step, result, len(rows))
             return
+        metrics = _told(result)
         probe = build_probe(self._trainer.policy, [sample for _, sample in rows])
         ids = [ready.interaction.interaction_id for ready, _ in rows]
         path = checkpoint.save(
@@ -167,17 +170,39 @@ class Loop:
             self._trainer,
             parent=step.parent,
             rows=ids,
-            metrics=result.metrics,
+            metrics=metrics,
             probe=probe,
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
-        self._ledger.announce(step, digest, result.metrics, result.idle, result.refusals)
+        self._ledger.announce(step, digest, metrics, result.idle, result.refusals, result.dropped)
         self._held = step.version
         shown = {key: round(value, 4) for key, value in result.metrics.items() if key in _SHOWN}
         log.info("published a candidate", version=path.name, **shown)
+
+    def _give_up(self, step: OpenStep, result: StepResult, n_rows: int) -> None:
+        """A step that nothing came of. One that was refused leaves its rows for one more try; a red monitor pauses learning."""
+        if not result.monitors:
+            self._ledger.close(step, StepOutcome.EMPTY, result.reason or "", result.idle, result.dropped)
+            log.info("nothing to learn", n_rows=n_rows)
+            return
+        self._held = step.parent  # weights as they were; restoring them would forget what the monitors have seen
+        outcome = self._ledger.fail(step, result.reason or "", _told(result))
+        log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
+        if result.level == "red" and self._settings.monitors == "act":
+            self._ledger.pause()
+            log.error("learning is paused, serving goes on; look at `burnish learner runs`, then `burnish learner resume`")
 
     def _path(self, version: int) -> Path | None:
         return self._store.path(self._ledger.agent, version) if version else None
 
 
+def _told(result: StepResult) -> dict[str, float]:
+    """The metrics, with each monitor's level as a number: 0 green, 1 yellow, 2 red."""
+    return {
+        **result.metrics,
+        **{f"monitor/{name}": float(LEVELS.index(told["level"])) for name, told in result.monitors.items()},
+    }
+
+
+LEVELS = ("green", "yellow", "red")
 _SHOWN = {"n_rows", "n_trained", "n_hinted", "reward_mean", "grad_norm", "entropy", "seconds"}

@@ -1,6 +1,7 @@
 """The learner's process."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
@@ -19,7 +20,7 @@ log = structlog.get_logger()
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
     chosen = settings.learner
-    trainer = trainer_for(settings, chosen)
+    trainer = trainer_for(settings, chosen, settings.agent.name)
     policy = trainer.policy
     anchors = anchors_for(settings, policy, chosen)
     if anchors is not None:
@@ -30,8 +31,8 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     loop.run_forever(is_stopping)
 
 
-def trainer_for(settings: Settings, chosen: Learner) -> Trainer:
-    """A trainer on the engine's base model, fresh, as `chosen` wants it."""
+def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
+    """A trainer on the engine's base model, fresh, as `chosen` wants it, that finds the versions of `agent`."""
     policy = Policy.load(
         settings.engine.model,
         rank=chosen.rank,
@@ -41,7 +42,14 @@ def trainer_for(settings: Settings, chosen: Learner) -> Trainer:
         threads=chosen.threads,
         is_checkpointed=chosen.checkpointing,
     )
-    return Trainer(policy, chosen)
+    trainer, store = Trainer(policy, chosen), AdapterStore(settings.adapters_dir.resolve())
+
+    def adapter_of(version: int) -> Path | None:
+        path = store.path(agent, version)
+        return path if path.exists() else None
+
+    trainer.adapters = adapter_of
+    return trainer
 
 
 def anchors_for(settings: Settings, policy: Policy, chosen: Learner) -> Anchors | None:

@@ -60,7 +60,7 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
     directory, parent = store.path(agent, version), int(manifest["parent"])
     state = json.loads((directory / checkpoint.STATE).read_text(encoding="utf-8"))
     chosen = Learner.model_validate(state["settings"])
-    trainer = trainer_for(settings, chosen)
+    trainer = trainer_for(settings, chosen, agent)
     anchors = anchors_for(settings, trainer.policy, chosen)
     if parent:
         store.verify(agent, parent)

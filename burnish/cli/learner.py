@@ -10,6 +10,7 @@ from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console,
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal, steps
+from burnish.journal.tables import AgentRow
 
 app = typer.Typer(help="Run the learner alone; with a verb, see what it did.", invoke_without_command=True)
 AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
@@ -66,6 +67,18 @@ def show(
     print_json(told) if as_json else out.print(tables.story(told))
 
 
+@app.command()
+def pause(agent: AgentName = None, file: ConfigFile = None, state: StateDir = None) -> None:
+    """Take no further step; serving, recording and judging go on."""
+    _set_paused(True, agent, file, state)
+
+
+@app.command()
+def resume(agent: AgentName = None, file: ConfigFile = None, state: StateDir = None) -> None:
+    """Learn again after `pause`, or after a monitor was red."""
+    _set_paused(False, agent, file, state)
+
+
 def learn(
     replay: Annotated[int, typer.Option("--replay", min=1, help="The version to make again from the journal.")],
     agent: AgentName = None,
@@ -90,6 +103,17 @@ def learn(
     print_json(told.to_json()) if as_json else out.print(tables.replayed(told))
     if not told.is_same:
         raise typer.Exit(1)
+
+
+def _set_paused(is_paused: bool, agent: str | None, file: ConfigFile, state: StateDir) -> None:
+    settings, journal = _open(file, state)
+    name = agent or settings.agent.name
+    with journal.write() as session:
+        row = session.get(AgentRow, name)
+        if row is None:
+            raise ConfigError(f"there is no agent {name!r} in this journal; `burnish up` makes the configured one")
+        row.is_paused = is_paused
+    out.print(f"{name} {'learns no more until `burnish learner resume`' if is_paused else 'learns again'}")
 
 
 def _open(file: ConfigFile, state: StateDir) -> tuple[Settings, Journal]:

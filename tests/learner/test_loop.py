@@ -19,7 +19,7 @@ from adapters import registry
 from burnish import config
 from burnish.errors import LearnerError
 from burnish.journal import Journal
-from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, StepRow, VersionRow
+from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import settle
 from burnish.records import Sampling
 from learner import main
@@ -343,7 +343,7 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
     """A real process, killed with -9 while it writes its version; then the learner's own entry once more."""
     names = world.add(6)
     flags = {"engine.model": str(base_dir), "state_dir": str(tmp_path), "journal.url": sqlite_url, "agent.name": "agent"}
-    flags |= {f"learner.{key}": value for key, value in SETTINGS.items()}
+    flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {"learner.monitors": "watch"}
     root, mark = Path(__file__).parents[2], tmp_path / "is writing"
     child = subprocess.Popen(
         [sys.executable, "-c", LEARNER, json.dumps(flags), str(mark)],
@@ -376,3 +376,33 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
     assert set(world.spent().values()) == {2}
     with world.journal.read() as session:
         assert session.query(VersionRow).count() == 1
+
+
+def test_a_step_that_a_red_monitor_refuses_publishes_nothing_and_pauses_learning(world: World) -> None:
+    def red(samples: Sequence[Any], anchors: Sequence[Any] = ()) -> StepResult:
+        reading = {"level": "red", "value": 9.0, "why": "too far"}
+        return StepResult(False, (), (), {"kl": 9.0}, monitors={"kl": reading}, level="red", reason="kl is red: too far")
+
+    world.add(5)
+    loop = world.learner(world.trainer, monitors="act")
+    world.trainer.step = red  # type: ignore[method-assign]
+    assert loop.run_once()
+    assert world.steps() == [(1, 0, "superseded", 1)] and world.states() == {} and world.files() == []
+    assert set(world.spent().values()) == {None}  # the rows come once more
+    with world.journal.read() as session:
+        step = session.query(StepRow).one()
+        assert (step.reason, step.metrics["monitor/kl"]) == ("kl is red: too far", 2.0)
+    assert world.ledger.is_paused() and not loop.run_once()
+    world.ledger.pause(is_paused=False)
+    assert loop.run_once()
+    assert world.steps()[1] == (2, 0, "failed", 2)
+
+
+def test_rows_that_a_step_did_not_let_in_say_why(world: World) -> None:
+    names = world.add(6)
+    with world.journal.write() as session:
+        first, second = (session.get_one(InteractionRow, name) for name in names[:2])
+        second.prompt_ids, second.token_ids, second.logprobs = first.prompt_ids, first.token_ids, first.logprobs
+    assert world.loop.run_once()
+    with world.journal.read() as session:
+        assert session.query(SampleRow).filter_by(interaction_id=names[1]).one().skipped == "duplicated"

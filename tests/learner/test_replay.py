@@ -25,7 +25,7 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make, monkeypatch: pyt
         assert made.loop.run_once()
         made.promote(number, number - 1)
 
-    def trainer_for(settings: Settings, chosen: object) -> Trainer:
+    def trainer_for(settings: Settings, chosen: object, agent: str) -> Trainer:
         return make_trainer(**SETTINGS)
 
     monkeypatch.setattr(replay, "trainer_for", trainer_for)
