@@ -218,7 +218,7 @@ class Trainer:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
         n_live = sum(row.n_tokens for row in rows if row.sample is not None)
-        metrics: dict[str, float] = {"loss": 0.0}
+        metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
         batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
         for indices in self.ranks.share(batches, rows):
             micro = [rows[i] for i in indices]
