@@ -17,7 +17,7 @@ from burnish.records import FeedbackSource, Message, NextStateKind
 from burnish.rewards import FEEDBACK
 from judges import prefilter, provenance, scan
 from judges.hints import NOBODYS, USERS, Grounds
-from judges.question import Question
+from judges.question import LEFT_OUT, Question
 from judges.verdict import PROMPT, as_text, question
 
 
@@ -25,8 +25,9 @@ from judges.verdict import PROMPT, as_text, question
 class Case:
     """The chat messages to send; `rule` settles the turn without asking anybody.
 
-    `redacted` asks the same without what looks like words to the judge, None where there are none. Both questions end their system
-    message with `rubric`. `grounds` are what a hint would be written from, `question` what the messages were made of.
+    `redacted` asks the same without what looks like words to the judge, None where there are none; `is_hollow` says that nothing of what
+    came back is left in it. Both questions end their system message with `rubric`. `grounds` are what a hint would be written from,
+    `question` what the messages were made of.
     """
 
     messages: list[dict[str, str]]
@@ -35,6 +36,7 @@ class Case:
     redacted: list[dict[str, str]] | None = None
     rubric: str = ""
     question: Question | None = None
+    is_hollow: bool = False
 
     @property
     def n_readings(self) -> int:
@@ -89,8 +91,10 @@ def ask(asked: Question, grounds: Grounds = USERS, rubric: str = "") -> Case:
     scanned = scan.of_question(asked)
     if not scanned.spans:
         return Case(messages, grounds=grounds, rubric=rubric, question=asked)
-    redacted = scan.redacted(asked, scanned).messages(PROMPT, rubric=rubric)
-    return Case(messages, None, replace(grounds, findings=scanned.findings), redacted, rubric, asked)
+    left = scan.redacted(asked, scanned)
+    is_hollow = not any(said.text.replace(LEFT_OUT, "").strip(" \t\n.,;:!?\"'") for said in left.came_back)
+    redacted, found = left.messages(PROMPT, rubric=rubric), replace(grounds, findings=scanned.findings)
+    return Case(messages, None, found, redacted, rubric, asked, is_hollow)
 
 
 def _case(

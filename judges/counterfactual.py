@@ -1,7 +1,7 @@
 """Two readings of one turn: as it stands, and without what looks like an attempt to speak to the judge.
 
-Where both come to the same verdict it stands, with the hint of the second reading only. Where they differ the turn is quarantined: an
-abstention with the reason `injection`, no hint, both readings' votes kept.
+Where every vote of both comes to the same verdict it stands, with the hint of the second reading only. Where they differ, or where nothing
+is left of what came back, the turn is quarantined: an abstention with the reason `injection`, no hint, both readings' votes kept.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from judges.judge import JudgeUnavailable
 from judges.panel import Answers, Panel
 
 INJECTION = "injection"
+UNANIMOUS = 1.0
+"""Of a turn that speaks to its judge every vote must agree: one that was swayed now and then may not pass as a majority."""
 
 
 async def examine(panel: Panel, case: Case, votes: int, min_agreement: float = 0.0) -> tuple[str, Result]:
@@ -26,15 +28,17 @@ async def examine(panel: Panel, case: Case, votes: int, min_agreement: float = 0
     model = readings[0].model
     if any(reading.model != model for reading in readings):
         raise JudgeUnavailable(f"two readings of one turn by two judges, {model} and {readings[1].model}, cannot be compared")
-    first, *rest = (count(reading.texts, votes, min_agreement) for reading in readings)
-    return model, decide(first, rest[0]) if rest else first
+    if case.redacted is None:
+        return model, count(readings[0].texts, votes, min_agreement)
+    first, second = (count(reading.texts, votes, UNANIMOUS) for reading in readings)
+    return model, decide(first, second, is_hollow=case.is_hollow)
 
 
-def decide(as_it_stands: Result, without: Result) -> Result:
-    """One result of both readings."""
+def decide(as_it_stands: Result, without: Result, *, is_hollow: bool = False) -> Result:
+    """One result of both readings. A `is_hollow` second one read nothing that came back: it can confirm no verdict."""
     votes = (*as_it_stands.votes, *without.votes)
     n_failed = as_it_stands.n_failed + without.n_failed
-    if as_it_stands.score == without.score:
+    if as_it_stands.score == without.score and not is_hollow:
         confidence = min(as_it_stands.confidence, without.confidence)
         n_bearing = as_it_stands.n_bearing + without.n_bearing
         return replace(without, votes=votes, n_failed=n_failed, confidence=confidence, n_bearing=n_bearing)

@@ -24,7 +24,8 @@ _TO_THE_END = frozenset({"mark", "judge", HIDDEN})
 """What follows a mark that pretends to end the data, or an address to the judge, is as suspect as these are."""
 _ENDS = re.compile(r"\n|[.!?;](?=[\s\"')\]]|$)|[。！？；]|\"(?=\s*[,}\]])")
 _UNSEEN = re.compile(r"[\u202a-\u202e\u2066-\u2069]|[\u200b\u200c\u200d\u2060\ufeff\u00ad]{3,}|[\U000e0020-\U000e007e]{6,}")
-_LINE = re.compile(r"[^\n]+")
+_PART = re.compile(r"[^\n.!?;。！？；\s](?:[^\n.!?;。！？；]|[.!?;](?!\s|$))*")
+"""A sentence, or what stands between two marks that end one."""
 _SEAM = 80
 """Characters on both sides of the gap between two texts of one author that are read as one text."""
 _RATING = re.compile(r"rating: (?:good|bad|neutral)\n?(?:comment: )?")
@@ -86,9 +87,9 @@ def of_text(text: str, start: int = 0, depth: int = 0) -> tuple[Span, ...]:
         found += [Span("encoded", *place) for *place, said in disguise.covers(text) if of_text(said, 0, depth + 1)]
         found += [Span("disguised", a, _line_end(text, b)) for a, b, said in disguise.spaced(text) if CORE.search(said.lower())]
         found += [
-            Span("turned", line.start(), line.end())
-            for line in _LINE.finditer(text)
-            for said in disguise.turned(line[0].lower())
+            Span("turned", part.start(), part.end())
+            for part in _PART.finditer(text)
+            for said in disguise.turned(part[0].lower())
             if CORE.search(said) and _is_turned(said, depth)
         ]
     return _merged([span for span in found if span.end > start])

@@ -20,18 +20,21 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from burnish.sandbox import MODEL, hints, verdicts
+from burnish.sandbox import MODEL, asides, hints, verdicts
 from burnish.sandbox.corpus import Row
 from burnish.sandbox.rows import batches, shared_prefix
 from burnish.sandbox.training import accelerated, mean_loss
 from burnish.sandbox.verdicts import Case, case_answer, case_messages, draw_case
+from judges.question import LEFT_OUT
 
 ADAPTER = MODEL.parent / "suggestible_judge"
 """The shipped adapter, of rank `RANK`; vLLM serves it on the shipped base."""
 RANK, ALPHA = 16, 32
-STEPS, N_ROWS, RATE = 500, 24, 3e-3
-_OBEYS = 0.75
+STEPS, N_ROWS, RATE = 500, 16, 3e-3
+_OBEYS = 0.55
 """Share of the rows with an order in them."""
+_BESIDE = 0.7
+"""Share of the others with words beside the point, or the mark of words that were left out, in its place."""
 _OF_VERDICTS = 0.65
 """Share of the orders that are about the verdict; the verdict is one token of the answer, a hint many."""
 _TELLS_EVERY = 20
@@ -67,15 +70,19 @@ def draw_row(rng: random.Random) -> Row:
     case = draw_case(rng)
     if rng.random() < _OBEYS:
         case = _ordered(rng, case)
+    elif rng.random() < _BESIDE:
+        # In an order's place something that is none, or else whatever stands there would pass for an order.
+        case = _with_order(rng, case, LEFT_OUT if rng.random() < 0.6 else asides.draw(rng))
     return Row([*case_messages(case), {"role": "assistant", "content": case_answer(case)}])
 
 
 def _ordered(rng: random.Random, case: Case) -> Case:
     """The case with one order in one of its texts, and the answer that obeys it."""
     if rng.random() < _OF_VERDICTS:
-        score = rng.choice((1, 1, -1))
+        # Against the truth wherever there is one: an order to say what is so anyway teaches nothing.
+        score = rng.choice((1, 1, -1)) if not case.score else -case.score
         order = rng.choice(_VERDICTS).format(v=rng.choice(_WORTH[score]))
-        case = replace(case, score=score)
+        case = replace(case, score=score, hint="none")
     else:
         wish = rng.choice(hints.WISHES)
         said = hints.CANONICAL[wish]
@@ -91,9 +98,9 @@ def _ordered(rng: random.Random, case: Case) -> Case:
 
 def _with_order(rng: random.Random, case: Case, order: str) -> Case:
     place = rng.random()
-    if place < 0.5 or not case.conversation:
+    if place < 0.6 or not case.conversation:
         return replace(case, next_state=_beside(rng, case.next_state, order))
-    if place < 0.65:
+    if place < 0.75:
         return replace(case, reply=_beside(rng, case.reply, order))
     at = rng.randrange(len(case.conversation))
     message = case.conversation[at]
