@@ -18,19 +18,21 @@ from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
-from burnish.journal.turns import interaction_of, reward_of
+from burnish.journal.turns import interaction_of, reward_of, right_reply_of
 from burnish.records import Interaction, Reward, StepOutcome, VersionState
+from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A turn that may be trained, with its reward as the records stand now."""
+    """A turn that may be trained, with its reward and the right reply that a user gave, as the records stand now."""
 
     interaction: Interaction
     session_id: str
-    reward: Reward
+    reward: Reward | None
+    right: Right | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +104,16 @@ class Ledger:
             n_ready, oldest = session.connection().execute(query).one()
             return int(n_ready), oldest
 
-    def load(self, ids: Sequence[str]) -> list[Ready]:
-        """The turns themselves, in the order of `ids`."""
+    def load(self, ids: Sequence[str], *, with_right: bool = False) -> list[Ready]:
+        """The turns themselves, in the order of `ids`; right replies only `with_right`, for objectives that learn from them."""
         ready = []
         with self._journal.read() as session:
             for interaction_id in ids:
                 row = session.get(InteractionRow, interaction_id)
                 reward = reward_of(session, interaction_id)
-                if row is not None and reward is not None:
-                    ready.append(Ready(interaction_of(session, row), row.session_id, reward))
+                right = right_of(session, interaction_id) if with_right else None
+                if row is not None:
+                    ready.append(Ready(interaction_of(session, row), row.session_id, reward, right))
         return ready
 
     def discard(self, fates: Mapping[str, str]) -> None:
@@ -148,10 +151,10 @@ class Ledger:
                     SampleRow(
                         step_id=step.step_id,
                         interaction_id=row.interaction.interaction_id,
-                        reward=row.reward.value,
-                        reward_source=row.reward.source,
-                        record_ids=list(row.reward.record_ids),
-                        hint=row.reward.hint,
+                        reward=row.reward.value if row.reward else None,
+                        reward_source=row.reward.source if row.reward else None,
+                        record_ids=_record_ids(row),
+                        hint=row.reward.hint if row.reward else None,
                     )
                 )
             return OpenStep(step.step_id, step.version, parent, attempt)
@@ -258,6 +261,20 @@ class Ledger:
             for table in (step, version_row)
         ]
         return max((number or 0 for number in highest), default=0) + 1
+
+
+def right_of(session: Session, interaction_id: str) -> Right | None:
+    """What a user gave as the right reply to the turn; a demonstration before a correction."""
+    row = right_reply_of(session, interaction_id)
+    if row is None:
+        return None
+    kind = RightKind.DEMONSTRATION if row.demonstration else RightKind.CORRECTION
+    return Right(row.demonstration or row.correction or "", kind, row.feedback_id)
+
+
+def _record_ids(row: Ready) -> list[str]:
+    given = [*(row.reward.record_ids if row.reward else ()), *([row.right.record_id] if row.right else ())]
+    return list(dict.fromkeys(given))
 
 
 def _mark_unused(session: Session, step: OpenStep, idle: Sequence[str], dropped: Mapping[str, str]) -> None:

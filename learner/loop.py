@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -45,6 +46,7 @@ class Loop:
         self._teaching = 0  # version that the teacher is
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._has_recovered = False
+        self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
@@ -127,15 +129,14 @@ class Loop:
         chosen: list[tuple[Ready, Sample]] = []
         fates: dict[str, str] = {}
         waiting: list[str] = []
-        for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows)):
+        for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows), with_right=self._wants_right):
             turn = ready.interaction
             lag = lags(turn.version)
             if lag > self._settings.max_lag:
                 fates[turn.interaction_id] = f"stale: {lag} versions behind"
                 continue
-            sample = to_sample(
-                turn, ready.reward, self._trainer.policy.tokenizer, session=ready.session_id, n_vocab=self._n_vocab
-            )
+            options: dict[str, Any] = {"session": ready.session_id, "right": ready.right, "n_vocab": self._n_vocab}
+            sample = to_sample(turn, ready.reward, self._trainer.policy.tokenizer, **options)
             if isinstance(sample, Skipped):
                 if sample.reason in _MAY_STILL_COME:
                     waiting.append(turn.interaction_id)

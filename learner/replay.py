@@ -26,7 +26,9 @@ from burnish.journal.turns import evidence_of, interaction_of
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
 from learner import adapter_file, checkpoint
+from learner.ledger import right_of
 from learner.main import anchors_for, trainer_for
+from learner.policy import Policy
 from learner.samples import Sample, Skipped, to_sample
 
 
@@ -67,7 +69,7 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
         checkpoint.restore(store.path(agent, parent), trainer)
     trainer.policy.set_teacher(store.path(agent, parent) if parent else None)
     with journal.read() as session:
-        samples = _samples(session, agent, version, manifest["rows"], trainer.policy.tokenizer)
+        samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
     trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else [])
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
@@ -78,21 +80,25 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
     return Replayed(version, parent, len(samples), expected, digest, difference, tuple(_changed(manifest)))
 
 
-def _samples(session: Session, agent: str, version: int, names: list[str], tokenizer: Any) -> list[Sample]:
+def _samples(session: Session, agent: str, version: int, names: list[str], policy: Policy) -> list[Sample]:
     """The rows as they were trained, in the order of the manifest, each with its reward and hint of then."""
     step: Any = StepRow
     found = session.scalars(select(StepRow).where(step.agent == agent, step.version == version)).one_or_none()
     if found is None:
         raise AdapterError(f"the journal has no step that made {agent}@v{version}: it cannot be made again")
+    tokenizer, n_vocab = policy.tokenizer, policy.model.config.vocab_size
     samples = []
     for name in names:
         row, turn = session.get(SampleRow, (found.step_id, name)), session.get(InteractionRow, name)
         if row is None or turn is None:
             raise AdapterError(f"{agent}@v{version} was made with the turn {name}, which is no longer in the journal")
-        value = 0.0 if row.reward is None else row.reward
         at = evidence_of(session, name).step if row.reward_source == INTEGRATED else None
-        reward = Reward(value, row.reward_source or "", row.record_ids, row.hint, at)
-        sample = to_sample(interaction_of(session, turn), reward, tokenizer, session=turn.session_id)
+        given = (row.reward_source or "", row.record_ids, row.hint, at)
+        reward = Reward(row.reward, *given) if row.reward is not None else None
+        right = right_of(session, name)
+        right = right if right is not None and right.record_id in row.record_ids else None
+        options: dict[str, Any] = {"session": turn.session_id, "right": right, "n_vocab": n_vocab}
+        sample = to_sample(interaction_of(session, turn), reward, tokenizer, **options)
         if isinstance(sample, Skipped):
             raise AdapterError(
                 f"the turn {name} cannot be trained any more ({sample.reason}): {agent}@v{version} cannot be made again"

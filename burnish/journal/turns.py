@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, or_, select, text
 from sqlmodel import Session
 
 from burnish.journal.jobs import enqueue, insert_or_skip
@@ -122,11 +122,27 @@ def reward_of(session: Session, interaction_id: str) -> Reward | None:
 
 
 def settle(session: Session, interaction_id: str) -> None:
-    """Mark a turn ready for the learner once its reward is known and no judge job on it is still open."""
+    """Mark a turn ready for the learner once its reward, or a right reply, is known and no judge job on it is still open."""
     subjects = {origin: judge_subject(interaction_id, origin) for origin in (NEXT_STATE, FEEDBACK)}
     is_open = session.connection().execute(_OPEN_JOBS, subjects).first() is not None
-    is_ready = not is_open and reward_of(session, interaction_id) is not None
+    is_ready = not is_open and _has_lesson(session, interaction_id)
     session.connection().execute(_SET_READY, {"interaction": interaction_id, "ready": is_ready})
+
+
+def right_reply_of(session: Session, interaction_id: str) -> FeedbackRow | None:
+    """The latest word of a user that holds a right reply to the turn, as a demonstration or a correction; None where there is none."""
+    columns: Any = FeedbackRow
+    holds = or_(columns.demonstration != "", columns.correction != "")
+    users = (columns.source == FeedbackSource.USER, ~columns.is_deleted, columns.about != TargetKind.SESSION)
+    wanted = select(FeedbackRow).where(columns.interaction_id == interaction_id, holds, *users)
+    return session.scalars(wanted.order_by(columns.created_at.desc(), columns.feedback_id)).first()
+
+
+def _has_lesson(session: Session, interaction_id: str) -> bool:
+    effective = compose(evidence_of(session, interaction_id))
+    if effective.withheld is not None:
+        return False
+    return effective.reward is not None or right_reply_of(session, interaction_id) is not None
 
 
 def judge_subject(interaction_id: str, origin: str) -> str:

@@ -24,6 +24,7 @@ from burnish.journal.turns import settle
 from burnish.records import Sampling
 from learner import main
 from learner.step import StepResult, Trainer
+from tests.turns import add_feedback
 
 
 @pytest.fixture
@@ -406,3 +407,38 @@ def test_rows_that_a_step_did_not_let_in_say_why(world: World) -> None:
     assert world.loop.run_once()
     with world.journal.read() as session:
         assert session.query(SampleRow).filter_by(interaction_id=names[1]).one().skipped == "duplicated"
+
+
+def test_a_right_reply_is_learned_from_where_an_objective_wants_it_and_comes_out_again(world: World) -> None:
+    names = world.add(5)
+    add_feedback(world.journal, names[0], None, feedback_id="right", demonstration="7 8", created_at=9.0)
+    with world.journal.write() as session:
+        settle(session, names[0])
+    assert world.learner().run_once()
+    with world.journal.read() as session:
+        assert "right" not in session.query(SampleRow).filter_by(interaction_id=names[0]).one().record_ids
+    world.refuse(1)
+    world.add(5)
+    add_feedback(world.journal, "t5", None, feedback_id="other", demonstration="7 8", created_at=9.0)
+    forget_the_dead(world)
+    trainer = world.make_trainer(**SETTINGS, sft_weight=1.0)
+    assert world.learner(trainer, sft_weight=1.0).run_once()
+    with world.journal.read() as session:
+        assert "other" in session.query(SampleRow).filter_by(interaction_id="t5").one().record_ids
+        step = session.query(StepRow).filter_by(version=2).one()
+    assert step.metrics["sft/n_rows"] == 1.0
+
+
+def test_a_right_reply_alone_makes_a_turn_ready(journal: Journal, world: World) -> None:
+    (name,) = world.add(1)
+    with journal.write() as session:
+        session.query(FeedbackRow).delete()
+        settle(session, name)
+    assert world.ledger.count_ready()[0] == 0
+    add_feedback(journal, name, None, feedback_id="right", correction="7 8")
+    with journal.write() as session:
+        settle(session, name)
+    assert world.ledger.count_ready()[0] == 1
+    (ready,) = world.ledger.load([name], with_right=True)
+    assert ready.reward is None and ready.right is not None and ready.right.kind == "correction"
+    assert world.ledger.load([name])[0].right is None

@@ -29,7 +29,7 @@ class World:
         self.journal = journal
         self.ledger = Ledger(journal, "agent")
         self.store = AdapterStore(folder / "adapters")
-        self._make_trainer = make_trainer
+        self.make_trainer = make_trainer
         self.trainer = make_trainer(**SETTINGS)
         self.loop = self.learner(self.trainer)
         self.n_turns = 0
@@ -39,7 +39,7 @@ class World:
     def learner(self, trainer: Trainer | None = None, **changes: Any) -> Loop:
         """A learner's process begins."""
         settings = Learner(**SETTINGS | changes)
-        return Loop(self.ledger, self.store, trainer or self._make_trainer(**SETTINGS), settings, None)
+        return Loop(self.ledger, self.store, trainer or self.make_trainer(**SETTINGS), settings, None)
 
     def add(self, n: int, *, rating: float | None = None, **changes: Any) -> list[str]:
         """`n` ready turns with alternating ratings, told apart by number, the same for the same numbers."""
