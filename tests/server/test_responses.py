@@ -518,6 +518,8 @@ def test_a_client_that_leaves_takes_its_engine_request_with_it(gateway: Running)
     row = only(gateway)
     assert row.is_aborted
     assert 0 < len(row.token_ids) == len(row.logprobs) < 200
+    while not gateway.engine.n_aborted and time.monotonic() < end:
+        time.sleep(0.02)
     assert gateway.engine.n_aborted == 1
 
 
