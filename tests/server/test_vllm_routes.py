@@ -142,7 +142,14 @@ def test_tools_on_responses(gateway: Running, gpt: openai.OpenAI, stream: bool) 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_on_messages(gateway: Running, claude: anthropic.Anthropic, stream: bool) -> None:
-    asked: Any = {"model": "base", "messages": SAID, "tools": OWN_TOOLS, "tool_choice": {"type": "any"}, "max_tokens": 200}
+    asked: Any = {
+        "model": "base",
+        "messages": SAID,
+        "tools": OWN_TOOLS,
+        "tool_choice": {"type": "any"},
+        "max_tokens": 200,
+        "temperature": 0.0,
+    }
     if stream:
         with claude.messages.stream(**asked) as events:
             reply = events.get_final_message()
