@@ -144,11 +144,20 @@ def _is_turned(said: str, depth: int) -> bool:
     return depth == 0 and len(CORE.findall(said)) > 0 and any(of_text(said, 0, MAX_DEPTH))
 
 
+def _may_speak(text: str) -> bool:
+    """False where no pattern can match: most texts are settled by this one look."""
+    folded = fold(text)
+    plainer = undisguised(folded)
+    return bool(STEMS.search(folded.text) or (plainer and STEMS.search(plainer.text)) or _UNSEEN.search(text))
+
+
 def _across(before: str, after: str) -> tuple[Span | None, Span | None]:
     """The end of `before` and the beginning of `after`, where only both together speak to the judge."""
     tail, head = before[-_SEAM:], after[:_SEAM]
     for gap in (" ", ""):
         joined = tail + gap + head
+        if not _may_speak(joined):
+            continue
         for span in of_text(joined, 0, MAX_DEPTH):
             if span.start < len(tail) and span.end > len(tail) + len(gap):
                 at = len(before) - len(tail)
