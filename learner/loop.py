@@ -22,6 +22,7 @@ from burnish.records import StepOutcome
 from learner import checkpoint
 from learner.anchors import Anchors
 from learner.ledger import Ledger, OpenStep, Ready
+from learner.monitors import Level
 from learner.probe import build_probe
 from learner.samples import Sample, Skipped, SkipReason, to_sample
 from learner.step import StepResult, Trainer
@@ -201,9 +202,8 @@ def _told(result: StepResult) -> dict[str, float]:
     """The metrics, with each monitor's level as a number: 0 green, 1 yellow, 2 red."""
     return {
         **result.metrics,
-        **{f"monitor/{name}": float(LEVELS.index(told["level"])) for name, told in result.monitors.items()},
+        **{f"monitor/{name}": float(Level[told["level"].upper()]) for name, told in result.monitors.items()},
     }
 
 
-LEVELS = ("green", "yellow", "red")
 _SHOWN = {"n_rows", "n_trained", "n_hinted", "reward_mean", "grad_norm", "entropy", "seconds"}

@@ -5,15 +5,13 @@ has one core, with recording on. Ours, a bare raw-ASGI relay and the litellm pro
 """
 
 import argparse
-import json
 import sys
-import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import bars
 from benchmarks.gateway import exactness, linking, litellm_proxy, memory, ours, report, routes, servers
 from benchmarks.gateway.rounds import DIRECT, OURS, RELAY, Rounds
 from benchmarks.gateway.servers import GATEWAY_CORE, LOAD_CORE, Server
@@ -35,23 +33,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
     console = Console()
-    with console.status("starting") as status, tempfile.TemporaryDirectory(prefix="burnish-gateway-") as name:
-        folder = Path(name)
-
-        def tell(text: str) -> None:
-            status.update(text)
-            if not console.is_terminal:
-                print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
+    with bars.workplace(console, "gateway") as (folder, tell):
         figures = _measure(given, folder, tell)
     report.show(console, figures)
-    if given.json is not None:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        console.print(f"written to {given.json}")
-    sys.exit(0 if report.all_met(figures) else 1)
+    sys.exit(bars.finish(console, report.BARS, figures, given.json))
 
 
-def _measure(given: argparse.Namespace, folder: Path, tell: report.Tell) -> dict[str, float]:
+def _measure(given: argparse.Namespace, folder: Path, tell: bars.Tell) -> dict[str, float]:
     upstream = f"http://127.0.0.1:{UPSTREAM_PORT}"
     python = [sys.executable, "-m"]
     with ExitStack() as stack:

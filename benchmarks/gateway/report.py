@@ -1,16 +1,16 @@
 """The figures as one flat dictionary, each beside its bar."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import bars
+from benchmarks.bars import Bar, text
 from benchmarks.gateway.rounds import DIRECT, LITELLM, OURS, RELAY, Figures
 
-Tell = Callable[[str], None]
-Bar = tuple[str, str, str, Callable[[Mapping[str, float]], bool]]
 BARS: tuple[Bar, ...] = (
     ("added latency, 1 client, ms", "added_p50_ms", "≤ 0.3", lambda f: f["added_p50_ms"] <= 0.3),
     (
@@ -72,24 +72,16 @@ def trainable(shares: Mapping[str, float], harness_report: Path) -> dict[str, fl
     figures = {"trainable_share_routes": min(shares.values())}
     worst = [*shares.values()]
     if harness_report.exists():
-        rows = json.loads(harness_report.read_text(encoding="utf-8"))["rows"]
+        rows = json.loads(harness_report.readtext(encoding="utf-8"))["rows"]
         found = [row["n_trainable"] / row["n_eligible"] for row in rows if row["n_eligible"]]
         figures["trainable_share_harnesses"] = min(found)
         worst += found
     return figures | {"trainable_share": min(worst)}
 
 
-def all_met(figures: Mapping[str, float]) -> bool:
-    return all(is_met(figures) for _, key, _, is_met in BARS if key in figures)
-
-
 def show(console: Console, figures: Mapping[str, float]) -> None:
     """The bars as a table, then every figure."""
-    table = Table("what", "key", "figure", "bar", "", title="the gateway on one core, recording on; upstream is a stub")
-    for what, key, bar, is_met in BARS:
-        if key in figures:
-            table.add_row(what, key, _text(figures[key]), bar, "✓" if is_met(figures) else "✗")
-    console.print(table)
+    bars.show(console, "the gateway on one core, recording on; upstream is a stub", BARS, figures)
     sides = Table("", "ours", "relay", "litellm", title="side by side (medians)")
     for what, own, other, third in (
         ("added latency, 1 client, ms", "added_p50_ms", "relay_p50_ms", "litellm_p50_ms"),
@@ -101,11 +93,7 @@ def show(console: Console, figures: Mapping[str, float]) -> None:
         ("CPU for a chunk, µs", "us_per_chunk", "us_per_chunk_relay", ""),
         ("added time to the first token, ms", "added_ttft_p50_ms", "relay_ttft_p50_ms", "litellm_ttft_p50_ms"),
     ):
-        sides.add_row(what, *(_text(figures[key]) if key in figures else "–" for key in (own, other, third)))
+        sides.add_row(what, *(text(figures[key]) if key in figures else "–" for key in (own, other, third)))
     console.print(sides)
     rest = ("journal_turns", "ingested_per_s", "trainable_share_routes", "trainable_share_harnesses", "linked_turns")
-    console.print(", ".join(f"{key} {_text(figures[key])}" for key in (*rest, "colliding_openings") if key in figures))
-
-
-def _text(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
+    console.print(", ".join(f"{key} {text(figures[key])}" for key in (*rest, "colliding_openings") if key in figures))

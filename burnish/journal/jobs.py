@@ -94,8 +94,7 @@ def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seco
 
 def finish(session: Session, table: type[JobRow], job: Leased) -> bool:
     """Mark done; False where the lease was lost meanwhile (someone else has the job)."""
-    told = {"subject": job.subject, "worker": job.worker, "attempt": job.attempt, "now": time.time()}
-    return bool(session.connection().execute(_finishing(table.__tablename__), told).rowcount)
+    return _end(session, table, job, state="done", ended_at=time.time(), error=None)
 
 
 def fail(session: Session, table: type[JobRow], job: Leased, error: str, *, max_attempts: int, delay: float = 1.0) -> bool:
@@ -128,21 +127,15 @@ def counts(session: Session, table: type[JobRow]) -> dict[str, int]:
     return {str(state): int(number) for state, number in rows}
 
 
-@lru_cache
-def _finishing(table: str) -> Any:
-    """The commonest end, as text: building a statement costs more than running it."""
-    return text(
-        f"UPDATE {table} SET state = 'done', ended_at = :now, error = NULL "
-        "WHERE subject = :subject AND worker = :worker AND state = 'leased' AND attempts = :attempt"
-    )
-
-
 def _end(session: Session, table: type[JobRow], job: Leased, **values: Any) -> bool:
-    columns: Any = table
-    held = (
-        columns.subject == job.subject,
-        columns.worker == job.worker,
-        columns.state == "leased",
-        columns.attempts == job.attempt,
+    held = {"held_subject": job.subject, "held_worker": job.worker, "held_attempt": job.attempt}
+    return bool(session.connection().execute(_ending(table.__tablename__, tuple(values)), {**values, **held}).rowcount)
+
+
+@lru_cache
+def _ending(table: str, columns: tuple[str, ...]) -> Any:
+    """The statement that sets `columns` of a job while its lease is held: as text, for building it anew costs more than running it."""
+    return text(
+        f"UPDATE {table} SET {', '.join(f'{name} = :{name}' for name in columns)} WHERE subject = :held_subject "
+        "AND worker = :held_worker AND state = 'leased' AND attempts = :held_attempt"
     )
-    return bool(session.connection().execute(update(columns).where(*held).values(**values)).rowcount)

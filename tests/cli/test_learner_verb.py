@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters import registry
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
 from burnish.records import StepOutcome
@@ -82,3 +83,12 @@ def test_before_the_first_step_it_says_what_it_waits_for(run: Run, tmp_path: Pat
     (tmp_path / ".burnish").mkdir()
     Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db").close()
     assert "has taken no step yet" in run("learner", "runs").out
+
+
+def test_learning_is_paused_and_taken_up_again(run: Run, journal: Journal) -> None:
+    assert "no agent 'agent' in this journal" in run("learner", "pause").error
+    with journal.write() as session:
+        registry.ensure_agent(session, "agent")
+    for verb, is_paused in (("pause", True), ("resume", False)):
+        assert run("learner", verb).status == 0
+        assert json.loads(run("learner", "status", "--json").out)["is_paused"] is is_paused

@@ -11,9 +11,11 @@ from burnish.config import Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.journal.turns import reward_of
 from learner import checkpoint, replay
 from learner.adapter_file import WEIGHTS
 from learner.step import Trainer
+from tests.turns import add_feedback
 
 
 @pytest.fixture
@@ -55,8 +57,10 @@ def test_a_reward_that_was_changed_afterwards_is_noticed(world: World) -> None:
 
 
 def test_feedback_that_came_later_changes_nothing_of_the_past(world: World) -> None:
-    with world.journal.write() as session:
-        session.query(InteractionRow).filter_by(interaction_id="t1").one().is_ready = False
+    add_feedback(world.journal, "t1", -1.0, feedback_id="late", created_at=1e10)  # t1 was praised when it was trained
+    with world.journal.read() as session:
+        now = reward_of(session, "t1")
+    assert now is not None and now.value == -1.0
     assert replay.replay(settings_of(world), world.journal, "agent", 1).is_same
 
 
