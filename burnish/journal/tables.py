@@ -10,13 +10,23 @@ from sqlmodel import Field, SQLModel
 
 
 class AgentRow(SQLModel, table=True):
-    """A named policy line. `is_paused` (state) keeps the learner from starting new steps."""
+    """A named policy line, owned by a tenant. `settings` lays dotted keys over the configuration, for this agent alone.
+
+    A personal agent has the agent it branches from as its `parent` and an end user of that one as its `user`. State: `settings`,
+    `is_paused` (the learner takes no new step), `held` (why nothing is promoted without an operator until it is released, None where
+    it is not held), `last_used_at` (when a personal agent was last asked for).
+    """
 
     __tablename__ = "agent"
     name: str = Field(primary_key=True)
     tenant: str
     created_at: float
     is_paused: bool = False
+    parent: str | None = Field(default=None, index=True)
+    user: str | None = None
+    settings: dict[str, object] = Field(sa_column=Column(JSON, nullable=False, default=dict))
+    held: str | None = None
+    last_used_at: float | None = None
 
 
 class KeyRow(SQLModel, table=True):
@@ -59,6 +69,7 @@ class SessionRow(SQLModel, table=True):
     """
 
     __tablename__ = "session"
+    __table_args__ = (Index("ix_session_quoted", "tenant", "quoted_id"),)
     session_id: str = Field(primary_key=True)
     tenant: str
     key_id: str
@@ -189,7 +200,10 @@ class JudgementRow(SQLModel, table=True):
 
 
 class StepRow(SQLModel, table=True):
-    """One training step. Inserting it allocates `version`; `outcome`, `reason`, `metrics`, `ended_at` are state."""
+    """One training step. Inserting it allocates `version`; `outcome`, `reason`, `metrics`, `monitors`, `level`, `ended_at` are state.
+
+    `monitors` tells of each monitor its level, value and why; `level` is the worst of them, None before the step ended.
+    """
 
     __tablename__ = "step"
     __table_args__ = (UniqueConstraint("agent", "version"),)
@@ -201,6 +215,8 @@ class StepRow(SQLModel, table=True):
     outcome: str
     reason: str | None = None
     metrics: dict[str, float] = Field(sa_column=Column(JSON, nullable=False))
+    monitors: dict[str, object] = Field(sa_column=Column(JSON, nullable=False, default=dict))
+    level: str | None = None
     started_at: float
     ended_at: float | None = None
 
@@ -208,7 +224,8 @@ class StepRow(SQLModel, table=True):
 class SampleRow(SQLModel, table=True):
     """One row of one step, with its reward and the ids of the reward records as they stood then.
 
-    `hint_fate` is the code for which the teacher refused the hint, None where it did not.
+    `hint_fate` is the code for which the teacher refused the hint, None where it did not. `weight` is what the caps left the row of its
+    say (1: all), `n_earlier` how many of its user's turns earlier steps had spent.
     """
 
     __tablename__ = "sample"
@@ -220,10 +237,17 @@ class SampleRow(SQLModel, table=True):
     hint: str | None = None
     hint_fate: str | None = None
     skipped: str | None = None
+    weight: float | None = None
+    n_earlier: int | None = None
 
 
 class VersionRow(SQLModel, table=True):
-    """An adapter version that exists in the store. `state`, `evidence`, `reason`, `decided_at` are state."""
+    """An adapter version that was published. `parent` is a version of `parent_agent`, None for the same agent.
+
+    `origin`: made by a `step`, an `import`, or a `branch` from another agent's version. State: `state`, `evidence`, `reason`,
+    `decided_at`, `is_pinned` (never removed, whatever else goes), `removed_at` (its files are gone; the row stays, so that its number
+    and rows stay spent).
+    """
 
     __tablename__ = "version"
     agent: str = Field(primary_key=True)
@@ -236,6 +260,10 @@ class VersionRow(SQLModel, table=True):
     evidence: dict[str, object] = Field(sa_column=Column(JSON, nullable=False))
     created_at: float
     decided_at: float | None = None
+    origin: str = "step"
+    parent_agent: str | None = None
+    is_pinned: bool = False
+    removed_at: float | None = None
 
 
 class AliasRow(SQLModel, table=True):
@@ -248,11 +276,55 @@ class AliasRow(SQLModel, table=True):
     updated_at: float
 
 
+class ComparisonRow(SQLModel, table=True):
+    """A candidate's reply to a held-out live turn beside the live version's (`baseline`), and the judge's word on which is better.
+
+    `outcome`: 1 the candidate's, −1 the other, 0 neither; None while nobody has said, or where the judge abstained (then with a reason).
+    State: everything from `outcome` on.
+    """
+
+    __tablename__ = "comparison"
+    agent: str = Field(primary_key=True)
+    version: int = Field(primary_key=True)
+    interaction_id: str = Field(primary_key=True)
+    baseline: int
+    candidate_digest: str
+    baseline_digest: str
+    created_at: float
+    outcome: int | None = None
+    judge_id: str | None = None
+    votes: list[int | None] = Field(sa_column=Column(JSON, nullable=False, default=list))
+    reason: str | None = None
+
+
+class CanaryRow(SQLModel, table=True):
+    """A version that is watched beside another (`baseline`) while it answers real requests.
+
+    `kind`: `canary` (a share of the traffic, before promotion), `shadow` (answers that nobody sees) or `watch` (after promotion). State:
+    `share` (0 to 1), `state` (running, passed, stopped, skipped, cancelled), `evidence`, `reason`, `ended_at`.
+    """
+
+    __tablename__ = "canary"
+    __table_args__ = (Index("ix_canary_agent", "agent", "state"),)
+    canary_id: int | None = Field(default=None, primary_key=True)
+    agent: str
+    version: int
+    baseline: int
+    kind: str
+    share: float
+    state: str
+    evidence: dict[str, object] = Field(sa_column=Column(JSON, nullable=False, default=dict))
+    reason: str | None = None
+    started_at: float
+    ended_at: float | None = None
+
+
 class AuditRow(SQLModel, table=True):
-    """Every change of what is served, written in the transaction that makes it."""
+    """Every change of what is served, written in the transaction that makes it. `agent`: whose, None where it is nobody's alone."""
 
     __tablename__ = "audit"
     audit_id: int | None = Field(default=None, primary_key=True)
+    agent: str | None = Field(default=None, index=True)
     at: float
     actor: str
     action: str
