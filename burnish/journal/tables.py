@@ -24,7 +24,7 @@ class AgentRow(SQLModel, table=True):
     is_paused: bool = False
     parent: str | None = Field(default=None, index=True)
     user: str | None = None
-    settings: dict[str, object] = Field(sa_column=Column(JSON, nullable=False, default=dict))
+    settings: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, default=dict))
     held: str | None = None
     last_used_at: float | None = None
 
@@ -146,8 +146,8 @@ class NextStateRow(SQLModel, table=True):
     kind: str
     follower_id: str | None = None
     message_digests: list[str] = Field(sa_column=Column(JSON, nullable=False))
-    provenance: list[str] = Field(sa_column=Column(JSON, nullable=False, default=list))
-    signals: list[dict[str, object]] = Field(sa_column=Column(JSON, nullable=False, default=list))
+    provenance: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
+    signals: list[dict[str, object]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
     created_at: float
 
 
@@ -196,7 +196,7 @@ class JudgementRow(SQLModel, table=True):
     created_at: float
     reason: str | None = None
     hint_fate: str | None = None
-    findings: list[str] = Field(sa_column=Column(JSON, nullable=False, default=list))
+    findings: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
 
 
 class StepRow(SQLModel, table=True):
@@ -215,7 +215,7 @@ class StepRow(SQLModel, table=True):
     outcome: str
     reason: str | None = None
     metrics: dict[str, float] = Field(sa_column=Column(JSON, nullable=False))
-    monitors: dict[str, object] = Field(sa_column=Column(JSON, nullable=False, default=dict))
+    monitors: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, default=dict))
     level: str | None = None
     started_at: float
     ended_at: float | None = None
@@ -293,7 +293,7 @@ class ComparisonRow(SQLModel, table=True):
     created_at: float
     outcome: int | None = None
     judge_id: str | None = None
-    votes: list[int | None] = Field(sa_column=Column(JSON, nullable=False, default=list))
+    votes: list[int | None] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
     reason: str | None = None
 
 
@@ -313,7 +313,7 @@ class CanaryRow(SQLModel, table=True):
     kind: str
     share: float
     state: str
-    evidence: dict[str, object] = Field(sa_column=Column(JSON, nullable=False, default=dict))
+    evidence: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, default=dict))
     reason: str | None = None
     started_at: float
     ended_at: float | None = None
