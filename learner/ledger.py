@@ -16,10 +16,12 @@ from sqlmodel import Session
 from adapters import registry
 from burnish.errors import LearnerError
 from burnish.journal import Journal
+from burnish.journal.evidence import evidence_of_all
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
-from burnish.journal.turns import interaction_of, reward_of, right_reply_of
+from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.records import Interaction, Reward, StepOutcome, VersionState
+from burnish.rewards import compose
 from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
@@ -108,9 +110,10 @@ class Ledger:
         """The turns themselves, in the order of `ids`; right replies only `with_right`, for objectives that learn from them."""
         ready = []
         with self._journal.read() as session:
+            evidence = evidence_of_all(session, ids)
             for interaction_id in ids:
                 row = session.get(InteractionRow, interaction_id)
-                reward = reward_of(session, interaction_id)
+                reward = compose(evidence[interaction_id]).reward
                 right = right_of(session, interaction_id) if with_right else None
                 if row is not None:
                     ready.append(Ready(interaction_of(session, row), row.session_id, reward, right))

@@ -21,8 +21,9 @@ from adapters.store import AdapterStore, digest_of
 from burnish.config import Learner, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
+from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
-from burnish.journal.turns import evidence_of, interaction_of
+from burnish.journal.turns import interaction_of
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
 from learner import adapter_file, checkpoint

@@ -19,8 +19,8 @@ from adapters import registry
 from burnish import config
 from burnish.errors import LearnerError
 from burnish.journal import Journal
+from burnish.journal.evidence import settle
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
-from burnish.journal.turns import settle
 from burnish.records import Sampling
 from learner import main
 from learner.step import StepResult, Trainer
