@@ -124,6 +124,7 @@ def record_judgement(session: Session, judgement: Judgement, origin: str) -> boo
         "reason": judgement.reason,
         "hint_fate": judgement.hint_fate,
         "findings": list(judgement.findings),
+        "candidates": list(judgement.candidates),
     }
     return insert_or_skip(session, JudgementRow, values)
 

@@ -392,7 +392,7 @@ def test_a_step_that_a_red_monitor_refuses_publishes_nothing_and_pauses_learning
     assert set(world.spent().values()) == {None}  # the rows come once more
     with world.journal.read() as session:
         step = session.query(StepRow).one()
-        assert (step.reason, step.metrics["monitor/kl"]) == ("kl is red: too far", 2.0)
+        assert (step.reason, step.level, step.monitors["kl"]["level"]) == ("kl is red: too far", "red", "red")
     assert world.ledger.is_paused() and not loop.run_once()
     world.ledger.pause(is_paused=False)
     assert loop.run_once()
