@@ -24,6 +24,7 @@ from learner.account import Account
 from learner.anchors import Anchors
 from learner.ledger import Ledger, OpenStep, Ready
 from learner.probe import build_probe
+from learner.retained import Retained
 from learner.samples import Sample, Skipped, SkipReason, to_sample
 from learner.step import StepResult, Trainer
 
@@ -36,13 +37,20 @@ class Loop:
     """One agent's learner. `run_once` takes at most one step and returns True when it did."""
 
     def __init__(
-        self, ledger: Ledger, store: AdapterStore, trainer: Trainer, settings: Learner, anchors: Anchors | None
+        self,
+        ledger: Ledger,
+        store: AdapterStore,
+        trainer: Trainer,
+        settings: Learner,
+        anchors: Anchors | None,
+        retained: Retained | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._trainer = trainer
         self._settings = settings
         self._anchors = anchors
+        self._retained = retained
         self._held = 0  # version whose weights, optimiser and baselines the trainer holds
         self._teaching = 0  # version that the teacher is
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
@@ -179,6 +187,7 @@ class Loop:
             rows=ids,
             metrics=account.metrics,
             probe=probe,
+            retained=self._retained.told(self._trainer.policy) if self._retained is not None else None,
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
         self._ledger.announce(step, digest, account)
