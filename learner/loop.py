@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from burnish.records import StepOutcome
 from learner import checkpoint
 from learner.account import Account
 from learner.anchors import Anchors
+from learner.courtesy import Courtesy
 from learner.ledger import Ledger, OpenStep, Ready
 from learner.probe import build_probe
 from learner.retained import Retained
@@ -44,6 +46,7 @@ class Loop:
         settings: Learner,
         anchors: Anchors | None,
         retained: Retained | None = None,
+        courtesy: Courtesy | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -51,6 +54,7 @@ class Loop:
         self._settings = settings
         self._anchors = anchors
         self._retained = retained
+        self._courtesy = courtesy
         self._held = 0  # version whose weights, optimiser and baselines the trainer holds
         self._teaching = 0  # version that the teacher is
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
@@ -168,7 +172,8 @@ class Loop:
     def _train(self, samples: list[Sample]) -> StepResult:
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
         self._held = -1  # until the step is published, the trainer holds no version
-        return self._trainer.step(samples, anchors)
+        with self._courtesy.step() if self._courtesy is not None else nullcontext():
+            return self._trainer.step(samples, anchors)
 
     def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult) -> None:
         """Write the version aside, rename it into place, and only then announce it."""

@@ -1,5 +1,6 @@
 """The learner's process."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from adapters.store import AdapterStore
 from burnish.config import Learner, Settings
 from burnish.journal import Journal
 from learner.anchors import Anchors
+from learner.courtesy import Courtesy, Pace, gaps_of
 from learner.ledger import Ledger
 from learner.loop import Loop
 from learner.policy import Policy
@@ -21,6 +23,7 @@ log = structlog.get_logger()
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
     chosen = settings.learner
+    os.nice(chosen.nice)
     trainer = trainer_for(settings, chosen, settings.agent.name)
     policy = trainer.policy
     anchors = anchors_for(settings, policy, chosen)
@@ -28,13 +31,17 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         log.info("anchors are ready", n_anchors=len(anchors.texts))
     ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
     retained = retained_for(settings, policy)
-    loop = Loop(ledger, AdapterStore(settings.adapters_dir.resolve()), trainer, chosen, anchors, retained)
-    log.info("learner ready", device=str(policy.device), targets=",".join(policy.targets))
-    loop.run_forever(is_stopping)
+    with Courtesy(Pace(chosen.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
+        trainer.rest = courtesy.rest
+        store = AdapterStore(settings.adapters_dir.resolve())
+        loop = Loop(ledger, store, trainer, chosen, anchors, retained, courtesy)
+        log.info("learner ready", device=str(policy.device), targets=",".join(policy.targets))
+        loop.run_forever(is_stopping)
 
 
 def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
     """A trainer on the engine's base model, fresh, as `chosen` wants it, that finds the versions of `agent`."""
+    share = chosen.gpu_memory or (0.0 if settings.engine.urls else 0.95 - settings.engine.gpu_memory)
     policy = Policy.load(
         settings.engine.model,
         rank=chosen.rank,
@@ -43,6 +50,7 @@ def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
         device=chosen.device,
         threads=chosen.threads,
         is_checkpointed=chosen.checkpointing,
+        gpu_share=share,
     )
     trainer, store = Trainer(policy, chosen), AdapterStore(settings.adapters_dir.resolve())
 
