@@ -14,6 +14,7 @@ from sqlalchemy import func, select, update
 from sqlmodel import Session
 
 from adapters import registry
+from adapters.versions import next_number
 from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.jobs import insert_or_skip
@@ -136,7 +137,7 @@ class Ledger:
         with self._journal.write() as session:
             step = StepRow(
                 agent=self.agent,
-                version=self._next_version(session),
+                version=next_number(session, self.agent),
                 parent=parent,
                 attempt=attempt,
                 outcome=StepOutcome.OPEN,
@@ -253,14 +254,6 @@ class Ledger:
         with self._journal.read() as session:
             published = sorted(session.scalars(query))
         return lambda version: sum(version < number <= live for number in published)
-
-    def _next_version(self, session: Session) -> int:
-        step, version_row = _columns(StepRow), _columns(VersionRow)
-        highest = [
-            session.connection().execute(select(func.max(table.version)).where(table.agent == self.agent)).scalar()
-            for table in (step, version_row)
-        ]
-        return max((number or 0 for number in highest), default=0) + 1
 
 
 def right_of(session: Session, interaction_id: str) -> Right | None:
