@@ -191,7 +191,7 @@ class Swapper:
             VersionName(route.name, number)
             for route in present.agents.values()
             for number in route.loaded
-            if number not in {route.live, route.previous}
+            if number not in route.named
         }
         self._draining = {name: self._draining.get(name, present.generation) for name in idle}
         for name, generation in list(self._draining.items()):
