@@ -38,13 +38,15 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one settled turn shows: was the reward above 0, an explicit rating, were its tools free of errors (None: says nothing)."""
+    """What one settled turn shows (None: nothing): was the reward above 0, an explicit rating, were its tools free of errors; how long the
+    reply was, in tokens, and how long it took, in seconds.
+    """
 
     reward: bool | None
     feedback: bool | None
     tools: bool | None
-    length: float
-    latency: float
+    length: float | None
+    latency: float | None
 
 
 @dataclass(slots=True)

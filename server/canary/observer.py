@@ -5,7 +5,7 @@ All that an observation knows is in its row: a restart goes on in the middle. A 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sqlalchemy import update
 from sqlmodel import Session
 
 from adapters import agents, canaries, registry, undo
-from adapters.canary import Comparison, Decision, Rules, decide_canary, decide_watch
+from adapters.canary import Comparison, Decision, Rules, Turn, decide_canary, decide_watch
 from burnish import config
 from burnish.errors import Conflict
 from burnish.journal import Journal
@@ -27,6 +27,8 @@ from server.canary.settled import Cursor, Settled, latest, settled
 
 log = structlog.get_logger(__name__)
 HOUR = 3600.0
+REST = 20.0
+"""The next look comes no sooner than so many times as long after one as it took: swapping has the same loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Observer:
         self._settings_of = settings_of
         self._alerts = alerts
         self._interval = interval
-        self._looked = -interval
+        self._next = 0.0
 
     def wants_canary(self, agent: str) -> bool:
         """True where a version of `agent` that passed the gate has to answer a share of the traffic first."""
@@ -88,13 +90,18 @@ class Observer:
         return self._begin(agent, baseline, Observation.WATCH, chosen.holdback, needs_rate=needs_rate) if chosen.watch else None
 
     def look(self) -> int:
-        """Look at everything that runs, at most once in `interval` seconds; returns how many were decided."""
-        if time.monotonic() - self._looked < self._interval:
+        """Look at everything that runs, at most once in `interval` seconds (rarely, where looking takes long); returns how many
+        were decided.
+        """
+        begun = time.monotonic()
+        if begun < self._next:
             return 0
-        self._looked = time.monotonic()
         with self._journal.read() as session:
             rows = list(canaries.running(session))
-        return sum(self._look_at(row) for row in rows)
+        n_decided = sum(self._look_at(row) for row in rows)
+        took = time.monotonic() - begun
+        self._next = begun + max(self._interval, REST * took if self._interval else 0.0)
+        return n_decided
 
     def _look_at(self, row: CanaryRow) -> bool:
         settings = self._settings_of(row.agent).canary
@@ -108,7 +115,7 @@ class Observer:
         for each in found:
             if each.version == row.version and each.ended_at <= row.started_at:
                 continue  # of its canary: what let it pass is no evidence any more
-            seen.add(each.version == row.version, each.user, each.turn)
+            seen.add(each.version == row.version, each.user, _shown(each.turn, row.share))
         hours = (now - row.started_at) / HOUR
         decision = decide_watch(seen) if row.kind == Observation.WATCH else decide_canary(seen, hours)
         is_promotion = row.kind == Observation.CANARY and decision.state in (CanaryState.PASSED, CanaryState.SKIPPED)
@@ -198,7 +205,7 @@ class Observer:
         seen, cursor = Comparison(_rules(settings), lower_rate(sum(judged), len(judged)) if is_known else None), Cursor(now, [])
         if not share:
             for each in past:
-                seen.add(False, each.user, each.turn)
+                seen.add(False, each.user, _shown(each.turn, share))
             # turns of the baseline that have ended and not been judged yet are still to come
             cursor = Cursor(now - settings.patience, [each.interaction_id for each in past])
         return Beginning(kind, baseline, share, _evidence(seen, cursor))
@@ -222,6 +229,11 @@ def lower_rate(n_good: int, n: int) -> float:
     """A rate that the true one is most likely above: the estimate less 1.64 standard errors (5 % one-sided), within [0.01, 0.99]."""
     rate = n_good / n
     return min(0.99, max(0.01, rate - 1.64 * sqrt(rate * (1 - rate) / n)))
+
+
+def _shown(turn: Turn, share: float) -> Turn:
+    """How long a reply took tells of the machine's load, too: it counts only where both versions answer at a time."""
+    return turn if share else replace(turn, latency=None)
 
 
 def _rules(settings: config.Canary) -> Rules:

@@ -434,6 +434,31 @@ async def test_a_holdback_keeps_a_share_with_the_version_before(tmp_path: Path, 
     assert (stage.live(), stage.route().canary) == (1, None)
 
 
+async def test_slow_replies_stop_a_canary_but_never_a_watch_without_a_holdback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine under load would roll back whatever is live."""
+    monkeypatch.chdir(tmp_path)
+    for mode in ("on", "off"):
+        stage = Stage(tmp_path / mode, mode=mode)
+        stage.turns(0, 100, 0.9)
+        stage.announce(1)
+        await stage.swapper.run_once()
+        for _ in range(8):
+            stage.turns(0, 10, 0.9)
+            now = time.time()
+            stage.turns(1, 10, 0.9, started_at=now - 60)
+            await stage.swapper.run_once()
+        if mode == "on":
+            assert (
+                stage.last().reason
+                == "replies slower by more than a factor of 2, evidence "
+                + (stage.last().reason or "").partition("evidence ")[2]
+            )
+        else:
+            assert (stage.live(), stage.running()[0].kind) == (1, "watch")
+
+
 async def test_one_canary_and_one_watch_at_a_time(stage: Stage) -> None:
     stage.announce(1)
     await stage.swapper.run_once()
