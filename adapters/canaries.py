@@ -118,13 +118,11 @@ def split_of(session: Session, agent: str) -> tuple[int, float] | None:
     return None
 
 
-def stops_since(session: Session, agent: str, kind: Observation, since: float) -> int:
-    """How many observations of `kind` have been stopped since then."""
+def stopped(session: Session, kind: Observation, since: float, agent: str | None = None) -> Sequence[CanaryRow]:
+    """Observations of `kind` that have been stopped since then (of one agent)."""
     columns: Any = CanaryRow
-    wanted = select(columns.canary_id).where(
-        columns.agent == agent, columns.state == CanaryState.STOPPED, columns.kind == kind, columns.ended_at > since
-    )
-    return len(session.scalars(wanted).all())
+    wanted = select(CanaryRow).where(columns.state == CanaryState.STOPPED, columns.kind == kind, columns.ended_at > since)
+    return session.scalars(wanted if agent is None else wanted.where(columns.agent == agent)).all()
 
 
 def wake(session: Session, agent: str) -> None:

@@ -15,10 +15,10 @@ ACTOR = "watch"
 DAY = 86_400.0
 
 
-def roll_back(session: Session, watch: CanaryRow, reason: str, *, drop_rows: bool, max_rollbacks: int) -> dict[str, Any]:
+def roll_back(session: Session, watch: CanaryRow, reason: str, *, drops_rows: bool, max_rollbacks: int) -> dict[str, Any]:
     """Make the watched version's baseline live again, and see to what the version leaves behind; tells what was done.
 
-    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a fate (`drop_rows`); the agent is held
+    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a fate (`drops_rows`); the agent is held
     until an operator releases it; learning is paused after `max_rollbacks` of these within a day. No alias leads back to the version.
     Raises Conflict where the alias moved meanwhile; then nothing has happened.
     """
@@ -31,9 +31,9 @@ def roll_back(session: Session, watch: CanaryRow, reason: str, *, drop_rows: boo
     alias: Any = AliasRow
     session.connection().execute(delete(alias).where(alias.agent == agent, alias.alias == registry.PREVIOUS))
     refused = _refuse_children(session, agent, bad)
-    n_dropped = _drop_rows(session, agent, bad) if drop_rows else 0
+    n_dropped = drop_rows(session, agent, bad) if drops_rows else 0
     agents.hold(session, agent, f"v{bad} was rolled back by itself: {reason}", actor=ACTOR)
-    n_rollbacks = canaries.stops_since(session, agent, Observation.WATCH, time.time() - DAY)
+    n_rollbacks = len(canaries.stopped(session, Observation.WATCH, time.time() - DAY, agent))
     is_paused = n_rollbacks >= max_rollbacks
     if is_paused:
         agents.set_paused(session, agent, True, actor=ACTOR, reason=f"{n_rollbacks} automatic rollbacks within a day")
@@ -68,8 +68,23 @@ def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:
     return [child.version for child in found]
 
 
-def _drop_rows(session: Session, agent: str, number: int) -> int:
+def has_rows(session: Session, agent: str, number: int, since: float) -> bool:
+    """True where the version has turns that ended since then and that `drop_rows` would give a fate."""
     turn: Any = InteractionRow
-    own = (turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.fate.is_(None))
+    wanted = select(turn.interaction_id).where(turn.ended_at > since, *_unspent(agent, number)).limit(1)
+    return session.scalars(wanted).first() is not None
+
+
+def drop_rows(session: Session, agent: str, number: int) -> int:
+    """Give the version's turns that no step has spent a fate, unless it is live again; how many there were."""
+    live: Any = session.get(AliasRow, (agent, registry.LIVE), populate_existing=True)
+    if live is not None and live.version == number:
+        return 0
+    turn: Any = InteractionRow
     values = {"fate": f"sampled from {VersionName(agent, number)}, which was rolled back"}
-    return int(session.connection().execute(update(turn).where(*own).values(**values)).rowcount)
+    return int(session.connection().execute(update(turn).where(*_unspent(agent, number)).values(**values)).rowcount)
+
+
+def _unspent(agent: str, number: int) -> tuple[Any, ...]:
+    turn: Any = InteractionRow
+    return turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.fate.is_(None)

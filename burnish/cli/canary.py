@@ -120,6 +120,6 @@ def _turns(row: dict[str, Any]) -> str:
 
 
 def _tests(row: dict[str, Any]) -> str:
-    return "\n".join(
-        f"{name} {test['evidence']} (acts at {1 / test['alpha']:.0f})" for name, test in row.get("tests", {}).items()
-    )
+    """The test of rewards, and whatever else has seen something."""
+    told = {name: test for name, test in row.get("tests", {}).items() if name == "reward" or test["log_e_peak"] >= 1.0}
+    return "\n".join(f"{name} {test['evidence']} (acts at {1 / test['alpha']:.0f})" for name, test in told.items())

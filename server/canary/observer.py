@@ -5,8 +5,6 @@ All that an observation knows is in its row: a restart goes on in the middle. A 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from sqlalchemy import update
 from sqlmodel import Session
 
 from adapters import agents, canaries, registry, undo
-from adapters.canary import Comparison, Decision, Rules, Turn, decide_canary, decide_watch
+from adapters.canary import Comparison, Decision, decide_canary, decide_watch
 from burnish import config
 from burnish.errors import Conflict
 from burnish.journal import Journal
@@ -23,35 +21,16 @@ from burnish.journal.tables import CanaryRow
 from burnish.records import CanaryState, Observation, VersionName
 from server import table
 from server.alerts import Alerts
-from server.canary.settled import Cursor, Settled, latest, settled
+from server.canary import beginning
+from server.canary.beginning import Beginning
+from server.canary.settled import Cursor, settled
 
 log = structlog.get_logger(__name__)
 HOUR = 3600.0
-REST = 20.0
+REST = 3.0
 """The next look comes no sooner than so many times as long after one as it took: swapping has the same loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """An observation that has been got ready, since reading the past takes longer than a transaction should."""
-
-    kind: Observation
-    baseline: int
-    share: float
-    evidence: dict[str, object]
-
-    def of(self, session: Session, name: VersionName, actor: str) -> CanaryRow:
-        """Begin it. Raises Conflict where another of the kind runs."""
-        return canaries.begin(
-            session,
-            name.agent,
-            name.version,
-            self.baseline,
-            self.kind,
-            share=self.share,
-            actor=actor,
-            evidence=self.evidence,
-        )
+LATE_ROWS = 3600.0
+"""Seconds after a rollback in which turns of the version may still come in."""
 
 
 class Observer:
@@ -98,30 +77,36 @@ class Observer:
             return 0
         with self._journal.read() as session:
             rows = list(canaries.running(session))
+            undone = canaries.stopped(session, Observation.WATCH, time.time() - LATE_ROWS)
         n_decided = sum(self._look_at(row) for row in rows)
+        for row in undone:
+            self._drop_late_rows(row)
         took = time.monotonic() - begun
         self._next = begun + max(self._interval, REST * took if self._interval else 0.0)
         return n_decided
 
     def _look_at(self, row: CanaryRow) -> bool:
         settings = self._settings_of(row.agent).canary
-        rules, now = _rules(settings), time.time()
+        rules, now = beginning.rules_of(settings), time.time()
         seen = Comparison.of(rules, row.evidence["comparison"])  # type: ignore[arg-type]
         cursor = Cursor(**row.evidence["cursor"])  # type: ignore[arg-type]
         with self._journal.read() as session:
             held = agents.find(session, row.agent).held
             arms = (row.version, row.baseline)
             found = settled(session, row.agent, arms, cursor, patience=settings.patience, now=now)
+        hours = (now - row.started_at) / HOUR
+        decision = _decide(row, seen, hours)
         for each in found:
             if each.version == row.version and each.ended_at <= row.started_at:
                 continue  # of its canary: what let it pass is no evidence any more
-            seen.add(each.version == row.version, each.user, _shown(each.turn, row.share))
-        hours = (now - row.started_at) / HOUR
-        decision = decide_watch(seen) if row.kind == Observation.WATCH else decide_canary(seen, hours)
+            seen.add(each.version == row.version, each.user, beginning.shown(each.turn, row.share))
+            decision = _decide(row, seen, hours)
+            if decision.state in (CanaryState.STOPPED, CanaryState.PASSED) and not held:
+                break
         is_promotion = row.kind == Observation.CANARY and decision.state in (CanaryState.PASSED, CanaryState.SKIPPED)
         is_final = decision.state is not CanaryState.RUNNING and not (is_promotion and held)
         if found or is_final:
-            row.evidence = _evidence(seen, cursor)
+            row.evidence = beginning.evidence_of(seen, cursor)
             self._save(row)
         return is_final and self._act(row, decision, settings)
 
@@ -152,7 +137,7 @@ class Observer:
 
         def back(session: Session) -> None:
             done.update(
-                undo.roll_back(session, row, reason, drop_rows=settings.drop_rows, max_rollbacks=settings.max_rollbacks)
+                undo.roll_back(session, row, reason, drops_rows=settings.drop_rows, max_rollbacks=settings.max_rollbacks)
             )
 
         try:
@@ -194,21 +179,18 @@ class Observer:
         log.info("promoted after its canary", version=str(name), canary=str(decision.state), reason=decision.reason)
 
     def _begin(self, agent: str, baseline: int, kind: Observation, share: float, *, needs_rate: bool) -> Beginning:
-        """A comparison from here on. Without turns of both at a time it begins with the baseline's latest."""
-        settings, now = self._settings_of(agent).canary, time.time()
-        past: list[Settled] = []
-        if needs_rate or not share:
-            with self._journal.read() as session:
-                past = latest(session, agent, baseline, settings.baseline_turns, now)
-        judged = [each.turn.reward for each in past if each.turn.reward is not None]
-        is_known = needs_rate and len(judged) >= settings.baseline_turns
-        seen, cursor = Comparison(_rules(settings), lower_rate(sum(judged), len(judged)) if is_known else None), Cursor(now, [])
-        if not share:
-            for each in past:
-                seen.add(False, each.user, _shown(each.turn, share))
-            # turns of the baseline that have ended and not been judged yet are still to come
-            cursor = Cursor(now - settings.patience, [each.interaction_id for each in past])
-        return Beginning(kind, baseline, share, _evidence(seen, cursor))
+        settings = self._settings_of(agent).canary
+        return beginning.ready(self._journal, settings, agent, baseline, kind, share, needs_rate=needs_rate)
+
+    def _drop_late_rows(self, row: CanaryRow) -> None:
+        """Turns that were under way when their version was rolled back, or that nobody had filed yet."""
+        settings = self._settings_of(row.agent).canary
+        since = (row.ended_at or 0.0) - settings.patience
+        with self._journal.read() as session:
+            is_needed = settings.drop_rows and undo.has_rows(session, row.agent, row.version, since)
+        if is_needed:
+            with self._journal.write() as session:
+                undo.drop_rows(session, row.agent, row.version)
 
     def _save(self, row: CanaryRow) -> None:
         columns: Any = CanaryRow
@@ -225,23 +207,8 @@ def refuse(session: Session, row: CanaryRow, reason: str, *, actor: str, state: 
     registry.refuse(session, row.agent, row.version, reason=f"canary: {reason}", evidence=evidence, actor=actor)
 
 
-def lower_rate(n_good: int, n: int) -> float:
-    """A rate that the true one is most likely above: the estimate less 1.64 standard errors (5 % one-sided), within [0.01, 0.99]."""
-    rate = n_good / n
-    return min(0.99, max(0.01, rate - 1.64 * sqrt(rate * (1 - rate) / n)))
-
-
-def _shown(turn: Turn, share: float) -> Turn:
-    """How long a reply took tells of the machine's load, too: it counts only where both versions answer at a time."""
-    return turn if share else replace(turn, latency=None)
-
-
-def _rules(settings: config.Canary) -> Rules:
-    return Rules(**{name: getattr(settings, name) for name in Rules.__dataclass_fields__})
-
-
-def _evidence(seen: Comparison, cursor: Cursor) -> dict[str, object]:
-    return {"comparison": seen.as_dict(), "cursor": {"since": cursor.since, "seen": cursor.seen}}
+def _decide(row: CanaryRow, seen: Comparison, hours: float) -> Decision:
+    return decide_watch(seen) if row.kind == Observation.WATCH else decide_canary(seen, hours)
 
 
 def _name(row: CanaryRow) -> str:

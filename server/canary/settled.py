@@ -44,11 +44,11 @@ class Cursor:
 
 
 def settled(
-    session: Session, agent: str, versions: Sequence[int], cursor: Cursor, *, patience: float, now: float
+    session: Session, agent: str, versions: Sequence[int], cursor: Cursor, *, patience: float, now: float, most: int = 200
 ) -> list[Settled]:
     """Turns of `versions` that have been settled since the last call, in the order of their ends; moves `cursor` on.
 
-    A turn without a reward is given `patience` seconds after its end.
+    A turn without a reward is given `patience` seconds after its end. What comes after the first `most` is left for the next call.
     """
     query = _select(session, "AND ended_at > :since AND version IN (:first, :second) ORDER BY ended_at")
     values = {"agent": agent, "since": cursor.since, "first": versions[0], "second": versions[-1]}
@@ -60,7 +60,7 @@ def settled(
         ends[name] = ended_at
         if name in seen:
             continue
-        if row[6] or row[7] is not None or ended_at < now - patience:
+        if len(found) < most and (row[6] or row[7] is not None or ended_at < now - patience):
             found.append(_settled(session, row))
             seen.add(name)
         else:

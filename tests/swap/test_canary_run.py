@@ -19,7 +19,8 @@ from learner.ledger import Ledger
 from server import release
 from server.alerts import Alerts
 from server.canary import verbs
-from server.canary.observer import Observer, lower_rate
+from server.canary.beginning import lower_rate
+from server.canary.observer import Observer
 from server.prepare import refresh
 from server.retention import RetentionSet
 from server.swap import Swapper
@@ -321,6 +322,10 @@ async def test_a_bad_version_that_went_live_is_rolled_back_by_itself(watched: St
     event, facts = stage.alerts.heard[-1]
     assert (event, facts["from"], facts["to"], facts["rows_dropped"], facts["refused"]) == ("rolled back", 2, 1, 25, [3])
     assert ("watch", "promote") in stage.audits()
+    late = stage.turns(2, 1, 0.1)[0]  # was under way when the alias moved
+    await stage.swapper.run_once()
+    with stage.journal.read() as session:
+        assert session.get_one(InteractionRow, late).fate == "sampled from agent@v2, which was rolled back"
     assert not stage.agent().is_paused
 
 
