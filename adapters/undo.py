@@ -18,9 +18,9 @@ DAY = 86_400.0
 def roll_back(session: Session, watch: CanaryRow, reason: str, *, drops_rows: bool, max_rollbacks: int) -> dict[str, Any]:
     """Make the watched version's baseline live again, and see to what the version leaves behind; tells what was done.
 
-    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a fate (`drops_rows`); the agent is held
-    until an operator releases it; learning is paused after `max_rollbacks` of these within a day. No alias leads back to the version.
-    Raises Conflict where the alias moved meanwhile; then nothing has happened.
+    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a fate (`drops_rows`); the agent
+    is held until an operator releases it; learning is paused after `max_rollbacks` of these within a day. No alias leads back to
+    the version. Raises Conflict where the alias moved meanwhile; then nothing has happened.
     """
     agent, bad, good = watch.agent, watch.version, watch.baseline
     if not canaries.end(session, watch, CanaryState.STOPPED, reason, actor=ACTOR):
