@@ -118,10 +118,10 @@ def split_of(session: Session, agent: str) -> tuple[int, float] | None:
     return None
 
 
-def stopped(session: Session, kind: Observation, since: float, agent: str | None = None) -> Sequence[CanaryRow]:
-    """Observations of `kind` that have been stopped since then (of one agent)."""
+def stopped(session: Session, since: float, agent: str | None = None) -> Sequence[CanaryRow]:
+    """Observations that have been stopped since then (of one agent)."""
     columns: Any = CanaryRow
-    wanted = select(CanaryRow).where(columns.state == CanaryState.STOPPED, columns.kind == kind, columns.ended_at > since)
+    wanted = select(CanaryRow).where(columns.state == CanaryState.STOPPED, columns.ended_at > since)
     return session.scalars(wanted if agent is None else wanted.where(columns.agent == agent)).all()
 
 

@@ -13,6 +13,7 @@ from burnish.records import UNDECIDED, CanaryState, Observation, VersionName, Ve
 
 ACTOR = "watch"
 DAY = 86_400.0
+ROLLED_BACK, REFUSED = "rolled back", "refused on its canary"
 
 
 def roll_back(session: Session, watch: CanaryRow, reason: str, *, drops_rows: bool, max_rollbacks: int) -> dict[str, Any]:
@@ -33,7 +34,8 @@ def roll_back(session: Session, watch: CanaryRow, reason: str, *, drops_rows: bo
     refused = _refuse_children(session, agent, bad)
     n_dropped = drop_rows(session, agent, bad) if drops_rows else 0
     agents.hold(session, agent, f"v{bad} was rolled back by itself: {reason}", actor=ACTOR)
-    n_rollbacks = len(canaries.stopped(session, Observation.WATCH, time.time() - DAY, agent))
+    today = canaries.stopped(session, time.time() - DAY, agent)
+    n_rollbacks = sum(row.kind == Observation.WATCH for row in today)
     is_paused = n_rollbacks >= max_rollbacks
     if is_paused:
         agents.set_paused(session, agent, True, actor=ACTOR, reason=f"{n_rollbacks} automatic rollbacks within a day")
@@ -75,13 +77,13 @@ def has_rows(session: Session, agent: str, number: int, since: float) -> bool:
     return session.scalars(wanted).first() is not None
 
 
-def drop_rows(session: Session, agent: str, number: int) -> int:
+def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK) -> int:
     """Give the version's turns that no step has spent a fate, unless it is live again; how many there were."""
     live: Any = session.get(AliasRow, (agent, registry.LIVE), populate_existing=True)
     if live is not None and live.version == number:
         return 0
     turn: Any = InteractionRow
-    values = {"fate": f"sampled from {VersionName(agent, number)}, which was rolled back"}
+    values = {"fate": f"sampled from {VersionName(agent, number)}, which was {why}"}
     return int(session.connection().execute(update(turn).where(*_unspent(agent, number)).values(**values)).rowcount)
 
 

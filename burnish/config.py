@@ -366,7 +366,9 @@ class Canary(_Section):
         le=0.5,
         description="Share of the conversations that stay with the version before, while the new one is watched.",
     )
-    drop_rows: bool = Field(True, description="Never train rows that a version sampled which was rolled back by itself.")
+    drop_rows: bool = Field(
+        True, description="Never train rows sampled by a version that was stopped on canary or rolled back by itself."
+    )
     max_rollbacks: int = Field(3, ge=1, description="Automatic rollbacks within a day after which learning is paused.")
 
 

@@ -129,7 +129,7 @@ class Story:
             *arguments,
             *flags,
             stdout=subprocess.PIPE,
-            env={**os.environ, **config.to_environment(self._settings), "COLUMNS": "150"},
+            env={**os.environ, **config.to_environment(self._settings), "COLUMNS": "118"},
         )
         out = (await child.communicate())[0].decode()
         lines = out.splitlines()

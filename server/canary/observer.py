@@ -30,7 +30,8 @@ HOUR = 3600.0
 REST = 3.0
 """The next look comes no sooner than so many times as long after one as it took: swapping has the same loop."""
 LATE_ROWS = 3600.0
-"""Seconds after a rollback in which turns of the version may still come in."""
+"""Seconds after a version was stopped in which its turns may still come in."""
+WHY = {Observation.CANARY: undo.REFUSED, Observation.WATCH: undo.ROLLED_BACK, Observation.SHADOW: undo.REFUSED}
 
 
 class Observer:
@@ -77,7 +78,7 @@ class Observer:
             return 0
         with self._journal.read() as session:
             rows = list(canaries.running(session))
-            undone = canaries.stopped(session, Observation.WATCH, time.time() - LATE_ROWS)
+            undone = canaries.stopped(session, time.time() - LATE_ROWS)
         n_decided = sum(self._look_at(row) for row in rows)
         for row in undone:
             self._drop_late_rows(row)
@@ -129,7 +130,7 @@ class Observer:
     def _stop(self, row: CanaryRow, reason: str, settings: config.Canary) -> None:
         if row.kind == Observation.CANARY:
             with self._journal.write() as session:
-                refuse(session, row, reason, actor="canary")
+                refuse(session, row, reason, actor="canary", drops_rows=settings.drop_rows)
             table.sync(self._journal, self._file, row.agent)
             self._alerts.send("canary stopped", agent=row.agent, version=row.version, beside=row.baseline, reason=reason)
             return
@@ -183,14 +184,14 @@ class Observer:
         return beginning.ready(self._journal, settings, agent, baseline, kind, share, needs_rate=needs_rate)
 
     def _drop_late_rows(self, row: CanaryRow) -> None:
-        """Turns that were under way when their version was rolled back, or that nobody had filed yet."""
+        """Turns that were under way when their version was stopped, or that nobody had filed yet."""
         settings = self._settings_of(row.agent).canary
         since = (row.ended_at or 0.0) - settings.patience
         with self._journal.read() as session:
             is_needed = settings.drop_rows and undo.has_rows(session, row.agent, row.version, since)
         if is_needed:
             with self._journal.write() as session:
-                undo.drop_rows(session, row.agent, row.version)
+                undo.drop_rows(session, row.agent, row.version, WHY[Observation(row.kind)])
 
     def _save(self, row: CanaryRow) -> None:
         columns: Any = CanaryRow
@@ -199,12 +200,22 @@ class Observer:
             session.connection().execute(update(columns).where(*still).values(evidence=row.evidence))
 
 
-def refuse(session: Session, row: CanaryRow, reason: str, *, actor: str, state: CanaryState = CanaryState.STOPPED) -> None:
+def refuse(
+    session: Session,
+    row: CanaryRow,
+    reason: str,
+    *,
+    actor: str,
+    state: CanaryState = CanaryState.STOPPED,
+    drops_rows: bool = False,
+) -> None:
     """End a canary and refuse its version, so that the learner starts from what is live. Raises Conflict where it has ended."""
     if not canaries.end(session, row, state, reason, actor=actor):
         raise Conflict(f"the canary of {_name(row)} has ended already")
     evidence = {**registry.version(session, row.agent, row.version).evidence, "canary": {"state": state, "reason": reason}}
     registry.refuse(session, row.agent, row.version, reason=f"canary: {reason}", evidence=evidence, actor=actor)
+    if drops_rows:
+        undo.drop_rows(session, row.agent, row.version, undo.REFUSED)
 
 
 def _decide(row: CanaryRow, seen: Comparison, hours: float) -> Decision:

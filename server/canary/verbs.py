@@ -78,7 +78,7 @@ def stop(
             raise Conflict(f"no {kind} of {agent!r} runs; `burnish canary status` shows what there was", code="no_canary")
         name = VersionName(agent, row.version)
         if kind is Observation.CANARY:
-            refuse(session, row, said, actor=actor)
+            refuse(session, row, said, actor=actor, drops_rows=settings.canary.drop_rows)
         else:
             canaries.end(session, row, CanaryState.CANCELLED, said, actor=actor)
     table.sync(journal, routes_file(settings), agent)

@@ -144,6 +144,11 @@ async def test_a_bad_version_is_stopped_with_the_figures_and_its_rows_are_spent(
     assert stage.outcome(1) == ("refused", True)
     assert Ledger(stage.journal, "agent").undecided() is None
     assert [event for event, _ in stage.alerts.heard] == ["canary stopped"]
+    late = stage.turns(1, 1, 0.0)[0]  # was under way
+    await stage.swapper.run_once()
+    with stage.journal.read() as session:
+        fates = {row.fate for row in session.query(InteractionRow).filter_by(version=1, spent_step=None)}
+        assert fates == {"sampled from agent@v1, which was refused on its canary"}, late
     assert stage.agent().held is None
     await stage.swapper.run_once()
     assert stage.engine.loaded == {}
