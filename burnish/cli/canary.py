@@ -33,26 +33,20 @@ def status(
     if as_json:
         print_json(told)
         return
-    out.print(f"{name}: v{told['live']} is live; {_standing(told)}")
+    out.print(f"{name}: v{told['live']} is live; {_standing(told)}", soft_wrap=True)
     if not told["observations"]:
         out.print("no canary and no watch so far")
         return
-    table = Table("what", "version", "beside", "share", "state", "begun", "judged turns", "evidence", "why")
+    table = Table("what", "beside", "share", "state", "begun", "judged turns", "evidence")
     for row in told["observations"]:
         begun = time.strftime("%m-%d %H:%M:%S", time.localtime(row["started_at"]))
         share = f"{row['share']:.0%}" if row["share"] else ""
-        table.add_row(
-            row["kind"],
-            f"v{row['version']}",
-            f"v{row['baseline']}",
-            share,
-            row["state"],
-            begun,
-            _turns(row),
-            _tests(row),
-            row["reason"] or "",
-        )
+        what = f"{row['kind']} of v{row['version']}"
+        table.add_row(what, f"v{row['baseline']}", share, row["state"], begun, _turns(row), _tests(row))
     out.print(table)
+    for row in told["observations"]:
+        if row["reason"]:
+            out.print(f"{row['kind']} of v{row['version']} {row['state']}: {row['reason']}", soft_wrap=True)
 
 
 @app.command()
@@ -116,7 +110,7 @@ def _turns(row: dict[str, Any]) -> str:
     against = (
         f"rate {row['baseline_rate']:.0%}" if row["baseline_rate"] is not None else f"{other['good']} of {other['judged']}"
     )
-    return f"{mine['good']} of {mine['judged']} good, beside {against}"
+    return f"{mine['good']} of {mine['judged']} good; {against}"
 
 
 def _tests(row: dict[str, Any]) -> str:

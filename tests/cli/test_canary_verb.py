@@ -34,7 +34,7 @@ def journal(tmp_path: Path) -> Journal:
 def test_status_shows_turns_and_evidence(run: Run, journal: Journal) -> None:
     shown = run("canary", "status").out
     assert "v1 is live; versions are promoted by themselves" in shown
-    assert "0 of 10 good, beside 10" in shown and "of 10" in shown
+    assert "canary of v2" in shown and "0 of 10 good; 10 of 10" in shown
     assert "reward 52 (acts at 200)" in shown
     told = run("canary", "status", "--json").json
     assert told["observations"][0]["turns"]["version"]["judged"] == 10
@@ -53,6 +53,7 @@ def test_stopping_asks_first(run: Run, journal: Journal, monkeypatch: pytest.Mon
     assert run("canary", "stop").status == 1
     assert run("canary", "status", "--json").json["observations"][0]["state"] == "running"
     assert "agent@v2 was refused: rude" in run("canary", "stop", "--yes", "--reason", "rude").out
+    assert "canary of v2 stopped: rude" in run("canary", "status").out
     assert "no canary of 'agent' runs" in run("canary", "stop", "--yes").error
     assert "no watch of 'agent' runs" in run("canary", "stop", "--watch", "--yes").error
     assert "agent@v2 was refused: canary: rude" in run("canary", "start", "2", "--yes").error
