@@ -10,7 +10,7 @@ from sqlmodel import Session
 
 from burnish.errors import BurnishError
 from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow, VersionRow
-from burnish.records import VersionState
+from burnish.records import UNDECIDED
 
 Tree = dict[str, Any]
 
@@ -45,9 +45,7 @@ def standing(session: Session, agent: str) -> Tree:
     mine = (turn.agent == agent,)
     waits = (*mine, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
     n_ready, oldest = session.connection().execute(select(func.count(), func.min(turn.ended_at)).where(*waits)).one()
-    trial = session.scalars(
-        select(version.version).where(version.agent == agent, version.state == VersionState.CANDIDATE)
-    ).first()
+    trial = session.scalars(select(version.version).where(version.agent == agent, version.state.in_(UNDECIDED))).first()
     fates = session.connection().execute(
         select(turn.fate, func.count()).where(*mine, turn.fate.is_not(None)).group_by(turn.fate)
     )

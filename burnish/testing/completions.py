@@ -21,7 +21,7 @@ def whole(body: Tree, head: Tree, prompts: Sequence[Sequence[int]], replies: Seq
         {
             "index": index,
             "text": _text(reply),
-            "logprobs": _logprobs(reply, 0, len(reply.token_ids)) if body.get("logprobs") is not None else None,
+            "logprobs": _logprobs(body, reply, 0, len(reply.token_ids)) if body.get("logprobs") is not None else None,
             "finish_reason": reply.finish_reason,
             "stop_reason": reply.stop_reason,
             "token_ids": reply.token_ids if wants_ids else None,
@@ -62,7 +62,7 @@ async def chunks(
             choice = {
                 "index": index,
                 "text": reply.deltas[position].get("content") or "",
-                "logprobs": _logprobs(reply, position, position + 1) if body.get("logprobs") is not None else None,
+                "logprobs": _logprobs(body, reply, position, position + 1) if body.get("logprobs") is not None else None,
                 "finish_reason": reply.finish_reason if is_last else None,
                 "stop_reason": reply.stop_reason if is_last else None,
                 "prompt_token_ids": list(prompt) if wants_ids and position == 0 else None,
@@ -82,9 +82,10 @@ def _prompt_of(index: int, prompts: Sequence[Sequence[int]], replies: Sequence[P
     return prompts[index * len(prompts) // len(replies)]
 
 
-def _logprobs(reply: Played, start: int, end: int) -> Tree:
+def _logprobs(body: Tree, reply: Played, start: int, end: int) -> Tree:
     """Tokens `start` to `end`; offsets count the characters of the tokens before them, as vLLM does."""
-    words = [word_of(token) for token in reply.token_ids[:end]]
+    as_ids = bool(body.get("return_tokens_as_token_ids"))
+    words = [f"token_id:{token}" if as_ids else word_of(token) for token in reply.token_ids[:end]]
     offsets = [sum(map(len, words[:position])) for position in range(start, end)]
     values = reply.logprobs[start:end]
     return {
