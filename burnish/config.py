@@ -316,6 +316,14 @@ class Gate(_Section):
     )
 
 
+class Versions(_Section):
+    """How long versions keep their files. What is live, previous, on trial, pinned, loaded or in flight always does."""
+
+    keep_live: int = Field(5, ge=0, description="Versions that once were live and keep their files, the newest so many.")
+    keep_refused_days: float = Field(7.0, ge=0, description="Days for which a refused version keeps its files.")
+    check_minutes: float = Field(10.0, ge=0, description="Minutes between the looks at what may go; 0 never looks by itself.")
+
+
 class Agent(_Section):
     """The policy line that clients ask for."""
 
@@ -340,6 +348,7 @@ class Settings(BaseSettings):
     judge: Judge = Judge()
     learner: Learner = Learner()
     gate: Gate = Gate()
+    versions: Versions = Versions()
 
     @field_validator("state_dir")
     @classmethod

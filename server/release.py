@@ -6,11 +6,12 @@ swapper, which loads it first.
 
 from adapters import registry
 from adapters.store import AdapterStore
+from adapters.versions import check_servable
 from burnish.config import Settings
 from burnish.errors import AdapterError, Conflict
 from burnish.journal import Journal
 from burnish.journal.jobs import enqueue
-from burnish.journal.tables import LoadJob
+from burnish.journal.tables import LoadJob, VersionRow
 from burnish.records import VersionName, VersionState
 from server import table
 from server.prepare import routes_file
@@ -34,8 +35,7 @@ def promote(
         live = registry.alias(session, agent) or 0
         if version:
             row = registry.version(session, agent, version)
-            if row.state == VersionState.CANDIDATE:
-                raise Conflict(f"{VersionName(agent, version)} is still on trial; wait for the gate's verdict")
+            _check(row)
     if expected is not None and expected != live:
         raise Conflict(f"expected v{expected} to be live, found v{live}; look again and repeat")
     if version == live:
@@ -49,12 +49,19 @@ def rollback(settings: Settings, journal: Journal, agent: str, *, to: int | None
         live = registry.alias(session, agent) or 0
         target = registry.alias(session, agent, registry.PREVIOUS) if to is None else to
         if target:
-            registry.version(session, agent, target)
+            _check(registry.version(session, agent, target))
     if target is None:
         raise Conflict(f"agent {agent!r} has no previous version to roll back to; name one with --to")
     if target == live:
         raise Conflict(f"{VersionName(agent, live)} is live already")
     return _make_live(settings, journal, agent, target, live, actor, reason or "rollback")
+
+
+def _check(row: VersionRow) -> None:
+    """Conflict where no operator may make this version live."""
+    if row.state == VersionState.CANDIDATE:
+        raise Conflict(f"{VersionName(row.agent, row.version)} is still on trial; wait for the gate's verdict", code="on_trial")
+    check_servable(row)
 
 
 def _make_live(settings: Settings, journal: Journal, agent: str, target: int, live: int, actor: str, reason: str) -> str:
@@ -65,7 +72,7 @@ def _make_live(settings: Settings, journal: Journal, agent: str, target: int, li
     except table.NotLoaded:
         pass
     try:
-        AdapterStore(settings.adapters_dir).verify(agent, target)
+        AdapterStore.of(settings).verify(agent, target)
     except AdapterError as error:
         raise AdapterError(f"{name} cannot be served: {error}") from error
     subject = f"{name}#promote"

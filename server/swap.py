@@ -25,6 +25,7 @@ from burnish.records import VersionName, VersionState
 from server import table
 from server.engine import Engine
 from server.inflight import is_drained
+from server.keeper import Keeper
 from server.launch import engine_key, engine_urls
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet, read_prompts
@@ -236,7 +237,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         log.warning("no retention set is configured (gate.retention): no candidate can pass the gate")
     swapper = Swapper(
         journal,
-        AdapterStore(settings.adapters_dir.resolve()),
+        AdapterStore.of(settings),
         engines,
         routes_file(settings),
         base_name=settings.engine.base_name,
@@ -244,8 +245,9 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         retention=RetentionSet(prompts),
         retention_margin=settings.gate.retention_margin,
     )
+    keeper = Keeper(settings, journal)
     try:
-        await swapper.run_forever(is_stopping)
+        await asyncio.gather(swapper.run_forever(is_stopping), keeper.run_forever(is_stopping))
     finally:
         for engine in engines:
             await engine.close()
