@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version as library_version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from safetensors.torch import load_file, save_file
@@ -33,11 +34,12 @@ def save(
     metrics: Mapping[str, float],
     probe: Mapping[str, Any],
     cursor: Any = None,
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Publish the trainer's present state as `agent@v<version>`; returns its directory.
 
     `rows` are the interaction ids that the step used, `cursor` is the caller's own (any JSON value), handed back by
-    `restore`. Raises AdapterError where the version exists already.
+    `restore`, `facts` what else the manifest should say. Raises AdapterError where the version exists already.
     """
     policy = trainer.policy
     with store.aside(agent, version) as directory:
@@ -46,7 +48,8 @@ def save(
         state = {**trainer.state(), "cursor": cursor, "settings": trainer.settings.model_dump(mode="json")}
         _write_json(directory / STATE, state)
         _write_json(directory / PROBE, probe)
-        facts = {
+        known = {
+            **facts,
             "schema": 1,
             "parent": parent,
             "base": {"directory": str(policy.base_dir), "revision": revision(policy.base_dir)},
@@ -57,7 +60,7 @@ def save(
             "metrics": dict(metrics),
             "libraries": {name: library_version(name) for name in _LIBRARIES},
         }
-        return store.publish(agent, version, directory, facts)
+        return store.publish(agent, version, directory, known)
 
 
 def restore(directory: Path, trainer: Trainer) -> Any:
