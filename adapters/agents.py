@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import Session
 
-from adapters import audit
+from adapters import audit, canaries
 from burnish.errors import Conflict, NotFound, RequestError
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, AliasRow
@@ -102,6 +102,14 @@ def set_paused(session: Session, name: str, is_paused: bool, *, actor: str, reas
     return True
 
 
+def hold(session: Session, name: str, why: str, *, actor: str) -> None:
+    """Promote nothing by itself for this agent until `release`; a hold that is there stays as it is."""
+    row = find(session, name)
+    if row.held is None:
+        row.held = why
+        audit.record(session, actor, "hold", name, None, why, why, agent=name)
+
+
 def release(session: Session, name: str, *, actor: str, reason: str | None = None) -> str | None:
     """End a hold: versions may go live by themselves again. Returns why it was held, None where it was not."""
     row = find(session, name)
@@ -109,4 +117,5 @@ def release(session: Session, name: str, *, actor: str, reason: str | None = Non
     if held is not None:
         row.held = None
         audit.record(session, actor, "release", name, held, None, reason, agent=name)
+        canaries.wake(session, name)
     return held

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlmodel import Session
 
-from adapters import agents
+from adapters import agents, canaries
 from adapters.agents import LIVE, ensure_agent
 from adapters.audit import record
 from adapters.versions import check_servable, version, versions
@@ -79,6 +79,7 @@ def promote(
     promoted too: a rollback to the beginning.
     """
     _set_alias(session, agent, LIVE, number, expected)
+    canaries.cancel(session, agent, f"v{number} was made live by {actor}", promoted=number)
     if expected != number:
         session.merge(AliasRow(agent=agent, alias=PREVIOUS, version=expected, updated_at=time.time()))
     if number:
@@ -93,14 +94,17 @@ def promote(
     record(session, actor, "promote", agent, str(expected), str(number), reason, agent=agent)
 
 
-def refuse(session: Session, agent: str, number: int, *, reason: str, evidence: Mapping[str, object]) -> None:
+def refuse(
+    session: Session, agent: str, number: int, *, reason: str, evidence: Mapping[str, object], actor: str = "gate"
+) -> None:
     """A candidate did not earn its place: its step is closed as refused and its rows are spent, with the reason."""
     row = version(session, agent, number)
+    before = row.state
     row.state, row.reason, row.decided_at, row.evidence = VersionState.REFUSED, reason, time.time(), dict(evidence)
     if row.step_id is not None:
         close_step(session, row.step_id, StepOutcome.REFUSED, reason)
     name = str(VersionName(agent, number))
-    record(session, "gate", "refuse", name, VersionState.CANDIDATE, VersionState.REFUSED, reason, agent=agent)
+    record(session, actor, "refuse", name, before, VersionState.REFUSED, reason, agent=agent)
 
 
 def rollback(session: Session, agent: str, *, actor: str, to: int | None = None, reason: str | None = None) -> tuple[int, int]:

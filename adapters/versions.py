@@ -11,7 +11,7 @@ from adapters import audit
 from burnish.errors import Conflict, NotFound
 from burnish.journal.jobs import enqueue
 from burnish.journal.tables import LoadJob, StepRow, VersionRow
-from burnish.records import VersionName, VersionState
+from burnish.records import UNDECIDED, VersionName, VersionState
 
 UNFINISHED = "its import has not ended"
 
@@ -60,7 +60,7 @@ def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
     Raises Conflict while another version is undecided: each is compared with what is live when its turn comes.
     """
     columns: Any = VersionRow
-    waits = select(columns.version).where(columns.agent == agent, columns.state == VersionState.CANDIDATE)
+    waits = select(columns.version).where(columns.agent == agent, columns.state.in_(UNDECIDED))
     if (other := session.scalars(waits).first()) is not None:
         raise Conflict(f"{VersionName(agent, other)} is still on trial; import when the gate has decided", code="on_trial")
     number = next_number(session, agent)

@@ -20,7 +20,7 @@ from burnish.journal import Journal
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import interaction_of, reward_of, right_reply_of
-from burnish.records import Interaction, Reward, StepOutcome, VersionState
+from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
 from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
@@ -75,11 +75,11 @@ class Ledger:
             return registry.alias(session, self.agent) or 0
 
     def undecided(self) -> int | None:
-        """The version that waits for its trial, if there is one: until it is decided no new step begins."""
+        """The version that waits for its trial, or is on canary, if there is one: until it is decided no new step begins."""
         columns: Any = VersionRow
         with self._journal.read() as session:
             found = session.scalars(
-                select(columns.version).where(columns.agent == self.agent, columns.state == VersionState.CANDIDATE)
+                select(columns.version).where(columns.agent == self.agent, columns.state.in_(UNDECIDED))
             ).first()
             return int(found) if found is not None else None
 

@@ -18,6 +18,7 @@ from burnish.journal.summary import summary
 from burnish.keys import Scope
 from server import openapi, release
 from server.auth import require
+from server.canary import admin as canary
 from server.envelope import install
 from server.feedback import stored
 
@@ -47,6 +48,7 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     """The application that answers what the hot path does not."""
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     app.include_router(_router(settings, journal), prefix="/admin")
+    app.include_router(canary.router(settings, journal), prefix="/admin")
     app.include_router(stored.router(settings, journal))
     install(app)
     openapi.install(app)

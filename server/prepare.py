@@ -13,6 +13,7 @@ from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import KeyRow
 from server.launch import engine_key, engine_urls
+from server.table import aliases
 
 
 def prepare(settings: Settings) -> Journal:
@@ -42,14 +43,12 @@ def refresh(settings: Settings, journal: Journal) -> routes.Routes:
     admin = keys.ensure_secret(admin_key_file(settings))
 
     def change(table: routes.Routes) -> routes.Routes:
+        route = table.agents.get(settings.agent.name) or routes.AgentRoute(settings.agent.name)
         with journal.read() as session:
-            live = registry.alias(session, settings.agent.name) or 0
-            previous = registry.alias(session, settings.agent.name, registry.PREVIOUS)
+            route = aliases(session, route)
             known = {key.digest: key for key in _keys(session)}
         root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
-        route = table.agents.get(settings.agent.name) or routes.AgentRoute(settings.agent.name)
-        loaded = sorted({*route.loaded, *(n for n in (live, previous) if n)})
-        agent = replace(route, live=live, previous=previous, loaded=tuple(loaded))
+        agent = replace(route, loaded=tuple(sorted({*route.loaded, *filter(None, route.named)})))
         return replace(
             table,
             base_name=settings.engine.base_name,

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from burnish import __version__
-from burnish.cli import adapters, demo, doctor, judges, keys, learner, parts, settings, turns, up
+from burnish.cli import adapters, canary, demo, doctor, judges, keys, learner, parts, settings, turns, up
 from burnish.cli.common import console
 from burnish.errors import BurnishError
 
@@ -22,6 +22,7 @@ app.command("doctor")(doctor.doctor)
 app.command("config")(settings.config)
 app.command("demo")(demo.demo)
 app.add_typer(adapters.app, name="adapters")
+app.add_typer(canary.app, name="canary")
 app.add_typer(judges.app, name="judges")
 app.add_typer(keys.app, name="keys")
 app.add_typer(learner.app, name="learner")

@@ -1,0 +1,1 @@
+"""Versions: what the sequential tests miss and what they take for worse."""

@@ -1,0 +1,40 @@
+"""`python -m benchmarks.adapters [--only PART …] [--json FILE]`: what the rules that promote and roll back catch, and what they cost."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import bars
+from benchmarks.adapters import sequences
+from benchmarks.bars import Bar, Figures, Tell
+
+Part = tuple[str, Callable[[Path, Tell], Figures], Sequence[Bar]]
+"""Its name, what measures it in a folder of its own, and the bars on its figures."""
+PARTS: tuple[Part, ...] = (("sequences", sequences.measure, sequences.BARS),)
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.adapters", description=(__doc__ or "").splitlines()[0])
+    names = [name for name, *_ in PARTS]
+    parser.add_argument("--only", choices=names, action="append", help="measure this part alone; may be given again")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    given = parser.parse_args()
+    console = Console()
+    figures: dict[str, float] = {}
+    with bars.workplace(console, "adapters") as (folder, tell):
+        for name, measure, _ in PARTS:
+            if name in (given.only or names):
+                (folder / name).mkdir()
+                figures |= measure(folder / name, tell)
+    all_bars = [bar for *_, its_bars in PARTS for bar in its_bars]
+    bars.show(console, "adapters", all_bars, figures)
+    bars.show_rest(console, all_bars, figures)
+    sys.exit(bars.finish(console, all_bars, figures, given.json))
+
+
+if __name__ == "__main__":
+    main()
