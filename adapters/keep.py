@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from burnish.records import VersionState
 
 DAY = 86_400.0
+_BAD: dict[str, str] = {VersionState.REFUSED: "refused", VersionState.ROLLED_BACK: "rolled back"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Plan:
 
 
 def plan(versions: Sequence[Kept], uses: Uses, *, keep_live: int, keep_refused_days: float, now: float) -> Plan:
-    """Of the versions that once were live and are of no use any more the newest `keep_live` stay; refused ones stay so many days."""
+    """Of the versions that once were live and are of no use any more the newest `keep_live` stay; bad ones stay so many days."""
     made = Plan()
     retired: list[Kept] = []
     for version in sorted(versions, key=lambda version: version.number):
@@ -55,10 +56,10 @@ def plan(versions: Sequence[Kept], uses: Uses, *, keep_live: int, keep_refused_d
             made.keep[version.number] = why
         elif version.state == VersionState.RETIRED:
             retired.append(version)
-        elif version.state == VersionState.REFUSED and version.decided_at is not None:
+        elif version.state in _BAD and version.decided_at is not None:
             age = (now - version.decided_at) / DAY
             where = made.keep if age < keep_refused_days else made.remove
-            where[version.number] = f"refused {age:.1f} days ago"
+            where[version.number] = f"{_BAD[version.state]}, decided {age:.1f} days ago"
         else:
             made.keep[version.number] = f"is {version.state}"
     # the order of going live, not of numbers: a rollback's target counts as new
@@ -82,6 +83,6 @@ def _needed(version: Kept, uses: Uses) -> str | None:
         (number in uses.jobs, "it waits to be loaded"),
         (number in uses.step_parents, "a step starts from it"),
         (version.is_pinned, "pinned"),
-        (version.state not in (VersionState.RETIRED, VersionState.REFUSED), f"is {version.state}"),
+        (version.state not in (VersionState.RETIRED, *_BAD), f"is {version.state}"),
     )
     return next((why for holds, why in reasons if holds), None)

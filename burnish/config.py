@@ -383,7 +383,9 @@ class Versions(_Section):
     """How long versions keep their files. What is live, previous, on trial, pinned, loaded or in flight always does."""
 
     keep_live: int = Field(5, ge=0, description="Versions that once were live and keep their files, the newest so many.")
-    keep_refused_days: float = Field(7.0, ge=0, description="Days for which a refused version keeps its files.")
+    keep_refused_days: float = Field(
+        7.0, ge=0, description="Days for which a version that was refused, or rolled back by itself, keeps its files."
+    )
     check_minutes: float = Field(10.0, ge=0, description="Minutes between the looks at what may go; 0 never looks by itself.")
 
 
@@ -481,10 +483,10 @@ def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
     path = file or Path(os.environ.get("BURNISH_CONFIG", "burnish.toml"))
     tree = _read_toml(path) if file or path.exists() else {}
     try:
-        settings = _with_flags(Settings(**tree), flags or {})
+        settings = with_flags(Settings(**tree), flags or {})
         if not settings.uses_sandbox:
             return settings
-        return _with_flags(Settings(**_over(_read_toml(SANDBOX_MODEL.parent / "burnish.toml"), tree)), flags or {})
+        return with_flags(Settings(**_over(_read_toml(SANDBOX_MODEL.parent / "burnish.toml"), tree)), flags or {})
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
 
@@ -507,7 +509,15 @@ def _over(under: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+def with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+    """`settings` with dotted keys laid over them; raises ConfigError with one line per problem."""
+    try:
+        return _laid_over(settings, flags)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
+
+
+def _laid_over(settings: Settings, flags: Mapping[str, Any]) -> Settings:
     if not flags:
         return settings
     merged = settings.model_dump()

@@ -221,8 +221,8 @@ class Swapper:
             self._store.verify(name.agent, name.version)
             await self._trial.load(name)
             with self._journal.write() as session:
-                live = registry.alias(session, name.agent) or 0
-                registry.promote(session, name.agent, name.version, expected=live, actor=actor, reason=reason)
+                expected = int(job.payload.get("expected", registry.alias(session, name.agent) or 0))
+                registry.promote(session, name.agent, name.version, expected=expected, actor=actor, reason=reason)
                 jobs.finish(session, LoadJob, job)
         except EngineUnavailable:
             raise

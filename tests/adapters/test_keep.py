@@ -8,7 +8,7 @@ from burnish.records import VersionState
 
 NOW = 1_000 * DAY
 NUMBERS = st.sets(st.integers(1, 30), max_size=8)
-FINAL = (VersionState.RETIRED, VersionState.REFUSED)
+FINAL = (VersionState.RETIRED, VersionState.REFUSED, VersionState.ROLLED_BACK)
 
 
 @st.composite
@@ -75,13 +75,13 @@ def test_by_hand() -> None:
         Kept(9, "candidate", None),
     ]
     result = made(versions, Uses(aliases={8, 5}, in_flight={1}))
-    assert result.remove == {2: "once live, long ago", 6: "refused 8.0 days ago"}
+    assert result.remove == {2: "once live, long ago", 6: "refused, decided 8.0 days ago"}
     assert result.keep == {
         1: "a request is under way on it",
         3: "once live, 2 of the last 2",
         4: "once live, 1 of the last 2",
         5: "an alias names it",
-        7: "refused 1.0 days ago",
+        7: "refused, decided 1.0 days ago",
         8: "an alias names it",
         9: "is candidate",
     }
