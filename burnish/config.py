@@ -483,10 +483,10 @@ def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
     path = file or Path(os.environ.get("BURNISH_CONFIG", "burnish.toml"))
     tree = _read_toml(path) if file or path.exists() else {}
     try:
-        settings = with_flags(Settings(**tree), flags or {})
+        settings = _with_flags(Settings(**tree), flags or {})
         if not settings.uses_sandbox:
             return settings
-        return with_flags(Settings(**_over(_read_toml(SANDBOX_MODEL.parent / "burnish.toml"), tree)), flags or {})
+        return _with_flags(Settings(**_over(_read_toml(SANDBOX_MODEL.parent / "burnish.toml"), tree)), flags or {})
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
 
@@ -509,15 +509,7 @@ def _over(under: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
-    """`settings` with dotted keys laid over them; raises ConfigError with one line per problem."""
-    try:
-        return _laid_over(settings, flags)
-    except ValidationError as error:
-        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
-
-
-def _laid_over(settings: Settings, flags: Mapping[str, Any]) -> Settings:
+def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
     if not flags:
         return settings
     merged = settings.model_dump()
@@ -530,6 +522,14 @@ def _laid_over(settings: Settings, flags: Mapping[str, Any]) -> Settings:
                 raise ConfigError(f"unknown setting {dotted!r}: {section} has no parts; see `burnish config`")
         node[key] = value
     return Settings.model_validate(merged)
+
+
+def for_agent(settings: Settings, overlay: Mapping[str, Any]) -> Settings:
+    """`settings` with an agent's own (`AgentRow.settings`, dotted keys) laid over them. Raises ConfigError as `load` does."""
+    try:
+        return _with_flags(settings, overlay)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
 
 
 def to_environment(settings: Settings) -> dict[str, str]:

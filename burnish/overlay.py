@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.config import Settings
+from burnish.config import Settings, for_agent
 from burnish.errors import ConfigError, RequestError
 
 SECTIONS = ("learner", "gate", "canary", "versions")
@@ -14,8 +14,6 @@ SHARED = frozenset({"learner.enabled", "learner.device", "learner.threads", "ver
 
 def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
     """`settings` as the agent with this `overlay` has them; raises RequestError for a key or a value that cannot be."""
-    from burnish.config import with_flags
-
     for key in overlay:
         if key.partition(".")[0] not in SECTIONS or "." not in key:
             own = ", ".join(f"{section}.…" for section in SECTIONS)
@@ -25,7 +23,7 @@ def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
                 f"setting {key!r} is the same for all agents; set it in burnish.toml", param=key, code="invalid_value"
             )
     try:
-        return with_flags(settings, overlay)
+        return for_agent(settings, overlay)
     except ConfigError as error:
         raise RequestError(str(error), param="settings", code="invalid_value") from error
 

@@ -50,13 +50,27 @@ def promote(
     return _make_live(settings, journal, agent, version, live, actor, reason or "promoted by hand")
 
 
-def rollback(settings: Settings, journal: Journal, agent: str, *, to: int | None, actor: str, reason: str | None = None) -> str:
-    """Make the previous version (or `to`) live again."""
+def rollback(
+    settings: Settings,
+    journal: Journal,
+    agent: str,
+    *,
+    to: int | None,
+    actor: str,
+    reason: str | None = None,
+    expected: int | None = None,
+) -> str:
+    """Make the previous version (or `to`) live again; `expected` as in `promote`.
+
+    The files of a version that engines have loaded are not looked at: going back must not wait for a disk.
+    """
     with journal.read() as session:
         live = registry.alias(session, agent) or 0
         target = registry.alias(session, agent, registry.PREVIOUS) if to is None else to
         if target:
             _check(registry.version(session, agent, target))
+    if expected is not None and expected != live:
+        raise Conflict(f"expected v{expected} to be live, found v{live}; look again and repeat")
     if target is None:
         raise Conflict(f"agent {agent!r} has no previous version to roll back to; name one with --to")
     if target == live:
