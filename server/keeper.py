@@ -42,6 +42,10 @@ class Removal:
     plan: Plan
     is_done: bool
 
+    def as_dict(self) -> dict[str, Any]:
+        """As the command line and the admin API show it."""
+        return {"agent": self.agent, "dry_run": not self.is_done, "removed": self.plan.remove, "kept": self.plan.keep}
+
 
 class Keeper:
     """One look at a time; several at once do no harm."""

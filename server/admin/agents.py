@@ -7,11 +7,11 @@ from pydantic import Field
 
 from adapters import agents
 from adapters.lineage import aliases_of
+from adapters.words import described
 from burnish import overlay
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.summary import summary
-from burnish.journal.tables import AgentRow
 from burnish.keys import Scope
 from server.admin.access import Access, find, visible
 from server.admin.fields import AgentPath, Body, Text
@@ -50,7 +50,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     def list_agents(caller: Caller = Depends(access.anywhere(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
         """The tenant's agents with what their aliases point at."""
         with journal.read() as session:
-            return {"agents": [describe(row, aliases_of(session, row.name)) for row in visible(session, caller)]}
+            return {"agents": [described(row, aliases_of(session, row.name)) for row in visible(session, caller)]}
 
     @made.post("/agents")
     def create_agent(body: NewAgent, caller: Caller = Depends(access.anywhere(Scope.OPERATOR))) -> dict[str, Any]:  # noqa: B008
@@ -60,7 +60,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         with journal.write() as session:
             options: dict[str, Any] = {"settings": wanted, "taken": taken, "actor": caller.key_id, "reason": body.reason}
             row = agents.create(session, body.name, caller.tenant, **options)
-            told = describe(row, {0: [agents.LIVE]})
+            told = described(row, {0: [agents.LIVE]})
         refresh(settings, journal)
         return told
 
@@ -69,7 +69,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         """One agent with its settings and counts."""
         with journal.read() as session:
             row = find(session, caller, agent)
-            return {**describe(row, aliases_of(session, agent)), **summary(session, agent)}
+            return {**described(row, aliases_of(session, agent)), **summary(session, agent)}
 
     @made.post("/agents/{agent}/settings")
     def set_agent(
@@ -81,12 +81,6 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         wanted = overlay.checked(settings, body.settings)
         with journal.write() as session:
             row = agents.change_settings(session, agent, wanted, actor=caller.key_id, reason=body.reason)
-            return describe(row, aliases_of(session, agent))
+            return described(row, aliases_of(session, agent))
 
     return made
-
-
-def describe(row: AgentRow, pointed: dict[int, list[str]]) -> dict[str, Any]:
-    """An agent as the command line and the admin API show it."""
-    aliases = {alias: number for number, names in pointed.items() for alias in names}
-    return {**row.model_dump(mode="json"), "aliases": aliases}

@@ -18,12 +18,12 @@ from starlette.concurrency import run_in_threadpool
 
 from adapters.contents import CONFIG, WEIGHTS
 from adapters.foreign import MANIFEST
+from adapters.words import imported
 from burnish import errors
 from burnish.config import Settings
 from burnish.errors import BurnishError, JournalError, RequestError
 from burnish.journal import Journal
 from burnish.keys import Scope
-from burnish.records import VersionName
 from server.admin.access import Access
 from server.admin.fields import AgentPath
 from server.auth import Caller
@@ -59,11 +59,6 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         return {**told, "status": imported(agent, told["version"])}
 
     return made
-
-
-def imported(agent: str, version: int) -> str:
-    """What a finished import is called."""
-    return f"{VersionName(agent, version)} is imported and waits for the gate's trial"
 
 
 async def _receive(request: Request, file: Path) -> None:

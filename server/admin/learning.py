@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from adapters import agents
+from adapters.words import asked, paused
 from burnish.config import Settings
 from burnish.journal import Journal, steps
 from burnish.keys import Scope
@@ -48,13 +49,3 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         return {"status": paused(agent, is_paused), "is_paused": is_paused}
 
     return made
-
-
-def paused(agent: str, is_paused: bool) -> str:
-    """What a pause is called."""
-    return f"{agent} {'learns no more until `burnish learner resume`' if is_paused else 'learns again'}"
-
-
-def asked(agent: str, n_ready: int) -> str:
-    """What a step on request is called."""
-    return f"{agent} takes a step on {n_ready} ready turn{'s' if n_ready != 1 else ''} when its learner looks next"

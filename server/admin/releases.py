@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends
 from pydantic import Field
 
 from adapters import agents, registry
+from adapters.words import released
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.keys import Scope
@@ -67,11 +68,6 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         return {"status": released(agent, held), "was_held": held}
 
     return made
-
-
-def released(agent: str, held: str | None) -> str:
-    """What the end of a hold is called."""
-    return f"{agent} was not held" if held is None else f"{agent} is released; it was held because {held}"
 
 
 def _told(journal: Journal, agent: str, status: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from adapters import registry, versions
 from adapters.export import as_tar
 from adapters.lineage import aliases_of, lineage
 from adapters.store import AdapterStore
+from adapters.words import pinned
 from burnish.config import Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
@@ -17,7 +18,7 @@ from burnish.records import VersionName
 from server.admin.access import Access
 from server.admin.fields import AgentPath, Body, Number, Reasoned
 from server.auth import Caller
-from server.keeper import Keeper, Removal
+from server.keeper import Keeper
 
 Known = Annotated[int, Field(ge=1, le=2**31 - 1)]
 TAR = "application/x-tar"
@@ -97,17 +98,6 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     @made.post("/agents/{agent}/versions/gc")
     def remove_versions(agent: AgentPath, body: Removing, caller: Caller = may_change) -> dict[str, Any]:
         """Remove the files of versions that nobody needs; their records stay."""
-        return shown(Keeper(settings, journal).remove(agent, actor=caller.key_id, is_dry=body.dry_run))
+        return Keeper(settings, journal).remove(agent, actor=caller.key_id, is_dry=body.dry_run).as_dict()
 
     return made
-
-
-def pinned(agent: str, version: int, is_pinned: bool, is_new: bool) -> str:
-    """What a pin is called."""
-    state = "pinned" if is_pinned else "not pinned"
-    return f"{VersionName(agent, version)} is {state}{'' if is_new else ' already'}"
-
-
-def shown(told: Removal) -> dict[str, Any]:
-    """A removal as the command line and the admin API show it."""
-    return {"agent": told.agent, "dry_run": not told.is_done, "removed": told.plan.remove, "kept": told.plan.keep}
