@@ -16,12 +16,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
+from adapters import foreign
 from adapters.contents import CONFIG, WEIGHTS
 from adapters.foreign import MANIFEST
 from adapters.words import imported
 from burnish import errors
 from burnish.config import Settings
-from burnish.errors import BurnishError, JournalError, RequestError
+from burnish.errors import AdapterError, BurnishError, JournalError, RequestError
 from burnish.journal import Journal
 from burnish.keys import Scope
 from server.admin.access import Access
@@ -53,6 +54,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         try:
             await _receive(request, folder / "archive.tar")
             await run_in_threadpool(unpack, folder / "archive.tar", folder / "adapter")
+            await run_in_threadpool(_check, settings, folder / "adapter", any_base)
             told = await run_in_threadpool(_adopt, settings, agent, folder / "adapter", caller.key_id, any_base)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -100,6 +102,14 @@ def unpack(archive: Path, folder: Path) -> None:
             f"the body is no tar archive of an adapter's directory: {error}; make one with `tar -c DIRECTORY`",
             code="invalid_value",
         ) from error
+
+
+def _check(settings: Settings, folder: Path, any_base: bool) -> None:
+    """All that can be seen without torch, at once; AdapterError without this server's own paths."""
+    try:
+        foreign.read(folder, model=settings.engine.model, max_rank=settings.engine.max_lora_rank, any_base=any_base)
+    except AdapterError as error:
+        raise AdapterError(str(error).replace(f"{folder}/", "")) from error
 
 
 def _adopt(settings: Settings, agent: str, folder: Path, actor: str, any_base: bool) -> dict[str, Any]:

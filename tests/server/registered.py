@@ -10,9 +10,10 @@ from gateways import ENGINE_KEY, Running, serve
 
 from adapters import registry
 from adapters.store import AdapterStore
-from burnish.config import Settings
+from burnish import routes
+from burnish.config import Engine, Settings
 from burnish.journal import Journal
-from burnish.journal.tables import AuditRow, LoadJob
+from burnish.journal.tables import AuditRow, KeyRow, LoadJob
 from burnish.testing import StubEngine
 from server.admin import admin_app
 from server.prepare import prepare
@@ -71,9 +72,18 @@ def add_version(
     return path
 
 
+def keep_keys(settings: Settings, journal: Journal) -> None:
+    """The serving table's keys in the journal too, from which they are written anew."""
+    with journal.write() as session:
+        for key in routes.watch(settings.run_dir / "routes.json").current().keys.values():
+            fields = {"scopes": sorted(key.scopes), "agents": sorted(key.agents), "created_at": 1.0}
+            session.add(KeyRow(key_id=key.key_id, digest=key.digest, tenant=key.tenant, name=key.name, **fields))
+
+
 @contextmanager
 def registered(folder: Path) -> Iterator[Registered]:
-    settings = Settings(state_dir=folder)
+    stub = StubEngine(api_key=ENGINE_KEY, loaded={"agent@v1": "/a/1", "agent@v2": "/a/2"})
+    settings = Settings(state_dir=folder, engine=Engine(urls=(stub.url,), api_key=ENGINE_KEY))
     journal, store = prepare(settings), AdapterStore.of(settings)
     for number, state in ((1, "retired"), (2, "retired"), (3, "retired"), (4, "refused")):
         add_version(journal, store, number, state)
@@ -83,7 +93,7 @@ def registered(folder: Path) -> Iterator[Registered]:
     for number in (1, 2):
         with journal.write() as session:
             registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
-    stub = StubEngine(api_key=ENGINE_KEY, loaded={"agent@v1": "/a/1", "agent@v2": "/a/2"})
     with stub, serve(folder, stub, fallback=admin_app(settings, journal)) as running:
+        keep_keys(settings, journal)
         yield Registered(running, journal, store, settings)
     journal.close()
