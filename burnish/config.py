@@ -398,6 +398,16 @@ class Alerts(_Section):
     timeout: float = Field(5.0, gt=0, description="Seconds for one POST; one that fails is logged and forgotten.")
 
 
+class Versions(_Section):
+    """How long versions keep their files. What is live, previous, on trial, pinned, loaded or in flight always does."""
+
+    keep_live: int = Field(5, ge=0, description="Versions that once were live and keep their files, the newest so many.")
+    keep_refused_days: float = Field(
+        7.0, ge=0, description="Days for which a version that was refused, or rolled back by itself, keeps its files."
+    )
+    check_minutes: float = Field(10.0, ge=0, description="Minutes between the looks at what may go; 0 never looks by itself.")
+
+
 class Agent(_Section):
     """The policy line that clients ask for."""
 
@@ -424,6 +434,7 @@ class Settings(BaseSettings):
     gate: Gate = Gate()
     canary: Canary = Canary()
     alerts: Alerts = Alerts()
+    versions: Versions = Versions()
 
     @field_validator("state_dir")
     @classmethod
@@ -535,6 +546,14 @@ def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
                 raise ConfigError(f"unknown setting {dotted!r}: {section} has no parts; see `burnish config`")
         node[key] = value
     return Settings.model_validate(merged)
+
+
+def for_agent(settings: Settings, overlay: Mapping[str, Any]) -> Settings:
+    """`settings` with an agent's own (`AgentRow.settings`, dotted keys) laid over them. Raises ConfigError as `load` does."""
+    try:
+        return _with_flags(settings, overlay)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
 
 
 def to_environment(settings: Settings) -> dict[str, str]:

@@ -28,6 +28,7 @@ from server.alerts import Alerts
 from server.canary.observer import Observer
 from server.engine import Engine
 from server.inflight import is_drained
+from server.keeper import Keeper
 from server.launch import engine_key, engine_urls
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet, read_prompts
@@ -221,8 +222,8 @@ class Swapper:
             self._store.verify(name.agent, name.version)
             await self._trial.load(name)
             with self._journal.write() as session:
-                live = registry.alias(session, name.agent) or 0
-                registry.promote(session, name.agent, name.version, expected=live, actor=actor, reason=reason)
+                expected = int(job.payload.get("expected", registry.alias(session, name.agent) or 0))
+                registry.promote(session, name.agent, name.version, expected=expected, actor=actor, reason=reason)
                 jobs.finish(session, LoadJob, job)
         except EngineUnavailable:
             raise
@@ -287,7 +288,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     alerts = Alerts(settings.alerts)
     swapper = Swapper(
         journal,
-        AdapterStore(settings.adapters_dir.resolve()),
+        AdapterStore.of(settings),
         engines,
         routes_file(settings),
         base_name=settings.engine.base_name,
@@ -296,8 +297,9 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         retention_margin=settings.gate.retention_margin,
         observer=Observer(journal, routes_file(settings), lambda agent: settings, alerts),
     )
+    keeper = Keeper(settings, journal)
     try:
-        await swapper.run_forever(is_stopping)
+        await asyncio.gather(swapper.run_forever(is_stopping), keeper.run_forever(is_stopping))
     finally:
         await alerts.close()
         for engine in engines:

@@ -1,0 +1,23 @@
+"""A step that an operator asks for: taken with few rows and while paused, once."""
+
+from pathlib import Path
+
+from world import Make, World
+
+from adapters import agents
+from burnish.journal import Journal
+
+
+def test_one_step_is_taken_when_it_is_asked_for(journal: Journal, tmp_path: Path, make_trainer: Make) -> None:
+    world = World(journal, tmp_path, make_trainer)
+    world.add(2)
+    with journal.write() as session:
+        agents.set_paused(session, "agent", True, actor="ana")
+    assert not world.loop.run_once()
+    with journal.write() as session:
+        assert agents.ask_step(session, "agent", actor="ana") == 2
+    assert world.loop.run_once()
+    assert [(version, outcome) for version, _, outcome, _ in world.steps()] == [(1, "open")]
+    world.promote(1, 0)
+    world.add(2)
+    assert not world.loop.run_once()  # still paused, and nobody asked again
