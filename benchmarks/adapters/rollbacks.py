@@ -1,0 +1,43 @@
+"""`rollback_ms`: from the admin request to the last request that any of four gateways still put on the bad version."""
+
+import time
+from statistics import median
+
+from benchmarks.adapters import load
+from benchmarks.adapters.clients import AGENT, Job
+from benchmarks.adapters.stand import Stand
+from benchmarks.bars import Tell
+
+SHORT = 2
+"""Tokens of a reply: requests come often, so that the moment of change is seen sharply."""
+
+
+def measure(stand: Stand, rounds: int, tell: Tell) -> dict[str, float]:
+    """The worst of `rounds` rollbacks is the figure. `rollback_resolution_ms` is the median time between two requests."""
+    stand.swap()
+    asked: list[tuple[float, float, int]] = []
+    with stand.admin() as admin, load.running(
+        Job(stand.port, len(stand.voices), streams=0, wholes=16, max_tokens=SHORT)
+    ) as clients:
+        for i in range(rounds):
+            tell(f"rollback {i + 1} of {rounds}")
+            stand.swap()
+            time.sleep(1.5)
+            asked.append((*stand.rollback(admin), stand.newest))
+            time.sleep(1.0)
+    moments = []
+    starts = sorted(start for start, *_ in clients.seen.answers)
+    for begin, _, bad in asked:
+        late = [at for at, _, version, _ in clients.seen.answers if begin < at < begin + 1.0 and version == f"{AGENT}@v{bad}"]
+        moments.append(1e3 * (max(late, default=begin) - begin))
+    spread = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    gateways = sum(path.stat().st_size > 0 for path in stand.settings.segments_dir.glob("*.seg"))
+    return {
+        "rollback_ms": max(moments),
+        "rollback_ms_median": median(moments),
+        "rollback_answered_ms": 1e3 * median(end - begin for begin, end, _ in asked),
+        "rollback_rounds": rounds,
+        "rollback_resolution_ms": 1e3 * median(spread),
+        "rollback_gateways": gateways,
+        "rollback_failed": clients.seen.n_failed + clients.seen.n_wrong,
+    }
