@@ -5,55 +5,42 @@ consumes the step's rows and writes the audit row: either all of it happened or 
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select, update
 from sqlmodel import Session
 
-from burnish.errors import Conflict, NotFound
-from burnish.journal.jobs import enqueue, insert_or_skip
-from burnish.journal.tables import (
-    AgentRow,
-    AliasRow,
-    AuditRow,
-    InteractionRow,
-    LoadJob,
-    SampleRow,
-    StepRow,
-    VersionRow,
-)
+from adapters import agents, canaries
+from adapters.agents import LIVE, ensure_agent
+from adapters.audit import record
+from adapters.versions import check_servable, version, versions
+from burnish.errors import Conflict
+from burnish.journal.jobs import enqueue
+from burnish.journal.tables import AliasRow, InteractionRow, LoadJob, SampleRow, StepRow, VersionRow
 from burnish.records import StepOutcome, VersionName, VersionState
 
-LIVE, PREVIOUS = "live", "previous"
-
-
-def ensure_agent(session: Session, name: str, tenant: str = "default") -> None:
-    """The agent and its `live` alias at the base (version 0), made where they do not exist."""
-    now = time.time()
-    insert_or_skip(session, AgentRow, {"name": name, "tenant": tenant, "created_at": now, "is_paused": False})
-    insert_or_skip(session, AliasRow, {"agent": name, "alias": LIVE, "version": 0, "updated_at": now})
+__all__ = [
+    "LIVE",
+    "PREVIOUS",
+    "alias",
+    "announce",
+    "close_step",
+    "ensure_agent",
+    "promote",
+    "refuse",
+    "rollback",
+    "version",
+    "versions",
+]
+PREVIOUS = "previous"
 
 
 def alias(session: Session, agent: str, name: str = LIVE) -> int | None:
     """The version behind an alias, None where it is not set. Raises NotFound for an unknown agent."""
-    if session.get(AgentRow, agent) is None:
-        raise NotFound(f"no agent {agent!r}; `burnish adapters list` shows what exists", code="agent_not_found")
+    agents.find(session, agent)
     row = session.get(AliasRow, (agent, name))
     return row.version if row else None
-
-
-def version(session: Session, agent: str, number: int) -> VersionRow:
-    row = session.get(VersionRow, (agent, number))
-    if row is None:
-        raise NotFound(f"no version {VersionName(agent, number)}", code="version_not_found")
-    return row
-
-
-def versions(session: Session, agent: str) -> Sequence[VersionRow]:
-    """All versions of an agent, oldest first."""
-    columns: Any = VersionRow
-    return session.scalars(select(VersionRow).where(columns.agent == agent).order_by(columns.version)).all()
 
 
 def announce(session: Session, agent: str, number: int, *, parent: int, step_id: int | None, digest: str) -> None:
@@ -73,7 +60,7 @@ def announce(session: Session, agent: str, number: int, *, parent: int, step_id:
     )
     name = str(VersionName(agent, number))
     enqueue(session, LoadJob, name, {"agent": agent, "version": number})
-    _audit(session, "learner", "announce", name, None, VersionState.CANDIDATE, None)
+    record(session, "learner", "announce", name, None, VersionState.CANDIDATE, None, agent=agent)
 
 
 def promote(
@@ -88,9 +75,11 @@ def promote(
 ) -> None:
     """Make `number` live where `expected` is live now; the old one becomes `previous`.
 
-    Raises Conflict where the alias moved meanwhile. Version 0 (the base) can be promoted too: a rollback to the beginning.
+    Raises Conflict where the alias moved meanwhile, or where the version was refused or removed. Version 0 (the base) can be
+    promoted too: a rollback to the beginning.
     """
     _set_alias(session, agent, LIVE, number, expected)
+    canaries.cancel(session, agent, f"v{number} was made live by {actor}", promoted=number)
     if expected != number:
         session.merge(AliasRow(agent=agent, alias=PREVIOUS, version=expected, updated_at=time.time()))
     if number:
@@ -102,16 +91,20 @@ def promote(
             close_step(session, row.step_id, StepOutcome.PUBLISHED, reason)
     if expected and expected != number:
         version(session, agent, expected).state = VersionState.RETIRED
-    _audit(session, actor, "promote", agent, str(expected), str(number), reason)
+    record(session, actor, "promote", agent, str(expected), str(number), reason, agent=agent)
 
 
-def refuse(session: Session, agent: str, number: int, *, reason: str, evidence: Mapping[str, object]) -> None:
+def refuse(
+    session: Session, agent: str, number: int, *, reason: str, evidence: Mapping[str, object], actor: str = "gate"
+) -> None:
     """A candidate did not earn its place: its step is closed as refused and its rows are spent, with the reason."""
     row = version(session, agent, number)
+    before = row.state
     row.state, row.reason, row.decided_at, row.evidence = VersionState.REFUSED, reason, time.time(), dict(evidence)
     if row.step_id is not None:
         close_step(session, row.step_id, StepOutcome.REFUSED, reason)
-    _audit(session, "gate", "refuse", str(VersionName(agent, number)), VersionState.CANDIDATE, VersionState.REFUSED, reason)
+    name = str(VersionName(agent, number))
+    record(session, actor, "refuse", name, before, VersionState.REFUSED, reason, agent=agent)
 
 
 def rollback(session: Session, agent: str, *, actor: str, to: int | None = None, reason: str | None = None) -> tuple[int, int]:
@@ -145,7 +138,7 @@ def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str
 
 def _set_alias(session: Session, agent: str, name: str, number: int, expected: int) -> None:
     if number:
-        version(session, agent, number)
+        check_servable(version(session, agent, number))
     columns: Any = AliasRow
     moved = session.connection().execute(
         update(columns)
@@ -155,9 +148,3 @@ def _set_alias(session: Session, agent: str, name: str, number: int, expected: i
     if not moved.rowcount:
         found = alias(session, agent, name)
         raise Conflict(f"alias {name!r} of {agent!r}: expected v{expected}, found v{found}; look again and repeat")
-
-
-def _audit(
-    session: Session, actor: str, action: str, target: str, before: str | None, after: str | None, reason: str | None
-) -> None:
-    session.add(AuditRow(at=time.time(), actor=actor, action=action, object=target, before=before, after=after, reason=reason))

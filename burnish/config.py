@@ -316,6 +316,69 @@ class Gate(_Section):
     )
 
 
+class Canary(_Section):
+    """A version on a share of the traffic before it is promoted, and the watch over it afterwards."""
+
+    mode: Literal["auto", "on", "off"] = Field(
+        "auto", description="Whether a version that passed the gate gets a canary; `auto`: in the gate's tier `full`."
+    )
+    share: float = Field(0.1, gt=0, le=0.5, description="Share of the conversations that a canary answers.")
+    test: Literal["auto", "paired", "baseline"] = Field(
+        "auto",
+        description="Judged rewards: in pairs with the other version's, or against its known rate; `auto`: pairs where both answer at a "
+        "time, else the rate where enough turns tell it.",
+    )
+    alpha: float = Field(
+        0.005, gt=0, le=0.1, description="Probability of stopping a version no worse than the other by its judged rewards."
+    )
+    beta: float = Field(0.05, gt=0, le=0.5, description="Probability of passing a version that is worse by `delta`.")
+    delta: float = Field(0.1, gt=0, lt=1, description="Loss of judged success that counts: 0.1 is ten points.")
+    min_turns: int = Field(
+        50, ge=1, description="Judged turns of a canary below which nothing passes and it is recorded as skipped."
+    )
+    max_hours: float = Field(24.0, gt=0, description="Hours after which an undecided canary is skipped.")
+    when_skipped: Literal["promote", "refuse"] = Field(
+        "promote", description="What becomes of a version whose canary was skipped for want of evidence."
+    )
+    baseline_turns: int = Field(
+        500,
+        ge=20,
+        description="Latest judged turns of the other version that tell its rate, and that a watch makes pairs with.",
+    )
+    user_cap: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="Largest share of a test's turns that one user may have, with enough users (4 at 0.25); 1: off.",
+    )
+    patience: float = Field(900.0, ge=0, description="Seconds after which a turn without a verdict is counted without one.")
+    length_ratio: float = Field(
+        1.5, gt=1, description="A version whose replies are longer by more than this factor is stopped."
+    )
+    latency_ratio: float = Field(
+        2.0, gt=1, description="A version whose replies take longer by more than this factor is stopped."
+    )
+    watch: bool = Field(True, description="Test every promoted version on against the one before, and roll back what is worse.")
+    watch_turns: int = Field(2000, ge=1, description="Judged turns after which the watch over a version ends.")
+    holdback: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the conversations that stay with the version before, while the new one is watched.",
+    )
+    drop_rows: bool = Field(True, description="Never train rows that a version sampled which was rolled back by itself.")
+    max_rollbacks: int = Field(3, ge=1, description="Automatic rollbacks within a day after which learning is paused.")
+
+
+class Alerts(_Section):
+    """Who is told when something was undone."""
+
+    webhook: str = Field(
+        "", description="URL that gets a JSON POST when a canary is stopped or a version rolled back; empty for none."
+    )
+    timeout: float = Field(5.0, gt=0, description="Seconds for one POST; one that fails is logged and forgotten.")
+
+
 class Agent(_Section):
     """The policy line that clients ask for."""
 
@@ -340,6 +403,8 @@ class Settings(BaseSettings):
     judge: Judge = Judge()
     learner: Learner = Learner()
     gate: Gate = Gate()
+    canary: Canary = Canary()
+    alerts: Alerts = Alerts()
 
     @field_validator("state_dir")
     @classmethod
@@ -361,6 +426,11 @@ class Settings(BaseSettings):
     @property
     def uses_sandbox(self) -> bool:
         return Path(self.engine.model) == SANDBOX_MODEL
+
+    @property
+    def has_canary(self) -> bool:
+        """True where a version that passed the gate answers a share of the traffic before it is promoted."""
+        return self.canary.mode == "on" or (self.canary.mode == "auto" and str(self.gate.tier) == "full")
 
     @property
     def journal_url(self) -> str:

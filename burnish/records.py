@@ -100,9 +100,33 @@ class VersionState(StrEnum):
     """Where an adapter version is in its life."""
 
     CANDIDATE = "candidate"
+    CANARY = "canary"
     LIVE = "live"
     REFUSED = "refused"
     RETIRED = "retired"
+    ROLLED_BACK = "rolled_back"
+
+
+UNDECIDED = (VersionState.CANDIDATE, VersionState.CANARY)
+"""States of a version that may still go live by itself; an agent has one such version at most."""
+
+
+class Observation(StrEnum):
+    """Why a version is watched beside another while it answers: before its promotion, unseen, or after it."""
+
+    CANARY = "canary"
+    SHADOW = "shadow"
+    WATCH = "watch"
+
+
+class CanaryState(StrEnum):
+    """How an observation stands. `RUNNING` is the only state that is not final; `SKIPPED` means too little evidence."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    STOPPED = "stopped"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)

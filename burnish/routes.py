@@ -18,13 +18,23 @@ from burnish.records import VersionName
 
 @dataclass(frozen=True, slots=True)
 class AgentRoute:
-    """One agent: its tenant, the versions behind its aliases (0 = the frozen base) and those that every engine has loaded."""
+    """One agent: its tenant, the versions behind its aliases (0 = the frozen base) and those that every engine has loaded.
+
+    `canary` answers the share `canary_share` of the conversations (server/split.py), None where no other version than `live` does.
+    """
 
     name: str
     tenant: str = "default"
     live: int = 0
     previous: int | None = None
     loaded: tuple[int, ...] = ()
+    canary: int | None = None
+    canary_share: float = 0.0
+
+    @property
+    def named(self) -> set[int]:
+        """The versions that a request without a version may get; none of them is ever unloaded."""
+        return {number for number in (self.live, self.previous, self.canary) if number is not None}
 
     def engine_model(self, version: int, base_name: str) -> str:
         """The model name that the engine knows `version` by."""
@@ -51,7 +61,16 @@ class Routes:
 
 def parse(tree: Mapping[str, Any]) -> Routes:
     agents = {
-        a["name"]: AgentRoute(a["name"], a["tenant"], a["live"], a["previous"], tuple(a["loaded"])) for a in tree["agents"]
+        a["name"]: AgentRoute(
+            a["name"],
+            a["tenant"],
+            a["live"],
+            a["previous"],
+            tuple(a["loaded"]),
+            a.get("canary"),
+            a.get("canary_share", 0.0),
+        )
+        for a in tree["agents"]
     }
     keys = {
         k["digest"]: Key(
@@ -80,7 +99,15 @@ def write(path: Path, routes: Routes) -> None:
         "engine_key": routes.engine_key,
         "remote_url": routes.remote_url,
         "agents": [
-            {"name": a.name, "tenant": a.tenant, "live": a.live, "previous": a.previous, "loaded": list(a.loaded)}
+            {
+                "name": a.name,
+                "tenant": a.tenant,
+                "live": a.live,
+                "previous": a.previous,
+                "loaded": list(a.loaded),
+                "canary": a.canary,
+                "canary_share": a.canary_share,
+            }
             for a in routes.agents.values()
         ],
         "keys": [

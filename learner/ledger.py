@@ -14,12 +14,13 @@ from sqlalchemy import func, select, update
 from sqlmodel import Session
 
 from adapters import registry
+from adapters.versions import next_number
 from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import interaction_of, reward_of, right_reply_of
-from burnish.records import Interaction, Reward, StepOutcome, VersionState
+from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
 from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
@@ -74,11 +75,11 @@ class Ledger:
             return registry.alias(session, self.agent) or 0
 
     def undecided(self) -> int | None:
-        """The version that waits for its trial, if there is one: until it is decided no new step begins."""
+        """The version that waits for its trial, or is on canary, if there is one: until it is decided no new step begins."""
         columns: Any = VersionRow
         with self._journal.read() as session:
             found = session.scalars(
-                select(columns.version).where(columns.agent == self.agent, columns.state == VersionState.CANDIDATE)
+                select(columns.version).where(columns.agent == self.agent, columns.state.in_(UNDECIDED))
             ).first()
             return int(found) if found is not None else None
 
@@ -136,7 +137,7 @@ class Ledger:
         with self._journal.write() as session:
             step = StepRow(
                 agent=self.agent,
-                version=self._next_version(session),
+                version=next_number(session, self.agent),
                 parent=parent,
                 attempt=attempt,
                 outcome=StepOutcome.OPEN,
@@ -253,14 +254,6 @@ class Ledger:
         with self._journal.read() as session:
             published = sorted(session.scalars(query))
         return lambda version: sum(version < number <= live for number in published)
-
-    def _next_version(self, session: Session) -> int:
-        step, version_row = _columns(StepRow), _columns(VersionRow)
-        highest = [
-            session.connection().execute(select(func.max(table.version)).where(table.agent == self.agent)).scalar()
-            for table in (step, version_row)
-        ]
-        return max((number or 0 for number in highest), default=0) + 1
 
 
 def right_of(session: Session, interaction_id: str) -> Right | None:

@@ -19,6 +19,7 @@ from server.call import CHAT, Call, Dialect
 from server.identity import Labels, labels_of
 from server.models import remote, resolve
 from server.pool import Response
+from server.split import split
 from server.sse import Splitter
 from server.state import State
 from server.turn import Turn
@@ -63,7 +64,8 @@ class Exchange:
         """Pin, ask, relay, record."""
         call, state = self._call, self._state
         routes = state.routes.current()
-        self._target = resolve(call.model, self._caller, routes, state.settings.gateway.model_map)
+        target = resolve(call.model, self._caller, routes, state.settings.gateway.model_map)
+        self._target = split(target, routes, self._caller.key_id, self._labels.session_id, call.messages)
         with state.heartbeat.hold(self._target.name):  # nothing may wait between reading the table and counting the request
             async with state.watches.watch(receive) as client:
                 response = await self._ask(routes)

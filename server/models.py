@@ -21,7 +21,8 @@ MAX_REMEMBERED = 10_000
 class Target:
     """What a model name means now. `name` is shown to clients, `engine_model` is the engine's word for it.
 
-    `upstream` is the remote model that answers in the agent's place, None where the engine does.
+    `upstream` is the remote model that answers in the agent's place, None where the engine does; `is_pinned`: the client named the
+    version itself.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Target:
     version: int
     is_base: bool = False
     upstream: str | None = None
+    is_pinned: bool = False
 
 
 def resolve(model: str, caller: Caller, routes: Routes, model_map: Mapping[str, str]) -> Target:
@@ -89,7 +91,8 @@ def _find(model: str, caller: Caller, routes: Routes) -> Target | None:
     if pinned and version and version not in agent.loaded:  # never another version than the one that was asked for
         raise _missing(model, caller, routes)
     name = str(VersionName(agent.name, version))
-    return Target(name, agent.engine_model(version, routes.base_name), agent.name, version)
+    engine_model = agent.engine_model(version, routes.base_name)
+    return Target(name, engine_model, agent.name, version, is_pinned=pinned is not None)
 
 
 def _visible(caller: Caller, routes: Routes) -> list[AgentRoute]:

@@ -23,8 +23,8 @@ from burnish.journal import Journal, jobs
 from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
 from server import table
+from server.drain import Drain
 from server.engine import Engine
-from server.inflight import is_drained
 from server.launch import engine_key, engine_urls
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet, read_prompts
@@ -59,13 +59,13 @@ class Swapper:
         self._trial = Trial(
             journal, store, engines, retention, base_name=base_name, tolerance=tolerance, margin=retention_margin
         )
-        self._draining: dict[VersionName, int] = {}
+        self._drain = Drain(journal, engines, routes_file)
         self._lost: set[VersionName] = set()
 
     async def run_once(self) -> bool:
         """Restore what engines have lost, try one candidate, unload what has drained."""
         await self.reconcile()
-        await self._unload_drained()
+        await self._drain.run_once(self._table())
         with self._journal.write() as session:
             leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
         for job in leased:
@@ -183,36 +183,6 @@ class Swapper:
             return self._fail(job, error, 1)
         table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
         log.info("promoted by hand", version=str(name))
-
-    async def _unload_drained(self) -> None:
-        """Unload what no alias names any more, once no gateway has a request on it."""
-        present = self._table()
-        idle = {
-            VersionName(route.name, number)
-            for route in present.agents.values()
-            for number in route.loaded
-            if number not in {route.live, route.previous}
-        }
-        self._draining = {name: self._draining.get(name, present.generation) for name in idle}
-        for name, generation in list(self._draining.items()):
-            if is_drained(self._file.parent, str(name), generation):
-                await self._unload(name)
-
-    async def _unload(self, name: VersionName) -> None:
-        after = table.take_off(self._journal, self._file, name.agent, name.version)
-        if after is None:
-            return
-        # A request may have been admitted under the old table in this very moment: drain once more before unloading.
-        for _ in range(100):
-            if is_drained(self._file.parent, str(name), after.generation):
-                break
-            await asyncio.sleep(0.1)
-        else:
-            table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
-            return
-        for engine in self._engines:
-            await engine.unload(str(name))
-        log.info("unloaded", version=str(name))
 
     def _finish(self, job: jobs.Leased) -> None:
         with self._journal.write() as session:

@@ -1,1 +1,1 @@
-"""benchmarks.adapters."""
+"""Versions: what the sequential tests miss and what they take for worse."""

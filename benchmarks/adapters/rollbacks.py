@@ -1,29 +1,42 @@
 """`rollback_ms`: from the admin request to the last request that any of four gateways still put on the bad version."""
 
 import time
+from pathlib import Path
 from statistics import median
 
-from benchmarks.adapters import load
+from benchmarks.adapters import load, stand
 from benchmarks.adapters.clients import AGENT, Job
 from benchmarks.adapters.stand import Stand
-from benchmarks.bars import Tell
+from benchmarks.bars import Bar, Tell
 
 SHORT = 2
 """Tokens of a reply: requests come often, so that the moment of change is seen sharply."""
 
+N_GATEWAYS, ROUNDS = 4, 15
+BARS: tuple[Bar, ...] = (
+    ("rollback asked for to last request put on the bad version, 4 gateways, ms", "rollback_ms", "≤ 100", lambda f: f["rollback_ms"] <= 100),
+)  # fmt: skip
 
-def measure(stand: Stand, rounds: int, tell: Tell) -> dict[str, float]:
+
+def measure(folder: Path, tell: Tell) -> dict[str, float]:
+    """Rollbacks through the admin API, one after the other."""
+    with stand.running(folder, gateway__processes=N_GATEWAYS) as whole:
+        return _measure(whole, ROUNDS, tell)
+
+
+def _measure(whole: Stand, rounds: int, tell: Tell) -> dict[str, float]:
     """The worst of `rounds` rollbacks is the figure. `rollback_resolution_ms` is the median time between two requests."""
-    stand.swap()
+    whole.swap()
     asked: list[tuple[float, float, int]] = []
-    with stand.admin() as admin, load.running(
-        Job(stand.port, len(stand.voices), streams=0, wholes=16, max_tokens=SHORT)
-    ) as clients:
+    with (
+        whole.admin() as admin,
+        load.running(Job(whole.port, len(whole.voices), streams=0, wholes=16, max_tokens=SHORT)) as clients,
+    ):
         for i in range(rounds):
             tell(f"rollback {i + 1} of {rounds}")
-            stand.swap()
+            whole.swap()
             time.sleep(1.5)
-            asked.append((*stand.rollback(admin), stand.newest))
+            asked.append((*whole.rollback(admin), whole.newest))
             time.sleep(1.0)
     moments = []
     starts = sorted(start for start, *_ in clients.seen.answers)
@@ -31,7 +44,7 @@ def measure(stand: Stand, rounds: int, tell: Tell) -> dict[str, float]:
         late = [at for at, _, version, _ in clients.seen.answers if begin < at < begin + 1.0 and version == f"{AGENT}@v{bad}"]
         moments.append(1e3 * (max(late, default=begin) - begin))
     spread = [b - a for a, b in zip(starts, starts[1:], strict=False)]
-    gateways = sum(path.stat().st_size > 0 for path in stand.settings.segments_dir.glob("*.seg"))
+    gateways = sum(path.stat().st_size > 0 for path in whole.settings.segments_dir.glob("*.seg"))
     return {
         "rollback_ms": max(moments),
         "rollback_ms_median": median(moments),

@@ -3,31 +3,44 @@
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
-from benchmarks.adapters import load
+from benchmarks.adapters import load, stand
 from benchmarks.adapters.clients import Job
 from benchmarks.adapters.stand import Stand
-from benchmarks.bars import Tell
+from benchmarks.bars import Bar, Tell
 
 Gap = tuple[float, float]
 AROUND = 0.3
 """Seconds after the flip that still belong to a swap: the old version drains, the new one is asked for the first time."""
 
+ROUNDS, SECONDS, PER_SECOND = 7, 8.0, 1.25
+BARS: tuple[Bar, ...] = (
+    ("p99 inter-token latency, ≥ 1 swap/s vs none", "itl_p99_ratio", "≤ 1.25", lambda f: f["itl_p99_ratio"] <= 1.25),
+    ("largest gap around a swap, beyond a quiet window's, ms", "swap_stall_ms", "≤ 40", lambda f: f["swap_stall_ms"] <= 40),
+)
 
-def measure(stand: Stand, rounds: int, seconds: float, per_second: float, tell: Tell) -> dict[str, float]:
+
+def measure(folder: Path, tell: Tell) -> dict[str, float]:
+    """Rounds with swaps and rounds without, in turn."""
+    with stand.running(folder) as whole:
+        return _measure(whole, ROUNDS, SECONDS, PER_SECOND, tell)
+
+
+def _measure(whole: Stand, rounds: int, seconds: float, per_second: float, tell: Tell) -> dict[str, float]:
     """`rounds` pairs of a quiet and a swapping round, in alternating order, with the same clients all the time."""
-    if not stand.newest:
-        stand.swap()
+    if not whole.newest:
+        whole.swap()
     pairs: list[dict[str, tuple[float, float]]] = []
-    stand.spans.clear()
-    with load.running(Job(stand.port, len(stand.voices))) as clients:
+    whole.spans.clear()
+    with load.running(Job(whole.port, len(whole.voices))) as clients:
         _rest(2.0)
         for i in range(rounds):
             pair = {}
             for kind in ("quiet", "swapping") if i % 2 else ("swapping", "quiet"):
                 tell(f"round {i + 1} of {rounds}: {kind}")
-                pair[kind] = _round(stand, seconds, per_second if kind == "swapping" else 0.0)
+                pair[kind] = _round(whole, seconds, per_second if kind == "swapping" else 0.0)
                 _rest(1.0)
             pairs.append(pair)
     gaps = sorted((at, gap) for at, gap in clients.seen.gaps)
@@ -35,7 +48,7 @@ def measure(stand: Stand, rounds: int, seconds: float, per_second: float, tell: 
     excess, n_swaps = [], 0
     for pair in pairs:
         begin, end = pair["swapping"]
-        spans = [span for span in stand.spans if begin <= span[1] < end]
+        spans = [span for span in whole.spans if begin <= span[1] < end]
         n_swaps += len(spans)
         excess += [_stall(gaps, began, live, pair["quiet"][0] - begin) for _, began, live in spans]
     quiet = [gap for pair in pairs for gap in _within(gaps, *pair["quiet"])]
@@ -55,13 +68,13 @@ def measure(stand: Stand, rounds: int, seconds: float, per_second: float, tell: 
     }
 
 
-def _round(stand: Stand, seconds: float, per_second: float) -> tuple[float, float]:
+def _round(whole: Stand, seconds: float, per_second: float) -> tuple[float, float]:
     """Swaps begin `per_second` times a second, or as soon as the one before is live; without any the time just passes."""
     begin = time.monotonic()
     n = 0
     while time.monotonic() < begin + seconds:
         if per_second and time.monotonic() < begin + seconds - 0.5:
-            stand.swap()
+            whole.swap()
             n += 1
             _rest(begin + n / per_second - time.monotonic())
         else:

@@ -69,9 +69,7 @@ class Stand:
 
     def admin(self) -> httpx.Client:
         key = admin_key_file(self.settings).read_text(encoding="utf-8").strip()
-        return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}", headers={"authorization": f"Bearer {key}"}, timeout=30
-        )
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers={"authorization": f"Bearer {key}"}, timeout=30)
 
     def _await_live(self, version: int) -> None:
         deadline = time.monotonic() + 60

@@ -1,0 +1,64 @@
+"""Taking a promotion back without being asked: one transaction from the evidence to the version before."""
+
+import time
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlmodel import Session
+
+from adapters import agents, canaries, registry
+from burnish.journal.tables import AliasRow, CanaryRow, InteractionRow, VersionRow
+from burnish.records import UNDECIDED, CanaryState, Observation, VersionName, VersionState
+
+ACTOR = "watch"
+DAY = 86_400.0
+
+
+def roll_back(session: Session, watch: CanaryRow, reason: str, *, drop_rows: bool, max_rollbacks: int) -> dict[str, Any]:
+    """Make the watched version's baseline live again, and see to what the version leaves behind; tells what was done.
+
+    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a fate (`drop_rows`); the agent is held
+    until an operator releases it; learning is paused after `max_rollbacks` of these within a day. No alias leads back to the version.
+    Raises Conflict where the alias moved meanwhile; then nothing has happened.
+    """
+    agent, bad, good = watch.agent, watch.version, watch.baseline
+    canaries.end(session, watch, CanaryState.STOPPED, reason, actor=ACTOR)
+    registry.promote(session, agent, good, expected=bad, actor=ACTOR, reason=f"rolled back v{bad}: {reason}")
+    version = session.get_one(VersionRow, (agent, bad))
+    version.state, version.reason = VersionState.ROLLED_BACK, reason
+    alias: Any = AliasRow
+    session.connection().execute(delete(alias).where(alias.agent == agent, alias.alias == registry.PREVIOUS))
+    refused = _refuse_children(session, agent, bad)
+    n_dropped = _drop_rows(session, agent, bad) if drop_rows else 0
+    agents.hold(session, agent, f"v{bad} was rolled back by itself: {reason}", actor=ACTOR)
+    n_rollbacks = canaries.stops_since(session, agent, Observation.WATCH, time.time() - DAY)
+    is_paused = n_rollbacks >= max_rollbacks
+    if is_paused:
+        agents.set_paused(session, agent, True, actor=ACTOR, reason=f"{n_rollbacks} automatic rollbacks within a day")
+    return {
+        "agent": agent,
+        "from": bad,
+        "to": good,
+        "reason": reason,
+        "refused": refused,
+        "rows_dropped": n_dropped,
+        "rollbacks_today": n_rollbacks,
+        "learning_paused": is_paused,
+    }
+
+
+def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:
+    columns: Any = VersionRow
+    children = select(VersionRow).where(columns.agent == agent, columns.parent == parent, columns.state.in_(UNDECIDED))
+    found = session.scalars(children).all()
+    for child in found:
+        why = f"its parent {VersionName(agent, parent)} was rolled back"
+        registry.refuse(session, agent, child.version, reason=why, evidence=child.evidence, actor=ACTOR)
+    return [child.version for child in found]
+
+
+def _drop_rows(session: Session, agent: str, number: int) -> int:
+    turn: Any = InteractionRow
+    own = (turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.fate.is_(None))
+    values = {"fate": f"sampled from {VersionName(agent, number)}, which was rolled back"}
+    return int(session.connection().execute(update(turn).where(*own).values(**values)).rowcount)

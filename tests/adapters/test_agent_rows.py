@@ -1,0 +1,67 @@
+"""Agents in the registry: made once, owned by one tenant, and every change of theirs in the audit log."""
+
+import pytest
+
+from adapters import agents, audit
+from burnish.errors import Conflict, NotFound, RequestError
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow
+
+
+def made(journal: Journal, name: str, tenant: str = "default", **more: object) -> AgentRow:
+    with journal.write() as session:
+        return agents.create(session, name, tenant, actor="ana", **more)  # type: ignore[arg-type]
+
+
+def told(journal: Journal, **wanted: object) -> list[tuple[str, str, str]]:
+    with journal.read() as session:
+        return [(row.actor, row.action, row.object) for row in audit.entries(session, **wanted)]  # type: ignore[arg-type]
+
+
+def test_an_agent_is_made_once_and_belongs_to_one_tenant(any_journal: Journal) -> None:
+    assert made(any_journal, "support", "acme", settings={"learner.min_rows": 8}).settings == {"learner.min_rows": 8}
+    made(any_journal, "support", "acme")  # again: the same agent
+    assert told(any_journal) == [("ana", "create", "support")]
+    with pytest.raises(Conflict, match="is taken"):
+        made(any_journal, "support", "other")
+    with pytest.raises(Conflict, match="exists with other settings"):
+        made(any_journal, "support", "acme", settings={})
+    with pytest.raises(Conflict, match="means something else here"):
+        made(any_journal, "base", taken=("base",))
+    for name in ("", "a/b", "-x", "a" * 129, "agent@v1"):
+        with pytest.raises(RequestError, match="expected letters"):
+            made(any_journal, name)
+    with any_journal.read() as session:
+        assert [row.name for row in agents.listed(session)] == ["support"]
+        assert agents.listed(session, "other") == []
+        assert agents.find(session, "support", "acme").tenant == "acme"
+        with pytest.raises(NotFound, match="no agent 'support'"):
+            agents.find(session, "support", "other")
+
+
+def test_pauses_holds_and_settings_are_changed_once_and_audited(any_journal: Journal) -> None:
+    made(any_journal, "agent")
+    for is_paused in (True, True, False):
+        with any_journal.write() as session:
+            agents.set_paused(session, "agent", is_paused, actor="ana", reason="why")
+    with any_journal.write() as session:
+        assert agents.release(session, "agent", actor="ana") is None
+        agents.find(session, "agent").held = "v3 was worse"
+    with any_journal.write() as session:
+        assert agents.release(session, "agent", actor="ana") == "v3 was worse"
+        assert agents.change_settings(session, "agent", {"learner.rank": 8}, actor="ana").settings == {"learner.rank": 8}
+    with any_journal.write() as session:
+        agents.change_settings(session, "agent", {"learner.rank": 8}, actor="ana")
+    assert [action for _, action, _ in told(any_journal)] == ["settings", "release", "resume", "pause", "create"]
+
+
+def test_the_audit_log_is_filtered_and_paged(any_journal: Journal) -> None:
+    for name, tenant in (("one", "acme"), ("two", "acme"), ("three", "other")):
+        made(any_journal, name, tenant)
+    assert [target for _, _, target in told(any_journal, tenant="acme")] == ["two", "one"]
+    assert told(any_journal, agent="one", actor="ana", action="create") == [("ana", "create", "one")]
+    assert told(any_journal, actor="nobody") == told(any_journal, since=4e9) == []
+    with any_journal.read() as session:
+        (newest,) = audit.entries(session, limit=1)
+        assert newest.audit_id is not None
+        assert [row.object for row in audit.entries(session, before_id=newest.audit_id)] == ["two", "one"]
