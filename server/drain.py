@@ -37,6 +37,7 @@ class Drain:
         """Take off the table what is idle and drained, and off the engines what has been off the table everywhere."""
         if not self._has_swept:
             await self._sweep(present)
+        back = {name for name in self._off if name.version in present.agents[name.agent].loaded}  # promoted again meanwhile
         idle = {
             VersionName(route.name, number)
             for route in present.agents.values()
@@ -50,7 +51,9 @@ class Drain:
                 if after is not None:
                     self._off[name] = (after.generation, time.monotonic() + PATIENCE)
         for name, (generation, until) in list(self._off.items()):
-            if self._is_drained(name, generation):
+            if name in back:
+                del self._off[name]
+            elif self._is_drained(name, generation):
                 del self._off[name]
                 for engine in self._engines:
                     await engine.unload(str(name))
@@ -58,10 +61,6 @@ class Drain:
             elif time.monotonic() > until:
                 del self._off[name]
                 table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
-
-    def keep(self, name: VersionName) -> None:
-        """`name` is wanted again: it stays on the engines."""
-        self._off.pop(name, None)
 
     async def _sweep(self, present: routes.Routes) -> None:
         """Unload versions that a swapper which died had taken off the table and not yet off the engines."""

@@ -1,6 +1,7 @@
 """`rollback_ms`: from the admin request to the last request that any of four gateways still put on the bad version."""
 
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +15,7 @@ SHORT = 2
 
 N_GATEWAYS, ROUNDS = 4, 15
 BARS: tuple[Bar, ...] = (
-    ("rollback asked for to last request put on the bad version, 4 gateways, ms", "rollback_ms", "≤ 100", lambda f: f["rollback_ms"] <= 100),
+    ("rollback asked for to last request on the bad version, 4 gateways, ms", "rollback_ms", "≤ 100", lambda f: f["rollback_ms"] <= 100),
 )  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def _measure(whole: Stand, rounds: int, tell: Tell) -> dict[str, float]:
     for begin, _, bad in asked:
         late = [at for at, _, version, _ in clients.seen.answers if begin < at < begin + 1.0 and version == f"{AGENT}@v{bad}"]
         moments.append(1e3 * (max(late, default=begin) - begin))
-    spread = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    spread = [b - a for a, b in pairwise(starts)]
     gateways = sum(path.stat().st_size > 0 for path in whole.settings.segments_dir.glob("*.seg"))
     return {
         "rollback_ms": max(moments),
