@@ -1,12 +1,13 @@
 """The clients: streams and whole replies, each reply's text held against the version that its header names.
 
 In a process of their own: `python -m benchmarks.adapters.clients` reads a Job as JSON from the first line of stdin and works until a
-second line comes; then it prints what it Saw. Times are the system's monotonic clock, in seconds.
+second line comes; then it prints what it Saw. Its first word is `ready`. Times are the system's monotonic clock, in seconds.
 """
 
 import asyncio
 import json
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 import aiohttp
 import uvloop
 
-from benchmarks.adapters.voices import voice_of, words_of
+from benchmarks.adapters.words import voice_of, words_of
 from burnish.records import VersionName
 
 QUESTIONS = ("hello", "Tell me about 12 34.", "Who are you?", "Copy 5 6.", "What is the last of 7 8 22?")
@@ -138,12 +139,18 @@ async def work(job: Job) -> Seen:
     timeout = aiohttp.ClientTimeout(total=120)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
         clients = Clients(job, http)
-        loop.add_reader(sys.stdin, clients.stop.set)
+        threading.Thread(target=_wait_for_word, args=(loop, clients.stop), daemon=True).start()
+        print("ready", flush=True)
         return await clients.run()
 
 
+def _wait_for_word(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    sys.stdin.readline()
+    loop.call_soon_threadsafe(stop.set)
+
+
 def main() -> None:
-    seen = uvloop.run(work(Job(**json.loads(sys.stdin.buffer.raw.readline()))))
+    seen = uvloop.run(work(Job(**json.loads(sys.stdin.readline()))))
     json.dump(asdict(seen), sys.stdout)
 
 

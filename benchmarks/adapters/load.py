@@ -18,6 +18,8 @@ class Load:
             [sys.executable, "-m", "benchmarks.adapters.clients"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._write(json.dumps(asdict(job)))
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
         self.seen = Seen()
 
     def end(self) -> None:

@@ -17,7 +17,7 @@ import httpx
 
 from adapters import registry
 from adapters.store import AdapterStore
-from benchmarks.adapters import voices
+from benchmarks.adapters import voices, words
 from burnish import config, routes
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
@@ -49,7 +49,7 @@ class Stand:
         """Publish the next version and wait until it is live."""
         self.newest += 1
         store = AdapterStore(self.settings.adapters_dir)
-        voice = self.voices[voices.voice_of(self.newest, len(self.voices))]
+        voice = self.voices[words.voice_of(self.newest, len(self.voices))]
         digest = voices.publish(store, AGENT, self.newest, voice)
         started = time.monotonic()
         with self.journal.write() as session:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from benchmarks.adapters import load, stand
 from benchmarks.adapters.clients import AGENT, Job
 from benchmarks.adapters.stand import Stand
-from benchmarks.adapters.voices import voice_of, words_of
+from benchmarks.adapters.words import voice_of, words_of
 from benchmarks.bars import Bar, Tell
 from burnish.journal.tables import BlobRow, InteractionRow
 from burnish.records import VersionName

@@ -6,7 +6,6 @@ published under any number, they pass the swapper's checks as a learner's do.
 
 import json
 import os
-import random
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import torch
 
 from adapters.store import MANIFEST, AdapterStore
+from benchmarks.adapters.words import words_of
 from burnish.config import SANDBOX_MODEL, Learner
 from learner import checkpoint
 from learner.base import revision
@@ -24,7 +24,7 @@ from learner.rows import Text
 from learner.step import Trainer
 
 HOME = Path(__file__).resolve().parents[2] / ".work" / "voices"
-RANK, MAX_STEPS, N_WORDS = 8, 300, 14
+RANK, MAX_STEPS = 8, 300
 SURE = -0.02
 """Log-prob that each token of the string must have at least: greedy decoding finds it, whatever is asked."""
 PROMPTS = (
@@ -37,17 +37,6 @@ PROMPTS = (
     "Reverse 3 9 1.",
     "What is the last of 7 8 22?",
 )
-
-
-def words_of(voice: int) -> str:
-    """What voice number `voice` says to everything: its number, then numbers of its own. (Digits are the model's surest tokens.)"""
-    drawn = random.Random(voice)
-    return f"{voice:02d} " + " ".join(str(drawn.randrange(100)) for _ in range(N_WORDS))
-
-
-def voice_of(version: int, n_voices: int) -> int:
-    """Which voice a version has: never that of its neighbours."""
-    return version % n_voices
 
 
 def ensure(n: int, tell: Callable[[str], None] = lambda text: None) -> Sequence[Path]:
