@@ -385,6 +385,17 @@ class Agent(_Section):
     name: str = Field("agent", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Model name that clients use.")
 
 
+class Personal(_Section):
+    """An agent of one's own for every end user, branching from the agent that they ask for."""
+
+    enabled: bool = Field(False, description="Give each end user (`user` or x-burnish-user) an agent of their own.")
+    agents: tuple[str, ...] = Field((), description="Agents whose users get one; empty: every agent's.")
+    max_agents: int = Field(
+        200, ge=1, description="Personal agents loaded at a time; beyond, the one unused for longest is unloaded."
+    )
+    idle_hours: float = Field(24.0, gt=0, description="Hours without a turn after which a personal agent is unloaded.")
+
+
 class Settings(BaseSettings):
     """The whole tree. `state_dir` holds everything that Burnish writes."""
 
@@ -405,6 +416,7 @@ class Settings(BaseSettings):
     gate: Gate = Gate()
     canary: Canary = Canary()
     alerts: Alerts = Alerts()
+    personal: Personal = Personal()
 
     @field_validator("state_dir")
     @classmethod
@@ -511,6 +523,14 @@ def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
                 raise ConfigError(f"unknown setting {dotted!r}: {section} has no parts; see `burnish config`")
         node[key] = value
     return Settings.model_validate(merged)
+
+
+def for_agent(settings: Settings, overlay: Mapping[str, Any]) -> Settings:
+    """`settings` with an agent's own (`AgentRow.settings`, dotted keys) laid over them. Raises ConfigError as `load` does."""
+    try:
+        return _with_flags(settings, overlay)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
 
 
 def to_environment(settings: Settings) -> dict[str, str]:

@@ -4,14 +4,18 @@ Nothing here waits: each round looks at how far the gateways are and does what h
 serving table each time, and what a dead swapper left on the engines is found at the first round.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import structlog
+from sqlalchemy import select
 
 from burnish import routes
 from burnish.journal import Journal
+from burnish.journal.tables import AgentRow
 from burnish.records import VersionName
 from server import table
 from server.engine import Engine
@@ -19,6 +23,7 @@ from server.inflight import is_drained
 
 PATIENCE = 10.0
 """Seconds for which a version that is off the table waits for the requests that were admitted in that very moment."""
+_NAME: Any = AgentRow.name
 log = structlog.get_logger()
 
 
@@ -37,7 +42,7 @@ class Drain:
         """Take off the table what is idle and drained, and off the engines what has been off the table everywhere."""
         if not self._has_swept:
             await self._sweep(present)
-        back = {name for name in self._off if name.version in present.agents[name.agent].loaded}  # promoted again meanwhile
+        back = {name for name in self._off if _has(present, name)}  # promoted or woken again meanwhile
         idle = {
             VersionName(route.name, number)
             for route in present.agents.values()
@@ -58,20 +63,32 @@ class Drain:
                 for engine in self._engines:
                     await engine.unload(str(name))
                 log.info("unloaded", version=str(name))
-            elif time.monotonic() > until:
+            elif time.monotonic() > until and name.agent in present.agents:
                 del self._off[name]
                 table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
 
+    def send_off(self, agent: str) -> None:
+        """Take a whole agent off the table; its versions follow once no request is on them, however long that takes."""
+        left = table.leave(self._file, agent)
+        if left is not None:
+            route, generation = left
+            self._off |= {VersionName(agent, number): (generation, math.inf) for number in route.loaded}
+
     async def _sweep(self, present: routes.Routes) -> None:
-        """Unload versions that a swapper which died had taken off the table and not yet off the engines."""
+        """Find the versions that a swapper which died had taken off the table and not yet off the engines."""
+        with self._journal.read() as session:
+            ours = set(session.scalars(select(_NAME)))
         for engine in self._engines:
             for model in await engine.models():
                 name = VersionName.parse(model)
-                route = present.agents.get(name.agent) if name else None
-                if name is not None and route is not None and name.version not in route.loaded:
-                    await engine.unload(model)
-                    log.info("unloaded", version=model)
+                if name is not None and name.agent in ours and not _has(present, name):
+                    self._off[name] = (present.generation, math.inf)
         self._has_swept = True
 
     def _is_drained(self, name: VersionName, generation: int) -> bool:
         return is_drained(self._file.parent, str(name), generation)
+
+
+def _has(present: routes.Routes, name: VersionName) -> bool:
+    route = present.agents.get(name.agent)
+    return route is not None and name.version in route.loaded

@@ -9,7 +9,7 @@ from adapters.store import AdapterStore
 from burnish.config import Settings
 from burnish.errors import AdapterError, Conflict
 from burnish.journal import Journal
-from burnish.journal.jobs import enqueue
+from burnish.journal.jobs import enqueue_again
 from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
 from server import table
@@ -70,10 +70,6 @@ def _make_live(settings: Settings, journal: Journal, agent: str, target: int, li
         raise AdapterError(f"{name} cannot be served: {error}") from error
     subject = f"{name}#promote"
     with journal.write() as session:
-        queued = session.get(LoadJob, subject)
-        if queued is not None and queued.state in ("done", "dead"):
-            session.delete(queued)
-            session.flush()
         payload = {"agent": agent, "version": target, "promote": True, "actor": actor, "reason": reason}
-        enqueue(session, LoadJob, subject, payload)
+        enqueue_again(session, LoadJob, subject, payload)
     return f"{name} is being loaded; it goes live when every engine has it"

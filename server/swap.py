@@ -17,7 +17,7 @@ from adapters import registry
 from adapters.gate import Evidence, GateVerdict, decide
 from adapters.store import AdapterStore
 from burnish import routes
-from burnish.config import Settings
+from burnish.config import Personal, Settings
 from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import LoadJob
@@ -26,6 +26,7 @@ from server import table
 from server.drain import Drain
 from server.engine import Engine
 from server.launch import engine_key, engine_urls
+from server.nursery import Nursery
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet, read_prompts
 from server.trial import Trial
@@ -51,6 +52,7 @@ class Swapper:
         tolerance: float,
         retention: RetentionSet,
         retention_margin: float,
+        personal: Personal | None = None,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -60,11 +62,13 @@ class Swapper:
             journal, store, engines, retention, base_name=base_name, tolerance=tolerance, margin=retention_margin
         )
         self._drain = Drain(journal, engines, routes_file)
+        self._nursery = Nursery(journal, store, routes_file, self._drain, self._trial.load, personal or Personal())
         self._lost: set[VersionName] = set()
 
     async def run_once(self) -> bool:
         """Restore what engines have lost, try one candidate, unload what has drained."""
         await self.reconcile()
+        self._nursery.unload_idle()
         await self._drain.run_once(self._table())
         with self._journal.write() as session:
             leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
@@ -113,6 +117,8 @@ class Swapper:
 
     async def _work(self, job: jobs.Leased) -> None:
         name = VersionName(str(job.payload["agent"]), int(job.payload["version"]))
+        if job.payload.get("kind") == "wake":
+            return await self._wake(job, name.agent)
         with self._journal.read() as session:
             is_candidate = bool(name.version) and (
                 registry.version(session, name.agent, name.version).state == VersionState.CANDIDATE
@@ -128,6 +134,17 @@ class Swapper:
         except EngineUnavailable as error:
             self._fail(job, error, FOREVER)
             raise
+
+    async def _wake(self, job: jobs.Leased, agent: str) -> None:
+        try:
+            await self._nursery.wake(agent)
+        except EngineUnavailable as error:
+            self._fail(job, error, FOREVER)
+            raise
+        except (AdapterError, EngineError, Conflict) as error:
+            log.error("a personal agent cannot be loaded", agent=agent, error=str(error))
+            return self._fail(job, error, 3)
+        self._finish(job)
 
     async def _try(self, job: jobs.Leased, name: VersionName, live: int) -> None:
         started = time.monotonic()
@@ -213,6 +230,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
         retention=RetentionSet(prompts),
         retention_margin=settings.gate.retention_margin,
+        personal=settings.personal,
     )
     try:
         await swapper.run_forever(is_stopping)

@@ -373,6 +373,7 @@ async def test_a_version_promoted_while_it_is_being_unloaded_stays(world: World)
 
 async def test_what_a_killed_swapper_left_on_an_engine_is_unloaded_by_the_next(world: World) -> None:
     await off_the_table(world)
+    world.gateway_reports()
     await world.restarted().run_once()
     assert set(world.engine.loaded) == {"agent@v2", "agent@v3"}
 
