@@ -6,6 +6,8 @@ What has to be unloaded is read off the serving table each time: a restart forge
 """
 
 import asyncio
+import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -36,6 +38,10 @@ log = structlog.get_logger()
 TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
 LEASE_SECONDS = 30.0
 FOREVER = 1_000_000
+RECONCILE_SECONDS = 1.0
+"""Between two looks at what the engines have: asking costs them time that streams are waiting for."""
+NICENESS = 5
+"""The swapper's work can wait; on a machine whose processors are all busy, it leaves them to the engine and the gateways."""
 
 
 class Swapper:
@@ -65,9 +71,10 @@ class Swapper:
         self._nursery = Nursery(journal, store, routes_file, self._drain, self._trial.load, personal or Personal())
         self._lost: set[VersionName] = set()
 
-    async def run_once(self) -> bool:
-        """Restore what engines have lost, try one candidate, unload what has drained."""
-        await self.reconcile()
+    async def run_once(self, *, looks_at_engines: bool = True) -> bool:
+        """Restore what engines have lost (where it `looks_at_engines`), try one candidate, unload what has drained."""
+        if looks_at_engines:
+            await self.reconcile()
         self._nursery.unload_idle()
         await self._drain.run_once(self._table())
         with self._journal.write() as session:
@@ -78,10 +85,12 @@ class Swapper:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
         """Work until `is_stopping()`; an engine that is away is waited for."""
-        is_away = False
+        is_away, looked_at = False, -math.inf
         while not is_stopping():
+            is_due = is_away or time.monotonic() > looked_at + RECONCILE_SECONDS
             try:
-                has_decided = await self.run_once()
+                has_decided = await self.run_once(looks_at_engines=is_due)
+                looked_at = time.monotonic() if is_due else looked_at
                 if is_away:
                     log.info("the engine answers again")
                     is_away = False
@@ -215,6 +224,7 @@ class Swapper:
 
 async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """The swapper's process: works until `is_stopping()`."""
+    os.nice(NICENESS)
     journal = prepare(settings)
     engines = [VllmEngine(url, engine_key(settings)) for url in engine_urls(settings)]
     prompts = read_prompts(settings.retention_file, settings.gate.n_retention) if settings.retention_file else []

@@ -36,6 +36,7 @@ class Stand:
     voices: Sequence[Path]
     newest: int = 0
     spans: list[tuple[int, float, float]] = field(default_factory=list)
+    _digests: dict[int, str] = field(default_factory=dict)
 
     @property
     def port(self) -> int:
@@ -45,12 +46,21 @@ class Stand:
         """What the serving table says."""
         return routes.watch(routes_file(self.settings)).current().agents[agent].live
 
+    def publish(self, version: int) -> str:
+        """Put the files of a version in the store, as the learner does; its digest."""
+        voice = self.voices[words.voice_of(version, len(self.voices))]
+        return self._digests.pop(version, None) or voices.publish(
+            AdapterStore(self.settings.adapters_dir), AGENT, version, voice
+        )
+
+    def publish_ahead(self, n: int) -> None:
+        """Write the files of the next `n` versions: a learner's work, which would be felt beside a measurement."""
+        self._digests |= {version: self.publish(version) for version in range(self.newest + 1, self.newest + 1 + n)}
+
     def swap(self) -> None:
         """Publish the next version and wait until it is live."""
         self.newest += 1
-        store = AdapterStore(self.settings.adapters_dir)
-        voice = self.voices[words.voice_of(self.newest, len(self.voices))]
-        digest = voices.publish(store, AGENT, self.newest, voice)
+        digest = self.publish(self.newest)
         started = time.monotonic()
         with self.journal.write() as session:
             registry.announce(session, AGENT, self.newest, parent=self.newest - 1, step_id=None, digest=digest)

@@ -5,6 +5,7 @@ Everything else is as served: files verified, loaded, probed, warmed, flipped, d
 """
 
 import asyncio
+import os
 import signal
 
 from adapters.gate import N_MIN_RETENTION, Retention
@@ -14,10 +15,10 @@ from server.engine import Engine
 from server.launch import engine_key, engine_urls
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet
-from server.swap import Swapper
+from server.swap import NICENESS, Swapper
 from server.vllm import VllmEngine
 
-INTERVAL = 0.02
+INTERVAL = 0.05
 
 
 class Unasked(RetentionSet):
@@ -31,6 +32,7 @@ class Unasked(RetentionSet):
 
 
 async def run(settings: config.Settings) -> None:
+    os.nice(NICENESS)
     is_stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, is_stopping.set)
