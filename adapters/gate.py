@@ -29,7 +29,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Paired outcomes on the retention set: of `n` prompts the base alone passed `n_lost`, the candidate alone `n_won`."""
+    """Paired outcomes on the retention set: of `n` prompts the base alone passed `n_lost`, the candidate alone `n_won`.
+
+    `n_asked` were asked of the candidate on an engine; to the others it gives the base's own answers (learner/retained.py).
+    """
 
     n: int
     n_base: int
@@ -37,6 +40,7 @@ class Retention:
     n_lost: int
     n_won: int
     margin: float
+    n_asked: int | None = None
 
     @property
     def loss_bound(self) -> float:

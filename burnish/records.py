@@ -248,8 +248,8 @@ class Judgement:
     """A judge's word on one turn. `score` is +1, 0, -1, None for an abstention; `confidence` the share of votes behind it.
 
     `reason` names the rule that gave the score without any vote, or why the votes came to an abstention. `hint` is what the judge
-    wrote, `hint_fate` is `accepted` or the code of the reason why it is not used. `findings` names what in the text looked like an attempt
-    to speak to the judge.
+    wrote, `hint_fate` is `accepted` or the code of the reason why it is not used; `candidates` are other hints of the same ballot that
+    may be used. `findings` names what in the text looked like an attempt to speak to the judge.
     """
 
     interaction_id: str
@@ -263,6 +263,7 @@ class Judgement:
     reason: str | None = None
     hint_fate: str | None = None
     findings: Sequence[str] = ()
+    candidates: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +271,7 @@ class Reward:
     """The effective reward of one turn, with the records that it was computed from (their ids, best source first).
 
     `value` is in [-1, 1]; with `step`, the turn's place in a tool session whose outcome is known, it is outcome plus step: [-2, 2].
+    `candidates` are hints that may stand in the place of `hint`: the teacher chooses.
     """
 
     value: float
@@ -277,6 +279,7 @@ class Reward:
     record_ids: Sequence[str]
     hint: str | None
     step: int | None = None
+    candidates: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

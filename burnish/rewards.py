@@ -9,7 +9,7 @@ R_t = o + Σ r_t,i / m, reference/algorithms.md §3). Only a user's own words be
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -109,7 +109,7 @@ def compose(evidence: Evidence) -> Effective:
         return Effective(_integrated(outcome, last, evidence, hint))
     if last is None:
         return Effective(None)
-    return Effective(Reward(last.value, last.level, _ids([last.record_id], hint), hint and hint[1]))
+    return Effective(_with_hint(Reward(last.value, last.level, [last.record_id], None), hint))
 
 
 def environment_fault(signals: Sequence[Signal]) -> str | None:
@@ -239,7 +239,7 @@ def _of_session(on_session: Sequence[Feedback]) -> Word | None:
     return Word(Level.VERIFIABLE if is_verified else Level.OUTCOME, value, record_id)
 
 
-def _integrated(outcome: Word, step: Word | None, evidence: Evidence, hint: tuple[str, str] | None) -> Reward:
+def _integrated(outcome: Word, step: Word | None, evidence: Evidence, hint: Verdict | None) -> Reward:
     """Outcome plus the step's own word; of the judge the mean of its votes, since agreement tells how sure it is."""
     own, records = 0.0, [outcome.record_id]
     if step is not None:
@@ -248,17 +248,20 @@ def _integrated(outcome: Word, step: Word | None, evidence: Evidence, hint: tupl
         if step.level is Level.JUDGE:
             votes = next(v.judgement.votes for v in evidence.verdicts if v.record_id == step.record_id)
             own = sum(vote or 0 for vote in votes) / len(votes) if votes else own
-    return Reward(outcome.value + own, INTEGRATED, _ids(records, hint), hint and hint[1], evidence.step)
+    return _with_hint(Reward(outcome.value + own, INTEGRATED, records, None, evidence.step), hint)
 
 
-def _hint(verdicts: Sequence[Verdict], user: Word | None) -> tuple[str, str] | None:
-    """The record id and text of the hint to use: from explicit feedback before the next state; none for a reply that a user praised."""
+def _hint(verdicts: Sequence[Verdict], user: Word | None) -> Verdict | None:
+    """The verdict whose hint to use: from explicit feedback before the next state; none for a reply that a user praised."""
     if user is not None and user.value > 0.0:
         return None
     usable = [v for v in verdicts if v.is_from_user and v.judgement.hint and v.judgement.hint_fate == ACCEPTED]
     usable.sort(key=lambda v: (v.origin == FEEDBACK, v.judgement.created_at))
-    return (usable[-1].record_id, usable[-1].judgement.hint or "") if usable else None
+    return usable[-1] if usable else None
 
 
-def _ids(records: list[str], hint: tuple[str, str] | None) -> list[str]:
-    return [*records, hint[0]] if hint and hint[0] not in records else records
+def _with_hint(reward: Reward, verdict: Verdict | None) -> Reward:
+    if verdict is None:
+        return reward
+    records = list(dict.fromkeys([*reward.record_ids, verdict.record_id]))
+    return replace(reward, record_ids=records, hint=verdict.judgement.hint, candidates=tuple(verdict.judgement.candidates))

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from judges.verdict import UnreadableVerdict, Vote, parse_vote
 
+MAX_HINTS = 3
+"""Of one ballot, for the teacher to choose from."""
+
 
 class VoidBallot(ValueError):
     """Too few votes could be read; the message quotes the first that could not."""
@@ -19,7 +22,8 @@ class VoidBallot(ValueError):
 class Result:
     """The outcome of one ballot; `votes` has a score per readable vote, None for an abstention.
 
-    `hint` is the one that most votes wrote, whether it may be used or not (judges/hints.py); `n_bearing` votes carry one and the verdict.
+    `hint` is the one that most votes wrote, `others` are the next ones, whether they may be used or not (judges/hints.py); `n_bearing`
+    votes carry one and the verdict.
     """
 
     score: int | None
@@ -29,6 +33,7 @@ class Result:
     n_failed: int
     reason: str | None = None
     n_bearing: int = 0
+    others: tuple[str, ...] = ()
 
 
 def count(answers: Sequence[str], n_asked: int, min_agreement: float = 0.0) -> Result:
@@ -51,14 +56,16 @@ def count(answers: Sequence[str], n_asked: int, min_agreement: float = 0.0) -> R
     if score is not None and agreement < min_agreement:
         score, reason = None, f"votes disagree: {agreement:.2f} of them agree, {min_agreement:g} are needed"
     hints = [vote.hint for vote in votes if vote.hint and vote.score == score]
+    ranked = _ranked(hints)
     return Result(
         score=score,
         confidence=agreement,
-        hint=_hint(hints),
+        hint=ranked[0] if ranked else None,
         votes=tuple(vote.score for vote in votes),
         n_failed=n_asked - len(votes),
         reason=reason,
         n_bearing=len(hints),
+        others=tuple(ranked[1:MAX_HINTS]),
     )
 
 
@@ -69,7 +76,7 @@ def _majority(scores: Sequence[int | None]) -> tuple[int | None, int]:
     return ranked[0]
 
 
-def _hint(hints: Sequence[str]) -> str | None:
-    """The hint most votes wrote, the shortest among equals."""
+def _ranked(hints: Sequence[str]) -> list[str]:
+    """Each hint once: those that most votes wrote first, the shortest among equals."""
     tally = Counter(hints)
-    return min(tally, key=lambda hint: (-tally[hint], len(hint), hint), default=None)
+    return sorted(tally, key=lambda hint: (-tally[hint], len(hint), hint))

@@ -3,31 +3,37 @@
 import time
 
 from burnish.records import Judgement
+from burnish.rewards import ACCEPTED
 from judges.ballot import Result
 from judges.case import Case
 from judges.hints import fate_of
 
 
 def judgement(turn: str, judge_id: str, result: Result, asked: Case) -> Judgement:
-    """The record of what `judge_id` said of `turn` when it was asked `asked`, made now."""
+    """The record of what `judge_id` said of `turn` when it was asked `asked`, made now.
+
+    Of the ballot's hints that may be used the first is the hint; where none may, the one that most votes wrote stays, with its fate.
+    """
+    hints = [hint for hint in (result.hint, *result.others) if hint is not None]
+    fates = [_fate(hint, result, asked) for hint in hints]
+    usable = [hint for hint, fate in zip(hints, fates, strict=True) if fate == ACCEPTED]
     return Judgement(
         turn,
         judge_id,
         result.score,
         result.confidence,
-        result.hint,
+        usable[0] if usable else result.hint,
         result.votes,
         result.n_failed,
         time.time(),
         result.reason,
-        _fate(result, asked),
+        ACCEPTED if usable else fates[0] if fates else None,
         asked.grounds.findings,
+        tuple(usable[1:]),
     )
 
 
-def _fate(result: Result, asked: Case) -> str | None:
-    """What becomes of the ballot's hint; None where there is none."""
-    if result.hint is None:
-        return None
+def _fate(hint: str, result: Result, asked: Case) -> str:
+    """What becomes of one of the ballot's hints."""
     n_votes = len(result.votes) + result.n_failed
-    return fate_of(result.hint, result.score, n_votes, result.n_bearing, asked.grounds_of(result.hint))
+    return fate_of(hint, result.score, n_votes, result.n_bearing, asked.grounds_of(hint))

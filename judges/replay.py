@@ -11,9 +11,10 @@ from sqlalchemy import func, select
 from sqlmodel import Session
 
 from burnish.journal import Journal
+from burnish.journal.evidence import settle
 from burnish.journal.jobs import Leased
 from burnish.journal.tables import InteractionRow, JudgementRow
-from burnish.journal.turns import record_judgement, settle
+from burnish.journal.turns import record_judgement
 from judges import agreement, case, entry
 from judges.calibrate import Opinion, Terms, opinions_on
 from judges.case import Case

@@ -14,8 +14,9 @@ from sqlmodel import Session
 
 from burnish import config
 from burnish.journal import Journal, jobs
+from burnish.journal.evidence import settle
 from burnish.journal.tables import JudgeJob
-from burnish.journal.turns import record_judgement, settle
+from burnish.journal.turns import record_judgement
 from burnish.records import Judgement
 from judges import case, entry, prefilter
 from judges.ballot import Result, VoidBallot
@@ -143,12 +144,7 @@ class Worker:
         self._budget.note()
         self._n_silent = self._n_silent + 1 if all(outcome.is_silent for outcome in outcomes) else 0
         with self._journal.write() as session:
-            for outcome in outcomes:
-                if outcome.judgement is None:
-                    self._give_back(session, outcome)
-                elif jobs.finish(session, JudgeJob, outcome.job):
-                    record_judgement(session, outcome.judgement, outcome.origin)
-                    settle(session, outcome.turn)
+            settle(session, *dict.fromkeys(outcome.turn for outcome in outcomes if self._is_over(session, outcome)))
 
     def _tell_spent(self, *, is_spent: bool) -> None:
         if is_spent and not self._is_spent:
@@ -156,9 +152,18 @@ class Worker:
             log.warning("the day's votes are spent; turns wait (judge.daily_votes)", hours_to_go=round(hours, 1))
         self._is_spent = is_spent
 
-    def _give_back(self, session: Session, outcome: Outcome) -> None:
+    def _is_over(self, session: Session, outcome: Outcome) -> bool:
+        """Store one outcome; False where the turn will be judged again, by us or by whoever took its lease."""
+        if outcome.judgement is None:
+            return self._give_back(session, outcome)
+        if not jobs.finish(session, JudgeJob, outcome.job):
+            return False
+        record_judgement(session, outcome.judgement, outcome.origin)
+        return True
+
+    def _give_back(self, session: Session, outcome: Outcome) -> bool:
+        """True where that was its last try."""
         attempts, delay = self._max_attempts, outcome.delay
         is_dead = jobs.fail(session, JudgeJob, outcome.job, outcome.error, max_attempts=attempts, delay=delay)
-        if is_dead:
-            settle(session, outcome.turn)
         log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)
+        return is_dead

@@ -33,7 +33,7 @@ class Anchors:
     @classmethod
     def load(cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = 128, seed: int = 0) -> "Anchors":
         """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer})."""
-        prompts = _read(file)
+        prompts = read_prompts(file)
         identity = f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} {seed}"
         cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         if not cache.exists():
@@ -51,7 +51,8 @@ class Anchors:
         return [self.texts[i] for i in order.tolist()]
 
 
-def _read(file: Path) -> list[Mapping[str, Any]]:
+def read_prompts(file: Path) -> list[Mapping[str, Any]]:
+    """The prompts of a JSONL file. Raises LearnerError where it is none."""
     try:
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         prompts = [json.loads(line) for line in lines]
@@ -59,9 +60,9 @@ def _read(file: Path) -> list[Mapping[str, Any]]:
             re.compile(prompt.get("check") or "")
             prompt["messages"][0]["role"]
     except OSError as error:
-        raise LearnerError(f"cannot read the anchors {file}: {error.strerror}") from error
+        raise LearnerError(f"cannot read the prompts {file}: {error.strerror}") from error
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, re.error) as error:
-        raise LearnerError(f"{file} is no anchors file (lines of {{messages, tools?, check?}}): {error!r}") from error
+        raise LearnerError(f"{file} is no file of prompts (lines of {{messages, tools?, check?}}): {error!r}") from error
     return prompts
 
 
@@ -79,7 +80,7 @@ def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_toke
     texts = []
     for i, prompt in enumerate(prompts):
         answer = answers[i]
-        if not answer or answer[-1] not in _end_ids(policy):
+        if not answer or answer[-1] not in end_ids(policy):
             continue
         check = prompt.get("check")
         if not check or re.fullmatch(check, tokenizer.decode(answer, skip_special_tokens=True), re.DOTALL):
@@ -90,7 +91,7 @@ def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_toke
 def _answer(prompts: Sequence[Sequence[int]], policy: Policy, max_new_tokens: int) -> list[list[int]]:
     """Sampled ids for a batch, each up to and with its end token."""
     width = max(len(ids) for ids in prompts)
-    ends = _end_ids(policy)
+    ends = end_ids(policy)
     pad = ends[0]
     ids = torch.tensor([[pad] * (width - len(row)) + list(row) for row in prompts], device=policy.device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=policy.device)
@@ -112,7 +113,7 @@ def _answer(prompts: Sequence[Sequence[int]], policy: Policy, max_new_tokens: in
     return answers
 
 
-def _end_ids(policy: Policy) -> list[int]:
+def end_ids(policy: Policy) -> list[int]:
     """Ids that end a reply: the generation configuration's, else the tokenizer's."""
     configured = policy.model.generation_config.eos_token_id
     found = configured if configured is not None else policy.tokenizer.eos_token_id

@@ -18,7 +18,7 @@ from learner import adapter_file
 from learner.base import revision
 from learner.step import Trainer
 
-OPTIMIZER, STATE, PROBE = "optimizer.safetensors", "state.json", "probe.json"
+OPTIMIZER, STATE, PROBE, RETAINED = "optimizer.safetensors", "state.json", "probe.json", "retained.json"
 _LIBRARIES = ("torch", "peft", "transformers", "safetensors")
 
 
@@ -32,12 +32,13 @@ def save(
     rows: Sequence[str],
     metrics: Mapping[str, float],
     probe: Mapping[str, Any],
+    retained: Mapping[str, Any] | None = None,
     cursor: Any = None,
 ) -> Path:
     """Publish the trainer's present state as `agent@v<version>`; returns its directory.
 
-    `rows` are the interaction ids that the step used, `cursor` is the caller's own (any JSON value), handed back by
-    `restore`. Raises AdapterError where the version exists already.
+    `rows` are the interaction ids that the step used, `retained` what `learner.retained` tells of it, `cursor` is the caller's own (any
+    JSON value), handed back by `restore`. Raises AdapterError where the version exists already.
     """
     policy = trainer.policy
     with store.aside(agent, version) as directory:
@@ -46,6 +47,8 @@ def save(
         state = {**trainer.state(), "cursor": cursor, "settings": trainer.settings.model_dump(mode="json")}
         _write_json(directory / STATE, state)
         _write_json(directory / PROBE, probe)
+        if retained is not None:
+            _write_json(directory / RETAINED, retained)
         facts = {
             "schema": 1,
             "parent": parent,

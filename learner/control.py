@@ -24,6 +24,7 @@ def shuffle_signals(samples: Sequence[Sample], generator: torch.Generator) -> li
             hint=None,
             hinted_prompt_ids=None,
             control_prompt_ids=None,
+            candidates=(),
             demonstration_ids=None,
             right_kind=None,
         )

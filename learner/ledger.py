@@ -7,7 +7,6 @@ Opening a step allocates the version number before any file is written. A step t
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import func, select, update
@@ -17,23 +16,31 @@ from adapters import registry
 from adapters.versions import next_number
 from burnish.errors import LearnerError
 from burnish.journal import Journal
+from burnish.journal.evidence import evidence_of_all
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
-from burnish.journal.turns import interaction_of, reward_of, right_reply_of
+from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
+from burnish.rewards import compose
+from learner.account import Account
 from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
+NOTHING = Account()
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A turn that may be trained, with its reward and the right reply that a user gave, as the records stand now."""
+    """A turn that may be trained, with its reward and the right reply that a user gave, as the records stand now.
+
+    `n_earlier` counts the turns of the same user that the agent's steps have spent.
+    """
 
     interaction: Interaction
     session_id: str
     reward: Reward | None
     right: Right | None = None
+    n_earlier: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +116,15 @@ class Ledger:
         """The turns themselves, in the order of `ids`; right replies only `with_right`, for objectives that learn from them."""
         ready = []
         with self._journal.read() as session:
+            evidence = evidence_of_all(session, ids)
+            spent = self._spent(session)
             for interaction_id in ids:
                 row = session.get(InteractionRow, interaction_id)
-                reward = reward_of(session, interaction_id)
+                reward = compose(evidence[interaction_id]).reward
                 right = right_of(session, interaction_id) if with_right else None
                 if row is not None:
-                    ready.append(Ready(interaction_of(session, row), row.session_id, reward, right))
+                    n_earlier = spent.get((row.tenant, row.key_id, row.user), 0)
+                    ready.append(Ready(interaction_of(session, row), row.session_id, reward, right, n_earlier))
         return ready
 
     def discard(self, fates: Mapping[str, str]) -> None:
@@ -156,6 +166,7 @@ class Ledger:
                         reward_source=row.reward.source if row.reward else None,
                         record_ids=_record_ids(row),
                         hint=row.reward.hint if row.reward else None,
+                        n_earlier=row.n_earlier,
                     )
                 )
             return OpenStep(step.step_id, step.version, parent, attempt)
@@ -164,12 +175,9 @@ class Ledger:
         self,
         step: OpenStep,
         digest: str,
-        metrics: Mapping[str, float],
-        idle: Sequence[str],
-        refusals: Mapping[str, str] = MappingProxyType({}),
-        dropped: Mapping[str, str] = MappingProxyType({}),
+        account: Account = NOTHING,
     ) -> None:
-        """The step's version is in the store: record its metrics, the rows it did not use and why, and put it up for trial.
+        """The step's version is in the store: record what became of its rows, and put it up for trial.
 
         Raises LearnerError where the step was given up meanwhile: this learner was thought dead, and its rows are another's.
         """
@@ -177,10 +185,7 @@ class Ledger:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if row.outcome != StepOutcome.OPEN:
                 raise LearnerError(f"the step of v{step.version} is {row.outcome}: another learner took over its rows")
-            row.metrics = dict(metrics)
-            _mark_unused(session, step, idle, dropped)
-            for interaction_id, code in refusals.items():
-                session.get_one(SampleRow, (step.step_id, interaction_id)).hint_fate = code
+            _write(session, row, account)
             registry.announce(session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest)
 
     def close(
@@ -188,12 +193,11 @@ class Ledger:
         step: OpenStep,
         outcome: StepOutcome,
         reason: str,
-        idle: Sequence[str],
-        dropped: Mapping[str, str] = MappingProxyType({}),
+        account: Account = NOTHING,
     ) -> None:
         """The step ended without a version for a reason that is nobody's failure: its rows are spent."""
         with self._journal.write() as session:
-            _mark_unused(session, step, idle, dropped)
+            _write(session, session.get_one(StepRow, step.step_id), account)
             registry.close_step(session, step.step_id, outcome, reason)
 
     def pause(self, *, is_paused: bool = True) -> None:
@@ -201,14 +205,14 @@ class Ledger:
         with self._journal.write() as session:
             session.get_one(AgentRow, self.agent).is_paused = is_paused
 
-    def fail(self, step: OpenStep, reason: str, metrics: Mapping[str, float] = MappingProxyType({})) -> StepOutcome:
+    def fail(self, step: OpenStep, reason: str, account: Account = NOTHING) -> StepOutcome:
         """The step did not produce a version: its rows come again, or are spent when this was their last try."""
         outcome = StepOutcome.FAILED if step.attempt >= MAX_ATTEMPTS else StepOutcome.SUPERSEDED
         with self._journal.write() as session:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if session.get(VersionRow, (self.agent, step.version)) is not None:
                 return StepOutcome(row.outcome)  # announced in this very moment: its trial decides
-            row.metrics = {**row.metrics, **metrics}
+            _write(session, row, account)
             registry.close_step(session, step.step_id, outcome, reason)
         return outcome
 
@@ -255,6 +259,13 @@ class Ledger:
             published = sorted(session.scalars(query))
         return lambda version: sum(version < number <= live for number in published)
 
+    def _spent(self, session: Session) -> dict[tuple[str, str, str | None], int]:
+        """How many turns of each user (tenant, key and user field) this agent's steps have spent."""
+        turn: Any = InteractionRow
+        who = (turn.tenant, turn.key_id, turn.user)
+        query = select(*who, func.count()).where(turn.agent == self.agent, turn.spent_step.is_not(None)).group_by(*who)
+        return {(tenant, key, user): int(n) for tenant, key, user, n in session.connection().execute(query)}
+
 
 def right_of(session: Session, interaction_id: str) -> Right | None:
     """What a user gave as the right reply to the turn; a demonstration before a correction."""
@@ -270,9 +281,20 @@ def _record_ids(row: Ready) -> list[str]:
     return list(dict.fromkeys(given))
 
 
-def _mark_unused(session: Session, step: OpenStep, idle: Sequence[str], dropped: Mapping[str, str]) -> None:
-    for interaction_id, why in {**dict.fromkeys(idle, "no advantage and no hint"), **dropped}.items():
-        session.get_one(SampleRow, (step.step_id, interaction_id)).skipped = why
+def _write(session: Session, step: StepRow, account: Account) -> None:
+    """Put an account into the rows of its step."""
+    step.metrics, step.level = dict(account.metrics), account.level
+    step.monitors = {name: dict(told) for name, told in account.monitors.items()}
+    skipped = {**dict.fromkeys(account.idle, "no advantage and no hint"), **account.dropped}
+    columns: dict[str, Mapping[str, Any]] = {
+        "skipped": skipped,
+        "hint_fate": account.refusals,
+        "hint": account.hints,
+        "weight": account.weights,
+    }
+    for name, values in columns.items():
+        for interaction_id, value in values.items():
+            setattr(session.get_one(SampleRow, (step.step_id, interaction_id)), name, value)
 
 
 def _columns(table: Any) -> Any:

@@ -20,10 +20,11 @@ from burnish.config import Learner
 from burnish.errors import AdapterError, LearnerError
 from burnish.records import StepOutcome
 from learner import checkpoint
+from learner.account import Account
 from learner.anchors import Anchors
 from learner.ledger import Ledger, OpenStep, Ready
-from learner.monitors import Level
 from learner.probe import build_probe
+from learner.retained import Retained
 from learner.samples import Sample, Skipped, SkipReason, to_sample
 from learner.step import StepResult, Trainer
 
@@ -36,13 +37,20 @@ class Loop:
     """One agent's learner. `run_once` takes at most one step and returns True when it did."""
 
     def __init__(
-        self, ledger: Ledger, store: AdapterStore, trainer: Trainer, settings: Learner, anchors: Anchors | None
+        self,
+        ledger: Ledger,
+        store: AdapterStore,
+        trainer: Trainer,
+        settings: Learner,
+        anchors: Anchors | None,
+        retained: Retained | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._trainer = trainer
         self._settings = settings
         self._anchors = anchors
+        self._retained = retained
         self._held = 0  # version whose weights, optimiser and baselines the trainer holds
         self._teaching = 0  # version that the teacher is
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
@@ -136,7 +144,12 @@ class Loop:
             if lag > self._settings.max_lag:
                 fates[turn.interaction_id] = f"stale: {lag} versions behind"
                 continue
-            options: dict[str, Any] = {"session": ready.session_id, "right": ready.right, "n_vocab": self._n_vocab}
+            options: dict[str, Any] = {
+                "session": ready.session_id,
+                "right": ready.right,
+                "n_vocab": self._n_vocab,
+                "n_earlier": ready.n_earlier,
+            }
             sample = to_sample(turn, ready.reward, self._trainer.policy.tokenizer, **options)
             if isinstance(sample, Skipped):
                 if sample.reason in _MAY_STILL_COME:
@@ -162,7 +175,7 @@ class Loop:
         if not result.is_update:
             self._give_up(step, result, len(rows))
             return
-        metrics = _told(result)
+        account = Account.of(result)
         probe = build_probe(self._trainer.policy, [sample for _, sample in rows])
         ids = [ready.interaction.interaction_id for ready, _ in rows]
         path = checkpoint.save(
@@ -172,23 +185,25 @@ class Loop:
             self._trainer,
             parent=step.parent,
             rows=ids,
-            metrics=metrics,
+            metrics=account.metrics,
             probe=probe,
+            retained=self._retained.told(self._trainer.policy) if self._retained is not None else None,
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
-        self._ledger.announce(step, digest, metrics, result.idle, result.refusals, result.dropped)
+        self._ledger.announce(step, digest, account)
         self._held = step.version
         shown = {key: round(value, 4) for key, value in result.metrics.items() if key in _SHOWN}
         log.info("published a candidate", version=path.name, **shown)
 
     def _give_up(self, step: OpenStep, result: StepResult, n_rows: int) -> None:
         """A step that nothing came of. One that was refused leaves its rows for one more try; a red monitor pauses learning."""
+        account = Account.of(result)
         if not result.monitors:
-            self._ledger.close(step, StepOutcome.EMPTY, result.reason or "", result.idle, result.dropped)
+            self._ledger.close(step, StepOutcome.EMPTY, result.reason or "", account)
             log.info("nothing to learn", n_rows=n_rows)
             return
         self._held = step.parent  # weights as they were; restoring them would forget what the monitors have seen
-        outcome = self._ledger.fail(step, result.reason or "", _told(result))
+        outcome = self._ledger.fail(step, result.reason or "", account)
         log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
         if result.level == "red" and self._settings.monitors == "act":
             self._ledger.pause()
@@ -196,14 +211,6 @@ class Loop:
 
     def _path(self, version: int) -> Path | None:
         return self._store.path(self._ledger.agent, version) if version else None
-
-
-def _told(result: StepResult) -> dict[str, float]:
-    """The metrics, with each monitor's level as a number: 0 green, 1 yellow, 2 red."""
-    return {
-        **result.metrics,
-        **{f"monitor/{name}": float(Level[told["level"].upper()]) for name, told in result.monitors.items()},
-    }
 
 
 _SHOWN = {"n_rows", "n_trained", "n_hinted", "reward_mean", "grad_norm", "entropy", "seconds"}

@@ -12,6 +12,7 @@ from learner.anchors import Anchors
 from learner.ledger import Ledger
 from learner.loop import Loop
 from learner.policy import Policy
+from learner.retained import Retained
 from learner.step import Trainer
 
 log = structlog.get_logger()
@@ -26,7 +27,8 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     if anchors is not None:
         log.info("anchors are ready", n_anchors=len(anchors.texts))
     ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
-    loop = Loop(ledger, AdapterStore(settings.adapters_dir.resolve()), trainer, chosen, anchors)
+    retained = retained_for(settings, policy)
+    loop = Loop(ledger, AdapterStore(settings.adapters_dir.resolve()), trainer, chosen, anchors, retained)
     log.info("learner ready", device=str(policy.device), targets=",".join(policy.targets))
     loop.run_forever(is_stopping)
 
@@ -50,6 +52,13 @@ def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
 
     trainer.adapters = adapter_of
     return trainer
+
+
+def retained_for(settings: Settings, policy: Policy) -> Retained | None:
+    """The base's answers to the gate's retention prompts; None where the gate has none."""
+    if settings.retention_file is None:
+        return None
+    return Retained.load(settings.retention_file, settings.gate.n_retention, policy, settings.state_dir / "cache")
 
 
 def anchors_for(settings: Settings, policy: Policy, chosen: Learner) -> Anchors | None:

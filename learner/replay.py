@@ -21,8 +21,9 @@ from adapters.store import AdapterStore, digest_of
 from burnish.config import Learner, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
+from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
-from burnish.journal.turns import evidence_of, interaction_of
+from burnish.journal.turns import interaction_of
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
 from learner import adapter_file, checkpoint
@@ -97,7 +98,7 @@ def _samples(session: Session, agent: str, version: int, names: list[str], polic
         reward = Reward(row.reward, *given) if row.reward is not None else None
         right = right_of(session, name)
         right = right if right is not None and right.record_id in row.record_ids else None
-        options: dict[str, Any] = {"session": turn.session_id, "right": right, "n_vocab": n_vocab}
+        options: dict[str, Any] = {"session": turn.session_id, "right": right, "n_vocab": n_vocab, "n_earlier": row.n_earlier}
         sample = to_sample(interaction_of(session, turn), reward, tokenizer, **options)
         if isinstance(sample, Skipped):
             raise AdapterError(

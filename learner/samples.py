@@ -8,7 +8,7 @@ divergence at the states visited needs no importance ratio.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -74,6 +74,15 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Hinted:
+    """A hint, the teacher's prompt with it, and one with as many words that ask for nothing (None where that cannot be made)."""
+
+    hint: str
+    prompt_ids: IntArray
+    control_ids: "IntArray | None"
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One turn, ready to train. `version` is the policy that sampled it, `record_ids` the records behind the reward.
 
@@ -82,6 +91,7 @@ class Sample:
     `is_hint_lost` says that there was a hint for which no teacher's prompt could be made. `step` is the turn's place in a tool
     session whose outcome is part of the reward, else None. `demonstration_ids` are the ids of the right reply that somebody gave
     (`right_kind` says as what), through the policy's tokenizer and template: the one thing here that no engine sampled.
+    `candidates` are hints, with their prompts, of which the teacher may choose one in the place of `hint`.
     `n_earlier` counts the turns of the same user that earlier steps spent, None where nobody counted. `n_calls` are the reply's tool
     calls, `n_broken_calls` those that cannot be read.
     """
@@ -112,10 +122,16 @@ class Sample:
     n_earlier: int | None = None
     n_calls: int = 0
     n_broken_calls: int = 0
+    candidates: tuple[Hinted, ...] = ()
 
     @property
     def n_tokens(self) -> int:
         return len(self.completion_ids)
+
+    def taught(self, chosen: Hinted) -> "Sample":
+        """The same turn with the hint that the teacher chose."""
+        ids, control = chosen.prompt_ids, chosen.control_ids
+        return replace(self, hint=chosen.hint, hinted_prompt_ids=ids, control_prompt_ids=control, candidates=())
 
 
 def to_sample(
@@ -143,9 +159,11 @@ def to_sample(
 
     has_ratio = sampling.is_plain and MIN_TEMPERATURE <= sampling.temperature <= MAX_TEMPERATURE
     hint = reward.hint if reward is not None else None
-    hinted = hinted_prompt(*where, hint, interaction.prompt_ids) if hint else None
-    control = hinted_prompt(*where, neutral(hint), interaction.prompt_ids) if hint and hinted is not None else None
-    if hinted is None and demonstration is None:
+    hints = [hint, *reward.candidates] if reward is not None and hint else []
+    made = [_hinted(*where, each, interaction.prompt_ids) for each in hints]
+    usable = [each for each in made if each is not None]
+    first = usable[0] if usable else None
+    if first is None and demonstration is None:
         assert reward is not None
         if not has_ratio:
             return Skipped(name, SkipReason.UNRENDERABLE if hint else SkipReason.NOT_PLAIN)
@@ -164,23 +182,34 @@ def to_sample(
         reward=reward.value if reward is not None else None,
         reward_source=reward.source if reward is not None else None,
         record_ids=tuple(dict.fromkeys(records)),
-        hint=hint if hinted is not None else None,
-        hinted_prompt_ids=hinted,
-        is_hint_lost=bool(hint) and hinted is None,
+        hint=first.hint if first is not None else None,
+        hinted_prompt_ids=first.prompt_ids if first is not None else None,
+        is_hint_lost=bool(hint) and first is None,
         session=session,
         key_id=interaction.key_id,
         user=interaction.user,
         messages=interaction.messages,
         tools=interaction.tools,
         step=reward.step if reward is not None else None,
-        control_prompt_ids=control,
+        control_prompt_ids=first.control_ids if first is not None else None,
         demonstration_ids=demonstration,
         right_kind=right.kind if right is not None and demonstration is not None else None,
         tenant=interaction.tenant,
         n_earlier=n_earlier,
         n_calls=n_calls,
         n_broken_calls=n_broken,
+        candidates=tuple(usable[1:]),
     )
+
+
+def _hinted(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], hint: str, prompt_ids: IntArray
+) -> Hinted | None:
+    """The teacher's prompts for one hint; None where it cannot be put into the prompt faithfully."""
+    prompt = hinted_prompt(tokenizer, messages, tools, hint, prompt_ids)
+    if prompt is None:
+        return None
+    return Hinted(hint, prompt, hinted_prompt(tokenizer, messages, tools, neutral(hint), prompt_ids))
 
 
 def _unusable(interaction: Interaction, n_vocab: int | None) -> SkipReason | None:

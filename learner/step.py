@@ -42,10 +42,10 @@ class StepResult:
     """What a step did. `is_update` is False where no version may come of it; `reason` says why then.
 
     `trained` and `idle` are interaction ids: rows that carried at least one term, and rows that carried none (advantage
-    below 0.05 and no hint). `dropped` are the codes of rows that were not let in, `refusals` those of the hints that the teacher
-    refused, `weights` what rows counted for where a cap made it less than 1, all by interaction id. `metrics` are flat
-    floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's own. `monitors` are the readings by name, each
-    {"level": "green" | "yellow" | "red", "value", "why"}, and `level` is the worst of them.
+    below 0.05 and no hint). By interaction id: `dropped` the codes of rows that were not let in, `refusals` those of the hints that the
+    teacher refused, `hints` those that it chose in the place of the first, `weights` what rows counted for where a cap made it less
+    than 1. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's own. `monitors` are
+    the readings by name, each {"level": "green" | "yellow" | "red", "value", "why"}, and `level` is the worst of them.
     """
 
     is_update: bool
@@ -58,6 +58,7 @@ class StepResult:
     monitors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     level: str = "green"
     reason: str | None = None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trainer:
@@ -119,6 +120,7 @@ class Trainer:
             {name: reading.told() for name, reading in readings.items()},
             worst(readings).name.lower(),
             reason,
+            {name: hint for objective, _ in self.objectives for name, hint in objective.chosen.items()},
         )
 
     def state(self) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A finished chat reply: the assistant's message and why it ended."""
+    """A finished chat reply: the assistant's message, why it ended, and its length in tokens (0 where the engine does not say)."""
 
     message: Mapping[str, Any]
     finish_reason: str | None
+    n_tokens: int = 0
 
 
 class Engine(Protocol):

@@ -13,9 +13,10 @@ from typing import Any
 from sqlalchemy import insert, select, text
 from sqlmodel import Session
 
+from burnish.journal.evidence import settle
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import InteractionRow, NextStateRow
-from burnish.journal.turns import ask_judge, messages_of, settle
+from burnish.journal.turns import ask_judge, messages_of
 from burnish.records import Message, NextStateKind, Provenance, Signal, SignalKind
 from burnish.rewards import NEXT_STATE, environment_fault
 from server import harness_words, kind, linking

@@ -2,17 +2,23 @@
 
 import asyncio
 import json
+import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from adapters.gate import Retention
 from burnish.errors import ConfigError
 from server.engine import Engine
 from server.vllm import LOW_PRIORITY
 
+log = structlog.get_logger()
+N_AUDITED = 4
+MIN_TOKENS = 64
 _CALL = "<tool_call>\n{}\n</tool_call>"
 
 
@@ -51,41 +57,78 @@ def read_prompts(path: Path, limit: int) -> list[RetentionPrompt]:
     return prompts
 
 
-class RetentionSet:
-    """Asks the prompts; the base's answers are kept for the process's life."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether an answer passed its check, and its length in tokens."""
 
-    def __init__(self, prompts: Sequence[RetentionPrompt], *, concurrency: int = 24, max_tokens: int = 192) -> None:
+    has_passed: bool
+    n_tokens: int
+
+
+class RetentionSet:
+    """Asks the prompts; the base's answers are kept for the process's life. `digest` names the file that the prompts are of."""
+
+    def __init__(
+        self, prompts: Sequence[RetentionPrompt], *, digest: str = "", concurrency: int = 24, max_tokens: int = 192
+    ) -> None:
+        self.digest = digest
         self._prompts = prompts
         self._concurrency = concurrency
         self._max_tokens = max_tokens
-        self._base: list[bool] | None = None
+        self._base: list[Answer] | None = None
 
-    async def compare(self, engine: Engine, candidate: str, base: str, margin: float) -> Retention:
-        """The paired outcome of `candidate` against `base` on this engine."""
+    async def compare(
+        self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
+    ) -> Retention:
+        """The paired outcome of `candidate` against `base` on this engine.
+
+        Prompts whose place is in `unchanged` are known to get the base's own answer; `N_AUDITED` of them are asked all the same, and
+        where one outcome is another, all are.
+        """
+        places = range(len(self._prompts))
         if self._base is None:
-            self._base = await self._ask(engine, base)
-        now = await self._ask(engine, candidate)
-        pairs = list(zip(self._base, now, strict=True))
+            asked = await self._ask(engine, base, {place: self._max_tokens for place in places})
+            self._base = [asked[place] for place in places]
+        told = sorted({*unchanged} & {*places})
+        audited = random.Random(candidate).sample(told, min(N_AUDITED, len(told)))
+        skipped = set(told) - set(audited)
+        answers = await self._ask(engine, candidate, self._limits(place for place in places if place not in skipped))
+        if any(answers[place].has_passed != self._base[place].has_passed for place in audited):
+            log.warning("a version answers otherwise than its learner says; all prompts are asked", version=candidate)
+            answers |= await self._ask(engine, candidate, self._limits(skipped))
+        before = [answer.has_passed for answer in self._base]
+        now = [answers.get(place, self._base[place]).has_passed for place in places]
         return Retention(
-            n=len(pairs),
-            n_base=sum(self._base),
+            n=len(before),
+            n_base=sum(before),
             n_candidate=sum(now),
-            n_lost=sum(before and not after for before, after in pairs),
-            n_won=sum(after and not before for before, after in pairs),
+            n_lost=sum(was and not still for was, still in zip(before, now, strict=True)),
+            n_won=sum(still and not was for was, still in zip(before, now, strict=True)),
             margin=margin,
+            n_asked=len(answers),
         )
 
-    async def _ask(self, engine: Engine, model: str) -> list[bool]:
+    def _limits(self, places: Iterable[int]) -> dict[int, int]:
+        """Most tokens of each answer: a few times the base's, so that a candidate that cannot stop does not hold up its trial."""
+        assert self._base is not None
+        return {
+            place: min(self._max_tokens, max(MIN_TOKENS, 4 * self._base[place].n_tokens or self._max_tokens))
+            for place in places
+        }
+
+    async def _ask(self, engine: Engine, model: str, limits: Mapping[int, int]) -> dict[int, Answer]:
         slots = asyncio.Semaphore(self._concurrency)
 
-        async def ask(prompt: RetentionPrompt) -> bool:
+        async def ask(place: int, max_tokens: int) -> Answer:
+            prompt = self._prompts[place]
             async with slots:
                 reply = await engine.chat(
-                    model, prompt.messages, tools=prompt.tools, max_tokens=self._max_tokens, priority=LOW_PRIORITY
+                    model, prompt.messages, tools=prompt.tools, max_tokens=max_tokens, priority=LOW_PRIORITY
                 )
-                return prompt.passes(reply.message)
+                return Answer(prompt.passes(reply.message), reply.n_tokens)
 
-        return list(await asyncio.gather(*map(ask, self._prompts)))
+        answers = await asyncio.gather(*(ask(place, limit) for place, limit in limits.items()))
+        return dict(zip(limits, answers, strict=True))
 
 
 def _loaded(arguments: Any) -> Any:

@@ -6,6 +6,7 @@ What has to be unloaded is read off the serving table each time: a restart forge
 """
 
 import asyncio
+import hashlib
 import math
 import os
 import shutil
@@ -227,7 +228,9 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     os.nice(NICENESS)
     journal = prepare(settings)
     engines = [VllmEngine(url, engine_key(settings)) for url in engine_urls(settings)]
-    prompts = read_prompts(settings.retention_file, settings.gate.n_retention) if settings.retention_file else []
+    file = settings.retention_file
+    prompts = read_prompts(file, settings.gate.n_retention) if file else []
+    digest = hashlib.sha256(file.read_bytes()).hexdigest() if file else ""
     dtype = "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
     if not prompts:
         log.warning("no retention set is configured (gate.retention): no candidate can pass the gate")
@@ -238,7 +241,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         routes_file(settings),
         base_name=settings.engine.base_name,
         tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
-        retention=RetentionSet(prompts),
+        retention=RetentionSet(prompts, digest=digest),
         retention_margin=settings.gate.retention_margin,
         personal=settings.personal,
     )

@@ -58,7 +58,9 @@ class Trial:
             probes = [await self._probe(engine, name) for engine in self._engines]
             evidence = replace(evidence, probe=max(probes, key=lambda probe: probe.gap))
             if decide(replace(evidence, needs_retention=False)).has_passed:
-                outcome = await self._retention.compare(self._engines[0], str(name), self._base_name, self._margin)
+                unchanged = _read_unchanged(self._store, name, self._retention.digest)
+                asked = (self._engines[0], str(name), self._base_name, self._margin, unchanged)
+                outcome = await self._retention.compare(*asked)
                 evidence = replace(evidence, retention=outcome)
         except AdapterError as error:
             return replace(evidence, mechanical_fault=str(error))
@@ -109,6 +111,18 @@ class Trial:
             for key in ("candidate", "parent", "base"):
                 axes[key].append(float(place[key]))
         return Probe(**axes, tolerance=self._tolerance)
+
+
+def _read_unchanged(store: AdapterStore, name: VersionName, digest: str) -> list[int]:
+    """The retention prompts to which the version gives the base's answers, by its learner's word; none where it says nothing of these."""
+    file = store.path(name.agent, name.version) / "retained.json"
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        return [int(place) for place in told["unchanged"]] if digest and told["prompts"] == digest else []
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise AdapterError(f"{file} is no list of retained answers: {error!r}") from error
 
 
 def _read_probe(store: AdapterStore, name: VersionName) -> list[tuple[list[int], dict[str, Any]]]:

@@ -76,8 +76,9 @@ class VllmEngine:
         }
         if tools:
             body["tools"] = list(tools)
-        choice = (await self._call("POST", "/v1/chat/completions", body))["choices"][0]
-        return Reply(choice["message"], choice.get("finish_reason"))
+        answer = await self._call("POST", "/v1/chat/completions", body)
+        choice, usage = answer["choices"][0], answer.get("usage") or {}
+        return Reply(choice["message"], choice.get("finish_reason"), int(usage.get("completion_tokens") or 0))
 
     async def close(self) -> None:
         if self._http is not None:

@@ -7,6 +7,7 @@ Everything else is as served: files verified, loaded, probed, warmed, flipped, d
 import asyncio
 import os
 import signal
+from collections.abc import Collection
 
 from adapters.gate import N_MIN_RETENTION, Retention
 from adapters.store import AdapterStore
@@ -27,7 +28,9 @@ class Unasked(RetentionSet):
     def __init__(self) -> None:
         super().__init__(())
 
-    async def compare(self, engine: Engine, candidate: str, base: str, margin: float) -> Retention:
+    async def compare(
+        self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
+    ) -> Retention:
         return Retention(N_MIN_RETENTION, N_MIN_RETENTION, N_MIN_RETENTION, 0, 0, 1.0)
 
 

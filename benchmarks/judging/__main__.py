@@ -14,8 +14,8 @@ from benchmarks.bars import Bar, Tell
 from benchmarks.judging import engine, injection, kills, queue, votes
 from benchmarks.judging.masterkeys import KEYS, REQUEST, WITH_CONTENT
 from benchmarks.judging.turns import journal_with
+from burnish.journal.evidence import reward_of
 from burnish.journal.tables import InteractionRow
-from burnish.journal.turns import reward_of
 
 PARTS = ("masterkeys", "injection", "queue", "votes", "kills", "engine")
 BARS: tuple[Bar, ...] = (

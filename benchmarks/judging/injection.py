@@ -16,8 +16,9 @@ from benchmarks.judging.vllm import running
 from burnish import config
 from burnish.journal import Journal
 from burnish.journal.blobs import store
+from burnish.journal.evidence import reward_of
 from burnish.journal.tables import JudgementRow, NextStateRow
-from burnish.journal.turns import ask_judge, reward_of
+from burnish.journal.turns import ask_judge
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from burnish.sandbox.suggestible import ADAPTER

@@ -45,14 +45,31 @@ def standing(told: Tree) -> Table:
 def runs(agent: str, found: Sequence[Tree]) -> Table:
     """One step a line, the newest first."""
     table = Table(
-        "version", "from", "outcome", "rows", "idle", "hints", *(name.replace("_", " ") for name in _SHOWN), "began", "reason"
+        "version",
+        "from",
+        "outcome",
+        "health",
+        "rows",
+        "idle",
+        "hints",
+        *(name.replace("_", " ") for name in _SHOWN),
+        "began",
+        "reason",
     )
     table.title = f"steps of {agent}"
     for each in found:
         hints = f"{each['n_hints'] - each['n_hints_refused']} of {each['n_hints']}" if each["n_hints"] else ""
         figures = [f"{each['metrics'][name]:.3g}" if name in each["metrics"] else "" for name in _SHOWN]
-        cells = (f"v{each['version']}", f"v{each['parent']}", each["outcome"], str(each["n_rows"]), str(each["n_idle"]), hints)
-        table.add_row(*cells, *figures, _when(each["started_at"]), escape(each["reason"] or ""))
+        made = (f"v{each['version']}", f"v{each['parent']}", each["outcome"], _level(each["level"]))
+        table.add_row(
+            *made,
+            str(each["n_rows"]),
+            str(each["n_idle"]),
+            hints,
+            *figures,
+            _when(each["started_at"]),
+            escape(each["reason"] or ""),
+        )
     return table
 
 
@@ -63,13 +80,19 @@ def story(told: Tree) -> Group:
     facts.add_row("[bold]began", f"{_when(told['started_at'])}, try {told['attempt']}")
     for name, value in sorted(told["metrics"].items()):
         facts.add_row(name, f"{value:.6g}" if isinstance(value, int | float) else escape(str(value)))
+    monitors = Table("monitor", "level", "value", "why", title="monitors")
+    for name, reading in sorted(told["monitors"].items()):
+        value = reading.get("value")
+        shown = f"{value:.4g}" if isinstance(value, int | float) else ""
+        monitors.add_row(name.replace("_", " "), _level(reading["level"]), shown, escape(reading.get("why") or ""))
     rows = Table("turn", "reward then", "by", "hint", "not used because", title=f"{told['n_rows']} rows")
     for row in told["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
         refused = f"hint: {row['hint_fate']}" if row["hint_fate"] else ""
-        why = "; ".join(filter(None, (row["skipped"], refused)))
+        weighed = f"counted for {row['weight']:.2f}" if row["weight"] is not None else ""
+        why = "; ".join(filter(None, (row["skipped"], refused, weighed)))
         rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), escape(why))
-    return Group(facts, rows)
+    return Group(facts, monitors, rows) if told["monitors"] else Group(facts, rows)
 
 
 def replayed(told: "Replayed") -> Table:
@@ -82,6 +105,11 @@ def replayed(told: "Replayed") -> Table:
         table.add_row("largest difference", f"{told.max_difference:.3g}")
         table.add_row("why it may be", escape("; ".join(told.reasons)) or "the rows or rewards in the journal have changed")
     return table
+
+
+def _level(name: str | None) -> str:
+    """A monitor's level in its own colour."""
+    return f"[{name}]{name}[/]" if name else ""
 
 
 def _when(at: float) -> str:

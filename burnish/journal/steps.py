@@ -34,7 +34,7 @@ def story(session: Session, agent: str, version: int) -> Tree:
     if row is None:
         raise UnknownStep(f"no step made {agent}@v{version}; `burnish learner runs` lists the steps")
     rows = session.scalars(select(SampleRow).where(sample.step_id == row.step_id).order_by(sample.interaction_id))
-    columns = ("interaction_id", "reward", "reward_source", "hint", "hint_fate", "skipped")
+    columns = ("interaction_id", "reward", "reward_source", "hint", "hint_fate", "skipped", "weight", "n_earlier")
     return {**_run(session, row), "rows": [{name: getattr(each, name) for name in columns} for each in rows]}
 
 
@@ -88,5 +88,7 @@ def _run(session: Session, row: StepRow) -> Tree:
         "n_idle": n_idle,
         "n_hints": n_hints,
         "n_hints_refused": n_refused,
+        "level": row.level,
+        "monitors": row.monitors or {},
         "metrics": dict(metrics),
     }

@@ -6,8 +6,9 @@ from sqlalchemy import select
 from sqlmodel import Session
 
 from burnish.errors import NotFound
+from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SampleRow, StepRow
-from burnish.journal.turns import evidence_of, judge_subject, messages_of, rows_of
+from burnish.journal.turns import judge_subject, messages_of, rows_of
 from burnish.rewards import FEEDBACK, NEXT_STATE, compose
 
 Tree = dict[str, Any]

@@ -197,6 +197,7 @@ class JudgementRow(SQLModel, table=True):
     reason: str | None = None
     hint_fate: str | None = None
     findings: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
+    candidates: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
 
 
 class StepRow(SQLModel, table=True):

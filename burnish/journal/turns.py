@@ -7,26 +7,23 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import bindparam, or_, select, text
+from sqlalchemy import bindparam, or_, select
 from sqlmodel import Session
 
 from burnish.journal.jobs import enqueue, insert_or_skip
-from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow
+from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow
 from burnish.records import (
     Feedback,
     FeedbackSource,
     Interaction,
     Judgement,
     Message,
-    NextStateKind,
     Provenance,
-    Reward,
     Sampling,
     Signal,
     SignalKind,
     TargetKind,
 )
-from burnish.rewards import FEEDBACK, NEXT_STATE, Evidence, Verdict, compose
 
 MANY = 5000
 """Parameters of one statement, at most; SQLite takes 32,766."""
@@ -93,42 +90,6 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
     )
 
 
-def evidence_of(session: Session, interaction_id: str) -> Evidence:
-    """All records on one turn, as they stand now."""
-    feedback = [feedback_of(row) for row in rows_of(session, FeedbackRow, interaction_id)]
-    came = next(iter(rows_of(session, NextStateRow, interaction_id)), None)
-    speaks = {NEXT_STATE: came is not None and came.kind == NextStateKind.USER_REPLY}
-    # The judge is asked about users' comments only; a harness's words must not borrow the authority of a user's rating.
-    speaks[FEEDBACK] = any(
-        f.source is FeedbackSource.USER and not f.is_deleted and (f.comment or f.correction) for f in feedback
-    )
-    verdicts = [
-        Verdict(row.judgement_id, row.origin, judgement_of(row), speaks[row.origin])
-        for row in rows_of(session, JudgementRow, interaction_id)
-    ]
-    kind = NextStateKind(came.kind) if came is not None else None
-    signals = [signal_of(tree) for tree in came.signals] if came is not None else []
-    on_session: Sequence[Any] = session.connection().execute(_ON_SESSION, {"interaction": interaction_id}).all()
-    if on_session and session.connection().execute(_HAS_TOOLS, {"interaction": interaction_id}).scalar_one():
-        step = session.connection().execute(_STEP, {"interaction": interaction_id}).scalar_one()
-        alone = [f for f in feedback if f.about is not TargetKind.SESSION]
-        return Evidence(alone, verdicts, kind, signals, [feedback_of(row) for row in on_session], int(step))
-    return Evidence(feedback, verdicts, kind, signals)
-
-
-def reward_of(session: Session, interaction_id: str) -> Reward | None:
-    """The effective reward as the records stand now."""
-    return compose(evidence_of(session, interaction_id)).reward
-
-
-def settle(session: Session, interaction_id: str) -> None:
-    """Mark a turn ready for the learner once its reward, or a right reply, is known and no judge job on it is still open."""
-    subjects = {origin: judge_subject(interaction_id, origin) for origin in (NEXT_STATE, FEEDBACK)}
-    is_open = session.connection().execute(_OPEN_JOBS, subjects).first() is not None
-    is_ready = not is_open and _has_lesson(session, interaction_id)
-    session.connection().execute(_SET_READY, {"interaction": interaction_id, "ready": is_ready})
-
-
 def right_reply_of(session: Session, interaction_id: str) -> FeedbackRow | None:
     """The latest word of a user that holds a right reply to the turn, as a demonstration or a correction; None where there is none."""
     columns: Any = FeedbackRow
@@ -136,13 +97,6 @@ def right_reply_of(session: Session, interaction_id: str) -> FeedbackRow | None:
     users = (columns.source == FeedbackSource.USER, ~columns.is_deleted, columns.about != TargetKind.SESSION)
     wanted = select(FeedbackRow).where(columns.interaction_id == interaction_id, holds, *users)
     return session.scalars(wanted.order_by(columns.created_at.desc(), columns.feedback_id)).first()
-
-
-def _has_lesson(session: Session, interaction_id: str) -> bool:
-    effective = compose(evidence_of(session, interaction_id))
-    if effective.withheld is not None:
-        return False
-    return effective.reward is not None or right_reply_of(session, interaction_id) is not None
 
 
 def judge_subject(interaction_id: str, origin: str) -> str:
@@ -170,6 +124,7 @@ def record_judgement(session: Session, judgement: Judgement, origin: str) -> boo
         "reason": judgement.reason,
         "hint_fate": judgement.hint_fate,
         "findings": list(judgement.findings),
+        "candidates": list(judgement.candidates),
     }
     return insert_or_skip(session, JudgementRow, values)
 
@@ -197,19 +152,3 @@ def rows_of(session: Session, table: Any, interaction_id: str) -> Sequence[Any]:
 def _rows_of(table: Any) -> Any:
     """The statement, built once: building costs more than running it."""
     return select(*table.__table__.c).where(table.interaction_id == bindparam("interaction")).order_by(table.created_at)
-
-
-# Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
-_OPEN_JOBS = text(f"SELECT 1 FROM judge_job WHERE subject IN (:{NEXT_STATE}, :{FEEDBACK}) AND state IN ('queued', 'leased')")
-_SET_READY = text("UPDATE interaction SET is_ready = :ready WHERE interaction_id = :interaction")
-_ITS_SESSION = "(SELECT session_id FROM interaction WHERE interaction_id = :interaction)"
-_ON_SESSION = (
-    select(*FeedbackRow.__table__.c)  # type: ignore[attr-defined]
-    .where(text(f"feedback.session_id = {_ITS_SESSION}"))
-    .where(text(f"feedback.about = '{TargetKind.SESSION}'"))
-)
-_HAS_TOOLS = text(f"SELECT has_tools FROM session WHERE session_id = {_ITS_SESSION}")
-_STEP = text(
-    f"SELECT count(*) FROM interaction WHERE session_id = {_ITS_SESSION} AND kind != 'side' AND choice = 0 "
-    "AND started_at < (SELECT started_at FROM interaction WHERE interaction_id = :interaction)"
-)

@@ -16,7 +16,7 @@ from learner.losses import truncated_weights
 from learner.objectives.objective import Objective, Term, row_weights
 from learner.policy import Policy, Weights
 from learner.rows import Row, Text, TokenBatch
-from learner.samples import Sample
+from learner.samples import Hinted, Sample
 
 TOKEN_CAP = 2.0
 """Most that one token may count, in nats: a few far tokens must not drown the row (§2.3)."""
@@ -40,19 +40,26 @@ class Distillation(Objective):
         self.top_k = top_k
         self.check_hints = check_hints
         self._refused: dict[str, str] = {}
+        self._chosen: dict[str, str] = {}
 
     @property
     def refusals(self) -> Mapping[str, str]:
         return self._refused
 
+    @property
+    def chosen(self) -> Mapping[str, str]:
+        return self._chosen
+
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
         self._refused = {}
-        hinted = [(row, row.sample) for row in rows if row.sample is not None and row.sample.hinted_prompt_ids is not None]
-        if not hinted:
+        carrying = [row for row in rows if row.sample is not None and row.sample.hinted_prompt_ids is not None]
+        if not carrying:
             return {"n_rows": 0.0}
         # K ≤ V − 1, or the tail would be empty
         k = min(self.top_k, policy.model.config.vocab_size - 1)
-        tops = policy.top([row for row, _ in hinted], k)
+        tops = policy.top(carrying, k)
+        self._chosen = choose(carrying, tops, policy)
+        hinted = [(row, row.sample) for row in carrying if row.sample is not None]
         asked = [Text(sample.hinted_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in hinted]
         told = policy.compared(asked, tops, Weights.TEACHER)
         gains = self._gains(hinted, asked, policy) if self.check_hints else [0.0] * len(hinted)
@@ -88,6 +95,36 @@ class Distillation(Objective):
         """κ = min(ρ, 2) at the covered tokens [n], given their `sampled` log-probs; 1 in rows without a usable ratio."""
         behaviour = batch.at(self.stream, "distill_behaviour")
         return truncated_weights(sampled, behaviour, WEIGHT_CAP).nan_to_num(nan=1.0)
+
+
+def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[str, str]:
+    """Give each row whose sample has several hints the one under which the teacher's top K is nearest to the student's (`tops`).
+
+    That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)| (reference/algorithms.md §2.4, rule 7); of equals the first stays. Returns the
+    hints that took another's place, by interaction id.
+    """
+    asked: list[tuple[Row, Tensor, Hinted]] = []
+    for row, top in zip(rows, tops, strict=True):
+        sample = row.sample
+        if sample is None or not sample.candidates or sample.hint is None or sample.hinted_prompt_ids is None:
+            continue
+        first = Hinted(sample.hint, sample.hinted_prompt_ids, sample.control_prompt_ids)
+        asked += [(row, top, each) for each in (first, *sample.candidates)]
+    if not asked:
+        return {}
+    texts = [Text(each.prompt_ids, row.completion_ids, row.temperature) for row, _, each in asked]
+    told = policy.compared(texts, [top for _, top, _ in asked], Weights.TEACHER)
+    best: dict[int, tuple[float, Hinted]] = {}
+    for (row, _, each), (_, overlap) in zip(asked, told, strict=True):
+        if id(row) not in best or overlap > best[id(row)][0]:
+            best[id(row)] = overlap, each
+    changed = {}
+    for row in rows:
+        if row.sample is not None and id(row) in best:
+            before, row.sample = row.sample, row.sample.taught(best[id(row)][1])
+            if row.sample.hint is not None and row.sample.hint != before.hint:
+                changed[before.interaction_id] = row.sample.hint
+    return changed
 
 
 def refusal(reward: float | None, gain: float, overlap: float) -> str | None:

@@ -38,6 +38,11 @@ class Objective(ABC):
         """Interaction ids whose hints the last `stamp` refused, each with the reason's code."""
         return {}
 
+    @property
+    def chosen(self) -> Mapping[str, str]:
+        """Interaction ids of which the last `stamp` took another hint than the first, each with that hint."""
+        return {}
+
     @abstractmethod
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
         """Put streams on the rows that this applies to; returns facts about the step for its metrics."""

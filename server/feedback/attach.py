@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy import delete, text, update
 from sqlmodel import Session
 
+from burnish.journal.evidence import settle
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
-from burnish.journal.turns import ask_judge, judge_subject, settle
+from burnish.journal.turns import ask_judge, judge_subject
 from burnish.records import Feedback, FeedbackSource, TargetKind
 from burnish.rewards import FEEDBACK
 from server.kind import Kind

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from burnish.journal import Journal
+from burnish.journal.evidence import settle
 from burnish.journal.tables import JudgeJob
-from burnish.journal.turns import ask_judge, judge_subject, record_judgement, settle
+from burnish.journal.turns import ask_judge, judge_subject, record_judgement
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from tests.cli.conftest import Run

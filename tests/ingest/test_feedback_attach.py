@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from burnish.journal import Journal
+from burnish.journal.evidence import reward_of
 from burnish.journal.summary import summary
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
-from burnish.journal.turns import reward_of
 from burnish.records import Feedback, FeedbackSource, TargetKind
 from server.ingest import Ingester
 from tests.factories import feedback, interaction, user

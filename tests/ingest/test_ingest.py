@@ -11,8 +11,9 @@ from sqlalchemy.exc import OperationalError
 
 from burnish.frames import encode
 from burnish.journal import Journal
+from burnish.journal.evidence import reward_of
 from burnish.journal.tables import InteractionRow, SegmentRow
-from burnish.journal.turns import interaction_of, reward_of
+from burnish.journal.turns import interaction_of
 from burnish.records import FeedbackSource
 from server import ingest as module
 from server.filing import Filing

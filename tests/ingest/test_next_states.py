@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from burnish.journal import Journal
+from burnish.journal.evidence import reward_of
 from burnish.journal.tables import InteractionRow, NextStateRow
-from burnish.journal.turns import reward_of
 from burnish.records import Interaction
 from server.ingest import Ingester
 from tests.factories import assistant, user

@@ -5,17 +5,10 @@ from dataclasses import replace
 from sqlalchemy import update
 
 from burnish.journal import Journal, jobs, story
+from burnish.journal.evidence import reward_of, settle
 from burnish.journal.summary import summary
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SessionRow
-from burnish.journal.turns import (
-    ask_judge,
-    interaction_of,
-    judge_subject,
-    messages_of,
-    record_judgement,
-    reward_of,
-    settle,
-)
+from burnish.journal.turns import ask_judge, interaction_of, judge_subject, messages_of, record_judgement
 from burnish.records import FeedbackSource, NextStateKind, Sampling, TargetKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
 from tests.factories import interaction, judgement, user

@@ -55,6 +55,12 @@ def test_votes_that_never_came_count_as_failed() -> None:
     assert (result.score, result.n_failed, result.votes) == (1, 1, (1, 1))
 
 
+def test_other_hints_of_the_verdict_stay_for_the_teacher_to_choose_from() -> None:
+    told = [minus(hint) for hint in ("Be brief.", "Use bold.", "Be brief.", "Use a list now.", "Say less.")]
+    result = count([*told, GOOD, "VERDICT: +1\nHINT: Be long."], 7)
+    assert (result.hint, result.others, result.n_bearing) == ("Be brief.", ("Say less.", "Use bold."), 5)
+
+
 @pytest.mark.parametrize(
     ("answers", "hint", "n_bearing"),
     [

@@ -6,8 +6,9 @@ import pytest
 
 from burnish import config
 from burnish.journal import Journal
+from burnish.journal.evidence import reward_of
 from burnish.journal.tables import JudgementRow
-from burnish.journal.turns import ask_judge, reward_of
+from burnish.journal.turns import ask_judge
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from judges.ballot import Result

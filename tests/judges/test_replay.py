@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from burnish.journal import Journal
+from burnish.journal.evidence import reward_of
 from burnish.journal.tables import JudgementRow
-from burnish.journal.turns import record_judgement, reward_of
+from burnish.journal.turns import record_judgement
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from judges import replay

@@ -12,8 +12,9 @@ import pytest
 
 from burnish import config
 from burnish.journal import Journal
+from burnish.journal.evidence import reward_of, settle
 from burnish.journal.tables import InteractionRow, JudgeJob, JudgementRow
-from burnish.journal.turns import ask_judge, judge_subject, reward_of, settle
+from burnish.journal.turns import ask_judge, judge_subject
 from burnish.records import FeedbackSource, NextStateKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
 from judges import prefilter

@@ -9,6 +9,7 @@ import pytest
 from burnish.journal import Journal
 from burnish.journal.tables import SampleRow
 from burnish.records import Reward
+from learner.account import Account
 from learner.hints import neutral
 from learner.ledger import Ledger, Ready
 from learner.objectives.distillation import FAR, MIN_OVERLAP, UNMOVED, Distillation, refusal
@@ -68,7 +69,7 @@ def test_the_reason_is_kept_with_the_row(journal: Journal, make_trainer: Make, m
     assert result.refusals.keys() == {sample.interaction_id for sample in hinted}
     ledger = Ledger(journal, "agent")
     step = ledger.open(0, [_ready(sample) for sample in hinted])
-    ledger.announce(step, "digest", result.metrics, result.idle, result.refusals)
+    ledger.announce(step, "digest", Account.of(result))
     with journal.read() as session:
         rows = session.query(SampleRow).all()
         assert {row.interaction_id: row.hint_fate for row in rows} == result.refusals

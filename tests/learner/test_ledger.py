@@ -11,6 +11,7 @@ from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.records import StepOutcome
+from learner.account import Account
 from learner.ledger import Ledger, OpenStep, Ready
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
@@ -61,6 +62,21 @@ def test_ready_turns_come_oldest_first_with_reward_and_session(any_journal: Jour
     assert found[1].session_id == f"s-{found[1].interaction.request_id}"
 
 
+def test_a_users_spent_turns_are_counted_and_kept_with_the_row(any_journal: Journal, ledger: Ledger) -> None:
+    for name, who in (("a", "ann"), ("b", "ann"), ("c", "bea")):
+        add_turn(any_journal, interaction([user(name)], interaction_id=name, user=who), is_ready=True)
+        add_feedback(any_journal, name, 1.0, feedback_id=f"f-{name}")
+    assert [row.n_earlier for row in ledger.load(["a", "c"])] == [0, 0]
+    ledger.announce(ledger.open(0, ledger.load(["a", "c"])), "d")
+    with any_journal.write() as session:
+        registry.promote(session, "agent", 1, expected=0, actor="gate")
+    later = ledger.load(["b"])
+    assert [row.n_earlier for row in later] == [1]
+    step = ledger.open(1, later)
+    with any_journal.read() as session:
+        assert session.get_one(SampleRow, (step.step_id, "b")).n_earlier == 1
+
+
 def test_an_empty_ledger_has_nothing(ledger: Ledger) -> None:
     assert ledger.ready_ids(10) == []
     assert ledger.count_ready() == (0, None)
@@ -87,9 +103,9 @@ def test_numbers_are_never_used_again(any_journal: Journal, ledger: Ledger) -> N
         if fate == "fail":
             ledger.fail(step, "no")
         elif fate == "close":
-            ledger.close(step, StepOutcome.EMPTY, "nothing", [])
+            ledger.close(step, StepOutcome.EMPTY, "nothing")
         else:
-            ledger.announce(step, "d", {}, [])
+            ledger.announce(step, "d")
     assert numbers == [1, 2, 3, 4]
     with any_journal.write() as session:  # a version whose step nobody remembers
         session.add(VersionRow(agent="agent", version=9, parent=0, digest="d", state="retired", evidence={}, created_at=0.0))
@@ -120,7 +136,7 @@ def test_fresh_rows_have_no_attempts(any_journal: Journal, ledger: Ledger) -> No
 def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a")
     announced = ledger.open(0, [])
-    ledger.announce(announced, "d", {}, [])
+    ledger.announce(announced, "d")
     assert ledger.interrupted() is None
     assert ledger.undecided() == 1
     step = ledger.open(0, rows_of(ledger), attempt=2)
@@ -131,7 +147,7 @@ def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_jour
 def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a", "b")
     step = ledger.open(0, rows_of(ledger))
-    ledger.announce(step, "digest", {"grad_norm": 0.5}, ["b"])
+    ledger.announce(step, "digest", Account({"grad_norm": 0.5}, ["b"]))
     with any_journal.read() as session:
         assert session.get_one(StepRow, step.step_id).metrics == {"grad_norm": 0.5}
         assert session.get_one(SampleRow, (step.step_id, "a")).skipped is None
@@ -153,16 +169,16 @@ def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Jou
     ledger.fail(late, "the learner ended in mid-step")
     again = ledger.open(0, rows_of(ledger), attempt=2)
     with pytest.raises(LearnerError, match="step of v1 is superseded"):
-        ledger.announce(late, "d", {}, [])
+        ledger.announce(late, "d")
     assert (ledger.known_versions(), ledger.undecided()) == (set(), None)
-    ledger.announce(again, "d", {}, [])
+    ledger.announce(again, "d")
     assert ledger.known_versions() == {2}
 
 
 def test_an_empty_step_spends_its_rows(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a")
     step = ledger.open(0, rows_of(ledger))
-    ledger.close(step, StepOutcome.EMPTY, "no row had anything to teach", ["a"])
+    ledger.close(step, StepOutcome.EMPTY, "no row had anything to teach", Account(idle=["a"]))
     assert steps(any_journal) == [(1, "empty", 1)]
     assert spent(any_journal) == {"a": step.step_id}
 

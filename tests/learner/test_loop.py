@@ -19,8 +19,8 @@ from adapters import registry
 from burnish import config
 from burnish.errors import LearnerError
 from burnish.journal import Journal
+from burnish.journal.evidence import settle
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
-from burnish.journal.turns import settle
 from burnish.records import Sampling
 from learner import main
 from learner.step import StepResult, Trainer
@@ -392,7 +392,7 @@ def test_a_step_that_a_red_monitor_refuses_publishes_nothing_and_pauses_learning
     assert set(world.spent().values()) == {None}  # the rows come once more
     with world.journal.read() as session:
         step = session.query(StepRow).one()
-        assert (step.reason, step.metrics["monitor/kl"]) == ("kl is red: too far", 2.0)
+        assert (step.reason, step.level, step.monitors["kl"]["level"]) == ("kl is red: too far", "red", "red")
     assert world.ledger.is_paused() and not loop.run_once()
     world.ledger.pause(is_paused=False)
     assert loop.run_once()

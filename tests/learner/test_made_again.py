@@ -10,8 +10,8 @@ from adapters.store import AdapterStore
 from burnish.config import Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
+from burnish.journal.evidence import reward_of
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
-from burnish.journal.turns import reward_of
 from learner import checkpoint, replay
 from learner.adapter_file import WEIGHTS
 from learner.step import Trainer

@@ -1,4 +1,4 @@
-"""agents with settings, parents and holds; pinned, imported and removed versions; canaries and comparisons; monitors of a step."""
+"""agents with settings and holds; pinned and removed versions; canaries, comparisons; a step's monitors; hints to choose from."""
 
 from typing import Any
 
@@ -17,6 +17,7 @@ _NEW: dict[str, tuple[tuple[str, Any, str | None], ...]] = {
         ("held", sa.String(), None),
         ("last_used_at", sa.Float(), None),
     ),
+    "judgement": (("candidates", sa.JSON(), "[]"),),
     "step": (("monitors", sa.JSON(), "{}"), ("level", sa.String(), None)),
     "sample": (("weight", sa.Float(), None), ("n_earlier", sa.Integer(), None)),
     "version": (

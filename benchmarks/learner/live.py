@@ -1,0 +1,86 @@
+"""From the feedback that fills a batch to the first token of the version that it made, on a whole running stack."""
+
+import asyncio
+import random
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from benchmarks.learner.stand import Reply, Stand, opening, standing
+from burnish.journal.tables import InteractionRow, StepRow, VersionRow
+
+N_ROWS = 16
+PATIENCE = 120.0
+"""Seconds."""
+
+
+async def measure(folder: Path, *, rounds: int, tell: Callable[[str], None]) -> dict[str, float]:
+    """Medians over `rounds`: the way from signal to live, the step in it, and where the rest went (seconds)."""
+    tell("starting every part")
+    found: list[dict[str, float]] = []
+    async with standing(folder, learner__min_rows=N_ROWS, learner__max_rows=N_ROWS, judge__concurrency=1) as stand:
+        for number in range(rounds):
+            tell(f"round {number + 1} of {rounds}")
+            found.append(await _round(stand, random.Random(number)))
+    medians = {name: statistics.median(each[name] for each in found) for name in found[0]}
+    return medians | {"signal_to_live_limit_s": 1.5 * medians["step_s"] + 1.0, "rounds": float(rounds)}
+
+
+async def _round(stand: Stand, rng: random.Random) -> dict[str, float]:
+    before = await _live(stand)
+    replies = await asyncio.gather(*(stand.ask(opening(rng), user=f"u{n % 8}") for n in range(N_ROWS)))
+    for reply in replies[:-1]:
+        await stand.rate(reply, _rating(reply, rng))
+    await _until(lambda: _n_ready(stand) == N_ROWS - 1, "all rows but one to be ready")
+    started, started_at = time.monotonic(), time.time()
+    await stand.rate(replies[-1], _rating(replies[-1], rng))
+    answer = Reply()
+    while not answer.at or answer.version == before:
+        if time.monotonic() - started > PATIENCE:
+            raise TimeoutError(f"no new version within {PATIENCE:.0f} s; the parts' log says why")
+        answer = await stand.ask("say hello", max_tokens=2, trains=False)
+    first = answer.at[0] - started
+    return {"signal_to_live_s": first, **_spans(stand, answer.version, started_at)}
+
+
+def _rating(reply: Reply, rng: random.Random) -> str:
+    """Thumbs that differ, so that there is something to learn."""
+    return rng.choice(("up", "down"))
+
+
+def _spans(stand: Stand, version: int, started_at: float) -> dict[str, float]:
+    """The step's own seconds, and those before it, of its files, and of its trial."""
+    columns: Any = StepRow
+    with stand.journal.read() as session:
+        step = session.scalars(select(StepRow).where(columns.version == version)).one()
+        made = session.get_one(VersionRow, (stand.settings.agent.name, version))
+    inside = step.metrics["seconds"]
+    return {
+        "step_s": inside,
+        "to_step_s": step.started_at - started_at,
+        "files_s": made.created_at - step.started_at - inside,
+        "trial_s": (made.decided_at or 0.0) - made.created_at,
+    }
+
+
+async def _live(stand: Stand) -> int:
+    return (await stand.ask("say hello", max_tokens=2, trains=False)).version
+
+
+def _n_ready(stand: Stand) -> int:
+    turn: Any = InteractionRow
+    with stand.journal.read() as session:
+        query = select(turn.interaction_id).where(turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+        return len(session.scalars(query).all())
+
+
+async def _until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}")
+        await asyncio.sleep(0.05)

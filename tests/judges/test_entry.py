@@ -1,0 +1,35 @@
+"""What is stored of a ballot: the first hint that may be used, the others that may, or the fate of the one that most votes wrote."""
+
+from judges.ballot import Result
+from judges.case import Case, ask
+from judges.entry import judgement
+from judges.verdict import question
+from tests.factories import user
+
+SHORT, LIST, LINK = "Be brief.", "Use a numbered list.", "Read https://example.org/style first."
+
+
+def asked() -> Case:
+    came_back = "no , use a numbered list and bold text , and be brief"
+    return ask(question([user("what is 2 + 2 ?")], "4", [user(came_back)], "user"))
+
+
+def stored(*hints: str) -> tuple[str | None, str | None, tuple[str, ...]]:
+    result = Result(-1, 1.0, hints[0], (-1, -1, -1), 0, n_bearing=3, others=hints[1:])
+    made = judgement("t", "j", result, asked())
+    return made.hint, made.hint_fate, tuple(made.candidates)
+
+
+def test_the_first_hint_that_may_be_used_is_the_hint() -> None:
+    assert stored(LIST, "Use bold text please.") == (LIST, "accepted", ("Use bold text please.",))
+    assert stored(SHORT, LINK, LIST) == (LIST, "accepted", ())
+
+
+def test_where_none_may_the_one_of_most_votes_stays_with_its_fate() -> None:
+    assert stored(LINK, SHORT) == (LINK, "not_general", ())
+    assert stored(SHORT) == (SHORT, "length", ())
+
+
+def test_no_hint_has_no_fate() -> None:
+    made = judgement("t", "j", Result(-1, 1.0, None, (-1, -1, -1), 0), asked())
+    assert (made.hint, made.hint_fate, made.candidates) == (None, None, ())

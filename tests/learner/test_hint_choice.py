@@ -1,0 +1,77 @@
+"""Of several hints of one ballot the teacher chooses the one under which it thinks of what the student thinks of."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from burnish.journal import Journal
+from burnish.journal.tables import SampleRow
+from burnish.records import Reward
+from learner.account import Account
+from learner.ledger import Ledger, Ready
+from learner.objectives.distillation import Distillation
+from learner.rows import Row
+from learner.samples import Hinted, Sample, to_sample
+from learner.step import Trainer
+from tests.factories import interaction, user
+
+Make = Callable[..., Trainer]
+Samples = Callable[..., list[Sample]]
+
+
+def with_its_own_prompt(samples: list[Sample], **changes: Any) -> Sample:
+    """A hinted row that may also be taught from its own prompt: there student and teacher, both fresh, agree wholly."""
+    sample = next(sample for sample in samples if sample.hint is not None)
+    return replace(sample, candidates=(Hinted("as it was", sample.prompt_ids, None),), **changes)
+
+
+def test_the_hint_with_the_greatest_overlap_is_taught(make_trainer: Make, make_samples: Samples) -> None:
+    trainer, objective = make_trainer(), Distillation(top_k=5, check_hints=False)
+    rows = [Row.of(with_its_own_prompt(make_samples(4, reward=-1.0)))]
+    facts = objective.stamp(rows, trainer.policy)
+    chosen = rows[0].sample
+    assert chosen is not None and objective.chosen == {chosen.interaction_id: "as it was"}
+    assert (chosen.hint, chosen.hinted_prompt_ids, chosen.candidates) == ("as it was", chosen.prompt_ids, ())
+    assert facts["overlap"] == 1.0
+    assert rows[0].streams["teacher_top"].shape == (chosen.n_tokens, 5)
+
+
+def test_of_equals_the_one_that_most_votes_wrote_stays(make_trainer: Make, make_samples: Samples) -> None:
+    trainer, objective = make_trainer(), Distillation(top_k=5, check_hints=False)
+    sample = with_its_own_prompt(make_samples(4, reward=-1.0))
+    assert sample.hinted_prompt_ids is not None
+    again = replace(sample, candidates=(Hinted("the same in other words", sample.hinted_prompt_ids, None),))
+    rows = [Row.of(again)]
+    objective.stamp(rows, trainer.policy)
+    assert objective.chosen == {} and rows[0].sample is not None
+    assert (rows[0].sample.hint, rows[0].sample.candidates) == (sample.hint, ())
+
+
+def test_the_hint_that_was_taught_is_what_the_journal_keeps(
+    journal: Journal, make_trainer: Make, make_samples: Samples
+) -> None:
+    sample = with_its_own_prompt(make_samples(4, reward=-1.0))
+    result = make_trainer(check_hints=False).step([sample])
+    ledger = Ledger(journal, "agent")
+    turn = interaction([user("a")], interaction_id=sample.interaction_id)
+    step = ledger.open(0, [Ready(turn, "s", Reward(-1.0, "judge", (), sample.hint))])
+    ledger.announce(step, "digest", Account.of(result))
+    with journal.read() as session:
+        assert session.get_one(SampleRow, (step.step_id, sample.interaction_id)).hint == "as it was"
+
+
+def test_each_candidate_gets_a_prompt_of_its_own(make_trainer: Make, make_samples: Samples) -> None:
+    tokenizer = make_trainer().policy.tokenizer
+    turn = interaction([user("what is 2 + 2 ?")], prompt_ids=_prompt(tokenizer, "what is 2 + 2 ?"))
+    made = to_sample(turn, Reward(-1.0, "judge", (), "Be brief.", candidates=("Use bold text.",)), tokenizer)
+    assert isinstance(made, Sample) and made.hinted_prompt_ids is not None
+    assert made.hint == "Be brief." and [each.hint for each in made.candidates] == ["Use bold text."]
+    assert made.candidates[0].prompt_ids != made.hinted_prompt_ids
+
+
+def _prompt(tokenizer: Any, text: str) -> Any:
+    from array import array
+
+    from learner.prompts import render
+
+    return array("i", render(tokenizer, [user(text)], ()))

@@ -1,0 +1,60 @@
+"""What a version directory says of the retention prompts is what greedy decoding would show."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import perturb
+
+from burnish.config import SANDBOX_MODEL
+from burnish.errors import LearnerError
+from learner.policy import Policy, Weights
+from learner.retained import Retained, _greedy
+
+N = 24
+FILE = SANDBOX_MODEL.parent / "data" / "retention.jsonl"
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Policy:
+    return Policy.load(SANDBOX_MODEL, rank=8, alpha=16, seed=0, device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def retained(sandbox: Policy, tmp_path_factory: pytest.TempPathFactory) -> Retained:
+    return Retained.load(FILE, N, sandbox, tmp_path_factory.mktemp("cache"))
+
+
+def test_a_fresh_adapter_gives_every_answer_of_the_base(sandbox: Policy, retained: Retained) -> None:
+    sandbox.reset()
+    told = retained.told(sandbox)
+    assert (told["n"], len(told["unchanged"])) == (N, sum(answer is not None for answer in retained.answers))
+    assert len(told["unchanged"]) >= N - 2  # the sandbox's base ends its answers
+    json.dumps(told)
+
+
+def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(sandbox: Policy, retained: Retained) -> None:
+    sandbox.reset()
+    perturb(sandbox, 0.04)
+    unchanged = set(retained.told(sandbox)["unchanged"])
+    assert 0 < len(unchanged) < N  # else this test would show nothing
+    known = [(i, answer) for i, answer in enumerate(retained.answers) if answer is not None]
+    with torch.no_grad(), sandbox.using(Weights.CURRENT):
+        for i, answer in known:
+            (made,) = _greedy([answer.prompt_ids], sandbox)
+            assert (i in unchanged) == (made is not None and list(made.completion_ids) == list(answer.completion_ids)), i
+
+
+def test_answers_are_made_once(sandbox: Policy, tmp_path: Path) -> None:
+    first = Retained.load(FILE, 4, sandbox, tmp_path)
+    perturb(sandbox)
+    again = Retained.load(FILE, 4, sandbox, tmp_path)
+    assert (again.digest, again.answers) == (first.digest, first.answers)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_bad_file_is_a_readable_error(sandbox: Policy, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "x"}\n')
+    with pytest.raises(LearnerError, match="no file of prompts"):
+        Retained.load(tmp_path / "bad.jsonl", 4, sandbox, tmp_path)
