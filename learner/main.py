@@ -9,10 +9,12 @@ from adapters.store import AdapterStore
 from burnish.config import Learner, Settings
 from burnish.journal import Journal
 from learner.anchors import Anchors
+from learner.desks import Desks
 from learner.ledger import Ledger
 from learner.loop import Loop
 from learner.policy import Policy
 from learner.retained import Retained
+from learner.rota import Rota
 from learner.step import Trainer
 
 log = structlog.get_logger()
@@ -20,30 +22,27 @@ log = structlog.get_logger()
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
-    chosen = settings.learner
-    trainer = trainer_for(settings, chosen, settings.agent.name)
-    policy = trainer.policy
-    anchors = anchors_for(settings, policy, chosen)
-    if anchors is not None:
-        log.info("anchors are ready", n_anchors=len(anchors.texts))
-    ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
-    retained = retained_for(settings, policy)
-    loop = Loop(ledger, AdapterStore(settings.adapters_dir.resolve()), trainer, chosen, anchors, retained)
-    log.info("learner ready", device=str(policy.device), targets=",".join(policy.targets))
-    loop.run_forever(is_stopping)
+    journal = Journal.open(settings.journal_url)
+    desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))
+
+    def loop_of(chosen: Settings, agent: str) -> Loop:
+        trainer, held = desks.of(chosen)
+        trainer.adapters = lambda _: None  # rows are audited; the loop that takes the trainer says where its versions are
+        anchors = anchors_for(chosen, trainer.policy, chosen.learner)
+        retained = retained_for(chosen, trainer.policy)
+        store = AdapterStore(chosen.adapters_dir.resolve())
+        log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=len(anchors.texts) if anchors else 0)
+        return Loop(Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held)
+
+    rota = Rota(settings, journal, loop_of)
+    rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
+    log.info("learner ready")
+    rota.run_forever(is_stopping)
 
 
 def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
     """A trainer on the engine's base model, fresh, as `chosen` wants it, that finds the versions of `agent`."""
-    policy = Policy.load(
-        settings.engine.model,
-        rank=chosen.rank,
-        alpha=chosen.alpha,
-        seed=chosen.seed,
-        device=chosen.device,
-        threads=chosen.threads,
-        is_checkpointed=chosen.checkpointing,
-    )
+    policy = policy_for(settings, chosen)
     trainer, store = Trainer(policy, chosen), AdapterStore(settings.adapters_dir.resolve())
 
     def adapter_of(version: int) -> Path | None:
@@ -52,6 +51,19 @@ def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
 
     trainer.adapters = adapter_of
     return trainer
+
+
+def policy_for(settings: Settings, chosen: Learner) -> Policy:
+    """The engine's base model with a fresh adapter as `chosen` wants it."""
+    return Policy.load(
+        settings.engine.model,
+        rank=chosen.rank,
+        alpha=chosen.alpha,
+        seed=chosen.seed,
+        device=chosen.device,
+        threads=chosen.threads,
+        is_checkpointed=chosen.checkpointing,
+    )
 
 
 def retained_for(settings: Settings, policy: Policy) -> Retained | None:
