@@ -73,6 +73,10 @@ class Loop:
             self._held_until = time.monotonic() + LEASE_SECONDS
         return has_it
 
+    def let_go(self) -> None:
+        """Leave the agent to others."""
+        self._ledger.let_go(self._holder)
+
     def _step(self) -> bool:
         if not self.hold():
             return False

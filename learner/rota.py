@@ -72,14 +72,16 @@ class Rota:
             waiting = select(turn.agent).where(turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
             wanted = agent.parent.is_(None) | agent.name.in_(waiting)
             found = {row.name: dict(row.settings or {}) for row in session.scalars(select(AgentRow).where(wanted))}
-        self._loops = {name: loop for name, loop in self._loops.items() if name in found}
+        for name in self._loops.keys() - found.keys():
+            self._loops.pop(name).let_go()
         for name in sorted(found, key=lambda name: (name != self._settings.agent.name, name)):
             if self._overlays.get(name) != found[name]:
                 self._take_in(name, found[name])
         self._overlays = found
 
     def _take_in(self, name: str, overlay: dict[str, object]) -> None:
-        self._loops.pop(name, None)
+        if (earlier := self._loops.pop(name, None)) is not None:
+            earlier.let_go()
         try:
             settings = for_agent(self._settings, overlay)
             if settings.learner.rank > settings.engine.max_lora_rank:

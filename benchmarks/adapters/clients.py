@@ -25,7 +25,7 @@ AGENT, WHOLE = "agent", 64
 
 @dataclass
 class Job:
-    """`streams` and `wholes` clients on `port`, each asking again as soon as it has its answer.
+    """`streams` and `wholes` clients on `port`, each asking again `pause` seconds after it has its answer.
 
     With `users`, end users to the agents that must answer them, requests come from each in turn; `voices` has the voice of each version
     by its name where it does not follow from the number.
@@ -36,6 +36,7 @@ class Job:
     streams: int = 4
     wholes: int = 2
     max_tokens: int = 64
+    pause: float = 0.0
     users: Mapping[str, str] = field(default_factory=dict)
     voices: Mapping[str, int] = field(default_factory=dict)
 
@@ -71,6 +72,8 @@ class Clients:
         while not self.stop.is_set():
             self._n += 1
             await self._ask(self._n, is_stream)
+            if self._job.pause:
+                await asyncio.sleep(self._job.pause)
 
     async def _ask(self, n: int, is_stream: bool) -> None:
         job, asked_at = self._job, time.monotonic()

@@ -14,6 +14,8 @@ SHORT = 2
 """Tokens of a reply: requests come often, so that the moment of change is seen sharply."""
 
 N_GATEWAYS, ROUNDS = 4, 15
+N_CLIENTS, PAUSE = 16, 0.1
+"""A steady load that leaves the processors room: where all are busy, it is their queue that is measured."""
 BARS: tuple[Bar, ...] = (
     ("rollback asked for to last request on the bad version, 4 gateways, ms", "rollback_ms", "≤ 100", lambda f: f["rollback_ms"] <= 100),
 )  # fmt: skip
@@ -31,7 +33,7 @@ def _measure(whole: Stand, rounds: int, tell: Tell) -> dict[str, float]:
     asked: list[tuple[float, float, int]] = []
     with (
         whole.admin() as admin,
-        load.running(Job(whole.port, len(whole.voices), streams=0, wholes=16, max_tokens=SHORT)) as clients,
+        load.running(Job(whole.port, len(whole.voices), streams=0, wholes=N_CLIENTS, max_tokens=SHORT, pause=PAUSE)) as clients,
     ):
         for i in range(rounds):
             tell(f"rollback {i + 1} of {rounds}")
