@@ -23,7 +23,7 @@ from server.engine import Engine
 from server.retention import RetentionSet
 
 N_WARM = 4
-N_AT_ONCE = 4
+N_AT_ONCE = 8
 """Places of the probe asked for at a time: a candidate is known sooner, and live streams share their engine's steps with a few."""
 
 

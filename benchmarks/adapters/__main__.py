@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import bars
-from benchmarks.adapters import rollbacks, sequences, stalls, swaps
+from benchmarks.adapters import personal, rollbacks, sequences, stalls, swaps
 from benchmarks.bars import Bar, Figures, Tell
 
 Part = tuple[str, Callable[[Path, Tell], Figures], Sequence[Bar]]
@@ -18,6 +18,7 @@ PARTS: tuple[Part, ...] = (
     ("swaps", swaps.measure, swaps.BARS),
     ("stalls", stalls.measure, stalls.BARS),
     ("rollbacks", rollbacks.measure, rollbacks.BARS),
+    ("personal", personal.measure, personal.BARS),
 )
 
 
