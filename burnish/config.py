@@ -414,6 +414,17 @@ class Agent(_Section):
     name: str = Field("agent", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Model name that clients use.")
 
 
+class Personal(_Section):
+    """An agent of one's own for every end user, branching from the agent that they ask for."""
+
+    enabled: bool = Field(False, description="Give each end user (`user` or x-burnish-user) an agent of their own.")
+    agents: tuple[str, ...] = Field((), description="Agents whose users get one; empty: every agent's.")
+    max_agents: int = Field(
+        200, ge=1, description="Personal agents loaded at a time; beyond, the one unused for longest is unloaded."
+    )
+    idle_hours: float = Field(24.0, gt=0, description="Hours without a turn after which a personal agent is unloaded.")
+
+
 class Settings(BaseSettings):
     """The whole tree. `state_dir` holds everything that Burnish writes."""
 
@@ -435,6 +446,7 @@ class Settings(BaseSettings):
     canary: Canary = Canary()
     alerts: Alerts = Alerts()
     versions: Versions = Versions()
+    personal: Personal = Personal()
 
     @field_validator("state_dir")
     @classmethod

@@ -21,6 +21,7 @@ class AgentRoute:
     """One agent: its tenant, the versions behind its aliases (0 = the frozen base) and those that every engine has loaded.
 
     `canary` answers the share `canary_share` of the conversations (server/split.py), None where no other version than `live` does.
+    A personal agent has the agent that it branches from as its `parent`; it answers that one's users and has no name for clients.
     """
 
     name: str
@@ -30,6 +31,7 @@ class AgentRoute:
     loaded: tuple[int, ...] = ()
     canary: int | None = None
     canary_share: float = 0.0
+    parent: str | None = None
 
     @property
     def named(self) -> set[int]:
@@ -69,6 +71,7 @@ def parse(tree: Mapping[str, Any]) -> Routes:
             tuple(a["loaded"]),
             a.get("canary"),
             a.get("canary_share", 0.0),
+            a.get("parent"),
         )
         for a in tree["agents"]
     }
@@ -107,6 +110,7 @@ def write(path: Path, routes: Routes) -> None:
                 "loaded": list(a.loaded),
                 "canary": a.canary,
                 "canary_share": a.canary_share,
+                "parent": a.parent,
             }
             for a in routes.agents.values()
         ],

@@ -72,6 +72,14 @@ class Ledger:
             taken = session.connection().execute(update(lease).where(lease.name == name, is_free).values(**mine))
             return bool(taken.rowcount)
 
+    def let_go(self, holder: str) -> None:
+        """Give back the right to train this agent, where `holder` has it."""
+        lease = _columns(LeaseRow)
+        with self._journal.write() as session:
+            session.connection().execute(
+                update(lease).where(lease.name == f"learner:{self.agent}", lease.holder == holder).values(until=0.0)
+            )
+
     def is_paused(self) -> bool:
         with self._journal.read() as session:
             agent = session.get(AgentRow, self.agent)

@@ -5,16 +5,13 @@ refusal or a rollback takes weights, optimiser and baselines back with it.
 """
 
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 
 from adapters.store import AdapterStore
 from burnish.config import Learner
@@ -24,6 +21,7 @@ from learner import checkpoint
 from learner.account import Account
 from learner.anchors import Anchors
 from learner.courtesy import Courtesy
+from learner.held import Held
 from learner.ledger import Ledger, OpenStep, Ready
 from learner.probe import build_probe
 from learner.retained import Retained
@@ -46,6 +44,7 @@ class Loop:
         settings: Learner,
         anchors: Anchors | None,
         retained: Retained | None = None,
+        held: Held | None = None,
         courtesy: Courtesy | None = None,
     ) -> None:
         self._ledger = ledger
@@ -55,37 +54,35 @@ class Loop:
         self._anchors = anchors
         self._retained = retained
         self._courtesy = courtesy
-        self._held = 0  # version whose weights, optimiser and baselines the trainer holds
-        self._teaching = 0  # version that the teacher is
+        self._held = held or Held()
+        self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
+        self._held_until = 0.0
         self._has_recovered = False
         self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
-    def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
-        """Step whenever there is something to learn, until `is_stopping()`."""
-        ended = threading.Event()
-        keeper = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
-        keeper.start()
-        try:
-            while not is_stopping():
-                if not self.run_once():
-                    time.sleep(interval)
-        finally:
-            ended.set()
-            keeper.join()
-
-    def _keep_lease(self, ended: threading.Event) -> None:
-        """Renew the right to train while a long step runs; a learner that died loses it within `LEASE_SECONDS`."""
-        while not ended.wait(LEASE_SECONDS / 4):
-            try:
-                self._ledger.hold(self._holder, seconds=LEASE_SECONDS)
-            except SQLAlchemyError as error:
-                log.warning("cannot renew the lease", error=str(error))
-
     def run_once(self) -> bool:
         """Recover, follow the live version, choose rows, train, publish."""
-        if not self._ledger.hold(self._holder, seconds=LEASE_SECONDS):
+        if not self._has_recovered or self._is_due():
+            return self._step()
+        return False
+
+    def hold(self) -> bool:
+        """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""
+        if time.monotonic() > self._held_until:
+            self._has_recovered = False
+        has_it = self._ledger.hold(self._holder, seconds=LEASE_SECONDS)
+        if has_it:
+            self._held_until = time.monotonic() + LEASE_SECONDS
+        return has_it
+
+    def let_go(self) -> None:
+        """Leave the agent to others."""
+        self._ledger.let_go(self._holder)
+
+    def _step(self) -> bool:
+        if not self.hold():
             return False
         if not self._has_recovered:
             self._recover()
@@ -105,7 +102,7 @@ class Loop:
             result = self._train([sample for _, sample in rows])
             self._publish(step, rows, result)
         except (LearnerError, AdapterError) as error:
-            self._held = -1
+            self._held.current = None
             outcome = self._ledger.fail(step, str(error))
             log.error("a step failed", version=step.version, outcome=outcome, error=str(error))
         return True
@@ -129,16 +126,22 @@ class Loop:
     def _follow_live(self) -> int:
         """Hold what is live: nothing to do after a promotion, a restore after a refusal, a rollback or a start."""
         live = self._ledger.live()
-        if self._held != live:
+        mine = (self._ledger.agent, live)
+        if self._held.current != mine:
+            self._held.current = None
             if live:
                 checkpoint.restore(self._store.path(self._ledger.agent, live), self._trainer)
             else:
                 self._trainer.reset()
-            log.info("holding", version=live)
-            self._held = live
-        if self._teaching != live:
+            if self._seen is not None and self._seen[0] == live:  # another agent was in the trainer meanwhile
+                self._trainer.health.restore(self._seen[1])
+            if self._trainer.adapters is not None:
+                self._trainer.adapters = self._kept
+            log.info("holding", agent=self._ledger.agent, version=live)
+            self._held.current = mine
+        if self._held.teacher != mine:
             self._trainer.policy.set_teacher(self._path(live))
-            self._teaching = live
+            self._held.teacher = mine
         return live
 
     def _choose(self, live: int) -> list[tuple[Ready, Sample]]:
@@ -176,7 +179,7 @@ class Loop:
 
     def _train(self, samples: list[Sample]) -> StepResult:
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
-        self._held = -1  # until the step is published, the trainer holds no version
+        self._held.current = None  # until the step is published, the trainer holds no version
         with self._courtesy.step() if self._courtesy is not None else nullcontext():
             return self._trainer.step(samples, anchors)
 
@@ -201,7 +204,7 @@ class Loop:
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
         self._ledger.announce(step, digest, account)
-        self._held = step.version
+        self._held.current = (self._ledger.agent, step.version)
         shown = {key: round(value, 4) for key, value in result.metrics.items() if key in _SHOWN}
         log.info("published a candidate", version=path.name, **shown)
 
@@ -212,12 +215,18 @@ class Loop:
             self._ledger.close(step, StepOutcome.EMPTY, result.reason or "", account)
             log.info("nothing to learn", n_rows=n_rows)
             return
-        self._held = step.parent  # weights as they were; restoring them would forget what the monitors have seen
+        self._held.current = (self._ledger.agent, step.parent)  # weights as they were; restored, the monitors would forget
+        self._seen = (step.parent, self._trainer.health.state())
         outcome = self._ledger.fail(step, result.reason or "", account)
         log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
         if result.level == "red" and self._settings.monitors == "act":
             self._ledger.pause()
             log.error("learning is paused, serving goes on; look at `burnish learner runs`, then `burnish learner resume`")
+
+    def _kept(self, version: int) -> Path | None:
+        """The directory of one of the agent's versions, None where it is gone."""
+        path = self._store.path(self._ledger.agent, version)
+        return path if path.exists() else None
 
     def _path(self, version: int) -> Path | None:
         return self._store.path(self._ledger.agent, version) if version else None

@@ -11,10 +11,12 @@ from burnish.config import Learner, Settings
 from burnish.journal import Journal
 from learner.anchors import Anchors
 from learner.courtesy import Courtesy, Pace, gaps_of
+from learner.desks import Desks
 from learner.ledger import Ledger
 from learner.loop import Loop
 from learner.policy import Policy
 from learner.retained import Retained
+from learner.rota import Rota
 from learner.step import Trainer
 
 log = structlog.get_logger()
@@ -22,27 +24,45 @@ log = structlog.get_logger()
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
-    chosen = settings.learner
-    os.nice(chosen.nice)
-    trainer = trainer_for(settings, chosen, settings.agent.name)
-    policy = trainer.policy
-    anchors = anchors_for(settings, policy, chosen)
-    if anchors is not None:
-        log.info("anchors are ready", n_anchors=len(anchors.texts))
-    ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
-    retained = retained_for(settings, policy)
-    with Courtesy(Pace(chosen.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
-        trainer.rest = courtesy.rest
-        store = AdapterStore(settings.adapters_dir.resolve())
-        loop = Loop(ledger, store, trainer, chosen, anchors, retained, courtesy)
-        log.info("learner ready", device=str(policy.device), targets=",".join(policy.targets))
-        loop.run_forever(is_stopping)
+    os.nice(settings.learner.nice)
+    journal = Journal.open(settings.journal_url)
+    desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))
+    with Courtesy(Pace(settings.learner.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
+
+        def loop_of(chosen: Settings, agent: str) -> Loop:
+            trainer, held = desks.of(chosen)
+            trainer.rest = courtesy.rest
+            trainer.adapters = lambda _: None  # rows are audited; the loop that takes the trainer says where its versions are
+            anchors = anchors_for(chosen, trainer.policy, chosen.learner)
+            retained = retained_for(chosen, trainer.policy)
+            store = AdapterStore(chosen.adapters_dir.resolve())
+            n_anchors = len(anchors.texts) if anchors else 0
+            log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
+            return Loop(Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held, courtesy)
+
+        rota = Rota(settings, journal, loop_of)
+        rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
+        log.info("learner ready")
+        rota.run_forever(is_stopping)
 
 
 def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
     """A trainer on the engine's base model, fresh, as `chosen` wants it, that finds the versions of `agent`."""
+    policy = policy_for(settings, chosen)
+    trainer, store = Trainer(policy, chosen), AdapterStore(settings.adapters_dir.resolve())
+
+    def adapter_of(version: int) -> Path | None:
+        path = store.path(agent, version)
+        return path if path.exists() else None
+
+    trainer.adapters = adapter_of
+    return trainer
+
+
+def policy_for(settings: Settings, chosen: Learner) -> Policy:
+    """The engine's base model with a fresh adapter as `chosen` wants it."""
     share = chosen.gpu_memory or (0.0 if settings.engine.urls else 0.95 - settings.engine.gpu_memory)
-    policy = Policy.load(
+    return Policy.load(
         settings.engine.model,
         rank=chosen.rank,
         alpha=chosen.alpha,
@@ -52,14 +72,6 @@ def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
         is_checkpointed=chosen.checkpointing,
         gpu_share=share,
     )
-    trainer, store = Trainer(policy, chosen), AdapterStore(settings.adapters_dir.resolve())
-
-    def adapter_of(version: int) -> Path | None:
-        path = store.path(agent, version)
-        return path if path.exists() else None
-
-    trainer.adapters = adapter_of
-    return trainer
 
 
 def retained_for(settings: Settings, policy: Policy) -> Retained | None:

@@ -18,6 +18,8 @@ from server.auth import Caller
 from server.call import CHAT, Call, Dialect
 from server.identity import Labels, labels_of
 from server.models import remote, resolve
+from server.own import own
+from server.personal import HEADER
 from server.pool import Response
 from server.split import split
 from server.sse import Splitter
@@ -42,6 +44,7 @@ async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive,
         started_at = time.time()
         sent = headers_of(scope)
         call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
+        call.user = sent.get(HEADER, call.user)
         exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
         await exchange.run(receive, send)
 
@@ -65,6 +68,7 @@ class Exchange:
         call, state = self._call, self._state
         routes = state.routes.current()
         target = resolve(call.model, self._caller, routes, state.settings.gateway.model_map)
+        target = own(target, routes, state.settings.personal, self._caller.tenant, call.user)
         self._target = split(target, routes, self._caller.key_id, self._labels.session_id, call.messages)
         with state.heartbeat.hold(self._target.name):  # nothing may wait between reading the table and counting the request
             async with state.watches.watch(receive) as client:

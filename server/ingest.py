@@ -20,6 +20,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session
 
+from burnish.config import Personal
 from burnish.errors import SegmentError
 from burnish.frames import Record
 from burnish.journal import Journal
@@ -31,6 +32,7 @@ from server import lookup
 from server.feedback import attach
 from server.filing import Filing
 from server.next_state import note_ended
+from server.wakes import Wakes
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
@@ -54,7 +56,7 @@ class Ingester:
     """One per journal. `run_once` reads what is there and says how many records it took.
 
     `session_ttl`: seconds after which a quiet conversation is closed; `feedback_ttl`: those for which feedback waits for its reply;
-    `verifiers`: the tools whose results count as a program's verdict.
+    `verifiers`: the tools whose results count as a program's verdict; `personal`: whether end users get agents of their own.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Ingester:
         session_ttl: float,
         feedback_ttl: float = math.inf,
         verifiers: Collection[str] = (),
+        personal: Personal | None = None,
     ) -> None:
         self._journal = journal
         self._folder = folder
@@ -72,6 +75,7 @@ class Ingester:
         self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
+        self._wakes = Wakes(personal or Personal())
 
     def run_once(self) -> int:
         """Ingest everything older than the watermark."""
@@ -89,6 +93,7 @@ class Ingester:
                         session.merge(SegmentRow(name=name, offset=offset))
             except BaseException:
                 self._filing.forget()
+                self._wakes.forget()
                 raise
             n_taken += len(batch)
             time.sleep(BREATH)
@@ -144,10 +149,12 @@ class Ingester:
                     attach.take(session, record)
                 elif not lookup.is_filed(session, record.interaction_id):
                     self._filing.take_interaction(session, record)
+                    self._wakes.note(session, record)
         except OperationalError:
             raise
         except Exception:
             self._filing.forget()
+            self._wakes.forget()
             name = record.feedback_id if isinstance(record, Feedback) else record.interaction_id
             log.exception("a record cannot be stored; it stays in its segment", record=name)
 

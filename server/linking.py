@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.records import Interaction, LinkRule, Message
+from server.personal import family_of
 
 _CALLS_IN_TEXT = re.compile(r"\s*Calling tools:\s*\[\{.*\}\]\s*$", re.DOTALL)
 _CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
@@ -57,7 +58,7 @@ class Link:
 
 def scope_of(turn: Interaction) -> str:
     """What two turns must share to be one conversation: who asked whom. A quoted session or user narrows it."""
-    return "\0".join([turn.tenant, turn.key_id, turn.agent, turn.user or "", turn.quoted_session or ""])
+    return "\0".join([turn.tenant, turn.key_id, family_of(turn.agent), turn.user or "", turn.quoted_session or ""])
 
 
 def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:

@@ -84,7 +84,7 @@ def _find(model: str, caller: Caller, routes: Routes) -> Target | None:
         return Target(model, model, model, 0, is_base=True)
     pinned = None if model in routes.agents else VersionName.parse(model)
     agent = routes.agents.get(pinned.agent if pinned else model)
-    if agent is None or agent.tenant != caller.tenant:
+    if agent is None or agent.tenant != caller.tenant or agent.parent is not None:
         return None
     _check_allowed(agent.name, caller)
     version = pinned.version if pinned else agent.live
@@ -96,7 +96,7 @@ def _find(model: str, caller: Caller, routes: Routes) -> Target | None:
 
 
 def _visible(caller: Caller, routes: Routes) -> list[AgentRoute]:
-    mine = (agent for agent in routes.agents.values() if agent.tenant == caller.tenant)
+    mine = (agent for agent in routes.agents.values() if agent.tenant == caller.tenant and agent.parent is None)
     return [agent for agent in mine if not caller.agents or agent.name in caller.agents]
 
 

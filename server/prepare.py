@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import select
 from sqlmodel import Session
@@ -11,7 +12,7 @@ from burnish import keys, routes
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal
-from burnish.journal.tables import KeyRow
+from burnish.journal.tables import AgentRow, KeyRow
 from server.launch import engine_key, engine_urls
 from server.table import aliases
 
@@ -43,23 +44,35 @@ def refresh(settings: Settings, journal: Journal) -> routes.Routes:
     admin = keys.ensure_secret(admin_key_file(settings))
 
     def change(table: routes.Routes) -> routes.Routes:
-        route = table.agents.get(settings.agent.name) or routes.AgentRoute(settings.agent.name)
         with journal.read() as session:
-            route = aliases(session, route)
+            agents = {row.name: _route(session, table, row) for row in _served(session, table)}
             known = {key.digest: key for key in _keys(session)}
         root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
-        agent = replace(route, loaded=tuple(sorted({*route.loaded, *filter(None, route.named)})))
         return replace(
             table,
             base_name=settings.engine.base_name,
             engines=engine_urls(settings),
             engine_key=engine_key(settings),
             remote_url=f"http://127.0.0.1:{settings.remote.port}" if settings.remote.model else "",
-            agents={**table.agents, agent.name: agent},
+            agents=agents,
             keys={**known, root.digest: root},
         )
 
     return routes.update(routes_file(settings), change)
+
+
+def _served(session: Session, table: routes.Routes) -> list[AgentRow]:
+    """Every agent; of the personal ones those that are loaded."""
+    agent: Any = AgentRow
+    found = session.scalars(select(AgentRow).where(agent.parent.is_(None))).all()
+    return [*found, *(row for name in table.agents if (row := session.get(AgentRow, name)) is not None and row.parent)]
+
+
+def _route(session: Session, table: routes.Routes, row: AgentRow) -> routes.AgentRoute:
+    route = aliases(session, table.agents.get(row.name) or routes.AgentRoute(row.name))
+    wanted = {route.live} if row.parent else route.named  # a personal agent's one before is loaded when it is asked for
+    loaded = sorted({*route.loaded, *(number for number in wanted if number)})
+    return replace(route, tenant=row.tenant, parent=row.parent, loaded=tuple(loaded))
 
 
 def _keys(session: Session) -> list[keys.Key]:

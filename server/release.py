@@ -16,7 +16,7 @@ from adapters.versions import check_servable
 from burnish.config import Settings
 from burnish.errors import AdapterError, Conflict
 from burnish.journal import Journal
-from burnish.journal.jobs import enqueue
+from burnish.journal.jobs import enqueue_again
 from burnish.journal.tables import LoadJob, VersionRow
 from burnish.records import VersionName, VersionState
 from server import table
@@ -117,10 +117,6 @@ def _make_live(settings: Settings, journal: Journal, agent: str, target: int, li
     with journal.write() as session:
         if (other := _being_loaded(session, agent)) is not None and other != subject:
             raise Conflict(f"{other.removesuffix('#promote')} is being loaded to go live; wait for it, then repeat")
-        queued = session.get(LoadJob, subject)
-        if queued is not None and queued.state in ("done", "dead"):
-            session.delete(queued)
-            session.flush()
         payload = {"agent": agent, "version": target, "promote": True, "actor": actor, "reason": reason, "expected": live}
-        enqueue(session, LoadJob, subject, payload)
+        enqueue_again(session, LoadJob, subject, payload)
     return f"{name} is being loaded; it goes live when every engine has it"

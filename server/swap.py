@@ -7,6 +7,8 @@ What has to be unloaded is read off the serving table each time: a restart forge
 
 import asyncio
 import hashlib
+import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +20,7 @@ from adapters import agents, registry, undo
 from adapters.gate import Evidence, GateVerdict, decide
 from adapters.store import AdapterStore
 from burnish import routes
-from burnish.config import Settings
+from burnish.config import Personal, Settings
 from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import LoadJob
@@ -26,10 +28,11 @@ from burnish.records import VersionName, VersionState
 from server import table
 from server.alerts import Alerts
 from server.canary.observer import Observer
+from server.drain import Drain
 from server.engine import Engine
-from server.inflight import is_drained
 from server.keeper import Keeper
 from server.launch import engine_key, engine_urls
+from server.nursery import Nursery
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet, read_prompts
 from server.trial import Trial
@@ -39,6 +42,10 @@ log = structlog.get_logger()
 TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
 LEASE_SECONDS = 30.0
 FOREVER = 1_000_000
+RECONCILE_SECONDS = 1.0
+"""Between two looks at what the engines have: asking costs them time that streams are waiting for."""
+NICENESS = 5
+"""The swapper's work can wait; on a machine whose processors are all busy, it leaves them to the engine and the gateways."""
 
 
 class Swapper:
@@ -56,6 +63,7 @@ class Swapper:
         retention: RetentionSet,
         retention_margin: float,
         observer: Observer | None = None,
+        personal: Personal | None = None,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -65,15 +73,18 @@ class Swapper:
             journal, store, engines, retention, base_name=base_name, tolerance=tolerance, margin=retention_margin
         )
         self._observer = observer
-        self._draining: dict[VersionName, int] = {}
+        self._drain = Drain(journal, engines, routes_file)
+        self._nursery = Nursery(journal, store, routes_file, self._drain, self._trial.load, personal or Personal())
         self._lost: set[VersionName] = set()
 
-    async def run_once(self) -> bool:
-        """Restore what engines have lost, look at canaries and watches, try one candidate, unload what has drained."""
-        await self.reconcile()
+    async def run_once(self, *, looks_at_engines: bool = True) -> bool:
+        """Restore what engines have lost (where it `looks_at_engines`), look at canaries, try one candidate, unload what has drained."""
+        if looks_at_engines:
+            await self.reconcile()
         if self._observer is not None:
             self._observer.look()
-        await self._unload_drained()
+        self._nursery.unload_idle()
+        await self._drain.run_once(self._table())
         with self._journal.write() as session:
             leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
         for job in leased:
@@ -82,10 +93,12 @@ class Swapper:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
         """Work until `is_stopping()`; an engine that is away is waited for."""
-        is_away = False
+        is_away, looked_at = False, -math.inf
         while not is_stopping():
+            is_due = is_away or time.monotonic() > looked_at + RECONCILE_SECONDS
             try:
-                has_decided = await self.run_once()
+                has_decided = await self.run_once(looks_at_engines=is_due)
+                looked_at = time.monotonic() if is_due else looked_at
                 if is_away:
                     log.info("the engine answers again")
                     is_away = False
@@ -121,6 +134,8 @@ class Swapper:
 
     async def _work(self, job: jobs.Leased) -> None:
         name = VersionName(str(job.payload["agent"]), int(job.payload["version"]))
+        if job.payload.get("kind") == "wake":
+            return await self._wake(job, name.agent)
         with self._journal.read() as session:
             is_candidate = bool(name.version) and (
                 registry.version(session, name.agent, name.version).state == VersionState.CANDIDATE
@@ -144,6 +159,17 @@ class Swapper:
         except EngineUnavailable as error:
             self._fail(job, error, FOREVER)
             raise
+
+    async def _wake(self, job: jobs.Leased, agent: str) -> None:
+        try:
+            await self._nursery.wake(agent)
+        except EngineUnavailable as error:
+            self._fail(job, error, FOREVER)
+            raise
+        except (AdapterError, EngineError, Conflict) as error:
+            log.error("a personal agent cannot be loaded", agent=agent, error=str(error))
+            return self._fail(job, error, 3)
+        self._finish(job)
 
     async def _try(self, job: jobs.Leased, name: VersionName, live: int) -> None:
         started = time.monotonic()
@@ -233,36 +259,6 @@ class Swapper:
         table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
         log.info("promoted by hand", version=str(name))
 
-    async def _unload_drained(self) -> None:
-        """Unload what no alias names any more, once no gateway has a request on it."""
-        present = self._table()
-        idle = {
-            VersionName(route.name, number)
-            for route in present.agents.values()
-            for number in route.loaded
-            if number not in route.named
-        }
-        self._draining = {name: self._draining.get(name, present.generation) for name in idle}
-        for name, generation in list(self._draining.items()):
-            if is_drained(self._file.parent, str(name), generation):
-                await self._unload(name)
-
-    async def _unload(self, name: VersionName) -> None:
-        after = table.take_off(self._journal, self._file, name.agent, name.version)
-        if after is None:
-            return
-        # A request may have been admitted under the old table in this very moment: drain once more before unloading.
-        for _ in range(100):
-            if is_drained(self._file.parent, str(name), after.generation):
-                break
-            await asyncio.sleep(0.1)
-        else:
-            table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
-            return
-        for engine in self._engines:
-            await engine.unload(str(name))
-        log.info("unloaded", version=str(name))
-
     def _finish(self, job: jobs.Leased) -> None:
         with self._journal.write() as session:
             jobs.finish(session, LoadJob, job)
@@ -277,6 +273,7 @@ class Swapper:
 
 async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """The swapper's process: works until `is_stopping()`."""
+    os.nice(NICENESS)
     journal = prepare(settings)
     engines = [VllmEngine(url, engine_key(settings)) for url in engine_urls(settings)]
     file = settings.retention_file
@@ -296,6 +293,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         retention=RetentionSet(prompts, digest=digest),
         retention_margin=settings.gate.retention_margin,
         observer=Observer(journal, routes_file(settings), lambda agent: settings, alerts),
+        personal=settings.personal,
     )
     keeper = Keeper(settings, journal)
     try:

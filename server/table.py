@@ -14,6 +14,7 @@ from adapters import canaries, registry
 from burnish import routes
 from burnish.errors import NotFound
 from burnish.journal import Journal
+from burnish.journal.tables import AgentRow
 
 
 class NotLoaded(Exception):
@@ -24,7 +25,7 @@ def sync(journal: Journal, file: Path, agent: str, *, also_loaded: int | None = 
     """Write the registry's aliases of `agent`; `also_loaded` is a version that all engines have now."""
 
     def change(table: routes.Routes) -> routes.Routes:
-        route = table.agents.get(agent) or routes.AgentRoute(agent)
+        route = table.agents.get(agent) or _new(journal, agent)
         loaded = {*route.loaded, also_loaded} if also_loaded else set(route.loaded)
         return _put(journal, table, replace(route, loaded=tuple(sorted(loaded))))
 
@@ -61,9 +62,7 @@ def move(journal: Journal, file: Path, agent: str, version: int, act: Callable[[
     """Let `act` change the aliases of `agent`, one of which will name `version`; then the table. Raises NotLoaded or NotFound."""
 
     def change(table: routes.Routes) -> routes.Routes:
-        route = table.agents.get(agent)
-        if route is None:
-            raise NotFound(f"agent {agent!r} is not served here", code="agent_not_found")
+        route = table.agents.get(agent) or _new(journal, agent)
         if version and version not in route.loaded:
             raise NotLoaded
         with journal.write() as session:
@@ -79,6 +78,28 @@ def aliases(session: Session, route: routes.AgentRoute) -> routes.AgentRoute:
     previous = registry.alias(session, route.name, registry.PREVIOUS)
     canary, share = canaries.split_of(session, route.name) or (None, 0.0)
     return replace(route, live=live, previous=previous, canary=canary, canary_share=share)
+
+
+def leave(file: Path, agent: str) -> tuple[routes.AgentRoute, int] | None:
+    """Take a whole agent off the table: its route as it was, and the generation without it. None where it was not there."""
+    gone: routes.AgentRoute | None = None
+
+    def change(table: routes.Routes) -> routes.Routes:
+        nonlocal gone
+        gone = table.agents.get(agent)
+        return replace(table, agents={name: route for name, route in table.agents.items() if name != agent})
+
+    after = routes.update(file, change)
+    return (gone, after.generation) if gone is not None else None
+
+
+def _new(journal: Journal, agent: str) -> routes.AgentRoute:
+    """The route of an agent that was not on the table. Raises NotFound where there is no such agent."""
+    with journal.read() as session:
+        row = session.get(AgentRow, agent)
+    if row is None:
+        raise NotFound(f"no agent {agent!r}", code="agent_not_found")
+    return routes.AgentRoute(agent, row.tenant, parent=row.parent)
 
 
 def _put(journal: Journal, table: routes.Routes, route: routes.AgentRoute) -> routes.Routes:

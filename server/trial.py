@@ -4,8 +4,9 @@ An engine that refuses a request says something about the candidate; one that do
 is put off (EngineUnavailable).
 """
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from server.engine import Engine
 from server.retention import RetentionSet
 
 N_WARM = 4
+N_AT_ONCE = 8
+"""Places of the probe asked for at a time: a candidate is known sooner, and live streams share their engine's steps with a few."""
 
 
 class Trial:
@@ -87,15 +90,22 @@ class Trial:
         with self._journal.read() as session:
             newest = select(turn.prompt_ids).where(turn.agent == name.agent).order_by(turn.ended_at.desc()).limit(N_WARM)
             prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
-        for prompt in filter(None, prompts):
-            for engine in self._engines:
-                await engine.next_logprobs(str(name), prompt)
+        await asyncio.gather(
+            *(engine.next_logprobs(str(name), prompt) for prompt in filter(None, prompts) for engine in self._engines)
+        )
 
     async def _probe(self, engine: Engine, name: VersionName) -> Probe:
         """The engine's log-probs of the probe's tokens beside the learner's."""
+        slots = asyncio.Semaphore(N_AT_ONCE)
+
+        async def ask(tokens: Sequence[int]) -> Mapping[int, float]:
+            async with slots:
+                return await engine.next_logprobs(str(name), tokens)
+
         axes: dict[str, list[float]] = {key: [] for key in ("engine", "candidate", "parent", "base")}
-        for tokens, place in _read_probe(self._store, name):
-            told = await engine.next_logprobs(str(name), tokens)
+        places = _read_probe(self._store, name)
+        answers = await asyncio.gather(*(ask(tokens) for tokens, _ in places))
+        for (_, place), told in zip(places, answers, strict=True):
             # A token that the engine does not even tell is at most as likely as the last one that it does.
             axes["engine"].append(told.get(place["token_id"], min(told.values())))
             for key in ("candidate", "parent", "base"):

@@ -8,12 +8,18 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import bars
-from benchmarks.adapters import sequences
+from benchmarks.adapters import personal, rollbacks, sequences, stalls, swaps
 from benchmarks.bars import Bar, Figures, Tell
 
 Part = tuple[str, Callable[[Path, Tell], Figures], Sequence[Bar]]
 """Its name, what measures it in a folder of its own, and the bars on its figures."""
-PARTS: tuple[Part, ...] = (("sequences", sequences.measure, sequences.BARS),)
+PARTS: tuple[Part, ...] = (
+    ("sequences", sequences.measure, sequences.BARS),
+    ("swaps", swaps.measure, swaps.BARS),
+    ("stalls", stalls.measure, stalls.BARS),
+    ("rollbacks", rollbacks.measure, rollbacks.BARS),
+    ("personal", personal.measure, personal.BARS),
+)
 
 
 def main() -> None:

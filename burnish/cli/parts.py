@@ -90,6 +90,7 @@ def _ingester(settings: config.Settings) -> None:
         session_ttl=chosen.session_ttl,
         feedback_ttl=settings.feedback.pending_hours * 3600.0,
         verifiers=chosen.verifiers,
+        personal=settings.personal,
     )
     ingester.run_forever(settings.journal.poll_interval, stopping)
 

@@ -20,8 +20,9 @@ from sqlalchemy import or_, select, tuple_
 from sqlmodel import Session
 
 from burnish.journal import Journal
+from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import InteractionRow
-from burnish.journal.turns import blobs_of, evidence_of, right_reply_of
+from burnish.journal.turns import blobs_of, right_reply_of
 from burnish.records import Message, Reward
 from burnish.rewards import compose
 

@@ -48,6 +48,15 @@ def enqueue(
     )
 
 
+def enqueue_again(session: Session, table: type[JobRow], subject: str, payload: Mapping[str, Any]) -> None:
+    """Add a job, also where the same one has ended before; one that still waits or is being worked on stays as it is."""
+    row = session.get(table, subject)
+    if row is not None and row.state in ("done", "dead"):
+        session.delete(row)
+        session.flush()
+    enqueue(session, table, subject, payload)
+
+
 def insert_or_skip(session: Session, table: Any, values: Mapping[str, Any]) -> bool:
     """Insert one row unless a unique key of it is taken; True where it was new. Safe among concurrent writers."""
     connection = session.connection()

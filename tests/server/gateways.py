@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from burnish import routes as table
 from burnish import segments
-from burnish.config import Gateway, Journal, Remote, Settings
+from burnish.config import Gateway, Journal, Personal, Remote, Settings
 from burnish.keys import Key, Scope, mint
 from burnish.records import Feedback, Interaction
 from burnish.routes import AgentRoute, Routes
@@ -104,7 +104,12 @@ def write_table(settings: Settings, engines: tuple[str, ...], keys: Mapping[str,
 
 @contextmanager
 def serve(
-    folder: Path, engine: StubEngine, fallback: ASGIApp | None = None, remote: Remote | None = None, **gateway: Any
+    folder: Path,
+    engine: StubEngine,
+    fallback: ASGIApp | None = None,
+    remote: Remote | None = None,
+    personal: Personal | None = None,
+    **gateway: Any,
 ) -> Iterator[Running]:
     """A gateway in a thread, in front of `engine`."""
     settings = Settings(
@@ -112,6 +117,7 @@ def serve(
         gateway=Gateway(port=0, **gateway),
         journal=Journal(reserve_bytes=0),
         remote=remote or Remote(),
+        personal=personal or Personal(),
     )
     secrets, keys = make_keys()
     write_table(settings, (engine.url,), keys)

@@ -16,7 +16,7 @@ from burnish import config, routes
 from burnish.errors import AdapterError, Conflict, EngineUnavailable, NotFound
 from burnish.journal import jobs
 from burnish.journal.tables import AuditRow, InteractionRow, LoadJob, SampleRow, StepRow
-from server import release, swap
+from server import drain, release, swap
 from server.prepare import prepare, refresh
 from server.retention import RetentionPrompt, RetentionSet
 from server.swap import Swapper
@@ -329,38 +329,53 @@ async def test_an_old_version_is_unloaded_only_when_no_gateway_can_ask_for_it(wo
     assert world.route().loaded == (2, 3)
 
 
-async def test_a_request_that_slipped_in_while_unloading_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table without v1 is written first; only when every gateway has seen it is v1 unloaded."""
-    await world.publish(1, 2)
-    world.gateway_reports()
-    await world.publish(3)
-    flipped = routes.watch(world.file).current().generation
-    world.gateway_reports(flipped)  # seen the flip, not yet what comes next
-    naps: list[bool] = []
-
-    async def nap(_: float) -> None:
-        naps.append("agent@v1" in world.engine.loaded)
-        if len(naps) == 3:
-            world.gateway_reports()
-
-    monkeypatch.setattr(swap.asyncio, "sleep", nap)
-    await world.swapper.run_once()
-    assert naps == [True] * 3
-    assert "agent@v1" not in world.engine.loaded
-
-
-async def test_a_gateway_that_never_lets_go_keeps_the_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def off_the_table(world: World) -> None:
+    """v1 is off the table, and no gateway has seen that yet."""
     await world.publish(1, 2)
     world.gateway_reports()
     await world.publish(3)
     world.gateway_reports(routes.watch(world.file).current().generation)
+    await world.swapper.run_once()
+    assert world.route().loaded == (2, 3)
 
-    async def nap(_: float) -> None: ...
 
-    monkeypatch.setattr(swap.asyncio, "sleep", nap)
+async def test_a_request_that_slipped_in_while_unloading_is_waited_for(world: World) -> None:
+    """The table without v1 is written first; only when every gateway has seen it is v1 unloaded. Nothing waits for that."""
+    await off_the_table(world)
+    for _ in range(3):
+        await world.swapper.run_once()
+        assert "agent@v1" in world.engine.loaded
+    world.gateway_reports()
+    await world.swapper.run_once()
+    assert "agent@v1" not in world.engine.loaded
+
+
+async def test_a_gateway_that_never_lets_go_keeps_the_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await off_the_table(world)
+    monkeypatch.setattr(drain, "PATIENCE", 0.0)
+    world.swapper._drain._off = {name: (seen, 0.0) for name, (seen, _) in world.swapper._drain._off.items()}
     await world.swapper.run_once()
     assert "agent@v1" in world.engine.loaded
     assert world.route().loaded == (1, 2, 3)
+
+
+async def test_a_version_promoted_while_it_is_being_unloaded_stays(world: World) -> None:
+    await off_the_table(world)
+    release.promote(world.settings, world.journal, "agent", 1, actor="cli")
+    await world.swapper.run_once()
+    assert world.live() == 1
+    world.gateway_reports()
+    for _ in range(3):
+        await world.swapper.run_once()
+    assert "agent@v1" in world.engine.loaded
+    assert 1 in world.route().loaded
+
+
+async def test_what_a_killed_swapper_left_on_an_engine_is_unloaded_by_the_next(world: World) -> None:
+    await off_the_table(world)
+    world.gateway_reports()
+    await world.restarted().run_once()
+    assert set(world.engine.loaded) == {"agent@v2", "agent@v3"}
 
 
 async def test_a_rollback_moves_a_pointer_and_asks_no_engine(world: World) -> None:
@@ -522,7 +537,7 @@ async def test_a_version_promoted_in_the_moment_of_its_unloading_stays(world: Wo
     world.gateway_reports(**{"agent@v1": 1})
     await world.publish(3)
     (world.file.parent / "gateway-1.json").unlink()
-    is_drained, n_asked = swap.is_drained, []
+    is_drained, n_asked = drain.is_drained, []
 
     def promoted_meanwhile(run_dir: Path, model: str, generation: int) -> bool:
         if not n_asked:
@@ -530,7 +545,7 @@ async def test_a_version_promoted_in_the_moment_of_its_unloading_stays(world: Wo
             release.promote(world.settings, world.journal, "agent", 1, actor="ana")
         return is_drained(run_dir, model, generation)
 
-    monkeypatch.setattr(swap, "is_drained", promoted_meanwhile)
+    monkeypatch.setattr(drain, "is_drained", promoted_meanwhile)
     await world.swapper.run_once()
     assert world.live() == 1
     assert 1 in world.route().loaded

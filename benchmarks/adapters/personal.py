@@ -1,0 +1,103 @@
+"""`personal_wrong_version`: many personal agents on one engine with few slots, beside one agent, with adapters in memory and without.
+
+Users talk while their parent changes its voice, so that each batch of them branches from another one; all the way through the product:
+gateway, segment, ingester, swapper. Then all of them ask, in turn, and every reply must be in its user's own agent's voice.
+"""
+
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+
+from benchmarks.adapters import load, stand
+from benchmarks.adapters.clients import AGENT, Job, Seen
+from benchmarks.adapters.stand import Stand
+from benchmarks.adapters.words import voice_of
+from benchmarks.bars import Bar, Tell
+from burnish import routes
+from burnish.journal.tables import VersionRow
+from server.personal import name_of
+from server.prepare import routes_file
+
+N_USERS, SLOTS, N_VOICES, SECONDS = 200, 4, 20, 30.0
+BARS: tuple[Bar, ...] = (
+    (
+        f"wrongly versioned or failed, {N_USERS} personal agents, {SLOTS} slots",
+        "personal_wrong_version",
+        "0",
+        lambda f: f["personal_wrong_version"] == 0,
+    ),
+)
+
+
+def measure(folder: Path, tell: Tell) -> dict[str, float]:
+    """Once with the adapters that do not fit the slots read from disk, once with all of them in the engine's memory."""
+    figures: dict[str, float] = {}
+    for prefix, n_in_memory in (("personal", 2 * SLOTS), ("personal_in_memory", N_USERS + 2 * SLOTS)):
+        place = folder / prefix
+        place.mkdir()
+        flags = {"personal__enabled": True, "engine__max_loras": SLOTS, "engine__max_cpu_loras": n_in_memory}
+        with stand.running(place, N_VOICES, **flags) as whole:
+            tell(f"{prefix}: {N_USERS} users, {n_in_memory} adapters in memory")
+            figures |= {f"{prefix}_{key}": value for key, value in _measure(whole, tell).items()}
+    return figures
+
+
+def _measure(whole: Stand, tell: Tell) -> dict[str, float]:
+    users = [f"user-{i}" for i in range(N_USERS)]
+    agents = {user: name_of("default", AGENT, user) for user in users}
+    started = time.monotonic()
+    for i in range(0, N_USERS, N_USERS // N_VOICES):
+        whole.swap()
+        _greet(whole, {user: agents[user] for user in users[i : i + N_USERS // N_VOICES]})
+    made = time.monotonic() - started
+    with whole.journal.read() as session:
+        parents = {name: session.get_one(VersionRow, (name, 1)).parent for name in agents.values()}
+    voices = {f"{name}@v1": voice_of(parent, len(whole.voices)) for name, parent in parents.items()}
+    tell("one agent")
+    alone = _ask(Job(whole.port, len(whole.voices)))
+    tell(f"{N_USERS} agents")
+    seen = _ask(Job(whole.port, len(whole.voices), users=agents, voices=voices))
+    for fault in seen.faults[:5]:
+        tell(fault)
+    return {
+        "wrong_version": seen.n_wrong + seen.n_failed + alone.n_wrong + alone.n_failed,
+        "agents": len({version for *_, version, _ in seen.answers}),
+        "made_per_s": N_USERS / made,
+        **_told("one", alone),
+        **_told("many", seen),
+    }
+
+
+def _greet(whole: Stand, agents: Mapping[str, str]) -> None:
+    """One short request of each user; back once all of them have agents of their own."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{whole.port}", timeout=60) as http:
+        for user in agents:
+            body = {"model": AGENT, "user": user, "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}
+            http.post("/v1/chat/completions", json=body).raise_for_status()
+    deadline = time.monotonic() + 120
+    while not set(agents.values()) <= routes.watch(routes_file(whole.settings)).current().agents.keys():
+        if time.monotonic() > deadline:
+            raise SystemExit("personal agents were not made within 120 s")
+        time.sleep(0.05)
+
+
+def _ask(job: Job) -> Seen:
+    with load.running(job) as clients:
+        time.sleep(SECONDS)
+    return clients.seen
+
+
+def _told(name: str, seen: Seen) -> dict[str, float]:
+    times = sorted(1e3 * (ended - asked) for asked, ended, *_ in seen.answers)
+    gaps = sorted(1e3 * gap for _, gap in seen.gaps)
+    ends = sorted(ended for _, ended, *_ in seen.answers)
+    return {
+        f"{name}_requests_per_s": len(times) / SECONDS,
+        f"{name}_ms_median": times[len(times) // 2],
+        f"{name}_ms_p99": times[int(0.99 * (len(times) - 1))],
+        f"{name}_itl_p99_ms": gaps[int(0.99 * (len(gaps) - 1))],
+        f"{name}_longest_silence_ms": 1e3 * max((b - a for a, b in pairwise(ends)), default=0.0),
+    }

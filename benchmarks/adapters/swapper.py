@@ -1,0 +1,63 @@
+"""The product's swapper without a retention set, which every voice would fail: it has unlearned all but its own words.
+
+Everything else is as served: files verified, loaded, probed, warmed, flipped, drained, unloaded.
+`python -m benchmarks.adapters.swapper` reads the settings from the environment.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Collection
+
+from adapters.gate import N_MIN_RETENTION, Retention
+from adapters.store import AdapterStore
+from burnish import config, logs
+from server.engine import Engine
+from server.launch import engine_key, engine_urls
+from server.prepare import prepare, routes_file
+from server.retention import RetentionSet
+from server.swap import NICENESS, Swapper
+from server.vllm import VllmEngine
+
+INTERVAL = 0.05
+
+
+class Unasked(RetentionSet):
+    """Says that nothing was unlearned, without asking."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    async def compare(
+        self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
+    ) -> Retention:
+        return Retention(N_MIN_RETENTION, N_MIN_RETENTION, N_MIN_RETENTION, 0, 0, 1.0)
+
+
+async def run(settings: config.Settings) -> None:
+    os.nice(NICENESS)
+    is_stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, is_stopping.set)
+    engines = [VllmEngine(url, engine_key(settings)) for url in engine_urls(settings)]
+    swapper = Swapper(
+        prepare(settings),
+        AdapterStore(settings.adapters_dir.resolve()),
+        engines,
+        routes_file(settings),
+        base_name=settings.engine.base_name,
+        tolerance=1e-2,
+        retention=Unasked(),
+        retention_margin=1.0,
+    )
+    try:
+        await swapper.run_forever(is_stopping.is_set, INTERVAL)
+    finally:
+        for engine in engines:
+            await engine.close()
+
+
+if __name__ == "__main__":
+    chosen = config.load()
+    logs.configure(chosen.log_format, "swapper")
+    asyncio.run(run(chosen))

@@ -1,0 +1,268 @@
+"""Several agents, one learner: each in turn, on its own rows alone, as if it had the base model to itself."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from tiny import interaction
+
+from adapters import registry
+from adapters.store import AdapterStore
+from burnish.config import Settings, for_agent
+from burnish.errors import ConfigError
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow, VersionRow
+from learner.desks import Desks
+from learner.held import Held
+from learner.ledger import Ledger
+from learner.loop import Loop
+from learner.policy import Policy
+from learner.rota import Rota
+from learner.step import Trainer
+from tests.turns import add_feedback, add_turn
+
+LEARNER: dict[str, Any] = {
+    "learner.rank": 4,
+    "learner.alpha": 8,
+    "learner.learning_rate": 1e-2,
+    "learner.device": "cpu",
+    "learner.min_rows": 4,
+    "learner.max_rows": 8,
+    "learner.check_hints": False,
+    "learner.monitors": "watch",
+}
+Load = Callable[[Settings], Policy]
+
+
+class World:
+    """Agents of two tenants in one journal, and the one learner that trains them."""
+
+    def __init__(self, journal: Journal, folder: Path, base_dir: Path, names: dict[str, str]) -> None:
+        self.journal = journal
+        self.store = AdapterStore(folder / "adapters")
+        self.names = names
+        self.n_loaded = 0
+        self.base_dir = base_dir
+        self.settings = for_agent(Settings(state_dir=folder), LEARNER)
+        self.desks = Desks(self._policy)
+        self.loops: dict[str, Loop] = {}
+        self.n_turns: dict[str, int] = dict.fromkeys(names, 0)
+        self.tokenizer = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu").tokenizer
+        with journal.write() as session:
+            for name, tenant in names.items():
+                registry.ensure_agent(session, name, tenant)
+        self.rota = Rota(self.settings, journal, self._loop)
+
+    def _policy(self, settings: Settings) -> Policy:
+        self.n_loaded += 1
+        return Policy.load(self.base_dir, rank=settings.learner.rank, alpha=settings.learner.alpha, seed=1, device="cpu")
+
+    def _loop(self, settings: Settings, agent: str) -> Loop:
+        trainer, held = self.desks.of(settings)
+        self.loops[agent] = Loop(Ledger(self.journal, agent), self.store, trainer, settings.learner, None, None, held)
+        return self.loops[agent]
+
+    def add(self, agent: str, n: int = 4) -> None:
+        """`n` rated turns, the same for the same agent and number whatever came between."""
+        for _ in range(n):
+            i, self.n_turns[agent] = self.n_turns[agent], self.n_turns[agent] + 1
+            name = f"{agent}-{i}"
+            text = f"copy {i} {len(agent)}"
+            turn = interaction(self.tokenizer, text, interaction_id=name, request_id=name, agent=agent)
+            turn = replace(turn, tenant=self.names[agent], version=0, ended_at=float(i))
+            add_turn(self.journal, turn, is_ready=True)
+            add_feedback(self.journal, name, 1.0 if i % 2 else -1.0)
+
+    def decide(self, agent: str, *, is_good: bool = True) -> None:
+        """The gate's word on the agent's candidate, where there is one."""
+        with self.journal.write() as session:
+            live = registry.alias(session, agent) or 0
+            for row in registry.versions(session, agent):
+                if row.state == "candidate" and is_good:
+                    registry.promote(session, agent, row.version, expected=live, actor="gate")
+                elif row.state == "candidate":
+                    registry.refuse(session, agent, row.version, reason="no", evidence={})
+
+    def digests(self, agent: str) -> list[str]:
+        return [
+            str(self.store.verify(agent, number)["files"]["adapter_model.safetensors"]) for number in self.store.versions(agent)
+        ]
+
+    def spent(self) -> dict[str, set[str]]:
+        """Whose rows each agent's steps held, by tenant and agent."""
+        with self.journal.read() as session:
+            steps = {row.step_id: row.agent for row in session.scalars(select(StepRow))}
+            found: dict[str, set[str]] = {}
+            for sample in session.scalars(select(SampleRow)):
+                turn = session.get_one(InteractionRow, sample.interaction_id)
+                found.setdefault(steps[sample.step_id], set()).add(f"{turn.tenant}/{turn.agent}")
+            return found
+
+
+@pytest.fixture
+def make(journal: Journal, tmp_path: Path, base_dir: Path) -> Callable[..., World]:
+    return lambda **names: World(journal, tmp_path, base_dir, names or {"a": "default", "b": "default"})
+
+
+def test_each_agent_steps_in_turn_on_one_base_model(make: Callable[..., World]) -> None:
+    world = make(a="default", b="default", c="other")
+    for agent in ("a", "b", "c"):
+        world.add(agent, 20)
+    assert world.rota.run_once()
+    assert world.n_loaded == 1
+    assert {agent: world.store.versions(agent) for agent in "abc"} == {"a": [1], "b": [1], "c": [1]}
+    assert not world.rota.run_once()  # each waits for its own candidate
+    world.decide("b")
+    assert world.rota.run_once()
+    assert {agent: world.store.versions(agent) for agent in "abc"} == {"a": [1], "b": [1, 2], "c": [1]}
+
+
+def test_an_agent_among_others_learns_to_the_bit_what_it_learns_alone(
+    make: Callable[..., World], tmp_path: Path, base_dir: Path
+) -> None:
+    among = make(a="default", b="other")
+    for _ in range(3):
+        for agent in ("a", "b"):
+            among.add(agent)
+        assert among.rota.run_once()
+        among.decide("a")
+        among.decide("b", is_good=False)
+    (tmp_path / "alone").mkdir()
+    other = Journal.open(f"sqlite:///{tmp_path / 'alone.db'}")
+    alone = World(other, tmp_path / "alone", base_dir, {"a": "default"})
+    for _ in range(3):
+        alone.add("a")
+        assert alone.rota.run_once()
+        alone.decide("a")
+    other.close()
+    assert among.digests("a") == alone.digests("a")
+    assert len(set(among.digests("a"))) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_row_of_one_agent_or_tenant_trains_another(make: Callable[..., World], seed: int) -> None:
+    drawn = random.Random(seed)
+    world = make(a="default", b="default", c="other")
+    for _ in range(25):
+        agent = drawn.choice("abc")
+        match drawn.randrange(4):
+            case 0 | 1:
+                world.add(agent, drawn.randint(1, 5))
+            case 2:
+                world.rota.run_once()
+            case 3:
+                world.decide(agent, is_good=drawn.random() < 0.7)
+    spent = world.spent()
+    assert spent
+    assert all(rows == {f"{world.names[agent]}/{agent}"} for agent, rows in spent.items())
+    with world.journal.read() as session:
+        names = [sample.interaction_id for sample in session.scalars(select(SampleRow))]
+    assert len(names) == len(set(names))
+
+
+def test_an_agents_own_settings_say_when_it_learns(make: Callable[..., World]) -> None:
+    world = make()
+    with world.journal.write() as session:
+        session.get_one(AgentRow, "a").settings = {"learner.min_rows": 2}
+        session.get_one(AgentRow, "b").settings = {"learner.min_rows": 12}
+    for agent in ("a", "b"):
+        world.add(agent, 4)
+    world.rota.run_once()
+    assert (world.store.versions("a"), world.store.versions("b")) == ([1], [])
+    with world.journal.write() as session:
+        session.get_one(AgentRow, "b").settings = {"learner.min_rows": 4}
+    world.rota.look_again()
+    world.rota.run_once()
+    assert world.store.versions("b") == [1]
+    assert world.n_loaded == 1
+
+
+def test_another_rank_is_another_policy_and_one_too_high_is_left_out_by_itself(
+    make: Callable[..., World], capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = make(a="default", b="default", c="default")
+    with world.journal.write() as session:
+        session.get_one(AgentRow, "b").settings = {"learner.rank": 8}
+        session.get_one(AgentRow, "c").settings = {"learner.rank": 64}
+    for agent in "abc":
+        world.add(agent)
+    for _ in range(2):
+        world.rota.look_again()
+        world.rota.run_once()
+    assert world.n_loaded == 2
+    assert [world.store.manifest(agent, 1)["rank"] for agent in "ab"] == [4, 8]
+    assert world.store.versions("c") == []
+    assert capsys.readouterr().out.count("raise engine.max_lora_rank") == 1
+
+
+def test_an_agent_that_is_paused_holds_up_nobody(make: Callable[..., World]) -> None:
+    world = make()
+    with world.journal.write() as session:
+        session.get_one(AgentRow, "a").is_paused = True
+    for agent in ("a", "b"):
+        world.add(agent)
+    world.rota.run_once()
+    assert (world.store.versions("a"), world.store.versions("b")) == ([], [1])
+
+
+def test_a_personal_agent_learns_on_from_its_branch_once_it_has_rows(make: Callable[..., World]) -> None:
+    world = make(a="default")
+    world.add("a")
+    world.rota.run_once()
+    world.decide("a")
+    with world.journal.write() as session:
+        registry.ensure_agent(session, "a.u-000000000001")
+        session.get_one(AgentRow, "a.u-000000000001").parent = "a"
+    branch(world, "a.u-000000000001")
+    world.rota.look_again()
+    world.rota.run_once()
+    assert set(world.loops) == {"a"}
+    world.names["a.u-000000000001"], world.n_turns["a.u-000000000001"] = "default", 0
+    world.add("a.u-000000000001")
+    world.rota.look_again()
+    assert world.rota.run_once()
+    assert world.store.manifest("a.u-000000000001", 2)["parent"] == 1
+    assert world.store.versions("a") == [1]
+
+
+def branch(world: World, name: str) -> None:
+    """The parent's version 1 as the agent's own, as the swapper makes it."""
+    facts = world.store.manifest("a", 1)
+    with world.store.aside(name, 1) as directory:
+        for file in world.store.path("a", 1).iterdir():
+            if file.name != "manifest.json":
+                (directory / file.name).write_bytes(file.read_bytes())
+        world.store.publish(name, 1, directory, facts)
+    with world.journal.write() as session:
+        row = {"agent": name, "version": 1, "parent": 1, "parent_agent": "a", "origin": "branch", "digest": "d"}
+        session.add(VersionRow(**row, state="candidate", evidence={}, created_at=0.0))
+        session.flush()
+        registry.promote(session, name, 1, expected=0, actor="personal")
+
+
+def test_an_overlay_says_what_is_wrong_with_it() -> None:
+    settings = Settings()
+    assert for_agent(settings, {}) == settings
+    assert for_agent(settings, {"learner.min_rows": 3}).learner.min_rows == 3
+    assert settings.learner.min_rows != 3
+    with pytest.raises(ConfigError, match=r"learner\.min_row'.*did you mean 'learner\.min_rows'"):
+        for_agent(settings, {"learner.min_row": 3})
+    with pytest.raises(ConfigError, match=r"learner\.min_rows"):
+        for_agent(settings, {"learner.min_rows": 0})
+
+
+def test_desks_are_shared_by_those_who_differ_in_their_timing_alone(make: Callable[..., World]) -> None:
+    world = make()
+    desks = world.desks
+    one, held = desks.of(world.settings)
+    assert desks.of(for_agent(world.settings, {"learner.min_rows": 9})) == (one, held)
+    other, same = desks.of(for_agent(world.settings, {"learner.learning_rate": 2e-2}))
+    assert isinstance(other, Trainer)
+    assert other is not one
+    assert other.policy is one.policy
+    assert same is held
+    assert isinstance(held, Held)
