@@ -1,12 +1,16 @@
 """The gate: a pure function from evidence to a verdict. Insufficient evidence is never a pass.
 
 `fast` asks for mechanical soundness, a probe that shows the engine really applies the candidate, and non-inferiority on a
-retention set, against the base, by a one-sided 95 % bound.
+retention set, against the base, by a one-sided 95 % bound. `full` asks besides for non-inferiority to the live version on live turns
+that nobody was trained on (adapters/replay.py).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+
+from adapters import replay
+from adapters.replay import Replay
 
 N_MIN_RETENTION = 64
 
@@ -57,6 +61,8 @@ class Evidence:
     probe: Probe | None = None
     retention: Retention | None = None
     needs_retention: bool = True
+    replay: Replay | None = None
+    needs_replay: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """Flat enough to store and to read: the figures, not the token lists."""
@@ -71,6 +77,8 @@ class Evidence:
             }
         if self.retention is not None:
             shown["retention"] = {**asdict(self.retention), "loss_bound": self.retention.loss_bound}
+        if self.replay is not None:
+            shown["replay"] = self.replay.as_dict()
         return shown
 
 
@@ -86,7 +94,7 @@ class GateVerdict:
 
 
 def decide(evidence: Evidence) -> GateVerdict:
-    """The verdict of the `fast` tier."""
+    """The verdict: of the `full` tier where the evidence `needs_replay`, else of the `fast` one."""
     faults: list[str] = []
     if evidence.mechanical_fault:
         faults.append(evidence.mechanical_fault)
@@ -95,6 +103,8 @@ def decide(evidence: Evidence) -> GateVerdict:
     faults += _probe_faults(evidence.probe)
     if evidence.needs_retention and not faults:  # whoever fails earlier is not asked
         faults += _retention_faults(evidence.retention)
+    if evidence.needs_replay and not faults:
+        faults += replay.faults(evidence.replay)
     return GateVerdict(tuple(faults))
 
 

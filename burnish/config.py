@@ -322,7 +322,11 @@ class Learner(_Section):
 class Gate(_Section):
     """What a version must show before it goes live."""
 
-    tier: Literal["fast"] = Field("fast", description="`fast`: mechanical checks, probe and retention set.")
+    tier: Literal["fast", "full"] = Field(
+        "full",
+        description="`fast`: mechanical checks, probe and retention set. `full`: then held-out live turns answered by candidate and live "
+        "and compared by the judge, and a canary.",
+    )
     retention: str = Field("", description="JSONL file of retention prompts; empty means the sandbox's when its model is used.")
     n_retention: int = Field(96, ge=64, description="Retention prompts asked of each candidate.")
     retention_margin: float = Field(
@@ -330,6 +334,33 @@ class Gate(_Section):
     )
     probe_tolerance: float = Field(
         0.0, ge=0, description="Largest log-prob difference engine against learner; 0 chooses by dtype."
+    )
+    holdout: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="Share of the sessions that the `full` tier keeps out of training, to compare versions on.",
+    )
+    n_replay: int = Field(
+        200, ge=1, description="Held-out turns put to each candidate and to the live version, the latest ones."
+    )
+    min_replay: int = Field(64, ge=1, description="Held-out turns, decided by the judge, below which no candidate passes.")
+    replay_tokens: int = Field(512, ge=1, description="Longest reply to a held-out turn, in tokens.")
+    replay_margin: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="Largest tolerated net share of held-out pairs lost to the live version (one-sided 95 % bound).",
+    )
+    replay_length: float = Field(0.6, gt=0, description="Largest tolerated change of the replies' mean length, as a share.")
+    replay_repetition: float = Field(0.1, gt=0, description="Largest tolerated rise of the share of repeated 4-grams.")
+    replay_broken_calls: float = Field(
+        0.02, gt=0, description="Largest tolerated rise of the share of tool calls that cannot be read."
+    )
+    compare_minutes: float = Field(
+        60.0,
+        ge=0,
+        description="Minutes for the judge to compare all pairs of a candidate; then it is decided with those that are there.",
     )
 
 
@@ -477,7 +508,7 @@ class Settings(BaseSettings):
     @property
     def has_canary(self) -> bool:
         """True where a version that passed the gate answers a share of the traffic before it is promoted."""
-        return self.canary.mode == "on" or (self.canary.mode == "auto" and str(self.gate.tier) == "full")
+        return self.canary.mode == "on" or (self.canary.mode == "auto" and self.gate.tier == "full")
 
     @property
     def journal_url(self) -> str:

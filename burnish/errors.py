@@ -70,5 +70,9 @@ class AdapterError(BurnishError):
     """An adapter directory is incomplete, altered or of the wrong shape."""
 
 
+class Postponed(BurnishError):
+    """A decision waits for something that is still to come; the text says for what."""
+
+
 class LearnerError(BurnishError):
     """A training step cannot be carried out."""

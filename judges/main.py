@@ -1,10 +1,12 @@
 """The judge's process."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from burnish.config import Settings
 from burnish.journal import Journal
+from judges.comparer import Comparer
 from judges.judge import Judge, Structured
 from judges.local import LocalJudge
 from judges.panel import Panel
@@ -44,9 +46,16 @@ def is_ours(settings: Settings, model: str) -> bool:
 async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping: Callable[[], bool]) -> None:
     """Judge until `is_stopping()`."""
     panel = Panel(make_judges(settings, engine_url, engine_key), settings.judge.deadline)
+    # Structured output holds an answer to the form of a verdict; a comparison has another.
+    plain = settings.model_copy(update={"judge": settings.judge.model_copy(update={"structured": "off"})})
+    free = Panel(make_judges(plain, engine_url, engine_key), settings.judge.deadline)
     journal = Journal.open(settings.journal_url)
     try:
-        await Worker(journal, panel, settings.judge).run_forever(is_stopping)
+        await asyncio.gather(
+            Worker(journal, panel, settings.judge).run_forever(is_stopping),
+            Comparer(journal, free, settings.judge).run_forever(is_stopping),
+        )
     finally:
         await panel.close()
+        await free.close()
         journal.close()

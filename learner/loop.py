@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from adapters.holdout import HELD_OUT, is_held_out
 from adapters.store import AdapterStore
 from burnish.config import Learner
 from burnish.errors import AdapterError, LearnerError
@@ -46,6 +47,7 @@ class Loop:
         retained: Retained | None = None,
         held: Held | None = None,
         courtesy: Courtesy | None = None,
+        holdout: float = 0.0,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -54,6 +56,7 @@ class Loop:
         self._anchors = anchors
         self._retained = retained
         self._courtesy = courtesy
+        self._holdout = holdout
         self._held = held or Held()
         self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
@@ -153,6 +156,9 @@ class Loop:
         for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows), with_right=self._wants_right):
             turn = ready.interaction
             lag = lags(turn.version)
+            if is_held_out(ready.session_id, self._holdout):
+                fates[turn.interaction_id] = HELD_OUT
+                continue
             if lag > self._settings.max_lag:
                 fates[turn.interaction_id] = f"stale: {lag} versions behind"
                 continue

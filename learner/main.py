@@ -38,7 +38,8 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
-            return Loop(Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held, courtesy)
+            holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
+            return Loop(Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held, courtesy, holdout)
 
         rota = Rota(settings, journal, loop_of)
         rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready

@@ -12,16 +12,18 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from adapters import agents, registry, undo
 from adapters.gate import Evidence, GateVerdict, decide
+from adapters.replay import Replay
 from adapters.store import AdapterStore
 from burnish import routes
 from burnish.config import Personal, Settings
-from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable
+from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable, Postponed
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
@@ -34,6 +36,7 @@ from server.keeper import Keeper
 from server.launch import engine_key, engine_urls
 from server.nursery import Nursery
 from server.prepare import prepare, routes_file
+from server.replay import Replayer
 from server.retention import RetentionSet, read_prompts
 from server.trial import Trial
 from server.vllm import VllmEngine
@@ -64,18 +67,23 @@ class Swapper:
         retention_margin: float,
         observer: Observer | None = None,
         personal: Personal | None = None,
+        replayer: Replayer | None = None,
     ) -> None:
         self._journal = journal
         self._store = store
         self._engines = engines
         self._file = routes_file
+        self._base_name = base_name
         self._trial = Trial(
             journal, store, engines, retention, base_name=base_name, tolerance=tolerance, margin=retention_margin
         )
         self._observer = observer
+        self._replayer = replayer
+        self._shown: dict[VersionName, Evidence] = {}  # of candidates that wait for their replay
         self._drain = Drain(journal, engines, routes_file)
         self._nursery = Nursery(journal, store, routes_file, self._drain, self._trial.load, personal or Personal())
         self._lost: set[VersionName] = set()
+        self._waits_for = ""
 
     async def run_once(self, *, looks_at_engines: bool = True) -> bool:
         """Restore what engines have lost (where it `looks_at_engines`), look at canaries, try one candidate, unload what has drained."""
@@ -156,6 +164,11 @@ class Swapper:
                 await self._promote_again(job, name)
             else:
                 self._finish(job)
+        except Postponed as error:
+            if self._waits_for != str(error):
+                self._waits_for = str(error)
+                log.info("a candidate waits", version=str(name), reason=str(error))
+            self._fail(job, error, FOREVER)
         except EngineUnavailable as error:
             self._fail(job, error, FOREVER)
             raise
@@ -173,8 +186,13 @@ class Swapper:
 
     async def _try(self, job: jobs.Leased, name: VersionName, live: int) -> None:
         started = time.monotonic()
-        evidence = await self._trial.gather(name)
+        evidence = self._shown.get(name) or await self._trial.gather(name)
         verdict = decide(evidence)
+        if verdict.has_passed and self._replayer is not None:
+            self._shown = {name: evidence}
+            evidence = replace(evidence, needs_replay=True, replay=await self._replay(name, live))
+            verdict = decide(evidence)
+            self._shown = {}
         outcome = "refused"
         if verdict.has_passed:
             await self._trial.warm(name)
@@ -189,6 +207,11 @@ class Swapper:
             reasons="; ".join(verdict.faults) or None,
             **shown,
         )
+
+    async def _replay(self, name: VersionName, live: int) -> Replay:
+        """Raises Postponed."""
+        assert self._replayer is not None
+        return await self._replayer.outcome(name, live, str(VersionName(name.agent, live)) if live else self._base_name)
 
     def _accept(self, job: jobs.Leased, name: VersionName, live: int, evidence: Evidence) -> str:
         """What passed the gate goes on canary where the settings want one, else live; tells which."""
@@ -294,6 +317,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         retention_margin=settings.gate.retention_margin,
         observer=Observer(journal, routes_file(settings), lambda agent: settings, alerts),
         personal=settings.personal,
+        replayer=Replayer(journal, engines[0], settings.gate) if settings.gate.tier == "full" else None,
     )
     keeper = Keeper(settings, journal)
     try:

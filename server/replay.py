@@ -1,0 +1,169 @@
+"""The replay: held-out live turns put to a candidate and to the live version, side by side, and their replies handed to the judge.
+
+It takes several looks, for the judge works in its own time: the first puts the questions, later ones ask whether all pairs are decided.
+Serving goes on; the questions wait behind live traffic. A restart begins nothing anew: replies are in the journal.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from adapters.holdout import is_held_out
+from adapters.replay import Limits, Measures, Replay
+from burnish.config import Gate
+from burnish.errors import Postponed
+from burnish.journal import Journal, blobs
+from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
+from burnish.journal.turns import messages_of
+from burnish.records import VersionName
+from server.engine import Engine, Reply
+from server.vllm import LOW_PRIORITY
+
+CONCURRENCY = 8
+LOOKED_THROUGH = 20
+"""Times the turns wanted: so many of the latest are looked through for held-out ones."""
+
+
+class Replayer:
+    """Replays for one set of engines, the first of which answers."""
+
+    def __init__(self, journal: Journal, engine: Engine, settings: Gate) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._settings = settings
+
+    async def outcome(self, name: VersionName, live: int, live_model: str) -> Replay:
+        """What the candidate `name` showed beside version `live`, served as `live_model`.
+
+        Raises Postponed while there are too few held-out turns, or pairs that the judge has not decided within `gate.compare_minutes`.
+        """
+        rows = self._rows(name)
+        if not rows:
+            await self._put(name, live, live_model)
+            rows = self._rows(name)
+        n_open = sum(row.outcome is None and row.reason is None for row in rows)
+        if n_open and time.time() - min(row.created_at for row in rows) < self._settings.compare_minutes * 60.0:
+            raise Postponed(f"{n_open} of {len(rows)} held-out pairs wait for the judge")
+        with self._journal.read() as session:
+            return _replay(session, rows, self._limits())
+
+    def _rows(self, name: VersionName) -> Sequence[ComparisonRow]:
+        columns: Any = ComparisonRow
+        wanted = select(ComparisonRow).where(columns.agent == name.agent, columns.version == name.version)
+        with self._journal.read() as session:
+            return session.scalars(wanted).all()
+
+    async def _put(self, name: VersionName, live: int, live_model: str) -> None:
+        with self._journal.read() as session:
+            turns = self._turns(session, name.agent)
+            asked = [(turn, messages_of(session, turn.message_digests), _tools(session, turn)) for turn in turns]
+        if len(asked) < self._settings.min_replay:
+            raise Postponed(
+                f"{len(asked)} held-out turns, {self._settings.min_replay} needed: gate.holdout sets aside "
+                f'{self._settings.holdout:.0%} of the sessions; gate.tier = "fast" does without'
+            )
+        slots = asyncio.Semaphore(CONCURRENCY)
+
+        async def ask(model: str, messages: Any, tools: Any) -> Reply:
+            async with slots:
+                return await self._engine.chat(
+                    model, messages, tools=tools, max_tokens=self._settings.replay_tokens, priority=LOW_PRIORITY
+                )
+
+        pairs = await asyncio.gather(
+            *(asyncio.gather(ask(str(name), said, tools), ask(live_model, said, tools)) for _, said, tools in asked)
+        )
+        with self._journal.write() as session:
+            for (turn, *_), (new, old) in zip(asked, pairs, strict=True):
+                self._store(session, name, live, turn.interaction_id, new, old)
+
+    def _store(self, session: Session, name: VersionName, live: int, turn: str, new: Reply, old: Reply) -> None:
+        """Both replies; a job for the judge where they differ."""
+        key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
+        is_same = _said(new) == _said(old)
+        digests = {"candidate_digest": _kept(session, new), "baseline_digest": _kept(session, old)}
+        told = {"outcome": 0, "reason": "the same reply"} if is_same else {"outcome": None, "reason": None}
+        columns = {**key, **digests, **told, "baseline": live, "created_at": time.time(), "votes": []}
+        if insert_or_skip(session, ComparisonRow, columns) and not is_same:
+            enqueue(session, CompareJob, f"{name}|{turn}", key)
+
+    def _turns(self, session: Session, agent: str) -> list[InteractionRow]:
+        """The agent's latest held-out turns that ended by themselves in a reply to somebody."""
+        turn: Any = InteractionRow
+        whole = (
+            turn.agent == agent,
+            turn.kind == "main",
+            turn.choice == 0,
+            turn.is_aborted.is_(False),
+            turn.may_train.is_(True),
+        )
+        wanted = select(InteractionRow).where(*whole, turn.quarantine.is_(None), turn.finish_reason.in_(("stop", "tool_calls")))
+        latest = session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH * self._settings.n_replay))
+        return [row for row in latest if is_held_out(row.session_id, self._settings.holdout)][: self._settings.n_replay]
+
+    def _limits(self) -> Limits:
+        chosen = self._settings
+        return Limits(
+            chosen.min_replay, chosen.replay_margin, chosen.replay_length, chosen.replay_repetition, chosen.replay_broken_calls
+        )
+
+
+def _replay(session: Session, rows: Sequence[ComparisonRow], limits: Limits) -> Replay:
+    outcomes = [row.outcome for row in rows]
+    return Replay(
+        n=len(rows),
+        n_won=outcomes.count(1),
+        n_lost=outcomes.count(-1),
+        n_undecided=outcomes.count(None),
+        candidate=measures(messages_of(session, [row.candidate_digest for row in rows])),
+        live=measures(messages_of(session, [row.baseline_digest for row in rows])),
+        limits=limits,
+    )
+
+
+def measures(replies: Sequence[Mapping[str, Any]]) -> Measures:
+    """Of replies as `_kept` stores them."""
+    calls = [call for reply in replies for call in reply.get("tool_calls") or []]
+    n = max(1, len(replies))
+    return Measures(
+        length=sum(int(reply.get("n_tokens") or 0) for reply in replies) / n,
+        repetition=sum(_repetition(str(reply.get("content") or "")) for reply in replies) / n,
+        n_calls=len(calls),
+        n_broken=sum(not _is_readable(call) for call in calls),
+    )
+
+
+def _repetition(text: str, n: int = 4) -> float:
+    words = text.split()
+    total = len(words) - n + 1
+    return 1.0 - len({tuple(words[at : at + n]) for at in range(total)}) / total if total > 0 else 0.0
+
+
+def _is_readable(call: Mapping[str, Any]) -> bool:
+    try:
+        arguments = call["function"]["arguments"]
+        return isinstance(json.loads(arguments) if isinstance(arguments, str) else arguments, dict)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _said(reply: Reply) -> tuple[str, list[Any]]:
+    calls = [call.get("function") for call in reply.message.get("tool_calls") or []]
+    return str(reply.message.get("content") or "").strip(), calls
+
+
+def _kept(session: Session, reply: Reply) -> str:
+    """The reply as the journal keeps it: a message, and its length."""
+    told = {name: reply.message[name] for name in ("role", "content", "tool_calls") if reply.message.get(name)}
+    return blobs.store(session, {"role": "assistant", **told, "n_tokens": reply.n_tokens})
+
+
+def _tools(session: Session, turn: InteractionRow) -> Sequence[Mapping[str, Any]]:
+    found: Any = messages_of(session, [turn.tools_digest])[0] if turn.tools_digest else ()
+    return tuple(found)

@@ -1,0 +1,119 @@
+"""The full tier: a candidate is compared with the live version on turns that were held out, and waits until they are decided."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.journal.tables import CompareJob, ComparisonRow
+from server.replay import Replayer
+from tests.factories import interaction, user
+from tests.turns import add_turn
+
+from test_swap import World  # isort: skip
+
+
+@pytest.fixture
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose swapper asks for 64 held-out turns; every session is held out, so that the row behind a version counts as one more."""
+    monkeypatch.chdir(tmp_path)
+    world = World(tmp_path / "state")
+    gate = world.settings.gate.model_copy(update={"tier": "full", "holdout": 0.999999, "n_replay": 80})
+    world.swapper._replayer = Replayer(world.journal, world.engine, gate)
+    return world
+
+
+def talk(world: World, n: int, **changes: Any) -> None:
+    for number in range(n):
+        add_turn(world.journal, interaction([user(f"held {number}")], interaction_id=f"held-{number}", **changes))
+
+
+def judge(world: World, *outcomes: int) -> None:
+    """What a judge would say, pair by pair, of those that it is asked about."""
+    with world.journal.write() as session:
+        for number, row in enumerate(session.query(ComparisonRow).filter_by(outcome=None).all()):
+            row.outcome = outcomes[number % len(outcomes)]
+
+
+def otherwise(model: str, text: str) -> str:
+    """The candidate answers held-out turns in other words; retention prompts as ever."""
+    return "another answer" if model == "agent@v1" and text.startswith("held") else "ok"
+
+
+async def again(world: World) -> None:
+    world.make_due()
+    await world.swapper.run_once()
+
+
+async def test_without_held_out_turns_a_candidate_waits(full: World) -> None:
+    talk(full, 62)
+    full.announce(1)
+    await full.swapper.run_once()
+    assert (full.live(), full.version(1).state) == (0, "candidate")
+    assert "63 held-out turns, 64 needed" in (full.job("agent@v1").error or "")
+    add_turn(full.journal, interaction([user("held one more")], interaction_id="one-more"))
+    await again(full)
+    assert full.live() == 1  # the same replies as the base's: nothing for a judge to say
+
+
+async def test_the_same_replies_need_no_judge(full: World) -> None:
+    talk(full, 70)
+    full.announce(1)
+    await full.swapper.run_once()
+    assert full.live() == 1
+    with full.journal.read() as session:
+        assert session.query(CompareJob).count() == 0
+    assert full.version(1).evidence["replay"]["n"] == 71
+
+
+@pytest.mark.parametrize(("outcomes", "live"), [((1, 0, -1), 1), ((0, -1), 0)])
+async def test_pairs_decide_once_the_judge_has_spoken(full: World, outcomes: tuple[int, ...], live: int) -> None:
+    talk(full, 200)
+    full.engine.replies = otherwise
+    full.announce(1)
+    await full.swapper.run_once()
+    assert full.live() == 0 and "79 of 80 held-out pairs wait for the judge" in (full.job("agent@v1").error or "")
+    n_probed = full.engine.n_calls("next_logprobs")
+    await again(full)
+    assert full.engine.n_calls("next_logprobs") == n_probed  # it is not tried anew while it waits
+    judge(full, *outcomes)
+    await again(full)
+    assert full.live() == live
+    evidence = full.version(1).evidence["replay"]
+    assert (evidence["n"], evidence["n_decided"]) == (80, 80)
+    assert full.outcome(1) == (("published", True) if live else ("refused", True))
+    if not live:
+        assert "held-out pairs" in full.version(1).reason and full.engine.loaded == {}
+
+
+async def test_a_judge_that_never_speaks_lets_nothing_through(full: World) -> None:
+    full.swapper._replayer._settings = full.swapper._replayer._settings.model_copy(update={"compare_minutes": 0.0})
+    talk(full, 80)
+    full.engine.replies = otherwise
+    full.announce(1)
+    await full.swapper.run_once()
+    assert (full.live(), full.version(1).state) == (0, "refused")
+    assert "insufficient evidence" in full.version(1).reason
+
+
+async def test_a_restart_begins_nothing_anew(full: World) -> None:
+    talk(full, 80)
+    full.engine.replies = otherwise
+    full.announce(1)
+    await full.swapper.run_once()
+    replayer, n_asked = full.swapper._replayer, full.engine.n_calls("chat")
+    full.restarted()._replayer = replayer
+    judge(full, 1, 0)
+    await again(full)
+    assert full.live() == 1
+    assert full.engine.n_calls("chat") == n_asked + 2 * 64  # the retention set again, the held-out turns not
+
+
+async def test_turns_that_say_nothing_are_not_put(full: World) -> None:
+    talk(full, 40)
+    for number, odd in enumerate(({"may_train": False}, {"is_aborted": True}, {"finish_reason": "length"}, {"agent": "other"})):
+        for i in range(20):
+            add_turn(full.journal, interaction([user("x")], interaction_id=f"odd-{number}-{i}", **odd))
+    full.announce(1)
+    await full.swapper.run_once()
+    assert "41 held-out turns" in (full.job("agent@v1").error or "")
