@@ -66,7 +66,7 @@ async def test_the_same_replies_need_no_judge(full: World) -> None:
     assert full.version(1).evidence["replay"]["n"] == 71
 
 
-@pytest.mark.parametrize(("outcomes", "live"), [((1, 0, -1), 1), ((0, -1), 0)])
+@pytest.mark.parametrize(("outcomes", "live"), [((1, 1, 0, -1), 1), ((0, -1), 0)])
 async def test_pairs_decide_once_the_judge_has_spoken(full: World, outcomes: tuple[int, ...], live: int) -> None:
     talk(full, 200)
     full.engine.replies = otherwise
