@@ -276,6 +276,9 @@ class Learner(_Section):
         (1e-3, 1e-2), description="Yellow and red: k3 of the engine's log-probs against the learner's, in nats a token."
     )
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
+    ranks: int = Field(
+        1, ge=1, description="Processes that take each step together, one to a GPU; `burnish up` starts them by torchrun."
+    )
     nice: int = Field(
         10, ge=0, le=19, description="How far the learner's process stands behind serving's for the CPU (Unix niceness)."
     )

@@ -41,7 +41,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
     return [
         Part(
             name=name,
-            command=[sys.executable, "-m", "burnish", verb],
+            command=_command(verb, settings),
             environment=child | alone.get(verb, {}),
             is_healthy=_answers(checks[verb]) if verb in checks else None,
             patience=patience.get(verb, 120.0),
@@ -50,6 +50,14 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         )
         for verb, name in instances
     ]
+
+
+def _command(verb: str, settings: config.Settings) -> list[str]:
+    ranks = settings.learner.ranks
+    if verb != "learner" or ranks == 1:
+        return [sys.executable, "-m", "burnish", verb]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return [*launcher, "-m", "burnish", verb]
 
 
 def _n_of(verb: str, settings: config.Settings) -> int:

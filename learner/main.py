@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import structlog
+import torch
 
 from adapters.store import AdapterStore
 from burnish.config import Learner, Settings
@@ -15,9 +16,11 @@ from learner.desks import Desks
 from learner.ledger import Ledger
 from learner.loop import Loop
 from learner.policy import Policy
+from learner.ranks import Ranks
 from learner.retained import Retained
 from learner.rota import Rota
 from learner.step import Trainer
+from learner.team import follow, lead
 
 log = structlog.get_logger()
 
@@ -25,12 +28,16 @@ log = structlog.get_logger()
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
     os.nice(settings.learner.nice)
+    ranks = Ranks.from_environment(_device(settings.learner))
     journal = Journal.open(settings.journal_url)
     desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))
+    if ranks.rank:
+        return follow(ranks, lambda chosen: desks.of(chosen)[0])
     with Courtesy(Pace(settings.learner.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
 
         def loop_of(chosen: Settings, agent: str) -> Loop:
             trainer, held = desks.of(chosen)
+            lead(trainer, ranks, chosen)
             trainer.rest = courtesy.rest
             trainer.adapters = lambda _: None  # rows are audited; the loop that takes the trainer says where its versions are
             anchors = anchors_for(chosen, trainer.policy, chosen.learner)
@@ -45,6 +52,11 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
         log.info("learner ready")
         rota.run_forever(is_stopping)
+    ranks.send(None)
+
+
+def _device(chosen: Learner) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if chosen.device == "auto" else chosen.device
 
 
 def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:

@@ -5,7 +5,7 @@ promoted one) and the base (adapters disabled). Guarantees: only completion posi
 packed with changes no value (to rounding); scoring under other weights leaves the current adapter as it was and trainable.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -128,11 +128,25 @@ class Policy:
         self.has_teacher = directory is not None
         if directory is None:
             return
-        if _TEACHER not in self.model.peft_config:
-            with torch.random.fork_rng():
-                self.model.add_adapter(_TEACHER, self.config)
-            self.model.set_adapter(_CURRENT)
+        self._make_teacher()
         adapter_file.fill(self._adapter(_TEACHER), directory)
+
+    def take_adapter(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take the current adapter's weights from copies, bit for bit."""
+        adapter_file.copy(dict(tensors), self.parameters(), "the adapter that was sent")
+
+    def copy_teacher(self) -> dict[str, Tensor] | None:
+        """The teacher's adapter as copies on the CPU; None where the base teaches."""
+        if not self.has_teacher:
+            return None
+        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self._adapter(_TEACHER).items()}
+
+    def take_teacher(self, tensors: Mapping[str, Tensor] | None) -> None:
+        """Teach with the adapter in `tensors`, or with the base where they are None."""
+        self.has_teacher = tensors is not None
+        if tensors is not None:
+            self._make_teacher()
+            adapter_file.copy(dict(tensors), self._adapter(_TEACHER), "the teacher that was sent")
 
     @contextmanager
     def using(self, weights: Weights) -> Iterator[None]:
@@ -212,6 +226,12 @@ class Policy:
             yield
         finally:
             self._ranks = before
+
+    def _make_teacher(self) -> None:
+        if _TEACHER not in self.model.peft_config:
+            with torch.random.fork_rng():
+                self.model.add_adapter(_TEACHER, self.config)
+            self.model.set_adapter(_CURRENT)
 
     def _adapter(self, name: str) -> dict[str, Tensor]:
         mark = f".{name}."

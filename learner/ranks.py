@@ -6,6 +6,7 @@ sums of gradients and metrics over ranks are those of one rank alone (to roundin
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -22,6 +23,10 @@ class Ranks:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
+        # Between two steps there may be days, and a GPU must not spin meanwhile: a group of its own, on the CPU.
+        self._idle = (
+            dist.new_group(backend="gloo", timeout=timedelta(days=3650)) if size > 1 and dist.is_initialized() else None
+        )
 
     @classmethod
     def from_environment(cls, device: str) -> "Ranks":
@@ -34,6 +39,17 @@ class Ranks:
         if not dist.is_initialized():
             dist.init_process_group("nccl" if device == "cuda" else "gloo")
         return cls(dist.get_rank(), size)
+
+    def send(self, order: object) -> None:
+        """From the first rank to all others: `order`, or None that ends them. Returns at once where there are none."""
+        if self.size > 1:
+            dist.broadcast_object_list([order], src=0, group=self._idle)
+
+    def receive(self) -> Any:
+        """On the other ranks: what the first one sends next, however long that takes."""
+        told: list[Any] = [None]
+        dist.broadcast_object_list(told, src=0, group=self._idle)
+        return told[0]
 
     def budget(self, rows: Sequence[Tokens], budget: int) -> int:
         """`budget` tokens for a micro-batch, or fewer where otherwise some ranks would get none."""

@@ -66,7 +66,7 @@ class Trainer:
 
     Several `ranks` take each step together: all are called with the same rows, and all end with the same weights. `adapters` finds the
     directories of earlier versions; without it no row is audited. `rest` is called between micro-batches with the seconds that the
-    last one took.
+    last one took, `before_step` with a step's rows and anchors.
     """
 
     def __init__(self, policy: Policy, settings: Learner, *, ranks: Ranks | None = None) -> None:
@@ -76,6 +76,7 @@ class Trainer:
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
         self.rest: Callable[[float], None] = _no_rest
+        self.before_step: Callable[[Sequence[Sample], Sequence[Tokens]], None] = _tell_nobody
         self.objectives = build(settings)
         self.health = Health(settings)
         self.generator = torch.Generator().manual_seed(settings.seed)
@@ -85,6 +86,7 @@ class Trainer:
     def step(self, samples: Sequence[Sample], anchors: Sequence[Tokens] = ()) -> StepResult:
         """Take one step on `samples` and `anchors`; where it must not be taken, the result's `reason` says why."""
         started, before = time.perf_counter(), self.state()
+        self.before_step(samples, anchors)
         readings: dict[str, Reading] = {}
         reason: str | None = None
         try:
@@ -258,6 +260,10 @@ class Trainer:
         if not math.isfinite(norm):
             raise NotFinite(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
         return norm
+
+
+def _tell_nobody(samples: Sequence[Sample], anchors: Sequence[Tokens]) -> None:
+    """Nobody follows."""
 
 
 def _no_rest(worked: float) -> None:
