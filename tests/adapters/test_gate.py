@@ -137,6 +137,7 @@ def test_what_is_stored_has_the_figures_and_what_was_not_shown_is_left_out() -> 
         "n_lost": 0,
         "n_won": 0,
         "margin": 0.1,
+        "n_asked": None,
         "loss_bound": pytest.approx(0.0457297, abs=1e-7),
     }
     assert Evidence().as_dict() == {"mechanical": None}
