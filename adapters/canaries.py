@@ -49,7 +49,7 @@ def begin(
     Raises Conflict where another one of the kind runs, and where what it presumes to be live is not.
     """
     live = session.get(AliasRow, (agent, "live"), populate_existing=True)
-    presumed = baseline if kind is Observation.CANARY else number
+    presumed = number if kind is Observation.WATCH else baseline
     if (live.version if live else 0) != presumed:
         raise Conflict(f"expected v{presumed} of {agent!r} to be live; look again and repeat")
     for other in running(session, agent):
