@@ -49,7 +49,7 @@ def begin(
     Raises Conflict where another one of the kind runs, and where what it presumes to be live is not.
     """
     live = session.get(AliasRow, (agent, "live"), populate_existing=True)
-    presumed = baseline if kind is Observation.CANARY else number
+    presumed = number if kind is Observation.WATCH else baseline
     if (live.version if live else 0) != presumed:
         raise Conflict(f"expected v{presumed} of {agent!r} to be live; look again and repeat")
     for other in running(session, agent):
@@ -111,11 +111,15 @@ def cancel(session: Session, agent: str, reason: str, *, promoted: int) -> None:
 
 
 def split_of(session: Session, agent: str) -> tuple[int, float] | None:
-    """The version that answers a share of the conversations beside the live one, and that share; None where none does."""
-    for row in sorted(running(session, agent), key=lambda row: row.kind != Observation.CANARY):
-        if row.share > 0:
-            return (row.version if row.kind == Observation.CANARY else row.baseline), row.share
-    return None
+    """The version that answers a share of the conversations beside the live one, and that share; None where none does.
+
+    A canary goes before the version that a watch holds back.
+    """
+    shares = {row.kind: row for row in running(session, agent) if row.share > 0}
+    if (canary := shares.get(Observation.CANARY)) is not None:
+        return canary.version, canary.share
+    watch = shares.get(Observation.WATCH)
+    return (watch.baseline, watch.share) if watch is not None else None
 
 
 def stopped(session: Session, since: float, agent: str | None = None) -> Sequence[CanaryRow]:

@@ -77,7 +77,7 @@ class Observer:
         if begun < self._next:
             return 0
         with self._journal.read() as session:
-            rows = list(canaries.running(session))
+            rows = [row for row in canaries.running(session) if "comparison" in row.evidence]  # others see to their own
             undone = canaries.stopped(session, time.time() - LATE_ROWS)
         n_decided = sum(self._look_at(row) for row in rows)
         for row in undone:

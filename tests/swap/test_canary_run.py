@@ -476,3 +476,11 @@ async def test_one_canary_and_one_watch_at_a_time(stage: Stage) -> None:
         canaries.begin(session, "agent", 1, 0, Observation.CANARY, share=0.1, actor="test")
     with pytest.raises(Conflict, match="expected v5 of 'agent' to be live"), stage.journal.write() as session:
         canaries.begin(session, "agent", 1, 5, Observation.CANARY, share=0.1, actor="test")
+
+
+async def test_what_others_watch_is_left_to_them(stage: Stage) -> None:
+    with stage.journal.write() as session:
+        session.add(CanaryRow(agent="agent", version=1, baseline=0, kind="shadow", share=0.5, state="running", started_at=1.0))
+    await stage.swapper.run_once()
+    assert stage.route().canary is None
+    assert stage.running()[0].state == "running"
