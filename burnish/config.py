@@ -544,6 +544,27 @@ class Settings(BaseSettings):
         return SANDBOX_MODEL.parent / "data" / shipped if self.uses_sandbox else None
 
 
+class _Given(Settings):
+    """The tree as it is given: the environment has had its say before."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+def given(tree: Mapping[str, Any]) -> Settings:
+    """The settings that `tree` spells out in full, whatever the environment says. Raises ValidationError."""
+    checked = _Given(**tree)
+    return Settings.model_construct(**{name: getattr(checked, name) for name in Settings.model_fields})
+
+
 def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
     """The settings of `file` (default: `burnish.toml` where it exists), the environment and `flags` (dotted keys).
 
@@ -591,7 +612,7 @@ def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
             if not isinstance(node, dict):
                 raise ConfigError(f"unknown setting {dotted!r}: {section} has no parts; see `burnish config`")
         node[key] = value
-    return Settings.model_validate(merged)
+    return given(merged)
 
 
 def for_agent(settings: Settings, overlay: Mapping[str, Any]) -> Settings:

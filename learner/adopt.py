@@ -20,6 +20,7 @@ from adapters import agents, foreign, registry, versions
 from adapters.contents import WEIGHTS
 from adapters.foreign import Foreign
 from adapters.store import AdapterStore, digest_of
+from burnish import config
 from burnish.config import Learner, Settings
 from burnish.errors import AdapterError, BurnishError
 from burnish.journal import Journal
@@ -140,11 +141,11 @@ def main() -> None:
     """Answer one request: {settings, agent, directory, actor, any_base} → {version, ignored}, or {error, kind}."""
     asked = json.load(sys.stdin)
     try:
-        settings = Settings.model_validate(asked["settings"])
+        settings = config.given(asked["settings"])
         journal = Journal.open(settings.journal_url, migrate=False)
         options = {"actor": asked["actor"], "any_base": asked["any_base"]}
-        number, given = adopt(settings, journal, asked["agent"], Path(asked["directory"]), **options)
-        answer: dict[str, Any] = {"version": number, "ignored": list(given.ignored)}
+        number, read = adopt(settings, journal, asked["agent"], Path(asked["directory"]), **options)
+        answer: dict[str, Any] = {"version": number, "ignored": list(read.ignored)}
     except BurnishError as error:
         answer = {"error": str(error), "kind": type(error).__name__}
     print(json.dumps(answer))

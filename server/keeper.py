@@ -73,7 +73,11 @@ class Keeper:
         """Remove what may go, of every agent."""
         with self._journal.read() as session:
             names = [row.name for row in agents.listed(session)]
-        return [self.remove(name, actor="retention") for name in names]
+        done = [self.remove(name, actor="retention") for name in names]
+        for removal in done:
+            for number, why in removal.plan.remove.items():
+                log.info("removed a version's files", version=str(VersionName(removal.agent, number)), reason=why)
+        return done
 
     def remove(self, agent: str, *, actor: str, is_dry: bool = False) -> Removal:
         """Remove what may go of one agent; with `is_dry` only say what that is. Raises NotFound for an unknown agent."""
@@ -88,7 +92,6 @@ class Keeper:
             if self._mark(agent, number, why, actor):
                 self._store.remove(agent, number)
                 done.remove[number] = why
-                log.info("removed a version's files", version=str(VersionName(agent, number)), reason=why)
             else:
                 done.keep[number] = "came into use meanwhile"
         return Removal(agent, done, True)

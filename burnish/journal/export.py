@@ -119,9 +119,8 @@ def _row(session: Session, turn: InteractionRow, form: Format, min_reward: float
     if reply is None or any(message is None for message in prompt):
         return None
     better = [{"role": "assistant", "content": text}]
-    about: Row = {"id": turn.interaction_id, "agent": turn.agent, "version": turn.version}
-    if turn.tools_digest:
-        about["tools"] = json.dumps(blobs[turn.tools_digest], ensure_ascii=False)
+    tools = json.dumps(blobs[turn.tools_digest], ensure_ascii=False) if turn.tools_digest else "[]"
+    about: Row = {"tools": tools, "id": turn.interaction_id, "agent": turn.agent, "version": turn.version}
     if form is Format.DPO:
         return None if reply.get("content") == text else {"prompt": prompt, "chosen": better, "rejected": [reply], **about}
     return {"prompt": prompt, "completion": better if text else [reply], **says, **about}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish import config
+from burnish import config, overlay
 from burnish.cli.settings import markdown
 from burnish.errors import ConfigError
 
@@ -84,3 +84,14 @@ def test_the_state_directory_stays_the_same_wherever_a_part_goes(tmp_path: Path,
 def test_the_settings_page_is_what_the_command_prints() -> None:
     page = Path(config.__file__).parents[1] / "docs" / "settings.md"
     assert page.read_text(encoding="utf-8") == markdown()
+
+
+def test_a_flag_and_an_agents_own_setting_outrank_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that `burnish up` starts have every setting in their environment."""
+    monkeypatch.setenv("BURNISH_LEARNER__MIN_ROWS", "16")
+    settings = config.load(flags={"learner.rank": 8})
+    assert (settings.learner.min_rows, settings.learner.rank) == (16, 8)
+    assert config.load(flags={"learner.min_rows": 8}).learner.min_rows == 8
+    own = config.for_agent(settings, {"learner.min_rows": 4})
+    assert (own.learner.min_rows, own.learner.rank, own.state_dir) == (4, 8, settings.state_dir)
+    assert overlay.checked(settings, {"learner.min_rows": "4"}) == {"learner.min_rows": 4}

@@ -40,6 +40,7 @@ def test_each_format_has_its_turns_and_columns(any_journal: Journal) -> None:
     assert good == {
         "prompt": [{"role": "user", "content": "ask good"}],
         "completion": [{"role": "assistant", "content": "reply good"}],
+        "tools": "[]",
         "id": "good",
         "agent": "agent",
         "version": 0,

@@ -26,6 +26,7 @@ from server.admin import admin_app
 from server.prepare import prepare
 
 pytestmark = pytest.mark.fuzz
+schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
 N_EXAMPLES = int(os.environ.get("BURNISH_FUZZ", "0"))
 AGENT = "agent"
 PROMISES = [

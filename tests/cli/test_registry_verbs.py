@@ -1,0 +1,157 @@
+"""`burnish agents`, `versions`, `promote`, `release`, `why`, `export`, `audit`: the admin API's verbs for people and for programs."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from adapters import agents, registry
+from adapters.store import AdapterStore
+from burnish.journal import Journal
+from burnish.journal.tables import LoadJob
+from tests.adapters.test_store import FACTS, fill
+from tests.cli.conftest import Run
+from tests.factories import interaction, user
+from tests.turns import add_feedback, add_turn
+
+
+@pytest.fixture
+def journal(run: Run, tmp_path: Path) -> Journal:
+    """Versions 1 to 3 with real files: 3 live, 2 before it, 1 retired; a refused 4; one rewarded turn."""
+    assert run("agents", "list").status == 0
+    opened = Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
+    store = AdapterStore(tmp_path / ".burnish" / "adapters")
+    for number in (1, 2, 3, 4):
+        with store.aside("agent", number) as directory:
+            fill(directory)
+            store.publish("agent", number, directory, FACTS)
+        with opened.write() as session:
+            registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
+            session.flush()
+            session.get_one(LoadJob, f"agent@v{number}").state = "done"
+        with opened.write() as session:
+            if number < 4:
+                registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
+            else:
+                registry.refuse(session, "agent", number, reason="unlearned 9 of 64", evidence={})
+    add_turn(opened, interaction([user("hi")], "hello", interaction_id="t"), is_ready=True)
+    add_feedback(opened, "t", 1.0)
+    return opened
+
+
+def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
+    made = run("agents", "create", "support", "--tenant", "acme", "--set", "learner.min_rows=8", "--json").json
+    assert (made["tenant"], made["settings"]) == ("acme", {"learner.min_rows": 8})
+    assert (
+        "agent support of tenant acme is there"
+        in run("agents", "create", "support", "--tenant", "acme", "--set", "learner.min_rows=8").out
+    )
+    assert [row["name"] for row in run("agents", "list", "--json").json["agents"]] == ["agent", "support"]
+    assert [row["name"] for row in run("agents", "list", "--tenant", "acme", "--json").json["agents"]] == ["support"]
+    shown = run("agents", "list").out
+    assert "learner.min_rows=8" in shown and "acme" in shown and "v3" in shown
+    assert "learner.rank=4" in run("agents", "set", "support", "--set", "learner.rank=4").out
+    assert run("agents", "show", "support", "--json").json["settings"] == {"learner.rank": 4}
+    assert "tenant" in run("agents", "show", "support").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["agents", "create", "a/b"], "expected letters, digits"),
+        (["agents", "create", "base"], "means something else here"),
+        (["agents", "create", "agent", "--tenant", "acme"], "the name 'agent' is taken"),
+        (["agents", "create", "x", "--set", "learner.min_row=8"], "did you mean 'learner.min_rows'?"),
+        (["agents", "create", "x", "--set", "gateway.port=1"], "is not an agent's own"),
+        (["agents", "create", "x", "--set", "rank"], "--set expects KEY=VALUE"),
+        (["agents", "show", "nobody"], "no agent 'nobody'"),
+        (["promote", "9", "--yes"], "no version agent@v9; `burnish versions list` shows what exists"),
+        (["promote", "4", "--yes"], "agent@v4 was refused: unlearned 9 of 64"),
+        (["promote", "1", "--expected", "2", "--yes"], "expected v2 to be live, found v3"),
+        (["rollback", "--to", "4", "--yes"], "agent@v4 was refused"),
+        (["versions", "pin", "9"], "no version agent@v9"),
+        (["versions", "lineage", "9"], "no version agent@v9"),
+        (["versions", "export", "9", "out"], "no version agent@v9"),
+        (["versions", "export", "3", "."], "exists already; name a new directory"),
+        (["versions", "gc", "--agent", "nobody"], "no agent 'nobody'"),
+        (["versions", "import", "nowhere"], "nowhere is no directory"),
+        (["release", "--agent", "nobody"], "no agent 'nobody'"),
+        (["why", "nobody"], "there is no turn 'nobody'"),
+        (["export", "--format", "sft", "--since", "yesterday"], "'yesterday' is no time; expected 2026-11-21"),
+        (["audit", "--since", "x"], "'x' is no time"),
+    ],
+)
+def test_an_expected_mistake_is_one_line(run: Run, journal: Journal, arguments: list[str], said: str) -> None:
+    done = run(*arguments)
+    assert done.status == 1 and said in done.error, done
+    assert done.error.count("\n") == 1
+    assert run("versions", "list", "--json").json["live"] == 3
+
+
+def test_what_is_live_is_said_and_moved(run: Run, journal: Journal) -> None:
+    assert run("promote", "3", "--yes", "--json").json == {"status": "agent@v3 is live already", "agent": "agent", "live": 3}
+    assert "is being loaded" in run("promote", "1", "--expected", "3", "--yes").out  # no engine has it here
+    assert run("rollback", "--to", "0", "--yes", "--json").json["live"] == 0
+    listed = run("versions", "list").out
+    assert "refused" in listed and "unlearned 9 of 64" in listed and "previous" in listed
+
+
+def test_a_hold_is_shown_and_released_after_a_question(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("release").out == "agent was not held\n"
+    with journal.write() as session:
+        agents.hold(session, "agent", "v3 was rolled back", actor="watch")
+    assert "v3 was rolled back" in run("agents", "list").out
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run("release").status == 1
+    assert run("release", "--yes", "--reason", "seen", "--json").json["was_held"] == "v3 was rolled back"
+    last = run("audit", "--action", "release", "--json").json["entries"]
+    assert [(row["actor"], row["reason"]) for row in last] == [("cli", "seen")]
+
+
+def test_pins_and_retention(run: Run, journal: Journal, tmp_path: Path) -> None:
+    (tmp_path / "burnish.toml").write_text("[versions]\nkeep_live = 0\nkeep_refused_days = 0.0\n")
+    run("rollback", "--to", "0", "--yes")
+    assert run("versions", "pin", "4", "--reason", "to look at").out == "agent@v4 is pinned\n"
+    assert run("versions", "pin", "4", "--json").json["status"] == "agent@v4 is pinned already"
+    dry = run("versions", "gc", "--dry-run", "--json").json
+    assert (sorted(dry["removed"]), dry["dry_run"]) == (["1"], True)  # 2 and 3 are still in the serving table
+    assert "would be removed" in run("versions", "gc", "--dry-run").out
+    assert sorted(run("versions", "gc", "--yes", "--json").json["removed"]) == ["1"]
+    assert "removed" in run("versions", "list").out
+    assert run("versions", "show", "1", "--json").json["manifest"] == {}
+    assert "only its record is left" in run("promote", "1", "--yes").error
+    assert run("versions", "unpin", "4").out == "agent@v4 is not pinned\n"
+
+
+def test_a_version_is_exported_and_tells_its_story(run: Run, journal: Journal, tmp_path: Path) -> None:
+    assert run("versions", "export", "3", "out/v3").out == "agent@v3 is in out/v3\n"
+    assert sorted(file.name for file in (tmp_path / "out" / "v3").iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "manifest.json",
+    ]
+    told = run("versions", "lineage", "3", "--json").json
+    assert (told["ancestors"], told["aliases"]) == (["agent@v2", "agent@v1", "agent@v0"], ["live"])
+    shown = run("versions", "lineage", "3").out
+    assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "its history" in shown
+
+
+def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path) -> None:
+    (row,) = run("export", "--format", "kto").out.splitlines()
+    assert json.loads(row)["label"] is True
+    assert run("export", "--format", "sft", "-o", "rows.jsonl").out == "1 rows in rows.jsonl\n"
+    assert json.loads((tmp_path / "rows.jsonl").read_text())["id"] == "t"
+    assert "exists already" in run("export", "--format", "sft", "-o", "rows.jsonl").error
+    assert run("export", "--format", "sft", "--agent", "nobody").out == ""
+    assert run("export", "--format", "sft", "--until", "1970-01-01").out == ""
+    assert json.loads(run("export", "--format", "rewards").out)["reward"] == 1.0
+    assert run("why", "t", "--json").json["fate"] == "ready for the learner"
+    assert "ready for the learner" in run("why", "t").out
+    assert [entry["action"] for entry in run("audit", "-n", "1", "--json").json["entries"]] == ["refuse"]
+    assert "unlearned 9 of 64" in run("audit").out
+
+
+def test_the_name_of_earlier_releases_works_still(run: Run, journal: Journal) -> None:
+    assert run("adapters", "list", "--json").json["live"] == 3
+    assert "adapters" not in run("--help").out.split()
