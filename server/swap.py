@@ -35,6 +35,7 @@ from server.engine import Engine
 from server.keeper import Keeper
 from server.launch import engine_key, engine_urls
 from server.nursery import Nursery
+from server.own_settings import settings_by_agent
 from server.prepare import prepare, routes_file
 from server.replay import Replayer
 from server.retention import RetentionSet, read_prompts
@@ -315,7 +316,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
         retention=RetentionSet(prompts, digest=digest),
         retention_margin=settings.gate.retention_margin,
-        observer=Observer(journal, routes_file(settings), lambda agent: settings, alerts),
+        observer=Observer(journal, routes_file(settings), settings_by_agent(settings, journal), alerts),
         personal=settings.personal,
         replayer=Replayer(journal, engines[0], settings.gate) if settings.gate.tier == "full" else None,
     )

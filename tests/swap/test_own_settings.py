@@ -1,0 +1,20 @@
+"""An agent's own settings stand over the server's, and those that do not fit harm nobody."""
+
+from pathlib import Path
+
+from adapters import registry
+from burnish import config
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow
+from server.own_settings import settings_by_agent
+
+
+def test_own_settings_stand_over_the_servers(journal: Journal, tmp_path: Path) -> None:
+    settings = config.load(flags={"state_dir": str(tmp_path)})
+    with journal.write() as session:
+        for name, own in (("plain", {}), ("own", {"canary.share": 0.25}), ("odd", {"canary.share": 7})):
+            registry.ensure_agent(session, name)
+            session.get_one(AgentRow, name).settings = own
+    of = settings_by_agent(settings, journal)
+    assert of("plain") == of("odd") == of("never seen") == settings
+    assert of("own").canary.share == 0.25 and of("own").learner == settings.learner
