@@ -7,7 +7,7 @@ Serving goes on; the questions wait behind live traffic. A restart begins nothin
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -33,25 +33,29 @@ LOOKED_THROUGH = 20
 class Replayer:
     """Replays for one set of engines, the first of which answers."""
 
-    def __init__(self, journal: Journal, engine: Engine, settings: Gate) -> None:
+    def __init__(self, journal: Journal, engine: Engine, gate_of: Callable[[str], Gate]) -> None:
         self._journal = journal
         self._engine = engine
-        self._settings = settings
+        self._gate_of = gate_of
+
+    def is_wanted(self, agent: str) -> bool:
+        """True where the agent's candidates have to pass the full tier."""
+        return self._gate_of(agent).tier == "full"
 
     async def outcome(self, name: VersionName, live: int, live_model: str) -> Replay:
         """What the candidate `name` showed beside version `live`, served as `live_model`.
 
         Raises Postponed while there are too few held-out turns, or pairs that the judge has not decided within `gate.compare_minutes`.
         """
-        rows = self._rows(name)
+        gate, rows = self._gate_of(name.agent), self._rows(name)
         if not rows:
-            await self._put(name, live, live_model)
+            await self._put(name, live, live_model, gate)
             rows = self._rows(name)
         n_open = sum(row.outcome is None and row.reason is None for row in rows)
-        if n_open and time.time() - min(row.created_at for row in rows) < self._settings.compare_minutes * 60.0:
+        if n_open and time.time() - min(row.created_at for row in rows) < gate.compare_minutes * 60.0:
             raise Postponed(f"{n_open} of {len(rows)} held-out pairs wait for the judge")
         with self._journal.read() as session:
-            return _replay(session, rows, self._limits())
+            return _replay(session, rows, _limits(gate))
 
     def _rows(self, name: VersionName) -> Sequence[ComparisonRow]:
         columns: Any = ComparisonRow
@@ -59,21 +63,21 @@ class Replayer:
         with self._journal.read() as session:
             return session.scalars(wanted).all()
 
-    async def _put(self, name: VersionName, live: int, live_model: str) -> None:
+    async def _put(self, name: VersionName, live: int, live_model: str, gate: Gate) -> None:
         with self._journal.read() as session:
-            turns = self._turns(session, name.agent)
+            turns = _turns(session, name.agent, gate)
             asked = [(turn, messages_of(session, turn.message_digests), _tools(session, turn)) for turn in turns]
-        if len(asked) < self._settings.min_replay:
+        if len(asked) < gate.min_replay:
             raise Postponed(
-                f"{len(asked)} held-out turns, {self._settings.min_replay} needed: gate.holdout sets aside "
-                f'{self._settings.holdout:.0%} of the sessions; gate.tier = "fast" does without'
+                f"{len(asked)} held-out turns, {gate.min_replay} needed: gate.holdout sets aside "
+                f'{gate.holdout:.0%} of the sessions; gate.tier = "fast" does without'
             )
         slots = asyncio.Semaphore(CONCURRENCY)
 
         async def ask(model: str, messages: Any, tools: Any) -> Reply:
             async with slots:
                 return await self._engine.chat(
-                    model, messages, tools=tools, max_tokens=self._settings.replay_tokens, priority=LOW_PRIORITY
+                    model, messages, tools=tools, max_tokens=gate.replay_tokens, priority=LOW_PRIORITY
                 )
 
         pairs = await asyncio.gather(
@@ -93,25 +97,18 @@ class Replayer:
         if insert_or_skip(session, ComparisonRow, columns) and not is_same:
             enqueue(session, CompareJob, f"{name}|{turn}", key)
 
-    def _turns(self, session: Session, agent: str) -> list[InteractionRow]:
-        """The agent's latest held-out turns that ended by themselves in a reply to somebody."""
-        turn: Any = InteractionRow
-        whole = (
-            turn.agent == agent,
-            turn.kind == "main",
-            turn.choice == 0,
-            turn.is_aborted.is_(False),
-            turn.may_train.is_(True),
-        )
-        wanted = select(InteractionRow).where(*whole, turn.quarantine.is_(None), turn.finish_reason.in_(("stop", "tool_calls")))
-        latest = session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH * self._settings.n_replay))
-        return [row for row in latest if is_held_out(row.session_id, self._settings.holdout)][: self._settings.n_replay]
 
-    def _limits(self) -> Limits:
-        chosen = self._settings
-        return Limits(
-            chosen.min_replay, chosen.replay_margin, chosen.replay_length, chosen.replay_repetition, chosen.replay_broken_calls
-        )
+def _turns(session: Session, agent: str, gate: Gate) -> list[InteractionRow]:
+    """The agent's latest held-out turns that ended by themselves in a reply to somebody."""
+    turn: Any = InteractionRow
+    whole = (turn.agent == agent, turn.kind == "main", turn.choice == 0, turn.is_aborted.is_(False), turn.may_train.is_(True))
+    wanted = select(InteractionRow).where(*whole, turn.quarantine.is_(None), turn.finish_reason.in_(("stop", "tool_calls")))
+    latest = session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH * gate.n_replay))
+    return [row for row in latest if is_held_out(row.session_id, gate.holdout)][: gate.n_replay]
+
+
+def _limits(gate: Gate) -> Limits:
+    return Limits(gate.min_replay, gate.replay_margin, gate.replay_length, gate.replay_repetition, gate.replay_broken_calls)
 
 
 def _replay(session: Session, rows: Sequence[ComparisonRow], limits: Limits) -> Replay:

@@ -189,7 +189,7 @@ class Swapper:
         started = time.monotonic()
         evidence = self._shown.get(name) or await self._trial.gather(name)
         verdict = decide(evidence)
-        if verdict.has_passed and self._replayer is not None:
+        if verdict.has_passed and self._replayer is not None and self._replayer.is_wanted(name.agent):
             self._shown = {name: evidence}
             evidence = replace(evidence, needs_replay=True, replay=await self._replay(name, live))
             verdict = decide(evidence)
@@ -306,7 +306,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     dtype = "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
     if not prompts:
         log.warning("no retention set is configured (gate.retention): no candidate can pass the gate")
-    alerts = Alerts(settings.alerts)
+    alerts, of = Alerts(settings.alerts), settings_by_agent(settings, journal)
     swapper = Swapper(
         journal,
         AdapterStore.of(settings),
@@ -316,9 +316,9 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
         retention=RetentionSet(prompts, digest=digest),
         retention_margin=settings.gate.retention_margin,
-        observer=Observer(journal, routes_file(settings), settings_by_agent(settings, journal), alerts),
+        observer=Observer(journal, routes_file(settings), of, alerts),
         personal=settings.personal,
-        replayer=Replayer(journal, engines[0], settings.gate) if settings.gate.tier == "full" else None,
+        replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
     )
     keeper = Keeper(settings, journal)
     try:

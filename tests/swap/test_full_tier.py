@@ -19,7 +19,7 @@ def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.chdir(tmp_path)
     world = World(tmp_path / "state")
     gate = world.settings.gate.model_copy(update={"tier": "full", "holdout": 0.999999, "n_replay": 80})
-    world.swapper._replayer = Replayer(world.journal, world.engine, gate)
+    world.swapper._replayer = Replayer(world.journal, world.engine, lambda agent: gate)
     return world
 
 
@@ -87,7 +87,8 @@ async def test_pairs_decide_once_the_judge_has_spoken(full: World, outcomes: tup
 
 
 async def test_a_judge_that_never_speaks_lets_nothing_through(full: World) -> None:
-    full.swapper._replayer._settings = full.swapper._replayer._settings.model_copy(update={"compare_minutes": 0.0})
+    gate = full.swapper._replayer._gate_of("agent").model_copy(update={"compare_minutes": 0.0})
+    full.swapper._replayer._gate_of = lambda agent: gate
     talk(full, 80)
     full.engine.replies = otherwise
     full.announce(1)
