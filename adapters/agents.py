@@ -8,13 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlmodel import Session
 
 from adapters import audit, canaries
 from burnish.errors import Conflict, NotFound, RequestError
 from burnish.journal.jobs import insert_or_skip
-from burnish.journal.tables import AgentRow, AliasRow
+from burnish.journal.tables import AgentRow, AliasRow, InteractionRow, LeaseRow, VersionRow
+from burnish.records import UNDECIDED, VersionName
 
 LIVE = "live"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -119,3 +120,43 @@ def release(session: Session, name: str, *, actor: str, reason: str | None = Non
         audit.record(session, actor, "release", name, held, None, reason, agent=name)
         canaries.wake(session, name)
     return held
+
+
+def ask_step(session: Session, name: str, *, actor: str, reason: str | None = None) -> int:
+    """Let the learner take one step as soon as it can, however few rows are ready, paused or not; returns how many are.
+
+    Raises Conflict where nothing could come of it: no row is ready, or a version is still undecided. The request stands for an hour.
+    """
+    find(session, name)
+    version: Any = VersionRow
+    turn: Any = InteractionRow
+    waits = select(version.version).where(version.agent == name, version.state.in_(UNDECIDED))
+    if (other := session.scalars(waits).first()) is not None:
+        raise Conflict(
+            f"{VersionName(name, other)} is still on trial; the next step begins when that is decided", code="on_trial"
+        )
+    ready = (turn.agent == name, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+    n_ready = int(session.connection().execute(select(func.count()).where(*ready)).scalar_one())
+    if not n_ready:
+        raise Conflict(f"no turn of {name!r} is ready to be learned from; `burnish learner status` says what it waits for")
+    session.merge(LeaseRow(name=_asked(name), holder=actor, until=time.time() + 3600.0))
+    audit.record(session, actor, "step", name, None, None, reason, agent=name)
+    return n_ready
+
+
+def is_step_asked(session: Session, name: str) -> bool:
+    """Whether an operator wants a step now."""
+    row = session.get(LeaseRow, _asked(name))
+    return row is not None and row.until > time.time()
+
+
+def answer_step(session: Session, name: str) -> None:
+    """The step that was asked for has begun, or cannot."""
+    row = session.get(LeaseRow, _asked(name))
+    if row is not None:
+        session.delete(row)
+
+
+def _asked(name: str) -> str:
+    """The lease that stands for the request."""
+    return f"step:{name}"

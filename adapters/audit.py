@@ -33,6 +33,7 @@ def entries(
     session: Session,
     *,
     tenant: str | None = None,
+    agents: Sequence[str] | None = None,
     agent: str | None = None,
     actor: str | None = None,
     action: str | None = None,
@@ -40,7 +41,10 @@ def entries(
     before_id: int | None = None,
     limit: int = 100,
 ) -> Sequence[AuditRow]:
-    """Entries, newest first. `tenant` sees its own agents' alone; `before_id` goes on where a page ended."""
+    """Entries, newest first: `tenant` sees its own agents' alone, of these `agents` where they are named.
+
+    `before_id` goes on where a page ended.
+    """
     row: Any = AuditRow
     named: Any = AgentRow
     wanted = select(AuditRow).order_by(row.audit_id.desc()).limit(limit)
@@ -48,6 +52,8 @@ def entries(
         own = select(named.name).where(named.tenant == tenant)
         # entries of earlier schemas have no agent, but were only ever about an agent or one of its versions
         wanted = wanted.where(or_(row.agent.in_(own), row.agent.is_(None) & row.object.in_(own)))
+    if agents is not None:
+        wanted = wanted.where(row.agent.in_(agents))
     for column, value in ((row.agent, agent), (row.actor, actor), (row.action, action)):
         if value is not None:
             wanted = wanted.where(column == value)

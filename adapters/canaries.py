@@ -46,8 +46,12 @@ def begin(
 ) -> CanaryRow:
     """Watch `number` beside `baseline` from now on; as a canary it answers `share` of the conversations.
 
-    Raises Conflict where another one of the kind runs.
+    Raises Conflict where another one of the kind runs, and where what it presumes to be live is not.
     """
+    live = session.get(AliasRow, (agent, "live"), populate_existing=True)
+    presumed = baseline if kind is Observation.CANARY else number
+    if (live.version if live else 0) != presumed:
+        raise Conflict(f"expected v{presumed} of {agent!r} to be live; look again and repeat")
     for other in running(session, agent):
         if other.kind == kind:
             raise Conflict(
@@ -108,7 +112,7 @@ def cancel(session: Session, agent: str, reason: str, *, promoted: int) -> None:
 
 def split_of(session: Session, agent: str) -> tuple[int, float] | None:
     """The version that answers a share of the conversations beside the live one, and that share; None where none does."""
-    for row in running(session, agent):
+    for row in sorted(running(session, agent), key=lambda row: row.kind != Observation.CANARY):
         if row.share > 0:
             return (row.version if row.kind == Observation.CANARY else row.baseline), row.share
     return None

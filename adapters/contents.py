@@ -13,7 +13,7 @@ from typing import Any
 from burnish.errors import AdapterError
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _MAX_HEADER = 100 * 2**20
 
 
@@ -24,7 +24,7 @@ def check_contents(directory: Path, manifest: Mapping[str, Any]) -> None:
     if not isinstance(listed, Mapping):
         raise AdapterError(f"{directory / 'manifest.json'} lists no files")
     for name in sorted(present):
-        if name.endswith(_PICKLES):
+        if name.endswith(PICKLES):
             raise AdapterError(f"{directory / name} is a pickle; adapters are kept as {WEIGHTS} only")
     for name in sorted({WEIGHTS, CONFIG, *listed} - present):
         raise AdapterError(f"{directory / name} is missing")
@@ -47,7 +47,11 @@ def _check_config(file: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _check_weights(file: Path, rank: int, targets: set[str]) -> None:
-    shapes = _shapes(file)
+    check_shapes(file, shapes_of(file), rank, targets)
+
+
+def check_shapes(file: Path, shapes: Mapping[str, list[int]], rank: int, targets: set[str]) -> None:
+    """Raise AdapterError where `shapes` are not an A and a B of `rank` for each layer, all of `targets`; `file` is for the message."""
     layers: dict[str, set[str]] = {}
     for name, shape in shapes.items():
         layer, mark, side = name.removesuffix(".weight").rpartition(".lora_")
@@ -65,7 +69,7 @@ def _check_weights(file: Path, rank: int, targets: set[str]) -> None:
             raise AdapterError(f"{file}: {layer} has only lora_{sides.pop()}")
 
 
-def _shapes(file: Path) -> dict[str, list[int]]:
+def shapes_of(file: Path) -> dict[str, list[int]]:
     """Tensor shapes from a safetensors header: 8 bytes of length, JSON, then data whose end must be the file's."""
     try:
         with file.open("rb") as stream:

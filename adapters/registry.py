@@ -137,8 +137,8 @@ def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str
 
 
 def _set_alias(session: Session, agent: str, name: str, number: int, expected: int) -> None:
-    if number:
-        check_servable(version(session, agent, number))
+    if number:  # locked until the end of the transaction: retention (server/keeper.py) waits, and then sees the alias
+        check_servable(version(session, agent, number, is_locked=True))
     columns: Any = AliasRow
     moved = session.connection().execute(
         update(columns)

@@ -1,8 +1,8 @@
 """AdapterStore: the directory of adapter versions, `<root>/<agent>/v000012/`. No torch, no HTTP.
 
 Guarantees: a version's directory appears complete and durable in one rename, or not at all; it is never written again and
-its number never reused; `verify` names the file that is missing, altered, surplus or of the wrong shape. What nobody
-published (an aside directory, a version that no step row knows) is removed by `sweep`.
+its number never reused; `verify` names the file that is missing, altered, surplus, of the wrong shape or of another base. What
+nobody published (an aside directory, a version that no step row knows) is removed by `sweep`; a version goes by one rename too.
 """
 
 import hashlib
@@ -16,7 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from adapters.base import revision
 from adapters.contents import check_contents
+from burnish.config import Settings
 from burnish.errors import AdapterError
 
 MANIFEST = "manifest.json"
@@ -25,10 +27,20 @@ _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class AdapterStore:
-    """Versions of all agents under `root`. Safe to use from several processes: every change is one rename."""
+    """Versions of all agents under `root`. Safe to use from several processes: every change is one rename.
 
-    def __init__(self, root: Path) -> None:
+    With a `base` (a model's directory) `verify` refuses versions that were made on another one.
+    """
+
+    def __init__(self, root: Path, base: Path | None = None) -> None:
         self.root = Path(root)
+        self.base = base
+
+    @classmethod
+    def of(cls, settings: Settings) -> "AdapterStore":
+        """The store of a configuration, whose versions are for its engine's model where that is a directory here."""
+        model = Path(settings.engine.model)
+        return cls(settings.adapters_dir.resolve(), model if model.is_dir() else None)
 
     def path(self, agent: str, version: int) -> Path:
         """Where this version is or would be."""
@@ -98,10 +110,21 @@ class AdapterStore:
             said = f"{manifest.get('agent')}@v{manifest.get('version')}"
             raise AdapterError(f"{directory / MANIFEST} belongs to {said}, expected {agent}@v{version}")
         check_contents(directory, manifest)
+        self._check_base(directory, manifest)
         for name, digest in manifest["files"].items():
             if (found := digest_of(directory / name)) != digest:
                 raise AdapterError(f"{directory / name} was altered: sha256 {found[:12]}…, published as {digest[:12]}…")
         return manifest
+
+    def _check_base(self, directory: Path, manifest: Mapping[str, Any]) -> None:
+        """What says nothing of its base is taken as it is: the trial's probe decides."""
+        made_on = (manifest.get("base") or {}).get("revision")
+        if self.base is None or made_on is None or made_on == (found := revision(self.base)):
+            return
+        raise AdapterError(
+            f"{directory / MANIFEST}: made on base {str(made_on)[:12]}…, the engine serves {found[:12]}… ({self.base}); "
+            "serve the other base with engine.model, or learn anew"
+        )
 
     def sweep(self, agent: str, known: set[int]) -> list[Path]:
         """Remove directories that were written aside, and versions not in `known`; returns what was removed.
@@ -114,6 +137,28 @@ class AdapterStore:
         for path in (*aside, *unknown):
             shutil.rmtree(path)
         return [*aside, *unknown]
+
+    def remove(self, agent: str, version: int) -> bool:
+        """Take the version's files away, first from its name and then from the disk; False where there are none.
+
+        Who calls this has written down before that the version is gone. What a crash leaves lies aside, for `sweep_removed`.
+        """
+        final = self.path(agent, version)
+        gone = final.parent / f".{final.name}.gone-{os.getpid()}"
+        try:
+            final.rename(gone)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise AdapterError(f"cannot remove {final}: {error.strerror}") from error
+        _fsync(final.parent)
+        shutil.rmtree(gone, ignore_errors=True)
+        return True
+
+    def sweep_removed(self, agent: str) -> None:
+        """Finish removals that a crash interrupted."""
+        for path in self.path(agent, 1).parent.glob(".v*.gone-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _directories(self, agent: str) -> Iterator[tuple[int, Path]]:
         home = self.path(agent, 1).parent

@@ -7,6 +7,7 @@ from sqlalchemy import delete, select, update
 from sqlmodel import Session
 
 from adapters import agents, canaries, registry
+from burnish.errors import Conflict
 from burnish.journal.tables import AliasRow, CanaryRow, InteractionRow, VersionRow
 from burnish.records import UNDECIDED, CanaryState, Observation, VersionName, VersionState
 
@@ -22,7 +23,8 @@ def roll_back(session: Session, watch: CanaryRow, reason: str, *, drop_rows: boo
     Raises Conflict where the alias moved meanwhile; then nothing has happened.
     """
     agent, bad, good = watch.agent, watch.version, watch.baseline
-    canaries.end(session, watch, CanaryState.STOPPED, reason, actor=ACTOR)
+    if not canaries.end(session, watch, CanaryState.STOPPED, reason, actor=ACTOR):
+        raise Conflict(f"the watch over {VersionName(agent, bad)} has ended already")
     registry.promote(session, agent, good, expected=bad, actor=ACTOR, reason=f"rolled back v{bad}: {reason}")
     version = session.get_one(VersionRow, (agent, bad))
     version.state, version.reason = VersionState.ROLLED_BACK, reason
@@ -45,6 +47,15 @@ def roll_back(session: Session, watch: CanaryRow, reason: str, *, drop_rows: boo
         "rollbacks_today": n_rollbacks,
         "learning_paused": is_paused,
     }
+
+
+def why_orphaned(session: Session, agent: str, number: int) -> str | None:
+    """Why a candidate has no chance: the version that it was trained from was rolled back by itself. None where it was not."""
+    row = session.get_one(VersionRow, (agent, number))
+    parent = session.get(VersionRow, (agent, row.parent)) if row.parent_agent is None else None
+    if parent is None or parent.state != VersionState.ROLLED_BACK:
+        return None
+    return f"its parent {VersionName(agent, row.parent)} was rolled back"
 
 
 def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:

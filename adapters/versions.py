@@ -16,9 +16,9 @@ from burnish.records import UNDECIDED, VersionName, VersionState
 UNFINISHED = "its import has not ended"
 
 
-def version(session: Session, agent: str, number: int) -> VersionRow:
-    """One version; NotFound where there is none."""
-    row = session.get(VersionRow, (agent, number))
+def version(session: Session, agent: str, number: int, *, is_locked: bool = False) -> VersionRow:
+    """One version; NotFound where there is none. With `is_locked` nobody else changes its row until the transaction ends."""
+    row = session.get(VersionRow, (agent, number), with_for_update=is_locked)
     if row is None:
         raise NotFound(
             f"no version {VersionName(agent, number)}; `burnish versions list` shows what exists", code="version_not_found"

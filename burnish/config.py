@@ -379,6 +379,16 @@ class Alerts(_Section):
     timeout: float = Field(5.0, gt=0, description="Seconds for one POST; one that fails is logged and forgotten.")
 
 
+class Versions(_Section):
+    """How long versions keep their files. What is live, previous, on trial, pinned, loaded or in flight always does."""
+
+    keep_live: int = Field(5, ge=0, description="Versions that once were live and keep their files, the newest so many.")
+    keep_refused_days: float = Field(
+        7.0, ge=0, description="Days for which a version that was refused, or rolled back by itself, keeps its files."
+    )
+    check_minutes: float = Field(10.0, ge=0, description="Minutes between the looks at what may go; 0 never looks by itself.")
+
+
 class Agent(_Section):
     """The policy line that clients ask for."""
 
@@ -417,6 +427,7 @@ class Settings(BaseSettings):
     canary: Canary = Canary()
     alerts: Alerts = Alerts()
     personal: Personal = Personal()
+    versions: Versions = Versions()
 
     @field_validator("state_dir")
     @classmethod

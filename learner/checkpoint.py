@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version as library_version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from safetensors.torch import load_file, save_file
@@ -34,11 +35,12 @@ def save(
     probe: Mapping[str, Any],
     retained: Mapping[str, Any] | None = None,
     cursor: Any = None,
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Publish the trainer's present state as `agent@v<version>`; returns its directory.
 
     `rows` are the interaction ids that the step used, `retained` what `learner.retained` tells of it, `cursor` is the caller's own (any
-    JSON value), handed back by `restore`. Raises AdapterError where the version exists already.
+    JSON value), handed back by `restore`, `facts` what else the manifest should say. Raises AdapterError where the version exists already.
     """
     policy = trainer.policy
     with store.aside(agent, version) as directory:
@@ -49,7 +51,8 @@ def save(
         _write_json(directory / PROBE, probe)
         if retained is not None:
             _write_json(directory / RETAINED, retained)
-        facts = {
+        known = {
+            **facts,
             "schema": 1,
             "parent": parent,
             "base": {"directory": str(policy.base_dir), "revision": revision(policy.base_dir)},
@@ -60,7 +63,7 @@ def save(
             "metrics": dict(metrics),
             "libraries": {name: library_version(name) for name in _LIBRARIES},
         }
-        return store.publish(agent, version, directory, facts)
+        return store.publish(agent, version, directory, known)
 
 
 def restore(directory: Path, trainer: Trainer) -> Any:

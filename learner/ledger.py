@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlmodel import Session
 
-from adapters import registry
+from adapters import agents, registry
 from adapters.versions import next_number
 from burnish.errors import LearnerError
 from burnish.journal import Journal
@@ -84,6 +84,16 @@ class Ledger:
         with self._journal.read() as session:
             agent = session.get(AgentRow, self.agent)
             return agent is not None and agent.is_paused
+
+    def is_step_asked(self) -> bool:
+        """Whether an operator wants a step now, however few rows are ready."""
+        with self._journal.read() as session:
+            return agents.is_step_asked(session, self.agent)
+
+    def answer_step(self) -> None:
+        """The step that was asked for begins, or nothing can come of it."""
+        with self._journal.write() as session:
+            agents.answer_step(session, self.agent)
 
     def live(self) -> int:
         with self._journal.read() as session:

@@ -82,11 +82,16 @@ class Loop:
             return False
         if not self._has_recovered:
             self._recover()
-        if self._ledger.undecided() is not None or self._ledger.is_paused() or not self._is_due():
+        if self._ledger.undecided() is not None:
+            return False
+        is_asked = self._ledger.is_step_asked()
+        if not is_asked and (self._ledger.is_paused() or not self._is_due()):
             return False
         live = self._follow_live()
         rows = self._choose(live)
-        if len(rows) < max(1, self._settings.min_rows // 2):
+        if is_asked:
+            self._ledger.answer_step()
+        if len(rows) < (1 if is_asked else max(1, self._settings.min_rows // 2)):
             return False
         step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows))
         try:

@@ -113,7 +113,7 @@ def execute(settings: Settings) -> None:
 
 def _known_versions(settings: Settings) -> Sequence[str]:
     table = routes.watch(settings.run_dir / "routes.json").current()
-    store = AdapterStore(settings.adapters_dir.resolve())
+    store = AdapterStore.of(settings)
     modules = []
     for agent in table.agents.values():
         for number in agent.loaded:

@@ -14,6 +14,7 @@ from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
 from server.launch import engine_key, engine_urls
+from server.table import aliases
 
 
 def prepare(settings: Settings) -> Journal:
@@ -68,12 +69,10 @@ def _served(session: Session, table: routes.Routes) -> list[AgentRow]:
 
 
 def _route(session: Session, table: routes.Routes, row: AgentRow) -> routes.AgentRoute:
-    live = registry.alias(session, row.name) or 0
-    previous = registry.alias(session, row.name, registry.PREVIOUS)
-    route = table.agents.get(row.name) or routes.AgentRoute(row.name)
-    wanted = {live} if row.parent else {live, previous}  # a personal agent's one before is loaded when it is asked for
-    loaded = sorted({*route.loaded, *(number for number in wanted if number)})
-    return replace(route, tenant=row.tenant, parent=row.parent, live=live, previous=previous, loaded=tuple(loaded))
+    route = aliases(session, table.agents.get(row.name) or routes.AgentRoute(row.name))
+    wanted = {route.live} if row.parent else route.named  # a personal agent's one before is loaded when it is asked for
+    loaded = sorted({*route.loaded, *filter(None, wanted)})
+    return replace(route, tenant=row.tenant, parent=row.parent, loaded=tuple(loaded))
 
 
 def _keys(session: Session) -> list[keys.Key]:

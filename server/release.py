@@ -4,13 +4,20 @@ A version that the engines have loaded goes live at once: one transaction, then 
 swapper, which loads it first.
 """
 
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
 from adapters import registry
+from adapters.contents import WEIGHTS
 from adapters.store import AdapterStore
+from adapters.versions import check_servable
 from burnish.config import Settings
 from burnish.errors import AdapterError, Conflict
 from burnish.journal import Journal
 from burnish.journal.jobs import enqueue_again
-from burnish.journal.tables import LoadJob
+from burnish.journal.tables import LoadJob, VersionRow
 from burnish.records import VersionName, VersionState
 from server import table
 from server.prepare import routes_file
@@ -33,28 +40,68 @@ def promote(
     with journal.read() as session:
         live = registry.alias(session, agent) or 0
         if version:
-            row = registry.version(session, agent, version)
-            if row.state == VersionState.CANDIDATE:
-                raise Conflict(f"{VersionName(agent, version)} is still on trial; wait for the gate's verdict")
+            _check(row := registry.version(session, agent, version))
     if expected is not None and expected != live:
         raise Conflict(f"expected v{expected} to be live, found v{live}; look again and repeat")
     if version == live:
         return f"{VersionName(agent, version)} is live already"
+    if version:
+        _verify(settings, row)
     return _make_live(settings, journal, agent, version, live, actor, reason or "promoted by hand")
 
 
-def rollback(settings: Settings, journal: Journal, agent: str, *, to: int | None, actor: str, reason: str | None = None) -> str:
-    """Make the previous version (or `to`) live again."""
+def rollback(
+    settings: Settings,
+    journal: Journal,
+    agent: str,
+    *,
+    to: int | None,
+    actor: str,
+    reason: str | None = None,
+    expected: int | None = None,
+) -> str:
+    """Make the previous version (or `to`) live again; `expected` as in `promote`.
+
+    The files of a version that engines have loaded are not looked at: going back must not wait for a disk.
+    """
     with journal.read() as session:
         live = registry.alias(session, agent) or 0
         target = registry.alias(session, agent, registry.PREVIOUS) if to is None else to
         if target:
-            registry.version(session, agent, target)
+            _check(registry.version(session, agent, target))
+    if expected is not None and expected != live:
+        raise Conflict(f"expected v{expected} to be live, found v{live}; look again and repeat")
     if target is None:
         raise Conflict(f"agent {agent!r} has no previous version to roll back to; name one with --to")
     if target == live:
         raise Conflict(f"{VersionName(agent, live)} is live already")
     return _make_live(settings, journal, agent, target, live, actor, reason or "rollback")
+
+
+def _check(row: VersionRow) -> None:
+    """Conflict where no operator may make this version live."""
+    if row.state == VersionState.CANDIDATE:
+        raise Conflict(f"{VersionName(row.agent, row.version)} is still on trial; wait for the gate's verdict", code="on_trial")
+    check_servable(row)
+
+
+def _verify(settings: Settings, row: VersionRow) -> None:
+    """AdapterError where the version's files are not those that were published, or are for another base."""
+    name = VersionName(row.agent, row.version)
+    try:
+        manifest = AdapterStore.of(settings).verify(row.agent, row.version)
+        found = str(manifest["files"][WEIGHTS])
+        if len(row.digest) == len(found) and row.digest != found:
+            raise AdapterError(f"its weights are {found[:12]}…, the registry knows them as {row.digest[:12]}…")
+    except AdapterError as error:
+        raise AdapterError(f"{name} cannot be served: {error}") from error
+
+
+def _being_loaded(session: Session, agent: str) -> str | None:
+    """The load job of a version of this agent that an operator has named and that is not live yet."""
+    job: Any = LoadJob
+    waiting = session.scalars(select(LoadJob).where(job.state.in_(("queued", "leased")), job.subject.like("%#promote")))
+    return next((row.subject for row in waiting if row.payload.get("agent") == agent), None)
 
 
 def _make_live(settings: Settings, journal: Journal, agent: str, target: int, live: int, actor: str, reason: str) -> str:
@@ -64,12 +111,12 @@ def _make_live(settings: Settings, journal: Journal, agent: str, target: int, li
         return f"{name} is live (was v{live})"
     except table.NotLoaded:
         pass
-    try:
-        AdapterStore(settings.adapters_dir).verify(agent, target)
-    except AdapterError as error:
-        raise AdapterError(f"{name} cannot be served: {error}") from error
+    with journal.read() as session:
+        _verify(settings, registry.version(session, agent, target))
     subject = f"{name}#promote"
     with journal.write() as session:
-        payload = {"agent": agent, "version": target, "promote": True, "actor": actor, "reason": reason}
+        if (other := _being_loaded(session, agent)) is not None and other != subject:
+            raise Conflict(f"{other.removesuffix('#promote')} is being loaded to go live; wait for it, then repeat")
+        payload = {"agent": agent, "version": target, "promote": True, "actor": actor, "reason": reason, "expected": live}
         enqueue_again(session, LoadJob, subject, payload)
     return f"{name} is being loaded; it goes live when every engine has it"

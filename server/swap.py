@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from adapters import registry
+from adapters import agents, registry, undo
 from adapters.gate import Evidence, GateVerdict, decide
 from adapters.store import AdapterStore
 from burnish import routes
@@ -26,8 +26,11 @@ from burnish.journal import Journal, jobs
 from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
 from server import table
+from server.alerts import Alerts
+from server.canary.observer import Observer
 from server.drain import Drain
 from server.engine import Engine
+from server.keeper import Keeper
 from server.launch import engine_key, engine_urls
 from server.nursery import Nursery
 from server.prepare import prepare, routes_file
@@ -59,6 +62,7 @@ class Swapper:
         tolerance: float,
         retention: RetentionSet,
         retention_margin: float,
+        observer: Observer | None = None,
         personal: Personal | None = None,
     ) -> None:
         self._journal = journal
@@ -68,14 +72,17 @@ class Swapper:
         self._trial = Trial(
             journal, store, engines, retention, base_name=base_name, tolerance=tolerance, margin=retention_margin
         )
+        self._observer = observer
         self._drain = Drain(journal, engines, routes_file)
         self._nursery = Nursery(journal, store, routes_file, self._drain, self._trial.load, personal or Personal())
         self._lost: set[VersionName] = set()
 
     async def run_once(self, *, looks_at_engines: bool = True) -> bool:
-        """Restore what engines have lost (where it `looks_at_engines`), try one candidate, unload what has drained."""
+        """Restore what engines have lost (where it `looks_at_engines`), look at canaries, try one candidate, unload what has drained."""
         if looks_at_engines:
             await self.reconcile()
+        if self._observer is not None:
+            self._observer.look()
         self._nursery.unload_idle()
         await self._drain.run_once(self._table())
         with self._journal.write() as session:
@@ -134,9 +141,17 @@ class Swapper:
                 registry.version(session, name.agent, name.version).state == VersionState.CANDIDATE
             )
             live = registry.alias(session, name.agent) or 0
+            held = agents.find(session, name.agent).held
+            orphaned = undo.why_orphaned(session, name.agent, name.version) if is_candidate else None
         try:
-            if is_candidate:
+            if orphaned:
+                await self._refuse(job, name, Evidence(), GateVerdict((orphaned,)))
+            elif is_candidate and held:
+                self._fail(job, Conflict(f"{name.agent} is held: {held}; `burnish release` ends it"), FOREVER)
+            elif is_candidate:
                 await self._try(job, name, live)
+            elif job.payload.get("canary"):
+                await self._canary_again(job, name, live)
             elif job.payload.get("promote"):
                 await self._promote_again(job, name)
             else:
@@ -160,31 +175,64 @@ class Swapper:
         started = time.monotonic()
         evidence = await self._trial.gather(name)
         verdict = decide(evidence)
+        outcome = "refused"
         if verdict.has_passed:
             await self._trial.warm(name)
-            self._make_live(job, name, live, evidence)
+            outcome = self._accept(job, name, live, evidence)
         else:
             await self._refuse(job, name, evidence, verdict)
         shown = {key: value for key, value in evidence.as_dict().items() if key != "mechanical"}
         log.info(
-            "promoted" if verdict.has_passed else "refused",
+            outcome,
             version=str(name),
             seconds=round(time.monotonic() - started, 2),
             reasons="; ".join(verdict.faults) or None,
             **shown,
         )
 
-    def _make_live(self, job: jobs.Leased, name: VersionName, live: int, evidence: Evidence) -> None:
-        shown = evidence.as_dict()
+    def _accept(self, job: jobs.Leased, name: VersionName, live: int, evidence: Evidence) -> str:
+        """What passed the gate goes on canary where the settings want one, else live; tells which."""
+        shown, observer = evidence.as_dict(), self._observer
+        needs_canary = observer is not None and observer.wants_canary(name.agent)
+        canary = observer.canary_beside(name.agent, live) if observer is not None and needs_canary else None
+        watch = observer.watch_beside(name.agent, live) if observer is not None and canary is None else None
         try:
             with self._journal.write() as session:
-                registry.promote(
-                    session, name.agent, name.version, expected=live, actor="gate", reason="passed", evidence=shown
-                )
+                if canary is not None:
+                    registry.version(session, name.agent, name.version).evidence = shown
+                    canary.of(session, name, "gate")
+                else:
+                    registry.promote(
+                        session, name.agent, name.version, expected=live, actor="gate", reason="passed", evidence=shown
+                    )
+                if watch is not None:
+                    watch.of(session, name, "gate")
                 jobs.finish(session, LoadJob, job)
         except Conflict as error:  # an operator was faster: the trial is held again from where things stand now
-            return self._fail(job, error, FOREVER)
+            self._fail(job, error, FOREVER)
+            return "put off"
         table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
+        return "on canary" if canary is not None else "promoted"
+
+    async def _canary_again(self, job: jobs.Leased, name: VersionName, live: int) -> None:
+        """An operator put an older version on canary that is not loaded: load it first. What cannot be loaded is given up."""
+        try:
+            if self._observer is None:
+                raise Conflict("no canaries here")
+            self._store.verify(name.agent, name.version)
+            await self._trial.load(name)
+            share = float(job.payload["share"]) if job.payload.get("share") else None
+            canary = self._observer.canary_beside(name.agent, live, share)
+            with self._journal.write() as session:
+                canary.of(session, name, str(job.payload.get("actor", "operator")))
+                jobs.finish(session, LoadJob, job)
+        except EngineUnavailable:
+            raise
+        except (AdapterError, EngineError, Conflict) as error:
+            log.error("cannot begin a canary", version=str(name), error=str(error))
+            return self._fail(job, error, 1)
+        table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
+        log.info("on canary", version=str(name))
 
     async def _refuse(self, job: jobs.Leased, name: VersionName, evidence: Evidence, verdict: GateVerdict) -> None:
         with self._journal.write() as session:
@@ -200,8 +248,8 @@ class Swapper:
             self._store.verify(name.agent, name.version)
             await self._trial.load(name)
             with self._journal.write() as session:
-                live = registry.alias(session, name.agent) or 0
-                registry.promote(session, name.agent, name.version, expected=live, actor=actor, reason=reason)
+                expected = int(job.payload.get("expected", registry.alias(session, name.agent) or 0))
+                registry.promote(session, name.agent, name.version, expected=expected, actor=actor, reason=reason)
                 jobs.finish(session, LoadJob, job)
         except EngineUnavailable:
             raise
@@ -234,19 +282,23 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     dtype = "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
     if not prompts:
         log.warning("no retention set is configured (gate.retention): no candidate can pass the gate")
+    alerts = Alerts(settings.alerts)
     swapper = Swapper(
         journal,
-        AdapterStore(settings.adapters_dir.resolve()),
+        AdapterStore.of(settings),
         engines,
         routes_file(settings),
         base_name=settings.engine.base_name,
         tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
         retention=RetentionSet(prompts, digest=digest),
         retention_margin=settings.gate.retention_margin,
+        observer=Observer(journal, routes_file(settings), lambda agent: settings, alerts),
         personal=settings.personal,
     )
+    keeper = Keeper(settings, journal)
     try:
-        await swapper.run_forever(is_stopping)
+        await asyncio.gather(swapper.run_forever(is_stopping), keeper.run_forever(is_stopping))
     finally:
+        await alerts.close()
         for engine in engines:
             await engine.close()

@@ -4,10 +4,13 @@ All changes happen under the table's lock. Making a loaded version live and taki
 other: a version that an alias names is never taken off, and one that is off cannot be made live without being loaded.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from adapters import registry
+from sqlmodel import Session
+
+from adapters import canaries, registry
 from burnish import routes
 from burnish.errors import NotFound
 from burnish.journal import Journal
@@ -19,12 +22,17 @@ class NotLoaded(Exception):
 
 
 def sync(journal: Journal, file: Path, agent: str, *, also_loaded: int | None = None) -> routes.Routes:
-    """Write the registry's aliases of `agent`; `also_loaded` is a version that all engines have now."""
+    """Write the registry's aliases of `agent`; `also_loaded` is a version that all engines have now.
+
+    A personal agent that is not on the table stays off it unless what is live is loaded: its parent answers meanwhile.
+    """
 
     def change(table: routes.Routes) -> routes.Routes:
         route = table.agents.get(agent) or _new(journal, agent)
         loaded = {*route.loaded, also_loaded} if also_loaded else set(route.loaded)
-        return _put(journal, table, replace(route, loaded=tuple(sorted(loaded))))
+        after = _put(journal, table, replace(route, loaded=tuple(sorted(loaded))))
+        is_asleep = agent not in table.agents and route.parent is not None
+        return table if is_asleep and after.agents[agent].live not in {0, *loaded} else after
 
     return routes.update(file, change)
 
@@ -36,7 +44,7 @@ def take_off(journal: Journal, file: Path, agent: str, version: int) -> routes.R
     def change(table: routes.Routes) -> routes.Routes:
         nonlocal is_off
         route = _put(journal, table, table.agents[agent]).agents[agent]
-        is_off = version not in {route.live, route.previous}
+        is_off = version not in route.named
         loaded = tuple(n for n in route.loaded if n != version) if is_off else route.loaded
         return replace(table, agents={**table.agents, agent: replace(route, loaded=loaded)})
 
@@ -49,12 +57,21 @@ def make_live(
 ) -> routes.Routes:
     """Promote a loaded version (or the base): registry first, then the table. Raises NotLoaded, NotFound or Conflict."""
 
+    def promote(session: Session) -> None:
+        registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)
+
+    return move(journal, file, agent, version, promote)
+
+
+def move(journal: Journal, file: Path, agent: str, version: int, act: Callable[[Session], object]) -> routes.Routes:
+    """Let `act` change the aliases of `agent`, one of which will name `version`; then the table. Raises NotLoaded or NotFound."""
+
     def change(table: routes.Routes) -> routes.Routes:
         route = table.agents.get(agent) or _new(journal, agent)
         if version and version not in route.loaded:
             raise NotLoaded
         with journal.write() as session:
-            registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)
+            act(session)
         return _put(journal, table, route)
 
     return routes.update(file, change)
@@ -82,8 +99,14 @@ def _new(journal: Journal, agent: str) -> routes.AgentRoute:
     return routes.AgentRoute(agent, row.tenant, parent=row.parent)
 
 
+def aliases(session: Session, route: routes.AgentRoute) -> routes.AgentRoute:
+    """`route` with the versions that the registry's aliases and the running canary name now."""
+    live = registry.alias(session, route.name) or 0
+    previous = registry.alias(session, route.name, registry.PREVIOUS)
+    canary, share = canaries.split_of(session, route.name) or (None, 0.0)
+    return replace(route, live=live, previous=previous, canary=canary, canary_share=share)
+
+
 def _put(journal: Journal, table: routes.Routes, route: routes.AgentRoute) -> routes.Routes:
     with journal.read() as session:
-        live = registry.alias(session, route.name) or 0
-        previous = registry.alias(session, route.name, registry.PREVIOUS)
-    return replace(table, agents={**table.agents, route.name: replace(route, live=live, previous=previous)})
+        return replace(table, agents={**table.agents, route.name: aliases(session, route)})

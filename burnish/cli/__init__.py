@@ -5,7 +5,22 @@ import sys
 import typer
 
 from burnish import __version__
-from burnish.cli import adapters, demo, doctor, judges, keys, learner, parts, settings, turns, up
+from burnish.cli import (
+    agents,
+    canary,
+    demo,
+    doctor,
+    judges,
+    keys,
+    learner,
+    parts,
+    records,
+    releases,
+    settings,
+    turns,
+    up,
+    versions,
+)
 from burnish.cli.common import console
 from burnish.errors import BurnishError
 
@@ -21,7 +36,12 @@ app.command("status")(up.status)
 app.command("doctor")(doctor.doctor)
 app.command("config")(settings.config)
 app.command("demo")(demo.demo)
-app.add_typer(adapters.app, name="adapters")
+app.add_typer(agents.app, name="agents")
+app.add_typer(versions.app, name="versions")
+app.add_typer(versions.app, name="adapters", hidden=True)  # the name of earlier releases
+for verb in (releases.promote, releases.rollback, releases.release, records.why, records.export, records.audit):
+    app.command(verb.__name__)(verb)
+app.add_typer(canary.app, name="canary")
 app.add_typer(judges.app, name="judges")
 app.add_typer(keys.app, name="keys")
 app.add_typer(learner.app, name="learner")

@@ -5,15 +5,27 @@ from typing import Annotated
 
 import typer
 
+from adapters import agents
+from adapters.words import asked, paused
 from burnish.cli import learner_tables as tables
-from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
+from burnish.cli.common import (
+    AgentName,
+    AsJson,
+    ConfigFile,
+    Overrides,
+    Reason,
+    StateDir,
+    answer,
+    console,
+    load_settings,
+    out,
+    print_json,
+)
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal, steps
-from burnish.journal.tables import AgentRow
 
 app = typer.Typer(help="Run the learner alone; with a verb, see what it did.", invoke_without_command=True)
-AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
 
 
 @app.callback()
@@ -68,15 +80,31 @@ def show(
 
 
 @app.command()
-def pause(agent: AgentName = None, file: ConfigFile = None, state: StateDir = None) -> None:
+def pause(
+    agent: AgentName = None, reason: Reason = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
+) -> None:
     """Take no further step; serving, recording and judging go on."""
-    _set_paused(True, agent, file, state)
+    _set_paused(True, agent, reason, file, state, as_json)
 
 
 @app.command()
-def resume(agent: AgentName = None, file: ConfigFile = None, state: StateDir = None) -> None:
+def resume(
+    agent: AgentName = None, reason: Reason = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
+) -> None:
     """Learn again after `pause`, or after a monitor was red."""
-    _set_paused(False, agent, file, state)
+    _set_paused(False, agent, reason, file, state, as_json)
+
+
+@app.command()
+def step(
+    agent: AgentName = None, reason: Reason = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
+) -> None:
+    """Take one step as soon as possible, however few rows are ready, paused or not."""
+    settings, journal = _open(file, state)
+    name = agent or settings.agent.name
+    with journal.write() as session:
+        n_ready = agents.ask_step(session, name, actor="cli", reason=reason)
+    answer(asked(name, n_ready), {"agent": name, "n_ready": n_ready}, as_json)
 
 
 def learn(
@@ -105,15 +133,14 @@ def learn(
         raise typer.Exit(1)
 
 
-def _set_paused(is_paused: bool, agent: str | None, file: ConfigFile, state: StateDir) -> None:
+def _set_paused(
+    is_paused: bool, agent: str | None, reason: str | None, file: Path | None, state: Path | None, as_json: bool
+) -> None:
     settings, journal = _open(file, state)
     name = agent or settings.agent.name
     with journal.write() as session:
-        row = session.get(AgentRow, name)
-        if row is None:
-            raise ConfigError(f"there is no agent {name!r} in this journal; `burnish up` makes the configured one")
-        row.is_paused = is_paused
-    out.print(f"{name} {'learns no more until `burnish learner resume`' if is_paused else 'learns again'}")
+        agents.set_paused(session, name, is_paused, actor="cli", reason=reason)
+    answer(paused(name, is_paused), {"agent": name, "is_paused": is_paused}, as_json)
 
 
 def _open(file: ConfigFile, state: StateDir) -> tuple[Settings, Journal]:

@@ -24,16 +24,16 @@ from tests.cli.conftest import Run
 @pytest.fixture
 def journal(tmp_path: Path, run: Run) -> Journal:
     """The journal of the state directory `.burnish`, as the first command makes it."""
-    assert run("adapters", "list").status == 0
+    assert run("versions", "list").status == 0
     return Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
 
 
 def test_help_names_every_verb(run: Run) -> None:
     done = run("--help")
     assert done.status == 0
-    for verb in ("up", "status", "doctor", "config", "demo", "adapters", "keys", *DESCRIPTIONS):
+    for verb in ("up", "status", "doctor", "config", "demo", "agents", "versions", "keys", *DESCRIPTIONS):
         assert verb in done.out.split()
-    for group, verbs in {"adapters": ("list", "show", "promote", "rollback"), "keys": ("create", "list", "revoke")}.items():
+    for group, verbs in {"versions": ("list", "show", "promote", "rollback"), "keys": ("create", "list", "revoke")}.items():
         assert set(verbs) <= set(run(group, "--help").out.split())
     assert run("--version").out == f"burnish {__version__}\n"
 
@@ -64,12 +64,12 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         (["config", "--config", "absent.toml"], "cannot read the configuration file absent.toml"),
         (["config", "--config", "broken.toml"], "broken.toml is not valid TOML"),
         (["engine", "--set", "engine.model=./absent"], "engine.model: no model in absent"),
-        (["adapters", "show", "7"], "no version agent@v7"),
-        (["adapters", "list", "--agent", "nobody"], "no agent 'nobody'"),
-        (["adapters", "promote", "7", "--yes"], "no version agent@v7"),
-        (["adapters", "rollback", "--yes"], "no previous version to roll back to; name one with --to"),
+        (["versions", "show", "7"], "no version agent@v7"),
+        (["versions", "list", "--agent", "nobody"], "no agent 'nobody'"),
+        (["versions", "promote", "7", "--yes"], "no version agent@v7"),
+        (["versions", "rollback", "--yes"], "no previous version to roll back to; name one with --to"),
         (["keys", "revoke", "sk-burnish-none"], "no key 'sk-burnish-none'"),
-        (["adapters", "list", "--state", "file"], "state_dir: cannot write to"),
+        (["versions", "list", "--state", "file"], "state_dir: cannot write to"),
         (["status"], "no journal"),
     ],
 )
@@ -92,10 +92,10 @@ def test_settings_are_shown_with_their_sentences_and_without_secrets(run: Run) -
 
 
 def test_an_empty_journal_lists_the_base(run: Run) -> None:
-    done = run("adapters", "list")
+    done = run("versions", "list")
     assert done.status == 0
     assert "the frozen base" in done.out and "live" in done.out
-    assert run("adapters", "list", "--json").json == {"agent": "agent", "live": 0, "previous": None, "versions": []}
+    assert run("versions", "list", "--json").json == {"agent": "agent", "live": 0, "previous": None, "versions": []}
 
 
 def test_versions_are_listed_and_moved(run: Run, journal: Journal) -> None:
@@ -103,15 +103,15 @@ def test_versions_are_listed_and_moved(run: Run, journal: Journal) -> None:
         for number in (1, 2, 3):
             registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
             registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
-    listed = run("adapters", "list", "--json").json
+    listed = run("versions", "list", "--json").json
     assert (listed["live"], listed["previous"]) == (3, 2)
     assert [(row["version"], row["state"]) for row in listed["versions"]] == [(1, "retired"), (2, "retired"), (3, "live")]
-    assert "is live (was v3)" in run("adapters", "rollback", "--to", "0", "--yes", "--reason", "worse").out
-    assert run("adapters", "list", "--json").json["live"] == 0
+    assert "is live (was v3)" in run("versions", "rollback", "--to", "0", "--yes", "--reason", "worse").out
+    assert run("versions", "list", "--json").json["live"] == 0
     with journal.read() as session:
         last = session.query(AuditRow).order_by("audit_id").all()[-1]
         assert (last.actor, last.before, last.after, last.reason) == ("cli", "3", "0", "worse")
-    assert "cannot be served: adapter agent@v1 does not exist" in run("adapters", "promote", "1", "--yes").error
+    assert "cannot be served: adapter agent@v1 does not exist" in run("versions", "promote", "1", "--yes").error
 
 
 def test_a_question_that_is_not_answered_changes_nothing(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +119,8 @@ def test_a_question_that_is_not_answered_changes_nothing(run: Run, journal: Jour
         registry.announce(session, "agent", 1, parent=0, step_id=None, digest="d")
         registry.promote(session, "agent", 1, expected=0, actor="gate")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run("adapters", "rollback").status == 1
-    assert run("adapters", "list", "--json").json["live"] == 1
+    assert run("versions", "rollback").status == 1
+    assert run("versions", "list", "--json").json["live"] == 1
 
 
 def test_a_key_is_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_secret_alone_is_printed_for_scripts(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["keys", "create"], ["keys", "create", "--scope", "root"], ["adapters", "show", "x"], ["fly"]]
+    "arguments", [["keys", "create"], ["keys", "create", "--scope", "root"], ["versions", "show", "x"], ["fly"]]
 )
 def test_wrong_usage_is_explained(run: Run, arguments: list[str]) -> None:
     done = run(*arguments)

@@ -7,7 +7,7 @@ import pytest
 
 from adapters import registry
 from burnish.journal import Journal
-from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.journal.tables import AuditRow, InteractionRow, SampleRow, StepRow
 from burnish.records import StepOutcome
 from tests.cli.conftest import Run
 from tests.factories import interaction, user
@@ -86,9 +86,25 @@ def test_before_the_first_step_it_says_what_it_waits_for(run: Run, tmp_path: Pat
 
 
 def test_learning_is_paused_and_taken_up_again(run: Run, journal: Journal) -> None:
-    assert "no agent 'agent' in this journal" in run("learner", "pause").error
+    assert "no agent 'agent'; `burnish agents list`" in run("learner", "pause").error
     with journal.write() as session:
         registry.ensure_agent(session, "agent")
     for verb, is_paused in (("pause", True), ("resume", False)):
         assert run("learner", verb).status == 0
         assert json.loads(run("learner", "status", "--json").out)["is_paused"] is is_paused
+
+
+def test_a_step_is_asked_for_where_something_can_come_of_it(run: Run, journal: Journal) -> None:
+    with journal.write() as session:
+        registry.ensure_agent(session, "agent")
+    assert run("learner", "step", "--json").json["n_ready"] == 1
+    assert "takes a step on 1 ready turn when" in run("learner", "step").out
+    with journal.write() as session:
+        registry.announce(session, "agent", 2, parent=0, step_id=None, digest="d")
+    assert "agent@v2 is still on trial" in run("learner", "step").error
+    with journal.write() as session:
+        registry.promote(session, "agent", 2, expected=0, actor="gate")
+        session.query(InteractionRow).filter_by(interaction_id="c").one().is_ready = False
+    assert "no turn of 'agent' is ready" in run("learner", "step").error
+    with journal.read() as session:
+        assert [row.action for row in session.query(AuditRow).order_by("audit_id")][:2] == ["step", "step"]

@@ -1,0 +1,23 @@
+"""Fields that the admin routes share: what a database can hold, and nothing else."""
+
+from typing import Annotated
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Agent name.")]
+Number = Annotated[int, Field(ge=0, le=2**31 - 1)]  # as far as the databases count
+Text = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]  # PostgreSQL stores no NUL
+Since = Annotated[float | None, Query(ge=0, le=1e11, description="Only from this time on, in seconds since the epoch.")]
+
+
+class Body(BaseModel):
+    """A request's body: what is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Reasoned(Body):
+    """Nothing but why."""
+
+    reason: Text | None = Field(None, description="Kept in the audit log.")
