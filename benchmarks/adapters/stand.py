@@ -23,7 +23,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
 from server.prepare import admin_key_file, prepare, routes_file
 
-PATIENCE = 300.0
+PATIENCE = 900.0
 AGENT = "agent"
 
 
