@@ -276,6 +276,23 @@ class Learner(_Section):
         (1e-3, 1e-2), description="Yellow and red: k3 of the engine's log-probs against the learner's, in nats a token."
     )
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
+    nice: int = Field(
+        10, ge=0, le=19, description="How far the learner's process stands behind serving's for the CPU (Unix niceness)."
+    )
+    slow_down_at: float = Field(
+        1.5,
+        ge=0,
+        description="The learner rests between micro-batches while tokens come this many times slower than without it; 0: never.",
+    )
+    gpu_memory: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Largest share of a GPU's memory for the learner; 0: what the engine beside it leaves, less 5 %.",
+    )
+    micro_tokens: int = Field(
+        0, ge=0, description="Tokens of one forward and backward pass, at most; 0: 512 on a CPU, 4096 on a GPU."
+    )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
     checkpointing: bool = Field(
         False, description="Compute the layers' activations again in the backward pass: less memory, about a third more time."
@@ -454,6 +471,11 @@ class Settings(BaseSettings):
     def has_canary(self) -> bool:
         """True where a version that passed the gate answers a share of the traffic before it is promoted."""
         return self.canary.mode == "on" or (self.canary.mode == "auto" and str(self.gate.tier) == "full")
+
+    @property
+    def engine_urls(self) -> tuple[str, ...]:
+        """Base URLs of the engines in use: those that were given, else the one started here."""
+        return self.engine.urls or (f"http://127.0.0.1:{self.engine.port}",)
 
     @property
     def journal_url(self) -> str:

@@ -7,6 +7,7 @@ refusal or a rollback takes weights, optimiser and baselines back with it.
 import os
 import time
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from burnish.records import StepOutcome
 from learner import checkpoint
 from learner.account import Account
 from learner.anchors import Anchors
+from learner.courtesy import Courtesy
 from learner.held import Held
 from learner.ledger import Ledger, OpenStep, Ready
 from learner.probe import build_probe
@@ -43,6 +45,7 @@ class Loop:
         anchors: Anchors | None,
         retained: Retained | None = None,
         held: Held | None = None,
+        courtesy: Courtesy | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -50,19 +53,20 @@ class Loop:
         self._settings = settings
         self._anchors = anchors
         self._retained = retained
+        self._courtesy = courtesy
         self._held = held or Held()
         self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._held_until = 0.0
-        self._has_recovered = False
+        self._has_recovered = self._has_swept = False
         self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
     def run_once(self) -> bool:
         """Recover, follow the live version, choose rows, train, publish."""
-        if not self._has_recovered or self._is_due():
-            return self._step()
-        return False
+        if self._has_recovered and not self._is_due() and not self._ledger.is_step_asked():
+            return False
+        return self._step()
 
     def hold(self) -> bool:
         """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""
@@ -108,9 +112,10 @@ class Loop:
         while (step := self._ledger.interrupted()) is not None:
             outcome = self._ledger.fail(step, "the learner ended in mid-step")
             log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
-        for path in self._store.sweep(self._ledger.agent, self._ledger.known_versions()):
-            log.warning("removed an orphan directory", path=path.name)
-        self._has_recovered = True
+        if not self._has_swept:  # once: later, what lies aside may be an import that is being written
+            for path in self._store.sweep(self._ledger.agent, self._ledger.known_versions()):
+                log.warning("removed an orphan directory", path=path.name)
+        self._has_recovered = self._has_swept = True
 
     def _is_due(self) -> bool:
         n_ready, oldest = self._ledger.count_ready()
@@ -176,7 +181,8 @@ class Loop:
     def _train(self, samples: list[Sample]) -> StepResult:
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
         self._held.current = None  # until the step is published, the trainer holds no version
-        return self._trainer.step(samples, anchors)
+        with self._courtesy.step() if self._courtesy is not None else nullcontext():
+            return self._trainer.step(samples, anchors)
 
     def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult) -> None:
         """Write the version aside, rename it into place, and only then announce it."""

@@ -1,5 +1,6 @@
 """The learner's process."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from adapters.store import AdapterStore
 from burnish.config import Learner, Settings
 from burnish.journal import Journal
 from learner.anchors import Anchors
+from learner.courtesy import Courtesy, Pace, gaps_of
 from learner.desks import Desks
 from learner.ledger import Ledger
 from learner.loop import Loop
@@ -22,22 +24,25 @@ log = structlog.get_logger()
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
+    os.nice(settings.learner.nice)
     journal = Journal.open(settings.journal_url)
     desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))
+    with Courtesy(Pace(settings.learner.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
 
-    def loop_of(chosen: Settings, agent: str) -> Loop:
-        trainer, held = desks.of(chosen)
-        trainer.adapters = lambda _: None  # rows are audited; the loop that takes the trainer says where its versions are
-        anchors = anchors_for(chosen, trainer.policy, chosen.learner)
-        retained = retained_for(chosen, trainer.policy)
-        store = AdapterStore(chosen.adapters_dir.resolve())
-        log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=len(anchors.texts) if anchors else 0)
-        return Loop(Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held)
+        def loop_of(chosen: Settings, agent: str) -> Loop:
+            trainer, held = desks.of(chosen)
+            trainer.adapters = lambda _: None  # rows are audited; the loop that takes the trainer says where its versions are
+            trainer.rest = courtesy.rest
+            anchors = anchors_for(chosen, trainer.policy, chosen.learner)
+            retained = retained_for(chosen, trainer.policy)
+            store = AdapterStore(chosen.adapters_dir.resolve())
+            log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=len(anchors.texts) if anchors else 0)
+            return Loop(Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held, courtesy)
 
-    rota = Rota(settings, journal, loop_of)
-    rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
-    log.info("learner ready")
-    rota.run_forever(is_stopping)
+        rota = Rota(settings, journal, loop_of)
+        rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
+        log.info("learner ready")
+        rota.run_forever(is_stopping)
 
 
 def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
@@ -55,6 +60,7 @@ def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
 
 def policy_for(settings: Settings, chosen: Learner) -> Policy:
     """The engine's base model with a fresh adapter as `chosen` wants it."""
+    share = chosen.gpu_memory or (0.0 if settings.engine.urls else 0.95 - settings.engine.gpu_memory)
     return Policy.load(
         settings.engine.model,
         rank=chosen.rank,
@@ -63,6 +69,7 @@ def policy_for(settings: Settings, chosen: Learner) -> Policy:
         device=chosen.device,
         threads=chosen.threads,
         is_checkpointed=chosen.checkpointing,
+        gpu_share=share,
     )
 
 

@@ -64,15 +64,19 @@ class Policy:
         threads: int = 1,
         score_tokens: int = 8192,
         is_checkpointed: bool = False,
+        gpu_share: float = 0.0,
     ) -> "Policy":
         """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32 adapter on a GPU.
 
         `score_tokens` bounds the tokens of one forward pass without gradient; `is_checkpointed` trades time for memory in those with one.
+        On a GPU no more than `gpu_share` of its memory is taken (0: no cap): torch raises its own out-of-memory error beyond.
         """
         base_dir = locate(base_dir)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         if where == "cpu":
             torch.set_num_threads(threads)
+        elif gpu_share:
+            torch.cuda.set_per_process_memory_fraction(gpu_share)
         transformers_logging.disable_progress_bar()  # it would scramble the supervisor's prefixed lines
         dtype = torch.float32 if where == "cpu" else torch.bfloat16
         try:

@@ -8,7 +8,7 @@ cannot be trained is dropped with its reason, and the step goes on without it.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,16 +64,18 @@ class StepResult:
 class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
-    `micro_tokens` bounds the tokens of one forward and backward pass. Several `ranks` take each step together: all are called with the
-    same rows, and all end with the same weights. `adapters` finds the directories of earlier versions; without it no row is audited.
+    Several `ranks` take each step together: all are called with the same rows, and all end with the same weights. `adapters` finds the
+    directories of earlier versions; without it no row is audited. `rest` is called between micro-batches with the seconds that the
+    last one took.
     """
 
-    def __init__(self, policy: Policy, settings: Learner, *, micro_tokens: int = 4096, ranks: Ranks | None = None) -> None:
+    def __init__(self, policy: Policy, settings: Learner, *, ranks: Ranks | None = None) -> None:
         self.policy = policy
         self.settings = settings
-        self.micro_tokens = micro_tokens
+        self.micro_tokens = settings.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
+        self.rest: Callable[[float], None] = _no_rest
         self.objectives = build(settings)
         self.health = Health(settings)
         self.generator = torch.Generator().manual_seed(settings.seed)
@@ -223,6 +225,7 @@ class Trainer:
         metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
         batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
         for indices in self.ranks.share(batches, rows):
+            began = time.perf_counter()
             micro = [rows[i] for i in indices]
             batch = TokenBatch(micro, self.policy.predictions(micro))
             loss = torch.zeros((), device=self.policy.device)
@@ -239,6 +242,7 @@ class Trainer:
                 break  # the sum over ranks is not finite either: all give up together
             loss.backward()  # type: ignore[no-untyped-call]
             metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
+            self.rest(time.perf_counter() - began)
         metrics = self.ranks.add(metrics)
         if not math.isfinite(metrics["loss"]):
             raise NotFinite(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
@@ -254,6 +258,10 @@ class Trainer:
         if not math.isfinite(norm):
             raise NotFinite(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
         return norm
+
+
+def _no_rest(worked: float) -> None:
+    """Nobody is disturbed."""
 
 
 def _live_entropy(batch: TokenBatch) -> float:

@@ -25,7 +25,7 @@ def engine_url(settings: Settings) -> str:
 
 def engine_urls(settings: Settings) -> tuple[str, ...]:
     """The engines in use: those that were given, else the one started here."""
-    return settings.engine.urls or (engine_url(settings),)
+    return settings.engine_urls
 
 
 def engine_key(settings: Settings) -> str:

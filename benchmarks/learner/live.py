@@ -30,14 +30,21 @@ async def measure(folder: Path, *, rounds: int, tell: Callable[[str], None]) -> 
     return medians | {"signal_to_live_limit_s": 1.5 * medians["step_s"] + 1.0, "rounds": float(rounds)}
 
 
+async def rows_ready(stand: Stand, n: int, rng: random.Random | None = None, *, but: int = 0) -> list[Reply]:
+    """Have `n` replies and rate them, thumbs up and down so that there is something to learn; returns the last `but`, which are not."""
+    rng = rng or random.Random(0)
+    replies = await asyncio.gather(*(stand.ask(opening(rng), user=f"u{i % 8}") for i in range(n)))
+    for reply in replies[: n - but]:
+        await stand.rate(reply, rng.choice(("up", "down")))
+    await _until(lambda: _n_ready(stand) >= n - but, f"{n - but} rows to be ready")
+    return list(replies[n - but :])
+
+
 async def _round(stand: Stand, rng: random.Random) -> dict[str, float]:
     before = await _live(stand)
-    replies = await asyncio.gather(*(stand.ask(opening(rng), user=f"u{n % 8}") for n in range(N_ROWS)))
-    for reply in replies[:-1]:
-        await stand.rate(reply, _rating(reply, rng))
-    await _until(lambda: _n_ready(stand) == N_ROWS - 1, "all rows but one to be ready")
+    last = await rows_ready(stand, N_ROWS, rng, but=1)
     started, started_at = time.monotonic(), time.time()
-    await stand.rate(replies[-1], _rating(replies[-1], rng))
+    await stand.rate(last[0], rng.choice(("up", "down")))
     answer = Reply()
     while not answer.at or answer.version == before:
         if time.monotonic() - started > PATIENCE:
@@ -45,11 +52,6 @@ async def _round(stand: Stand, rng: random.Random) -> dict[str, float]:
         answer = await stand.ask("say hello", max_tokens=2, trains=False)
     first = answer.at[0] - started
     return {"signal_to_live_s": first, **_spans(stand, answer.version, started_at)}
-
-
-def _rating(reply: Reply, rng: random.Random) -> str:
-    """Thumbs that differ, so that there is something to learn."""
-    return rng.choice(("up", "down"))
 
 
 def _spans(stand: Stand, version: int, started_at: float) -> dict[str, float]:

@@ -35,7 +35,7 @@ def make_trainer(base_dir: Path) -> Callable[..., Trainer]:
         usual = {"rank": 4, "alpha": 8, "learning_rate": 1e-2, "device": "cpu", "check_hints": False, "monitors": "watch"}
         chosen = Learner(**{**usual, **settings})
         policy = Policy.load(base_dir, rank=chosen.rank, alpha=chosen.alpha, seed=1, device="cpu")
-        return Trainer(policy, chosen, micro_tokens=micro_tokens)
+        return Trainer(policy, chosen)
 
     return make
 

@@ -1,0 +1,57 @@
+"""`python -m benchmarks.learner.stepping STATE`: the learner's process for a measurement: takes steps for as long as it is told to.
+
+Niceness, courtesy, threads and rows are the learner part's own; what is left out is publishing, so that it can step without a pause, which
+no learner that waits for its trials does. A line `go` begins, `stop` ends; each is answered by a line with the steps taken since.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from burnish import config
+from burnish.journal import Journal
+from learner.courtesy import Courtesy, Pace, gaps_of
+from learner.ledger import Ledger
+from learner.main import anchors_for, trainer_for
+from learner.samples import Sample, to_sample
+
+
+def main() -> None:
+    """Load, tell that one is ready, then obey."""
+    settings = config.load(flags={"state_dir": sys.argv[1], "engine.port": int(sys.argv[2])})
+    chosen = settings.learner
+    os.nice(chosen.nice)
+    trainer = trainer_for(settings, chosen, settings.agent.name)
+    anchors = anchors_for(settings, trainer.policy, chosen)
+    ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
+    ready = ledger.load(ledger.ready_ids(chosen.max_rows))
+    made = [to_sample(row.interaction, row.reward, trainer.policy.tokenizer, session=row.session_id) for row in ready]
+    samples = [sample for sample in made if isinstance(sample, Sample)]
+    go, is_over = threading.Event(), threading.Event()
+    with Courtesy(Pace(chosen.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
+        trainer.rest = courtesy.rest
+        n_steps = 0
+
+        def work() -> None:
+            nonlocal n_steps
+            while not is_over.is_set():
+                if not go.wait(0.05):
+                    continue
+                with courtesy.step():
+                    trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else ())
+                n_steps += 1
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        print(f"ready {len(samples)}", flush=True)
+        for line in sys.stdin:
+            (go.set if line.strip() == "go" else go.clear)()
+            print(f"{n_steps} {courtesy.pace.share:.3f}", flush=True)
+        is_over.set()
+        worker.join()
+
+
+if __name__ == "__main__":
+    assert Path(sys.argv[1]).is_dir()
+    main()

@@ -1,0 +1,108 @@
+"""The learner steps aside while tokens come slower than they do without it, and comes back when they do not."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from learner.courtesy import LONGEST_PAUSE, MIN_SHARE, Courtesy, Gaps, Pace, gaps_of
+
+
+class Counters:
+    """What an engine would count: gaps of a given length in each look."""
+
+    def __init__(self) -> None:
+        self.seconds = self.count = 0.0
+
+    def after(self, gap: float, n: int = 100) -> Gaps:
+        self.seconds += gap * n
+        self.count += n
+        return Gaps(self.seconds, self.count)
+
+
+def looked(limit: float, *looks: tuple[float, int, bool]) -> Pace:
+    pace, counters = Pace(limit), Counters()
+    for gap, n, is_working in looks:
+        pace.look(counters.after(gap, n), is_working=is_working)
+    return pace
+
+
+QUIET = [(0.01, 100, False)] * 3
+
+
+def test_a_step_that_slows_serving_down_gets_less_of_the_time() -> None:
+    assert looked(1.5, *QUIET, *[(0.02, 100, True)] * 3).share == 0.7**2  # the look across the edge says nothing
+    assert looked(1.5, *QUIET, *[(0.014, 100, True)] * 9).share == 1.0
+    assert looked(0.0, *QUIET, *[(0.5, 100, True)] * 9).share == 1.0  # switched off
+    assert looked(1.5, *[(0.5, 100, True)] * 9).share == 1.0  # nothing to compare with
+
+
+def test_it_comes_back_when_serving_is_well_or_nobody_is_there() -> None:
+    slow = [*QUIET, *[(0.05, 100, True)] * 30]
+    assert looked(1.5, *slow).share == MIN_SHARE
+    assert looked(1.5, *slow, *[(0.01, 100, True)] * 30).share == 1.0
+    assert looked(1.5, *slow, *[(0.05, 3, True)] * 30).share == 1.0
+
+
+def test_an_engine_that_began_again_is_not_compared_with_its_past() -> None:
+    pace = looked(1.5, *QUIET, (0.01, 100, True))
+    pace.look(Gaps(5.0, 60), is_working=True)
+    assert pace.share == 1.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 1000), st.booleans()), max_size=60), st.floats(0, 100))
+def test_the_share_and_the_pause_stay_within_their_bounds(looks: list[tuple[float, int, bool]], worked: float) -> None:
+    pace = looked(1.5, *looks)
+    assert MIN_SHARE <= pace.share <= 1.0
+    assert 0.0 <= pace.pause(worked) <= LONGEST_PAUSE
+
+
+METRICS = """# HELP vllm:inter_token_latency_seconds Histogram of inter-token latency in seconds.
+vllm:inter_token_latency_seconds_bucket{engine="0",le="0.01",model_name="base"} 3.0
+vllm:inter_token_latency_seconds_count{engine="0",model_name="base"} 4.0
+vllm:inter_token_latency_seconds_sum{engine="0",model_name="base"} 0.5
+"""
+
+
+@contextmanager
+def engine(text: str) -> Iterator[str]:
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Metrics)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_counters_of_all_engines_are_added_up() -> None:
+    with engine(METRICS) as one, engine(METRICS) as other, engine("") as silent:
+        assert gaps_of([one, other]) == Gaps(1.0, 8.0)
+        assert gaps_of([one, silent]) is None
+    assert gaps_of([one], timeout=0.2) is None  # it is gone
+
+
+def test_the_thread_looks_and_ends() -> None:
+    seen = threading.Event()
+
+    def read() -> Gaps | None:
+        seen.set()
+        return None
+
+    with Courtesy(Pace(1.5), read, interval=0.01) as courtesy:
+        assert seen.wait(10)
+        with courtesy.step():
+            courtesy.rest(0.0)
