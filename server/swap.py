@@ -20,10 +20,10 @@ from adapters import agents, registry, undo
 from adapters.gate import Evidence, GateVerdict, decide
 from adapters.store import AdapterStore
 from burnish import routes
-from burnish.config import Personal, Settings
+from burnish.config import Personal, Settings, for_agent
 from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable
 from burnish.journal import Journal, jobs
-from burnish.journal.tables import LoadJob
+from burnish.journal.tables import AgentRow, LoadJob
 from burnish.records import VersionName, VersionState
 from server import table
 from server.alerts import Alerts
@@ -292,7 +292,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
         retention=RetentionSet(prompts, digest=digest),
         retention_margin=settings.gate.retention_margin,
-        observer=Observer(journal, routes_file(settings), lambda agent: settings, alerts),
+        observer=Observer(journal, routes_file(settings), lambda agent: _own(journal, settings, agent), alerts),
         personal=settings.personal,
     )
     keeper = Keeper(settings, journal)
@@ -302,3 +302,10 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         await alerts.close()
         for engine in engines:
             await engine.close()
+
+
+def _own(journal: Journal, settings: Settings, agent: str) -> Settings:
+    """The settings with the agent's own laid over them."""
+    with journal.read() as session:
+        row = session.get(AgentRow, agent)
+    return for_agent(settings, row.settings or {}) if row is not None else settings
