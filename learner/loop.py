@@ -61,15 +61,15 @@ class Loop:
         self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._held_until = 0.0
-        self._has_recovered = False
+        self._has_recovered = self._has_swept = False
         self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
     def run_once(self) -> bool:
         """Recover, follow the live version, choose rows, train, publish."""
-        if not self._has_recovered or self._is_due():
-            return self._step()
-        return False
+        if self._has_recovered and not self._is_due() and not self._ledger.is_step_asked():
+            return False
+        return self._step()
 
     def hold(self) -> bool:
         """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""
@@ -115,9 +115,10 @@ class Loop:
         while (step := self._ledger.interrupted()) is not None:
             outcome = self._ledger.fail(step, "the learner ended in mid-step")
             log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
-        for path in self._store.sweep(self._ledger.agent, self._ledger.known_versions()):
-            log.warning("removed an orphan directory", path=path.name)
-        self._has_recovered = True
+        if not self._has_swept:  # once: later, what lies aside may be an import that is being written
+            for path in self._store.sweep(self._ledger.agent, self._ledger.known_versions()):
+                log.warning("removed an orphan directory", path=path.name)
+        self._has_recovered = self._has_swept = True
 
     def _is_due(self) -> bool:
         n_ready, oldest = self._ledger.count_ready()

@@ -80,7 +80,7 @@ class Nursery:
 
     def _make_room(self, newest: str) -> None:
         by_use = [name for name, _ in self._by_use() if name != newest]
-        for name in by_use[: len(by_use) + 1 - self._settings.max_agents]:
+        for name in by_use[: max(0, len(by_use) + 1 - self._settings.max_agents)]:
             self._send_off(name, "others are used more")
 
     def _send_off(self, name: str, why: str) -> None:

@@ -22,12 +22,17 @@ class NotLoaded(Exception):
 
 
 def sync(journal: Journal, file: Path, agent: str, *, also_loaded: int | None = None) -> routes.Routes:
-    """Write the registry's aliases of `agent`; `also_loaded` is a version that all engines have now."""
+    """Write the registry's aliases of `agent`; `also_loaded` is a version that all engines have now.
+
+    A personal agent that is not on the table stays off it unless what is live is loaded: its parent answers meanwhile.
+    """
 
     def change(table: routes.Routes) -> routes.Routes:
         route = table.agents.get(agent) or _new(journal, agent)
         loaded = {*route.loaded, also_loaded} if also_loaded else set(route.loaded)
-        return _put(journal, table, replace(route, loaded=tuple(sorted(loaded))))
+        after = _put(journal, table, replace(route, loaded=tuple(sorted(loaded))))
+        is_asleep = agent not in table.agents and route.parent is not None
+        return table if is_asleep and after.agents[agent].live not in {0, *loaded} else after
 
     return routes.update(file, change)
 

@@ -21,7 +21,7 @@ from burnish.journal.tables import VersionRow
 from server.personal import name_of
 from server.prepare import routes_file
 
-N_USERS, SLOTS, N_VOICES, SECONDS = 200, 4, 20, 30.0
+N_USERS, SLOTS, N_VOICES, SECONDS, MAX_SECONDS = 200, 4, 20, 30.0, 300.0
 BARS: tuple[Bar, ...] = (
     (
         f"wrongly versioned or failed, {N_USERS} personal agents, {SLOTS} slots",
@@ -57,17 +57,20 @@ def _measure(whole: Stand, tell: Tell) -> dict[str, float]:
         parents = {name: session.get_one(VersionRow, (name, 1)).parent for name in agents.values()}
     voices = {f"{name}@v1": voice_of(parent, len(whole.voices)) for name, parent in parents.items()}
     tell("one agent")
-    alone = _ask(Job(whole.port, len(whole.voices)))
-    tell(f"{N_USERS} agents")
-    seen = _ask(Job(whole.port, len(whole.voices), users=agents, voices=voices))
+    alone = _ask(Job(whole.port, len(whole.voices)), SECONDS)
+    seconds = min(
+        MAX_SECONDS, max(SECONDS, 2.5 * N_USERS * SECONDS / max(1, len(alone.answers)))
+    )  # long enough for each to ask
+    tell(f"{N_USERS} agents, for {seconds:.0f} s")
+    seen = _ask(Job(whole.port, len(whole.voices), users=agents, voices=voices), seconds)
     for fault in seen.faults[:5]:
         tell(fault)
     return {
         "wrong_version": seen.n_wrong + seen.n_failed + alone.n_wrong + alone.n_failed,
         "agents": len({version for *_, version, _ in seen.answers}),
         "made_per_s": N_USERS / made,
-        **_told("one", alone),
-        **_told("many", seen),
+        **_told("one", alone, SECONDS),
+        **_told("many", seen, seconds),
     }
 
 
@@ -84,18 +87,18 @@ def _greet(whole: Stand, agents: Mapping[str, str]) -> None:
         time.sleep(0.05)
 
 
-def _ask(job: Job) -> Seen:
+def _ask(job: Job, seconds: float) -> Seen:
     with load.running(job) as clients:
-        time.sleep(SECONDS)
+        time.sleep(seconds)
     return clients.seen
 
 
-def _told(name: str, seen: Seen) -> dict[str, float]:
+def _told(name: str, seen: Seen, seconds: float) -> dict[str, float]:
     times = sorted(1e3 * (ended - asked) for asked, ended, *_ in seen.answers)
     gaps = sorted(1e3 * gap for _, gap in seen.gaps)
     ends = sorted(ended for _, ended, *_ in seen.answers)
     return {
-        f"{name}_requests_per_s": len(times) / SECONDS,
+        f"{name}_requests_per_s": len(times) / seconds,
         f"{name}_ms_median": times[len(times) // 2],
         f"{name}_ms_p99": times[int(0.99 * (len(times) - 1))],
         f"{name}_itl_p99_ms": gaps[int(0.99 * (len(gaps) - 1))],

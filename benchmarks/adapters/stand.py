@@ -1,6 +1,7 @@
 """A whole Burnish as served, on this machine: real vLLM, gateways, ingester, and the swapper without a retention set."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
 from server.prepare import admin_key_file, prepare, routes_file
 
-PATIENCE = 300.0
+PATIENCE = 900.0
 AGENT = "agent"
 
 
@@ -108,6 +109,7 @@ def running(folder: Path, n_voices: int = 24, **flags: Any) -> Iterator[Stand]:
     stand = Stand(settings, prepare(settings), voices.ensure(n_voices))
     environment = {**os.environ, **config.to_environment(settings), "PYTHONUNBUFFERED": "1"}
     burnish = [sys.executable, "-m", "burnish"]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a benchmark that is ended takes its parts with it
     with ExitStack() as stack:
 
         def start(name: str, command: list[str], url: str = "") -> None:

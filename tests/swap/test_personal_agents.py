@@ -132,6 +132,20 @@ def test_the_least_used_leaves_when_there_are_too_many_and_comes_back(world: Wor
         assert [row.version for row in registry.versions(session, ANA)] == [1]
 
 
+def test_while_there_is_room_nobody_leaves(tmp_path: Path) -> None:
+    personal = Personal(enabled=True, max_agents=6)
+    with StubEngine(api_key=ENGINE_KEY) as engine, serve(tmp_path, engine, personal=personal) as gateway:
+        chosen = Engine(urls=(engine.url,), api_key=ENGINE_KEY)
+        settings = gateway.settings.model_copy(update={"engine": chosen})
+        write_table(settings, (engine.url,), make_keys()[1], agents={})
+        world = World(gateway, settings)
+        for n in range(1, 6):
+            world.ask(f"user-{n}")
+            world.settle()
+            assert len(world.table()) == n + 1
+        world.journal.close()
+
+
 def test_an_idle_one_is_unloaded_once_the_gateways_know(world: World) -> None:
     world.parent_is(1)
     world.ask("ana")

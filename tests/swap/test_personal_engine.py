@@ -45,13 +45,13 @@ def world(tmp_path: Path, vllm_server: VllmServer) -> Iterator[World]:
         made.journal.close()
 
 
-def learned(world: World, agent: str, number: int, seed: int) -> str:
+def learned(world: World, agent: str, number: int, seed: int, scale: float = 0.05) -> str:
     """A version with random weights, published as a learner does; its digest."""
     policy = Policy.load(world.settings.engine.model, rank=8, alpha=16, device="cpu")
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for tensor in policy.parameters().values():
-            tensor.add_(torch.randn(tensor.shape, generator=generator) * 0.05)
+            tensor.add_(torch.randn(tensor.shape, generator=generator) * scale)
     rows = [Text(render(policy.tokenizer, ASKED, ()), policy.tokenizer.encode("5 6 7 8 9", add_special_tokens=False))]
     probe = build_probe(policy, rows, Weights.BASE)
     trainer = Trainer(policy, Learner(rank=8, alpha=16, device="cpu"))
@@ -80,7 +80,7 @@ def test_it_begins_as_its_parent_and_learns_aside(world: World) -> None:
     world.settle()
     assert said(world, "ana") == (f"{ANA}@v1", words)
 
-    digest = learned(world, ANA, 2, seed=2)
+    digest = learned(world, ANA, 2, seed=2, scale=0.3)
     with world.journal.write() as session:
         registry.announce(session, ANA, 2, parent=1, step_id=None, digest=digest)
     world.settle()
