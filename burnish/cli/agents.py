@@ -101,7 +101,7 @@ def set_(
         row = agents.change_settings(session, name, wanted, actor="cli", reason=reason)
         told = described(row, aliases_of(session, name))
     shown = ", ".join(f"{key}={json.dumps(value)}" for key, value in wanted.items()) or "none"
-    answer(f"agent {name}'s own settings: {shown}; parts take them up at their next start", told, as_json)
+    answer(f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds", told, as_json)
 
 
 def _pairs(own: list[str] | None) -> dict[str, Any]:

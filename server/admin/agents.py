@@ -77,7 +77,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         body: OwnSettings,
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> dict[str, Any]:
-        """Give the agent settings of its own; the parts take them up at their next start."""
+        """Give the agent settings of its own; the learner and the gate take them up within seconds."""
         wanted = overlay.checked(settings, body.settings)
         with journal.write() as session:
             row = agents.change_settings(session, agent, wanted, actor=caller.key_id, reason=body.reason)
