@@ -37,9 +37,10 @@ from server.wakes import Wakes
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
 BATCH = 64
-"""Records in one transaction. Others wait for SQLite's write lock meanwhile, ten seconds at most: 512 records on a busy machine
-held it longer, and judge, swapper and learner gave up and were started again."""
-BREATH = 0.005
+"""Records held at a time."""
+HOLD = 0.03
+"""Seconds after which a transaction takes no further record: others wait for SQLite's write lock meanwhile, a rollback among them."""
+BREATH = 0.002
 """Seconds between two transactions, in which one of those who wait gets its turn."""
 
 
@@ -85,18 +86,11 @@ class Ingester:
         damaged: dict[str, SegmentError] = {}
         n_taken = 0
         for batch in self._batches(cursors, watermark, damaged):
-            try:
-                with self._journal.write() as session:
-                    for new in batch:
-                        self._take(session, new.record)
-                    for name, offset in {new.segment: new.behind for new in batch}.items():
-                        session.merge(SegmentRow(name=name, offset=offset))
-            except BaseException:
-                self._filing.forget()
-                self._wakes.forget()
-                raise
-            n_taken += len(batch)
-            time.sleep(BREATH)
+            while batch:
+                n_filed = self._file_some(batch)
+                batch = batch[n_filed:]
+                n_taken += n_filed
+                time.sleep(BREATH)
         for name, error in damaged.items():  # only now: what stands before the damage has been taken
             self._mark_damaged(name, error)
         if time.time() >= self._next_sweep:
@@ -132,6 +126,23 @@ class Ingester:
         records = heapq.merge(*segments, key=attrgetter("ended_at"))
         while batch := list(islice(records, BATCH)):
             yield batch
+
+    def _file_some(self, batch: list[_New]) -> int:
+        """File the first of `batch` in one transaction, as many as `HOLD` allows; returns how many."""
+        ends = time.perf_counter() + HOLD
+        n_filed = 0
+        try:
+            with self._journal.write() as session:
+                while n_filed < len(batch) and (not n_filed or time.perf_counter() < ends):
+                    self._take(session, batch[n_filed].record)
+                    n_filed += 1
+                for name, offset in {new.segment: new.behind for new in batch[:n_filed]}.items():
+                    session.merge(SegmentRow(name=name, offset=offset))
+        except BaseException:
+            self._filing.forget()
+            self._wakes.forget()
+            raise
+        return n_filed
 
     def _mark_damaged(self, name: str, error: SegmentError) -> None:
         log.error("a segment is damaged; its rest is left aside", segment=name, error=str(error))

@@ -4,7 +4,10 @@
 program. SQLite runs in WAL mode; PostgreSQL is chosen by its URL.
 """
 
+import fcntl
+import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,6 +25,11 @@ from burnish.errors import JournalError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6275726E  # any number, the same for all processes
+
+
+PATIENCE = 10.0
+LOOK = 0.001
+"""Seconds between two looks at whether it is a waiting writer's turn."""
 
 
 class Journal:
@@ -58,8 +66,8 @@ class Journal:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction: committed when the block ends, rolled back when it raises."""
-        with Session(self.engine, expire_on_commit=False) as session, session.begin():
+        """A transaction: committed when the block ends, rolled back when it raises. Not to be begun within another."""
+        with self._turn(), Session(self.engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
@@ -75,6 +83,23 @@ class Journal:
         """The schema that is there; None where there is none."""
         with self.engine.execution_options(burnish_reads=True).connect() as connection:
             return MigrationContext.configure(connection).get_current_revision()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """This writer's turn among all processes: SQLite itself has waiting writers look again after up to 100 ms only, and whoever comes
+        by meanwhile goes first. A process that dies gives its turn back. After `PATIENCE` SQLite's own lock has the word.
+        """
+        if self._file is None:
+            yield
+            return
+        handle = os.open(f"{self._file}.writers", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            until = time.monotonic() + PATIENCE
+            while not _has_locked(handle) and time.monotonic() < until:
+                time.sleep(LOOK)
+            yield
+        finally:
+            os.close(handle)
 
     def _migrate(self) -> None:
         config = Config()
@@ -115,6 +140,14 @@ class Journal:
     def _file(self) -> Path | None:
         database = self.engine.url.database
         return Path(database) if self.engine.dialect.name == "sqlite" and database else None
+
+
+def _has_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -68,7 +68,7 @@ def test_nothing_younger_than_the_watermark_is_taken_yet(
     """A reply still on its way into another gateway's segment must be seen before the request that continues it."""
     first = interaction([user("hi")], "hello", interaction_id="first", ended_at=999.99)
     second = interaction(follow(first, user("on")), "yes", interaction_id="second", ended_at=999.999)
-    clock = SimpleNamespace(time=lambda: 1000.0, sleep=time.sleep)
+    clock = SimpleNamespace(perf_counter=time.perf_counter, time=lambda: 1000.0, sleep=time.sleep)
     monkeypatch.setattr(module, "time", clock)
     pen.write(second, gateway="quick")
     assert ingest(any_journal, pen) == 0
@@ -81,7 +81,7 @@ def test_nothing_younger_than_the_watermark_is_taken_yet(
 
 def test_a_record_behind_a_young_one_waits_for_it(any_journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a segment nothing is skipped: the cursor stands before the young record."""
-    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: 1000.0, sleep=time.sleep))
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.perf_counter, time=lambda: 1000.0, sleep=time.sleep))
     pen.write(interaction([user("young")], ended_at=1000.5, interaction_id="young"))
     pen.write(interaction([user("old")], ended_at=500.0, interaction_id="old"))
     assert ingest(any_journal, pen) == 0
@@ -317,7 +317,7 @@ def test_a_database_that_is_away_is_waited_for(
         if len(naps) == 2:
             server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
 
-    monkeypatch.setattr(module, "time", SimpleNamespace(time=time.time, sleep=nap))
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.perf_counter, time=time.time, sleep=nap))
     ingester = Ingester(journal, pen.folder, session_ttl=FOREVER)
     ingester.run_forever(0.01, lambda: len(naps) > 4)
     assert naps[0] == naps[1] >= 1.0
