@@ -100,7 +100,7 @@ class Swapper:
             await self._work(job)
         return bool(leased)
 
-    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.2) -> None:
+    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
         """Work until `is_stopping()`; an engine that is away is waited for."""
         is_away, looked_at = False, -math.inf
         while not is_stopping():
