@@ -1,5 +1,6 @@
 """A personal agent on a real vLLM: it begins as its parent, learns aside, and its parent's other users notice nothing."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from learner.step import Trainer
 from server.personal import name_of
 from server.prepare import prepare
 from server.retention import RetentionPrompt, RetentionSet
+from server.vllm import VllmEngine
 from tests.server.gateways import make_keys, serve, write_table
 
 pytestmark = pytest.mark.engine
@@ -29,8 +31,18 @@ ANA = name_of("default", "agent", "ana")
 ASKED = [{"role": "user", "content": "Copy 5 6."}]
 
 
+async def emptied(server: VllmServer) -> None:
+    """Other files' tests share the engine: a version of theirs that is still loaded would answer under a name of ours."""
+    engine = VllmEngine(server.url, server.api_key)
+    for name in await engine.models():
+        if "@v" in name:
+            await engine.unload(name)
+    await engine.close()
+
+
 @pytest.fixture
 def world(tmp_path: Path, vllm_server: VllmServer) -> Iterator[World]:
+    asyncio.run(emptied(vllm_server))
     anything = RetentionPrompt(ASKED, (), re.compile(".*", re.DOTALL))
     retention = RetentionSet([anything] * 64, max_tokens=2)
     stand_in = StubEngine(url=vllm_server.url)  # only its address is asked for
