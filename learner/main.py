@@ -1,6 +1,5 @@
 """The learner's process."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +26,6 @@ log = structlog.get_logger()
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`."""
-    os.nice(settings.learner.nice)
     ranks = Ranks.from_environment(_device(settings.learner))
     journal = Journal.open(settings.journal_url)
     desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))

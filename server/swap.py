@@ -8,7 +8,6 @@ What has to be unloaded is read off the serving table each time: a restart forge
 import asyncio
 import hashlib
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -297,7 +296,6 @@ class Swapper:
 
 async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """The swapper's process: works until `is_stopping()`."""
-    os.nice(NICENESS)
     journal = prepare(settings)
     engines = [VllmEngine(url, engine_key(settings)) for url in engine_urls(settings)]
     file = settings.retention_file

@@ -1,6 +1,7 @@
 """One verb per part, so that each also runs alone: engine, gateway, remote, ingester, swapper, judge, learner."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -96,9 +97,10 @@ def _ingester(settings: config.Settings) -> None:
 
 
 def _swapper(settings: config.Settings) -> None:
-    from server.swap import run
+    from server.swap import NICENESS, run
 
     stopping = Stopping()
+    os.nice(NICENESS)
     asyncio.run(run(settings, stopping))
 
 
@@ -115,6 +117,7 @@ def _learner(settings: config.Settings) -> None:
     from learner.main import run
 
     stopping = Stopping()
+    os.nice(settings.learner.nice)
     run(settings, stopping)
 
 
