@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -341,11 +342,13 @@ def test_a_connection_cut_in_mid_batch_loses_and_skips_nothing(
         take(self, session, turn)
 
     monkeypatch.setattr(Filing, "take_interaction", cut)
-    with pytest.raises(OperationalError):
-        ingest(journal, pen)
-    assert ingest(journal, pen) == 3
-    assert parents(journal) == chain(names)
-    journal.close()
+    with closing(journal):
+        with pytest.raises(OperationalError):
+            ingest(journal, pen)
+        # what an earlier transaction had already filed stays filed; where the machine is slow that is the first turn
+        filed = len(parents(journal))
+        assert ingest(journal, pen) == 3 - filed
+        assert parents(journal) == chain(names)
 
 
 def test_an_unreadable_folder_entry_is_no_segment(journal: Journal, pen: Pen) -> None:
