@@ -19,10 +19,10 @@ from burnish.supervisor import Launcher, LocalLauncher, Part, Supervisor
 def judge(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """One judge, until `is_stopping()`: what a process and an actor run."""
     from judges.main import run
-    from server.launch import engine_key, engine_urls
+    from server.launch import engine_key
 
     logs.configure(settings.log_format, "judge")
-    asyncio.run(run(settings, engine_urls(settings)[0], engine_key(settings), is_stopping))
+    asyncio.run(run(settings, settings.engine_urls[0], engine_key(settings), is_stopping))
 
 
 def is_pool(settings: Settings) -> bool:

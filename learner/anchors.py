@@ -7,7 +7,6 @@ length limit or fails its `check` is no anchor.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +15,12 @@ from typing import Any
 import torch
 
 from burnish.errors import LearnerError
+from burnish.files import replace_text
 from learner.base import revision
+from learner.generation import end_ids, generate
 from learner.policy import Policy, Weights
 from learner.prompts import render
 from learner.rows import Text
-
-_BATCH = 32
 
 
 class Anchors:
@@ -38,10 +37,7 @@ class Anchors:
         cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         if not cache.exists():
             texts = _generate(prompts, policy, max_new_tokens, seed)
-            cache_dir.mkdir(parents=True, exist_ok=True)
-            aside = cache.with_name(f".{cache.name}.{os.getpid()}")
-            aside.write_text(json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]), encoding="utf-8")
-            aside.replace(cache)
+            replace_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]))
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls([Text(prompt_ids, completion_ids) for prompt_ids, completion_ids in pairs])
 
@@ -70,53 +66,15 @@ def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_toke
     """The base's answer to each prompt at temperature 1, where it ends by itself and passes its check."""
     tokenizer = policy.tokenizer
     rendered = [render(tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
-    order = sorted(range(len(prompts)), key=lambda i: len(rendered[i]))
-    answers: dict[int, list[int]] = {}
+    ends = end_ids(policy)
     with torch.random.fork_rng(), torch.no_grad(), policy.using(Weights.BASE):
         torch.manual_seed(seed)
-        for start in range(0, len(order), _BATCH):
-            chosen = order[start : start + _BATCH]
-            answers |= dict(zip(chosen, _answer([rendered[i] for i in chosen], policy, max_new_tokens), strict=True))
+        answers = generate(rendered, policy, max_new_tokens, is_sampled=True)
     texts = []
-    for i, prompt in enumerate(prompts):
-        answer = answers[i]
-        if not answer or answer[-1] not in end_ids(policy):
+    for prompt, ids, answer in zip(prompts, rendered, answers, strict=True):
+        if not answer or answer[-1] not in ends:
             continue
         check = prompt.get("check")
         if not check or re.fullmatch(check, tokenizer.decode(answer, skip_special_tokens=True), re.DOTALL):
-            texts.append(Text(rendered[i], answer))
+            texts.append(Text(ids, answer))
     return texts
-
-
-def _answer(prompts: Sequence[Sequence[int]], policy: Policy, max_new_tokens: int) -> list[list[int]]:
-    """Sampled ids for a batch, each up to and with its end token."""
-    width = max(len(ids) for ids in prompts)
-    ends = end_ids(policy)
-    pad = ends[0]
-    ids = torch.tensor([[pad] * (width - len(row)) + list(row) for row in prompts], device=policy.device)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=policy.device)
-    out = policy.model.generate(
-        input_ids=ids,
-        attention_mask=mask,
-        do_sample=True,
-        temperature=1.0,
-        top_k=0,
-        top_p=1.0,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=ends,
-        pad_token_id=pad,
-    )
-    answers = []
-    for row in out[:, width:].tolist():
-        end = next((i for i, token in enumerate(row) if token in ends), len(row) - 1)
-        answers.append(row[: end + 1])
-    return answers
-
-
-def end_ids(policy: Policy) -> list[int]:
-    """Ids that end a reply: the generation configuration's, else the tokenizer's."""
-    configured = policy.model.generation_config.eos_token_id
-    found = configured if configured is not None else policy.tokenizer.eos_token_id
-    if found is None:
-        raise LearnerError(f"the base model in {policy.base_dir} names no end-of-sequence token")
-    return list(found) if isinstance(found, list) else [int(found)]

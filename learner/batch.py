@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from burnish.config import Learner
+from burnish.measures import repetition
 from learner import caps
 from learner.caps import Voice
-from learner.measures import repetition
 from learner.offpolicy import codes
 from learner.right import RightReply
 from learner.rows import Row

@@ -9,21 +9,21 @@ JSON: {"schema": 1, "prompts": sha256 of the prompts' file, "n": prompts read, "
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from learner.anchors import end_ids, read_prompts
+from burnish.files import replace_text
+from learner.anchors import read_prompts
 from learner.base import revision
+from learner.generation import end_ids, generate
 from learner.policy import Policy, Weights
 from learner.prompts import render
 from learner.rows import Text
 
 MAX_TOKENS = 192
-_BATCH = 32
 
 
 class Retained:
@@ -41,10 +41,7 @@ class Retained:
         cache = cache_dir / f"retained-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         if not cache.exists():
             found = _answers(read_prompts(file)[:n], policy)
-            cache_dir.mkdir(parents=True, exist_ok=True)
-            aside = cache.with_name(f".{cache.name}.{os.getpid()}")
-            aside.write_text(json.dumps([[list(t.prompt_ids), list(t.completion_ids)] if t else None for t in found]))
-            aside.replace(cache)
+            replace_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] if t else None for t in found]))
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls(digest, [Text(*pair) if pair else None for pair in pairs])
 
@@ -59,32 +56,9 @@ class Retained:
 
 
 def _answers(prompts: Sequence[Any], policy: Policy) -> list[Text | None]:
+    """Each prompt with the base's likeliest continuation, up to and with its end token; None where that does not come."""
     rendered = [render(policy.tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
-    order = sorted(range(len(rendered)), key=lambda i: len(rendered[i]))
-    found: dict[int, Text | None] = {}
-    with torch.no_grad(), policy.using(Weights.BASE):
-        for start in range(0, len(order), _BATCH):
-            some = order[start : start + _BATCH]
-            found |= dict(zip(some, _greedy([rendered[i] for i in some], policy), strict=True))
-    return [found[i] for i in range(len(rendered))]
-
-
-def _greedy(prompts: Sequence[Sequence[int]], policy: Policy) -> list[Text | None]:
-    """Each prompt with its likeliest continuation, up to and with its end token; None where that does not come."""
     ends = end_ids(policy)
-    width = max(len(ids) for ids in prompts)
-    ids = torch.tensor([[ends[0]] * (width - len(row)) + list(row) for row in prompts], device=policy.device)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=policy.device)
-    made = policy.model.generate(
-        input_ids=ids,
-        attention_mask=mask,
-        do_sample=False,
-        max_new_tokens=MAX_TOKENS,
-        eos_token_id=ends,
-        pad_token_id=ends[0],
-    )
-    texts: list[Text | None] = []
-    for prompt, row in zip(prompts, made[:, width:].tolist(), strict=True):
-        end = next((i for i, token in enumerate(row) if token in ends), None)
-        texts.append(Text(list(prompt), row[: end + 1]) if end is not None else None)
-    return texts
+    with torch.no_grad(), policy.using(Weights.BASE):
+        answers = generate(rendered, policy, MAX_TOKENS, is_sampled=False)
+    return [Text(ids, answer) if answer[-1] in ends else None for ids, answer in zip(rendered, answers, strict=True)]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from burnish.measures import repetition, tool_calls
 from burnish.records import FloatArray, IntArray, Interaction, Message, Reward
 from learner.hints import neutral
-from learner.measures import repetition, tool_calls
 from learner.prompts import hinted_prompt, right_reply
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3

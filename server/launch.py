@@ -23,11 +23,6 @@ def engine_url(settings: Settings) -> str:
     return f"http://127.0.0.1:{settings.engine.port}"
 
 
-def engine_urls(settings: Settings) -> tuple[str, ...]:
-    """The engines in use: those that were given, else the one started here."""
-    return settings.engine_urls
-
-
 def engine_key(settings: Settings) -> str:
     """The key that the engine wants; where none is set, the engine started here gets one of its own, mode 0600."""
     if settings.engine.api_key or settings.engine.urls:

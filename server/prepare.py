@@ -13,7 +13,7 @@ from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
-from server.launch import engine_key, engine_urls
+from server.launch import engine_key
 from server.table import aliases
 
 
@@ -51,7 +51,7 @@ def refresh(settings: Settings, journal: Journal) -> routes.Routes:
         return replace(
             table,
             base_name=settings.engine.base_name,
-            engines=engine_urls(settings),
+            engines=settings.engine_urls,
             engine_key=engine_key(settings),
             remote_url=f"http://127.0.0.1:{settings.remote.port}" if settings.remote.model else "",
             agents=agents,

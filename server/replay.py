@@ -5,7 +5,6 @@ Serving goes on; the questions wait behind live traffic. A restart begins nothin
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from burnish.journal import Journal, blobs
 from burnish.journal.jobs import enqueue, insert_or_skip
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
+from burnish.measures import repetition, tool_calls
 from burnish.records import VersionName
 from server.engine import Engine, Reply
 from server.vllm import LOW_PRIORITY
@@ -113,41 +113,29 @@ def _limits(gate: Gate) -> Limits:
 
 def _replay(session: Session, rows: Sequence[ComparisonRow], limits: Limits) -> Replay:
     outcomes = [row.outcome for row in rows]
+    turns = [session.get(InteractionRow, row.interaction_id) for row in rows]
+    had_tools = [turn is not None and turn.tools_digest is not None for turn in turns]
     return Replay(
         n=len(rows),
         n_won=outcomes.count(1),
         n_lost=outcomes.count(-1),
         n_undecided=outcomes.count(None),
-        candidate=measures(messages_of(session, [row.candidate_digest for row in rows])),
-        live=measures(messages_of(session, [row.baseline_digest for row in rows])),
+        candidate=measures(messages_of(session, [row.candidate_digest for row in rows]), had_tools),
+        live=measures(messages_of(session, [row.baseline_digest for row in rows]), had_tools),
         limits=limits,
     )
 
 
-def measures(replies: Sequence[Mapping[str, Any]]) -> Measures:
-    """Of replies as `_kept` stores them."""
-    calls = [call for reply in replies for call in reply.get("tool_calls") or []]
+def measures(replies: Sequence[Mapping[str, Any]], had_tools: Sequence[bool]) -> Measures:
+    """Of replies as `_kept` stores them; whether each was offered tools, for then a call left in its text is a broken one."""
+    calls = [tool_calls(reply, offered) for reply, offered in zip(replies, had_tools, strict=True)]
     n = max(1, len(replies))
     return Measures(
         length=sum(int(reply.get("n_tokens") or 0) for reply in replies) / n,
-        repetition=sum(_repetition(str(reply.get("content") or "")) for reply in replies) / n,
-        n_calls=len(calls),
-        n_broken=sum(not _is_readable(call) for call in calls),
+        repetition=sum(repetition(str(reply.get("content") or "").split()) for reply in replies) / n,
+        n_calls=sum(n_calls for n_calls, _ in calls),
+        n_broken=sum(n_broken for _, n_broken in calls),
     )
-
-
-def _repetition(text: str, n: int = 4) -> float:
-    words = text.split()
-    total = len(words) - n + 1
-    return 1.0 - len({tuple(words[at : at + n]) for at in range(total)}) / total if total > 0 else 0.0
-
-
-def _is_readable(call: Mapping[str, Any]) -> bool:
-    try:
-        arguments = call["function"]["arguments"]
-        return isinstance(json.loads(arguments) if isinstance(arguments, str) else arguments, dict)
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def _said(reply: Reply) -> tuple[str, list[Any]]:

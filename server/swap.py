@@ -32,7 +32,7 @@ from server.canary.observer import Observer
 from server.drain import Drain
 from server.engine import Engine
 from server.keeper import Keeper
-from server.launch import engine_key, engine_urls
+from server.launch import engine_key
 from server.nursery import Nursery
 from server.own_settings import settings_by_agent
 from server.prepare import prepare, routes_file
@@ -297,7 +297,7 @@ class Swapper:
 async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """The swapper's process: works until `is_stopping()`."""
     journal = prepare(settings)
-    engines = [VllmEngine(url, engine_key(settings)) for url in engine_urls(settings)]
+    engines = [VllmEngine(url, engine_key(settings)) for url in settings.engine_urls]
     file = settings.retention_file
     prompts = read_prompts(file, settings.gate.n_retention) if file else []
     digest = hashlib.sha256(file.read_bytes()).hexdigest() if file else ""

@@ -13,7 +13,7 @@ from adapters.gate import N_MIN_RETENTION, Retention
 from adapters.store import AdapterStore
 from burnish import config, logs
 from server.engine import Engine
-from server.launch import engine_key, engine_urls
+from server.launch import engine_key
 from server.prepare import prepare, routes_file
 from server.retention import RetentionSet
 from server.swap import NICENESS, Swapper
@@ -39,7 +39,7 @@ async def run(settings: config.Settings) -> None:
     is_stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, is_stopping.set)
-    engines = [VllmEngine(url, engine_key(settings)) for url in engine_urls(settings)]
+    engines = [VllmEngine(url, engine_key(settings)) for url in settings.engine_urls]
     swapper = Swapper(
         prepare(settings),
         AdapterStore(settings.adapters_dir.resolve()),

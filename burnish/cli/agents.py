@@ -1,7 +1,7 @@
 """`burnish agents`: list, show and make agents; give one settings of its own."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,8 +11,7 @@ from adapters import agents
 from adapters.lineage import aliases_of
 from adapters.words import described
 from burnish import overlay
-from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, out, prepared, print_json
-from burnish.errors import ConfigError
+from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, out, pairs, prepared, print_json
 from burnish.journal.summary import summary
 
 app = typer.Typer(help="Agents: list, show, create, and their own settings.", no_args_is_help=True)
@@ -76,7 +75,7 @@ def create(
     from server.prepare import refresh
 
     settings, journal, _ = prepared(file, state, None)
-    wanted = overlay.checked(settings, _pairs(own))
+    wanted = overlay.checked(settings, pairs(own))
     with journal.write() as session:
         taken = (settings.engine.base_name,)
         row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
@@ -96,22 +95,9 @@ def set_(
 ) -> None:
     """Give an agent settings of its own in place of those that it had; without --set it has none any more."""
     settings, journal, _ = prepared(file, state, None)
-    wanted = overlay.checked(settings, _pairs(own))
+    wanted = overlay.checked(settings, pairs(own))
     with journal.write() as session:
         row = agents.change_settings(session, name, wanted, actor="cli", reason=reason)
         told = described(row, aliases_of(session, name))
     shown = ", ".join(f"{key}={json.dumps(value)}" for key, value in wanted.items()) or "none"
     answer(f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds", told, as_json)
-
-
-def _pairs(own: list[str] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for text in own or []:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--set expects KEY=VALUE, got {text!r}")
-        try:
-            found[key] = json.loads(value)
-        except ValueError:
-            found[key] = value
-    return found

@@ -26,18 +26,24 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 def load_settings(file: Path | None, overrides: list[str] | None = None, state: Path | None = None) -> config.Settings:
     """Settings from the file, the environment and the flags."""
-    flags: dict[str, Any] = {}
-    for text in overrides or []:
+    flags = pairs(overrides)
+    if state is not None:
+        flags["state_dir"] = state
+    return config.load(file, flags)
+
+
+def pairs(texts: list[str] | None) -> dict[str, Any]:
+    """What `--set KEY=VALUE` names; a value that is JSON is read as such. Raises ConfigError where there is no `=`."""
+    found: dict[str, Any] = {}
+    for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"--set expects KEY=VALUE, got {text!r}")
         try:
-            flags[key] = json.loads(value)
+            found[key] = json.loads(value)
         except ValueError:
-            flags[key] = value
-    if state is not None:
-        flags["state_dir"] = state
-    return config.load(file, flags)
+            found[key] = value
+    return found
 
 
 def print_json(value: Any) -> None:

@@ -139,9 +139,9 @@ def replay(
 def _judge(settings: Settings, name: str | None) -> "Judge":
     """The judge `name`, or the first that is configured."""
     from judges.main import is_ours, make_judge, make_judges
-    from server.launch import engine_key, engine_urls
+    from server.launch import engine_key
 
-    url, key, chosen = engine_urls(settings)[0], engine_key(settings), settings.judge
+    url, key, chosen = settings.engine_urls[0], engine_key(settings), settings.judge
     if name is None:
         return make_judges(settings, url, key)[0]
     if name == chosen.fallback_model:

@@ -86,6 +86,18 @@ async def test_pairs_decide_once_the_judge_has_spoken(full: World, outcomes: tup
         assert "held-out pairs" in full.version(1).reason and full.engine.loaded == {}
 
 
+async def test_calls_that_the_parser_left_in_the_text_are_broken_ones(full: World) -> None:
+    talk(full, 80, tools=[{"type": "function", "function": {"name": "add"}}])
+    full.engine.replies = lambda model, text: '<tool_call>{"name": add}' if otherwise(model, text) != "ok" else "ok"
+    full.announce(1)
+    await full.swapper.run_once()
+    judge(full, 1)
+    await again(full)
+    assert (full.live(), full.version(1).state) == (0, "refused")
+    assert full.version(1).evidence["replay"]["candidate"]["n_broken"] == 79
+    assert "tool calls" in full.version(1).reason
+
+
 async def test_a_judge_that_never_speaks_lets_nothing_through(full: World) -> None:
     gate = full.swapper._replayer._gate_of("agent").model_copy(update={"compare_minutes": 0.0})
     full.swapper._replayer._gate_of = lambda agent: gate

@@ -16,6 +16,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, CanaryRow, InteractionRow, LoadJob, StepRow
 from server.keeper import Keeper
 from server.prepare import prepare
+from tests.postgres import running
 from tests.swap.test_swap import World
 
 
@@ -157,10 +158,10 @@ async def test_it_looks_now_and_then_and_survives_a_journal_that_does_not_answer
     assert removed(world) == [1, 2, 3]
 
 
-async def test_on_postgresql_too(journal_url: str, tmp_path: Path) -> None:
-    if not journal_url.startswith("postgresql"):
-        pytest.skip("SQLite is above")
-    settings = config.load(flags={"state_dir": str(tmp_path / "state"), "journal.url": journal_url, "versions.keep_live": 0})
+async def test_on_postgresql_too(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    server = running(request.config)
+    flags = {"state_dir": str(tmp_path / "state"), "journal.url": server.url(server.emptied()), "versions.keep_live": 0}
+    settings = config.load(flags=flags)
     journal: Journal = prepare(settings)
     with journal.write() as session:
         for number in (1, 2, 3):

@@ -11,7 +11,7 @@ from adapters import registry
 from burnish import config, routes
 from burnish.errors import ConfigError
 from server.inflight import is_drained, path_of
-from server.launch import check_model, command, engine_key, engine_urls, environment
+from server.launch import check_model, command, engine_key, environment
 from server.prepare import admin_key_file, prepare, refresh, routes_file
 from server.retention import read_prompts, shown
 from tests.fakes import make_version
@@ -93,7 +93,7 @@ def test_preparing_twice_keeps_keys_and_aliases(settings: config.Settings) -> No
     table = routes.watch(routes_file(settings)).current()
     route = table.agents["agent"]
     assert (route.live, route.previous, route.loaded) == (2, 1, (1, 2))
-    assert table.engines == engine_urls(settings) == ("http://127.0.0.1:8701",)
+    assert table.engines == settings.engine_urls == ("http://127.0.0.1:8701",)
     assert table.engine_key == engine_key(settings)
     assert [k.name for k in table.keys.values()] == ["admin.key"]
 

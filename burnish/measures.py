@@ -1,7 +1,7 @@
 """Measures of a reply that need no model: how much it repeats itself, and whether its tool calls can be read."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from burnish.records import Message
@@ -10,12 +10,12 @@ _MARKS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=")
 """How the usual templates begin a tool call; in a reply's text they show a call that the engine's parser could not read."""
 
 
-def repetition(ids: Sequence[int], n: int = 4) -> float:
-    """Share of the reply's n-grams that occurred in it before, in [0, 1); 0 for a reply of less than n tokens."""
-    total = len(ids) - n + 1
+def repetition(tokens: Sequence[Hashable], n: int = 4) -> float:
+    """Share of the n-grams in `tokens` (token ids, or words) that occurred before, in [0, 1); 0 for less than n of them."""
+    total = len(tokens) - n + 1
     if total < 1:
         return 0.0
-    return 1.0 - len({tuple(ids[i : i + n]) for i in range(total)}) / total
+    return 1.0 - len({tuple(tokens[i : i + n]) for i in range(total)}) / total
 
 
 def tool_calls(reply: Message, has_tools: bool) -> tuple[int, int]:
