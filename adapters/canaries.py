@@ -14,7 +14,7 @@ from sqlmodel import Session
 from adapters import audit
 from burnish.errors import Conflict
 from burnish.journal.tables import AliasRow, CanaryRow, LoadJob, VersionRow
-from burnish.records import CanaryState, Observation, VersionName, VersionState
+from burnish.records import TRIALS, CanaryState, Observation, VersionName, VersionState
 
 CANARY = "canary"
 
@@ -44,7 +44,7 @@ def begin(
     actor: str,
     evidence: Mapping[str, object] | None = None,
 ) -> CanaryRow:
-    """Watch `number` beside `baseline` from now on; as a canary it answers `share` of the conversations.
+    """Watch `number` beside `baseline` from now on; as a canary it answers `share` of the conversations, as a shadow of the turns.
 
     Raises Conflict where another one of the kind runs, and where what it presumes to be live is not.
     """
@@ -53,9 +53,10 @@ def begin(
     if (live.version if live else 0) != presumed:
         raise Conflict(f"expected v{presumed} of {agent!r} to be live; look again and repeat")
     for other in running(session, agent):
-        if other.kind == kind:
+        if other.kind == kind or (other.kind in TRIALS and kind in TRIALS):
             raise Conflict(
-                f"{VersionName(agent, other.version)} is on {kind} already; `burnish canary stop` ends it", code="canary_runs"
+                f"{VersionName(agent, other.version)} is on {other.kind} already; `burnish canary stop` ends it",
+                code="canary_runs",
             )
     now = time.time()
     row = CanaryRow(
@@ -69,10 +70,11 @@ def begin(
         started_at=now,
     )
     session.add(row)
-    if kind is Observation.CANARY:
+    if kind in TRIALS:
         session.merge(AliasRow(agent=agent, alias=CANARY, version=number, updated_at=now))
         session.get_one(VersionRow, (agent, number)).state = VersionState.CANARY
-    against = f"{share:.0%} of the conversations, beside v{baseline}" if share else f"beside v{baseline}"
+    what = "turns, unseen" if kind is Observation.SHADOW else "conversations"
+    against = f"{share:.0%} of the {what}, beside v{baseline}" if share else f"beside v{baseline}"
     audit.record(session, actor, f"{kind} begins", str(VersionName(agent, number)), None, None, against, agent=agent)
     session.flush()
     return row
@@ -85,7 +87,7 @@ def end(session: Session, row: CanaryRow, state: CanaryState, reason: str, *, ac
     values = {"state": state, "reason": reason, "ended_at": time.time()}
     if not session.connection().execute(update(columns).where(*still).values(**values)).rowcount:
         return False
-    if row.kind == Observation.CANARY:
+    if row.kind in TRIALS:
         alias: Any = AliasRow
         session.connection().execute(delete(alias).where(alias.agent == row.agent, alias.alias == CANARY))
     name = str(VersionName(row.agent, row.version))
@@ -96,7 +98,7 @@ def end(session: Session, row: CanaryRow, state: CanaryState, reason: str, *, ac
 def cancel(session: Session, agent: str, reason: str, *, promoted: int) -> None:
     """End whatever runs, since another version is live now. One that was on canary is tried again beside the new one."""
     for row in running(session, agent):
-        if not end(session, row, CanaryState.CANCELLED, reason, actor="registry") or row.kind != Observation.CANARY:
+        if not end(session, row, CanaryState.CANCELLED, reason, actor="registry") or row.kind not in TRIALS:
             continue
         version = session.get_one(VersionRow, (agent, row.version))
         if row.version == promoted or version.state != VersionState.CANARY:
@@ -113,9 +115,11 @@ def cancel(session: Session, agent: str, reason: str, *, promoted: int) -> None:
 def split_of(session: Session, agent: str) -> tuple[int, float] | None:
     """The version that answers a share of the conversations beside the live one, and that share; None where none does.
 
-    A canary goes before the version that a watch holds back.
+    A canary goes before the version that a watch holds back; a shadow is loaded too, and its share of what clients see is 0.
     """
     shares = {row.kind: row for row in running(session, agent) if row.share > 0}
+    if (shadow := shares.get(Observation.SHADOW)) is not None:
+        return shadow.version, 0.0
     if (canary := shares.get(Observation.CANARY)) is not None:
         return canary.version, canary.share
     watch = shares.get(Observation.WATCH)

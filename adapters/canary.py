@@ -7,7 +7,7 @@ its guarantee (adapters/sequential.py): judged rewards act at α; feedback, tool
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import Any
 
@@ -84,6 +84,7 @@ class Comparison:
         self.no_worse = no_worse(rules.delta)
         self.amounts = {"length": larger(rules.length_ratio), "latency": larger(rules.latency_ratio)}
         self.baseline, self.version = Arm(), Arm()
+        self.has_mirrored = False
         self._waiting: dict[str, list[list[float]]] = {name: [[], []] for name in (*PAIRED, *AMOUNTS)}
 
     def add(self, is_version: bool, user: str, turn: Turn) -> None:
@@ -98,6 +99,25 @@ class Comparison:
             value = getattr(turn, name)
             if value is not None:
                 self._pair(name, is_version, float(value))
+
+    def add_mirrored(self, user: str, outcome: int | None, baseline: Turn, version: Turn) -> None:
+        """Both versions' replies to one turn, each with what a program sees of it (`reward` is not looked at).
+
+        `outcome`: 1 where the version's is better, −1 where the baseline's is, 0 where neither is, None where nobody could say.
+        """
+        self.has_mirrored = True
+        if not self.version.admits(user, self.rules.user_cap):
+            return
+        is_known = outcome is not None
+        for arm, shown, has_won in ((self.baseline, baseline, outcome == -1), (self.version, version, outcome == 1)):
+            arm.count(user, replace(shown, reward=has_won if is_known else None))
+        if is_known:
+            self.pairs["reward"].update(outcome == -1, outcome == 1)
+            self.no_worse.update(gain(outcome == -1, outcome == 1))
+        if baseline.tools is not None and version.tools is not None:
+            self.pairs["tools"].update(baseline.tools, version.tools)
+        if baseline.length is not None and version.length is not None:
+            self.amounts["length"].update(share(baseline.length, version.length))
 
     def _pair(self, name: str, is_version: bool, value: float) -> None:
         mine, others = self._waiting[name][is_version], self._waiting[name][not is_version]
@@ -142,6 +162,7 @@ class Comparison:
             "amounts": {name: test.as_dict() for name, test in self.amounts.items()},
             "arms": [_arm(self.baseline), _arm(self.version)],
             "waiting": self._waiting,
+            "has_mirrored": self.has_mirrored,
         }
 
     @classmethod
@@ -154,6 +175,7 @@ class Comparison:
         made.amounts = {name: BoundedMean(**test) for name, test in state["amounts"].items()}
         made.baseline, made.version = (Arm(**arm) for arm in state["arms"])
         made._waiting = state["waiting"]
+        made.has_mirrored = state.get("has_mirrored", False)
         return made
 
 
@@ -207,6 +229,8 @@ def odds(log_e: float) -> str:
 
 def _rates(seen: Comparison) -> str:
     new, old = seen.version, seen.baseline
+    if seen.has_mirrored:
+        return f"better in {new.n_good} and worse in {old.n_good} of {new.n_judged} turns that both answered"
     mine = f"{new.n_good} of {new.n_judged} judged turns good"
     if seen.known is not None:
         return f"{mine}, against a rate of {seen.known.rate:.0%}"

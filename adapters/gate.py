@@ -35,7 +35,8 @@ class Probe:
 class Retention:
     """Paired outcomes on the retention set: of `n` prompts the base alone passed `n_lost`, the candidate alone `n_won`.
 
-    `n_asked` were asked of the candidate on an engine; to the others it gives the base's own answers (learner/retained.py).
+    `n_asked` were asked of the candidate on an engine; to the others it gives the base's own answers (learner/retained.py). `n_open`
+    answers were not waited for, since none of them could change the verdict; they count as lost.
     """
 
     n: int
@@ -45,11 +46,12 @@ class Retention:
     n_won: int
     margin: float
     n_asked: int | None = None
+    n_open: int = 0
 
     @property
     def loss_bound(self) -> float:
         """Upper 95 % bound (Clopper–Pearson) on the share of prompts that the candidate unlearned; gains do not offset it."""
-        return binomial_upper(self.n_lost, self.n)
+        return binomial_upper(self.n_lost + self.n_open, self.n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,11 @@ def _retention_faults(retention: Retention | None) -> list[str]:
             f"confidence, {retention.margin:.0%} tolerated"
         ]
     return []
+
+
+def tolerated(n: int, margin: float) -> int:
+    """The most of `n` retention prompts that a candidate may lose and still pass; −1 where not even none will do."""
+    return next((k - 1 for k in range(n + 1) if binomial_upper(k, n) > margin), n)
 
 
 def binomial_upper(k: int, n: int, confidence: float = 0.95) -> float:

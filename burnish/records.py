@@ -119,6 +119,10 @@ class Observation(StrEnum):
     WATCH = "watch"
 
 
+TRIALS = (Observation.CANARY, Observation.SHADOW)
+"""What comes before a promotion: an agent has one of these at most, and its version is the alias `canary`."""
+
+
 class CanaryState(StrEnum):
     """How an observation stands. `RUNNING` is the only state that is not final; `SKIPPED` means too little evidence."""
 

@@ -68,8 +68,17 @@ class Loop:
     def run_once(self) -> bool:
         """Recover, follow the live version, choose rows, train, publish."""
         if self._has_recovered and not self._is_due() and not self._ledger.is_step_asked():
+            self._get_ready()
             return False
         return self._step()
+
+    def _get_ready(self) -> None:
+        """While there is nothing to do: hold what was promoted, if the trainer is this agent's, so that the next step begins at once."""
+        held = self._held
+        if held.current is None or held.current[0] != self._ledger.agent or self._ledger.undecided() is not None:
+            return
+        if not held.current == held.teacher == (self._ledger.agent, self._ledger.live()):
+            self._follow_live()
 
     def hold(self) -> bool:
         """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""

@@ -197,6 +197,14 @@ class Policy:
             found[i] = predictions.top(k)[places].cpu()
         return self._ranks.merged(found)
 
+    def likeliest(self, rows: Sequence[Tokens], k: int) -> list[tuple[Tensor, Tensor]]:
+        """Ids and log-probs [T, K] of the current adapter's K likeliest tokens at each completion position, in one pass, on the CPU."""
+        found: dict[int, tuple[Tensor, Tensor]] = {}
+        for i, predictions, places in self._scored(rows, Weights.CURRENT):
+            ids = predictions.top(k)[places]
+            found[i] = (ids.cpu(), predictions.at_ids(ids, places).cpu())
+        return self._ranks.merged(found)
+
     def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list[tuple[Tensor, float]]:
         """For each row the log-probs of the given ids [T, K], and the mean share of them that is in `weights`' own top K too."""
         found: dict[int, tuple[Tensor, float]] = {}

@@ -31,8 +31,7 @@ def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weig
     rows = [_fitted(row) for row in recent[-MAX_CANDIDATES:]]
     if not rows:
         return _as_json([], [])
-    likely = policy.top(rows, N_LIKELY)
-    candidate = policy.logprobs_at(rows, likely)
+    likely, candidate = map(list, zip(*policy.likeliest(rows, N_LIKELY), strict=True))
     base = policy.logprobs_at(rows, likely, Weights.BASE)
     changes = [(a - b).abs() for a, b in zip(candidate, base, strict=True)]
     chosen = sorted(range(len(rows)), key=lambda i: (-float(changes[i].max()), i))[:MAX_ROWS]

@@ -16,12 +16,12 @@ from adapters.holdout import is_held_out
 from adapters.replay import Limits, Measures, Replay
 from burnish.config import Gate
 from burnish.errors import Postponed
-from burnish.journal import Journal, blobs
-from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal import Journal
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
 from burnish.measures import repetition, tool_calls
 from burnish.records import VersionName
+from server import pairs
 from server.engine import Engine, Reply
 from server.vllm import LOW_PRIORITY
 
@@ -47,26 +47,36 @@ class Replayer:
 
         Raises Postponed while there are too few held-out turns, or pairs that the judge has not decided within `gate.compare_minutes`.
         """
-        gate, rows = self._gate_of(name.agent), self._rows(name)
+        gate, rows = self._gate_of(name.agent), self._rows(name, live)
         if not rows:
             await self._put(name, live, live_model, gate)
-            rows = self._rows(name)
+            rows = self._rows(name, live)
         n_open = sum(row.outcome is None and row.reason is None for row in rows)
         if n_open and time.time() - min(row.created_at for row in rows) < gate.compare_minutes * 60.0:
             raise Postponed(f"{n_open} of {len(rows)} held-out pairs wait for the judge")
         with self._journal.read() as session:
             return _replay(session, rows, _limits(gate))
 
-    def _rows(self, name: VersionName) -> Sequence[ComparisonRow]:
+    def _rows(self, name: VersionName, live: int) -> Sequence[ComparisonRow]:
+        """Its pairs beside `live`. Those beside what was live before, or of its time in the shadow, say nothing: they are thrown away."""
         columns: Any = ComparisonRow
-        wanted = select(ComparisonRow).where(columns.agent == name.agent, columns.version == name.version)
         with self._journal.read() as session:
-            return session.scalars(wanted).all()
+            rows = session.scalars(
+                select(ComparisonRow).where(columns.agent == name.agent, columns.version == name.version)
+            ).all()
+        if all(row.baseline == live for row in rows):
+            return rows
+        with self._journal.write() as session:
+            for row in rows:
+                session.delete(session.get_one(ComparisonRow, (row.agent, row.version, row.interaction_id)))
+                if (job := session.get(CompareJob, f"{name}|{row.interaction_id}")) is not None:
+                    session.delete(job)
+        return ()
 
     async def _put(self, name: VersionName, live: int, live_model: str, gate: Gate) -> None:
         with self._journal.read() as session:
             turns = _turns(session, name.agent, gate)
-            asked = [(turn, messages_of(session, turn.message_digests), _tools(session, turn)) for turn in turns]
+            asked = [(turn, messages_of(session, turn.message_digests), pairs.tools_of(session, turn)) for turn in turns]
         if len(asked) < gate.min_replay:
             raise Postponed(
                 f"{len(asked)} held-out turns, {gate.min_replay} needed: gate.holdout sets aside "
@@ -80,22 +90,12 @@ class Replayer:
                     model, messages, tools=tools, max_tokens=gate.replay_tokens, priority=LOW_PRIORITY
                 )
 
-        pairs = await asyncio.gather(
+        answered = await asyncio.gather(
             *(asyncio.gather(ask(str(name), said, tools), ask(live_model, said, tools)) for _, said, tools in asked)
         )
         with self._journal.write() as session:
-            for (turn, *_), (new, old) in zip(asked, pairs, strict=True):
-                self._store(session, name, live, turn.interaction_id, new, old)
-
-    def _store(self, session: Session, name: VersionName, live: int, turn: str, new: Reply, old: Reply) -> None:
-        """Both replies; a job for the judge where they differ."""
-        key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
-        is_same = _said(new) == _said(old)
-        digests = {"candidate_digest": _kept(session, new), "baseline_digest": _kept(session, old)}
-        told = {"outcome": 0, "reason": "the same reply"} if is_same else {"outcome": None, "reason": None}
-        columns = {**key, **digests, **told, "baseline": live, "created_at": time.time(), "votes": []}
-        if insert_or_skip(session, ComparisonRow, columns) and not is_same:
-            enqueue(session, CompareJob, f"{name}|{turn}", key)
+            for (turn, *_), (new, old) in zip(asked, answered, strict=True):
+                pairs.put(session, name, live, turn.interaction_id, new, old)
 
 
 def _turns(session: Session, agent: str, gate: Gate) -> list[InteractionRow]:
@@ -127,7 +127,7 @@ def _replay(session: Session, rows: Sequence[ComparisonRow], limits: Limits) -> 
 
 
 def measures(replies: Sequence[Mapping[str, Any]], had_tools: Sequence[bool]) -> Measures:
-    """Of replies as `_kept` stores them; whether each was offered tools, for then a call left in its text is a broken one."""
+    """Of replies as `server.pairs` keeps them; whether each was offered tools, for then a call left in its text is a broken one."""
     calls = [tool_calls(reply, offered) for reply, offered in zip(replies, had_tools, strict=True)]
     n = max(1, len(replies))
     return Measures(
@@ -136,19 +136,3 @@ def measures(replies: Sequence[Mapping[str, Any]], had_tools: Sequence[bool]) ->
         n_calls=sum(n_calls for n_calls, _ in calls),
         n_broken=sum(n_broken for _, n_broken in calls),
     )
-
-
-def _said(reply: Reply) -> tuple[str, list[Any]]:
-    calls = [call.get("function") for call in reply.message.get("tool_calls") or []]
-    return str(reply.message.get("content") or "").strip(), calls
-
-
-def _kept(session: Session, reply: Reply) -> str:
-    """The reply as the journal keeps it: a message, and its length."""
-    told = {name: reply.message[name] for name in ("role", "content", "tool_calls") if reply.message.get(name)}
-    return blobs.store(session, {"role": "assistant", **told, "n_tokens": reply.n_tokens})
-
-
-def _tools(session: Session, turn: InteractionRow) -> Sequence[Mapping[str, Any]]:
-    found: Any = messages_of(session, [turn.tools_digest])[0] if turn.tools_digest else ()
-    return tuple(found)

@@ -4,14 +4,14 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from adapters.gate import Retention
+from adapters.gate import Retention, tolerated
 from burnish.errors import ConfigError
 from server.engine import Engine
 from server.vllm import LOW_PRIORITY
@@ -83,29 +83,47 @@ class RetentionSet:
         """The paired outcome of `candidate` against `base` on this engine.
 
         Prompts whose place is in `unchanged` are known to get the base's own answer; `N_AUDITED` of them are asked all the same, and
-        where one outcome is another, all are.
+        where one outcome is another, all are. Answers that cannot change the verdict any more are not waited for.
         """
         places = range(len(self._prompts))
         if self._base is None:
-            asked = await self._ask(engine, base, {place: self._max_tokens for place in places})
+            asked = await self._ask(engine, base, {place: self._max_tokens for place in places}, lambda _: False)
             self._base = [asked[place] for place in places]
         told = sorted({*unchanged} & {*places})
         audited = random.Random(candidate).sample(told, min(N_AUDITED, len(told)))
         skipped = set(told) - set(audited)
-        answers = await self._ask(engine, candidate, self._limits(place for place in places if place not in skipped))
-        if any(answers[place].has_passed != self._base[place].has_passed for place in audited):
-            log.warning("a version answers otherwise than its learner says; all prompts are asked", version=candidate)
-            answers |= await self._ask(engine, candidate, self._limits(skipped))
         before = [answer.has_passed for answer in self._base]
-        now = [answers.get(place, self._base[place]).has_passed for place in places]
+        most = tolerated(len(before), margin)
+
+        def tally(asked: Collection[int], answers: Mapping[int, Answer]) -> tuple[int, int]:
+            """How many of the base's passes are lost, and how many are not known yet."""
+            lost = sum(before[place] and not answer.has_passed for place, answer in answers.items())
+            return lost, sum(before[place] for place in asked if place not in answers)
+
+        def is_settled(answers: Mapping[int, Answer]) -> bool:
+            if not answers.keys() >= set(audited):
+                return False
+            lost, unknown = tally(asked, answers)
+            return lost > most or lost + unknown <= most
+
+        asked = set(places) - skipped
+        answers = await self._ask(engine, candidate, self._limits(asked), is_settled)
+        if any(answers[place].has_passed != before[place] for place in audited):
+            log.warning("a version answers otherwise than its learner says; all prompts are asked", version=candidate)
+            left, asked = set(places) - answers.keys(), set(places)
+            known = answers
+            answers = known | await self._ask(engine, candidate, self._limits(left), lambda more: is_settled(known | more))
+        n_lost, n_open = tally(asked, answers)
+        won = sum(answer.has_passed and not before[place] for place, answer in answers.items())
         return Retention(
             n=len(before),
             n_base=sum(before),
-            n_candidate=sum(now),
-            n_lost=sum(was and not still for was, still in zip(before, now, strict=True)),
-            n_won=sum(still and not was for was, still in zip(before, now, strict=True)),
+            n_candidate=sum(before) - n_lost - n_open + won,
+            n_lost=n_lost,
+            n_won=won,
             margin=margin,
             n_asked=len(answers),
+            n_open=n_open,
         )
 
     def _limits(self, places: Iterable[int]) -> dict[int, int]:
@@ -116,7 +134,10 @@ class RetentionSet:
             for place in places
         }
 
-    async def _ask(self, engine: Engine, model: str, limits: Mapping[int, int]) -> dict[int, Answer]:
+    async def _ask(
+        self, engine: Engine, model: str, limits: Mapping[int, int], is_settled: Callable[[Mapping[int, Answer]], bool]
+    ) -> dict[int, Answer]:
+        """Answers by place, all of them, or those that had come when `is_settled` said that they are enough."""
         slots = asyncio.Semaphore(self._concurrency)
 
         async def ask(place: int, max_tokens: int) -> Answer:
@@ -127,8 +148,18 @@ class RetentionSet:
                 )
                 return Answer(prompt.passes(reply.message), reply.n_tokens)
 
-        answers = await asyncio.gather(*(ask(place, limit) for place, limit in limits.items()))
-        return dict(zip(limits, answers, strict=True))
+        answers: dict[int, Answer] = {}
+        tasks = {asyncio.create_task(ask(place, limit)): place for place, limit in limits.items()}
+        open_ = set(tasks)
+        try:
+            while open_ and not is_settled(answers):
+                done, open_ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
+                answers |= {tasks[task]: task.result() for task in done}
+        finally:
+            for task in open_:
+                task.cancel()
+            await asyncio.gather(*open_, return_exceptions=True)
+        return answers
 
 
 def _loaded(arguments: Any) -> Any:

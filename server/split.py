@@ -33,7 +33,9 @@ def split(target: Target, routes: Routes, key_id: str, session_id: str | None, m
     `messages` is the request's JSON array; only where no session is named are its first messages looked at.
     """
     route = routes.agents.get(target.agent)
-    if route is None or route.canary is None or target.is_pinned or target.is_base or target.version != route.live:
+    if route is None or route.canary is None or not route.canary_share:
+        return target
+    if target.is_pinned or target.is_base or target.version != route.live:
         return target
     if place(route, key_id, f"id:{session_id}" if session_id else f"head:{head_of(messages)}") >= route.canary_share:
         return target

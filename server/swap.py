@@ -28,6 +28,7 @@ from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
 from server import table
 from server.alerts import Alerts
+from server.canary.mirror import Mirror
 from server.canary.observer import Observer
 from server.drain import Drain
 from server.engine import Engine
@@ -235,7 +236,7 @@ class Swapper:
             self._fail(job, error, FOREVER)
             return "put off"
         table.sync(self._journal, self._file, name.agent, also_loaded=name.version)
-        return "on canary" if canary is not None else "promoted"
+        return f"on {canary.kind}" if canary is not None else "promoted"
 
     async def _canary_again(self, job: jobs.Leased, name: VersionName, live: int) -> None:
         """An operator put an older version on canary that is not loaded: load it first. What cannot be loaded is given up."""
@@ -245,7 +246,7 @@ class Swapper:
             self._store.verify(name.agent, name.version)
             await self._trial.load(name)
             share = float(job.payload["share"]) if job.payload.get("share") else None
-            canary = self._observer.canary_beside(name.agent, live, share)
+            canary = self._observer.canary_by_hand(name.agent, live, share)
             with self._journal.write() as session:
                 canary.of(session, name, str(job.payload.get("actor", "operator")))
                 jobs.finish(session, LoadJob, job)
@@ -318,9 +319,9 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         personal=settings.personal,
         replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
     )
-    keeper = Keeper(settings, journal)
+    keeper, mirror = Keeper(settings, journal), Mirror(journal, engines[0], of)
     try:
-        await asyncio.gather(swapper.run_forever(is_stopping), keeper.run_forever(is_stopping))
+        await asyncio.gather(*(each.run_forever(is_stopping) for each in (swapper, keeper, mirror)))
     finally:
         await alerts.close()
         for engine in engines:

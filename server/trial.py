@@ -55,13 +55,17 @@ class Trial:
         try:
             self._store.verify(name.agent, name.version)
             await self.load(name)
-            probes = [await self._probe(engine, name) for engine in self._engines]
-            evidence = replace(evidence, probe=max(probes, key=lambda probe: probe.gap))
-            if decide(replace(evidence, needs_retention=False)).has_passed:
-                unchanged = _read_unchanged(self._store, name, self._retention.digest)
-                asked = (self._engines[0], str(name), self._base_name, self._margin, unchanged)
-                outcome = await self._retention.compare(*asked)
-                evidence = replace(evidence, retention=outcome)
+            unchanged = _read_unchanged(self._store, name, self._retention.digest)
+            asked = (self._engines[0], str(name), self._base_name, self._margin, unchanged)
+            retention = asyncio.create_task(self._retention.compare(*asked))  # meanwhile: hardly any candidate fails its probe
+            try:
+                probes = [await self._probe(engine, name) for engine in self._engines]
+                evidence = replace(evidence, probe=max(probes, key=lambda probe: probe.gap))
+                if decide(replace(evidence, needs_retention=False)).has_passed:
+                    evidence = replace(evidence, retention=await retention)
+            finally:
+                retention.cancel()
+                await asyncio.gather(retention, return_exceptions=True)
         except AdapterError as error:
             return replace(evidence, mechanical_fault=str(error))
         except EngineUnavailable:

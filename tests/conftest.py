@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from vllm_process import VllmServer, boot, tail
 
 from burnish.config import SANDBOX_MODEL
 
+hypothesis.settings.register_profile("burnish", deadline=None)  # a busy machine is no defect
+hypothesis.settings.load_profile("burnish")
 _RUNNING = pytest.StashKey[VllmServer]()
 
 

@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     @property
     def has_canary(self) -> bool:
         """True where a version that passed the gate answers a share of the traffic before it is promoted."""
-        return self.canary.mode == "on" or (self.canary.mode == "auto" and self.gate.tier == "full")
+        return self.canary.mode in ("on", "shadow") or (self.canary.mode == "auto" and self.gate.tier == "full")
 
     @property
     def journal_url(self) -> str:

@@ -55,10 +55,15 @@ class Gate(Section):
 class Canary(Section):
     """A version on a share of the traffic before it is promoted, and the watch over it afterwards."""
 
-    mode: Literal["auto", "on", "off"] = Field(
-        "auto", description="Whether a version that passed the gate gets a canary; `auto`: in the gate's tier `full`."
+    mode: Literal["auto", "on", "shadow", "off"] = Field(
+        "auto",
+        description="Whether a version that passed the gate gets a canary; `auto`: in the gate's tier `full`; `shadow`: it answers live "
+        "turns unseen, and the judge compares.",
     )
     share: float = Field(0.1, gt=0, le=0.5, description="Share of the conversations that a canary answers.")
+    shadow_share: float = Field(
+        0.25, gt=0, le=1, description="Share of the live turns that a version in the shadow answers too."
+    )
     test: Literal["auto", "paired", "baseline"] = Field(
         "auto",
         description="Judged rewards: in pairs with the other version's, or against its known rate; `auto`: pairs where both answer at a "

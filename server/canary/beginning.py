@@ -52,6 +52,8 @@ def ready(
             past = latest(session, agent, baseline, settings.baseline_turns, now)
     judged = [each.turn.reward for each in past if each.turn.reward is not None]
     is_known = needs_rate and len(judged) >= settings.baseline_turns
+    if kind is Observation.SHADOW:
+        return Beginning(kind, baseline, share, evidence_of(Comparison(rules_of(settings)), Cursor(now, [])))
     seen, cursor = Comparison(rules_of(settings), lower_rate(sum(judged), len(judged)) if is_known else None), Cursor(now, [])
     if not share:
         for each in past:

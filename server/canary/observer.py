@@ -4,7 +4,7 @@ All that an observation knows is in its row: a restart goes on in the middle. A 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from burnish import config
 from burnish.errors import Conflict
 from burnish.journal import Journal
 from burnish.journal.tables import CanaryRow
-from burnish.records import CanaryState, Observation, VersionName
+from burnish.records import TRIALS, CanaryState, Observation, VersionName
 from server import table
 from server.alerts import Alerts
 from server.canary import beginning
 from server.canary.beginning import Beginning
-from server.canary.settled import Cursor, settled
+from server.canary.mirrored import Mirrored, mirrored
+from server.canary.settled import Cursor, Settled, settled
 
 log = structlog.get_logger(__name__)
 HOUR = 3600.0
@@ -57,8 +58,15 @@ class Observer:
         """True where a version of `agent` that passed the gate has to answer a share of the traffic first."""
         return self._settings_of(agent).has_canary
 
-    def canary_beside(self, agent: str, baseline: int, share: float | None = None) -> Beginning:
-        """A canary beside `baseline`, to be begun in the caller's transaction."""
+    def canary_beside(self, agent: str, baseline: int) -> Beginning:
+        """A canary (or a shadow, where the settings want one) beside `baseline`, to be begun in the caller's transaction."""
+        chosen = self._settings_of(agent).canary
+        if chosen.mode == "shadow":
+            return self._begin(agent, baseline, Observation.SHADOW, chosen.shadow_share, needs_rate=False)
+        return self.canary_by_hand(agent, baseline, None)
+
+    def canary_by_hand(self, agent: str, baseline: int, share: float | None) -> Beginning:
+        """A canary beside `baseline`, whatever the settings want; by itself with `canary.share`."""
         chosen = self._settings_of(agent).canary
         needs_rate = chosen.test == "baseline"
         return self._begin(agent, baseline, Observation.CANARY, share or chosen.share, needs_rate=needs_rate)
@@ -93,29 +101,37 @@ class Observer:
         cursor = Cursor(**row.evidence["cursor"])  # type: ignore[arg-type]
         with self._journal.read() as session:
             held = agents.find(session, row.agent).held
-            arms = (row.version, row.baseline)
-            found = settled(session, row.agent, arms, cursor, patience=settings.patience, now=now)
+            found = self._found(session, row, cursor, settings.patience, now)
         hours = (now - row.started_at) / HOUR
         decision = _decide(row, seen, hours)
         for each in found:
-            if each.version == row.version and each.ended_at <= row.started_at:
+            if isinstance(each, Mirrored):
+                seen.add_mirrored(each.user, each.outcome, each.baseline, each.version)
+            elif each.version == row.version and each.ended_at <= row.started_at:
                 continue  # of its canary: what let it pass is no evidence any more
-            seen.add(each.version == row.version, each.user, beginning.shown(each.turn, row.share))
+            else:
+                seen.add(each.version == row.version, each.user, beginning.shown(each.turn, row.share))
             decision = _decide(row, seen, hours)
             if decision.state in (CanaryState.STOPPED, CanaryState.PASSED) and not held:
                 break
-        is_promotion = row.kind == Observation.CANARY and decision.state in (CanaryState.PASSED, CanaryState.SKIPPED)
+        is_promotion = row.kind in TRIALS and decision.state in (CanaryState.PASSED, CanaryState.SKIPPED)
         is_final = decision.state is not CanaryState.RUNNING and not (is_promotion and held)
         if found or is_final:
             row.evidence = beginning.evidence_of(seen, cursor)
             self._save(row)
         return is_final and self._act(row, decision, settings)
 
+    @staticmethod
+    def _found(session: Session, row: CanaryRow, cursor: Cursor, patience: float, now: float) -> Sequence[Settled | Mirrored]:
+        if row.kind == Observation.SHADOW:
+            return mirrored(session, row, cursor, now)
+        return settled(session, row.agent, (row.version, row.baseline), cursor, patience=patience, now=now)
+
     def _act(self, row: CanaryRow, decision: Decision, settings: config.Canary) -> bool:
         try:
             if decision.state is CanaryState.STOPPED:
                 self._stop(row, decision.reason, settings)
-            elif row.kind == Observation.CANARY:
+            elif row.kind in TRIALS:
                 self._end_canary(row, decision, settings)
             else:
                 with self._journal.write() as session:
@@ -128,11 +144,11 @@ class Observer:
         return True
 
     def _stop(self, row: CanaryRow, reason: str, settings: config.Canary) -> None:
-        if row.kind == Observation.CANARY:
+        if row.kind in TRIALS:
             with self._journal.write() as session:
                 refuse(session, row, reason, actor="canary", drops_rows=settings.drop_rows)
             table.sync(self._journal, self._file, row.agent)
-            self._alerts.send("canary stopped", agent=row.agent, version=row.version, beside=row.baseline, reason=reason)
+            self._alerts.send(f"{row.kind} stopped", agent=row.agent, version=row.version, beside=row.baseline, reason=reason)
             return
         done: dict[str, Any] = {}
 
@@ -170,7 +186,7 @@ class Observer:
                 row.version,
                 expected=row.baseline,
                 actor="canary",
-                reason=f"canary {decision.state}: {decision.reason}",
+                reason=f"{row.kind} {decision.state}: {decision.reason}",
                 evidence=evidence,
             )
             if watch is not None:
@@ -213,7 +229,7 @@ def refuse(
     if not canaries.end(session, row, state, reason, actor=actor):
         raise Conflict(f"the canary of {_name(row)} has ended already")
     evidence = {**registry.version(session, row.agent, row.version).evidence, "canary": {"state": state, "reason": reason}}
-    registry.refuse(session, row.agent, row.version, reason=f"canary: {reason}", evidence=evidence, actor=actor)
+    registry.refuse(session, row.agent, row.version, reason=f"{row.kind}: {reason}", evidence=evidence, actor=actor)
     if drops_rows:
         undo.drop_rows(session, row.agent, row.version, undo.REFUSED)
 

@@ -16,7 +16,7 @@ from burnish.errors import Conflict
 from burnish.journal import Journal
 from burnish.journal.jobs import enqueue
 from burnish.journal.tables import CanaryRow, LoadJob
-from burnish.records import UNDECIDED, CanaryState, Observation, VersionName
+from burnish.records import TRIALS, UNDECIDED, CanaryState, Observation, VersionName
 from server import table
 from server.alerts import Alerts
 from server.canary.observer import Observer, refuse
@@ -38,15 +38,15 @@ def start(settings: Settings, journal: Journal, agent: str, version: int, *, sha
         if row.state in UNDECIDED:
             raise Conflict(f"{name} is still on trial, and decided by itself")
         for other in canaries.running(session, agent):
-            if other.kind == Observation.CANARY:
+            if other.kind in TRIALS:
                 raise Conflict(
-                    f"{VersionName(agent, other.version)} is on canary; `burnish canary stop` ends it", code="canary_runs"
+                    f"{VersionName(agent, other.version)} is on {other.kind}; `burnish canary stop` ends it", code="canary_runs"
                 )
     AdapterStore(settings.adapters_dir).verify(agent, version)
     file = routes_file(settings)
     route = routes.watch(file).current().agents.get(agent)
     if route is not None and version in route.loaded:
-        canary = Observer(journal, file, lambda _: settings, Alerts(settings.alerts)).canary_beside(agent, live, share)
+        canary = Observer(journal, file, lambda _: settings, Alerts(settings.alerts)).canary_by_hand(agent, live, share)
         table.move(journal, file, agent, version, lambda session: canary.of(session, name, actor))
         return f"{name} answers {canary.share:.0%} of the conversations, beside v{live}"
     subject = f"{name}#canary"
@@ -69,20 +69,24 @@ def stop(
     actor: str,
     reason: str | None = None,
 ) -> str:
-    """End what runs: the version on canary is refused; one under watch stays live and is watched no longer. Conflict where nothing runs."""
+    """End what runs: the version on canary or in the shadow is refused; one under watch stays live and is watched no longer.
+
+    Raises Conflict where nothing of the kind runs.
+    """
     said = reason or "stopped by hand"
     with journal.write() as session:
         agents.find(session, agent)
-        row = next((row for row in canaries.running(session, agent) if row.kind == kind), None)
+        kinds = TRIALS if kind in TRIALS else (kind,)
+        row = next((row for row in canaries.running(session, agent) if row.kind in kinds), None)
         if row is None:
             raise Conflict(f"no {kind} of {agent!r} runs; `burnish canary status` shows what there was", code="no_canary")
         name = VersionName(agent, row.version)
-        if kind is Observation.CANARY:
+        if kind in TRIALS:
             refuse(session, row, said, actor=actor, drops_rows=settings.canary.drop_rows)
         else:
             canaries.end(session, row, CanaryState.CANCELLED, said, actor=actor)
     table.sync(journal, routes_file(settings), agent)
-    return f"{name} was refused: {said}" if kind is Observation.CANARY else f"{name} stays live and is watched no longer"
+    return f"{name} was refused: {said}" if kind in TRIALS else f"{name} stays live and is watched no longer"
 
 
 def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:

@@ -139,6 +139,7 @@ def test_what_is_stored_has_the_figures_and_what_was_not_shown_is_left_out() -> 
         "margin": 0.1,
         "n_asked": None,
         "loss_bound": pytest.approx(0.0457297, abs=1e-7),
+        "n_open": 0,
     }
     assert Evidence().as_dict() == {"mechanical": None}
     assert Evidence(mechanical_fault="x").as_dict() == {"mechanical": "x"}

@@ -1,15 +1,20 @@
 """The retention set: paired outcomes, and prompts left out that a version is known to answer as the base does."""
 
+import asyncio
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
+from adapters.gate import binomial_upper, tolerated
 from server.engine import Reply
 from server.retention import N_AUDITED, RetentionPrompt, RetentionSet
 from tests.factories import user
 
-N = 64
+N, MOST = 64, 2
 PROMPTS = [RetentionPrompt([user(f"question {i}")], (), re.compile("ok")) for i in range(N)]
 
 
@@ -18,8 +23,10 @@ class Answering:
 
     url = "http://engine"
 
-    def __init__(self, *failing: int) -> None:
+    def __init__(self, *failing: int, slow: Sequence[int] = ()) -> None:
         self.failing = failing
+        self.slow = slow
+        self.n_cancelled = 0
         self.asked: Counter[str] = Counter()
         self.limits: set[int] = set()
 
@@ -36,7 +43,14 @@ class Answering:
         self.asked[model] += 1
         if model == "new":
             self.limits.add(max_tokens)
-        is_wrong = model == "new" and int(str(messages[0]["content"]).split()[1]) in self.failing
+        place = int(str(messages[0]["content"]).split()[1])
+        if model == "new" and place in self.slow:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.n_cancelled += 1
+                raise
+        is_wrong = model == "new" and place in self.failing
         return Reply({"content": "no" if is_wrong else "ok"}, "stop", 3)
 
 
@@ -53,14 +67,46 @@ async def test_unchanged_prompts_are_not_asked_but_for_a_few() -> None:
 
 
 async def test_where_the_learner_was_wrong_all_prompts_are_asked() -> None:
-    engine = Answering(*range(20, N))
-    found = await outcome(engine, range(10, N))
-    assert (found.n_lost, found.n_asked) == (N - 20, N)
-    assert engine.asked["new"] == N
+    wrong = random.Random("new").sample(range(10, N), N_AUDITED)[0]
+    found = await outcome(engine := Answering(wrong), range(10, N))
+    assert (found.n_lost, found.n_asked + found.n_open) == (1, N)
+    assert engine.asked["new"] >= N - MOST
 
 
 async def test_without_word_of_the_learner_all_are_asked() -> None:
     engine = Answering(1)
     found = await outcome(engine, ())
-    assert (found.n_lost, found.n_asked, engine.asked["new"]) == (1, N, N)
-    assert (await outcome(Answering(), [-1, N, N + 7])).n_asked == N  # places that there are not
+    assert (found.n_lost, found.n_asked + found.n_open, engine.asked["new"]) == (1, N, N)
+    again = await outcome(Answering(), [-1, N, N + 7])  # places that there are not
+    assert again.n_asked + again.n_open == N
+
+
+@pytest.mark.parametrize("n_failing", range(MOST + 1))
+async def test_what_cannot_change_a_pass_is_not_waited_for_and_counts_as_lost(n_failing: int) -> None:
+    slow = range(20, 20 + MOST - n_failing)
+    engine = Answering(*range(n_failing), slow=slow)
+    found = await asyncio.wait_for(outcome(engine, ()), 20)
+    assert (found.n_lost, found.n_open, found.n_candidate) == (n_failing, len(slow), N - MOST)
+    assert found.loss_bound == binomial_upper(MOST, N) <= 0.1
+    assert engine.n_cancelled == len(slow)
+
+
+async def test_what_cannot_mend_a_failure_is_not_waited_for() -> None:
+    engine = Answering(*range(MOST + 1), slow=range(20, 30))
+    found = await asyncio.wait_for(outcome(engine, ()), 20)
+    assert found.n_lost == MOST + 1 and found.loss_bound > 0.1
+    assert engine.n_cancelled == 10
+
+
+async def test_an_audited_answer_is_always_waited_for() -> None:
+    """It is by these that the learner's word is believed."""
+    audited = random.Random("new").sample(range(N), N_AUDITED)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(outcome(Answering(slow=audited[:1]), range(N)), 0.3)
+
+
+@pytest.mark.parametrize(("n", "margin", "most"), [(64, 0.1, MOST), (96, 0.1, 4), (64, 0.01, -1), (64, 1.0, 64)])
+def test_the_most_that_may_be_lost_is_the_most_that_passes(n: int, margin: float, most: int) -> None:
+    assert tolerated(n, margin) == most
+    assert most < 0 or binomial_upper(most, n) <= margin
+    assert most == n or binomial_upper(most + 1, n) > margin
