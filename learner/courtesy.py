@@ -6,6 +6,7 @@ time: multiplicative decrease, additive increase, as TCP shares a line (Chiu and
 learning slows down, it does not stop.
 """
 
+import os
 import re
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import structlog
 
 log = structlog.get_logger()
+IDLE = 20
 MIN_SHARE = 0.1
 DECREASE, INCREASE = 0.7, 0.05
 FORGET = 0.1
@@ -28,6 +30,14 @@ LONGEST_PAUSE = 2.0
 INTERVAL = 0.5
 """Seconds."""
 _GAPS = re.compile(r"^vllm:inter_token_latency_seconds_(sum|count)(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
+
+
+def step_back(nice: int) -> None:
+    """Let this process stand behind others for the CPU by so much niceness; at 20 Linux gives it what nobody else wants (SCHED_IDLE)."""
+    if nice >= IDLE and hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.nice(min(nice, 19))
 
 
 class Gaps(NamedTuple):
@@ -71,7 +81,7 @@ class Pace:
 
 
 class Courtesy:
-    """Looks at the engines now and then, in a thread of its own, and rests between a step's micro-batches as `Pace` says."""
+    """Looks at the engines now and then, in a thread of its own, and rests between the pieces of a step as `Pace` says."""
 
     def __init__(self, pace: Pace, read: Callable[[], Gaps | None], interval: float = INTERVAL) -> None:
         self.pace = pace
@@ -99,7 +109,7 @@ class Courtesy:
             self._is_working.clear()
 
     def rest(self, worked: float) -> None:
-        """Called between micro-batches with the seconds that the last one took."""
+        """Called between pieces of work with the seconds that the last one took."""
         if (seconds := self.pace.pause(worked)) > 0.001:
             time.sleep(seconds)
 

@@ -36,7 +36,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         def loop_of(chosen: Settings, agent: str) -> Loop:
             trainer, held = desks.of(chosen)
             lead(trainer, ranks, chosen)
-            trainer.rest = courtesy.rest
+            trainer.policy.rest = courtesy.rest
             trainer.adapters = lambda _: None  # rows are audited; the loop that takes the trainer says where its versions are
             anchors = anchors_for(chosen, trainer.policy, chosen.learner)
             retained = retained_for(chosen, trainer.policy)

@@ -5,7 +5,8 @@ promoted one) and the base (adapters disabled). Guarantees: only completion posi
 packed with changes no value (to rounding); scoring under other weights leaves the current adapter as it was and trainable.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -47,6 +48,7 @@ class Policy:
         self.config = config
         self.base_dir = base_dir
         self.score_tokens = score_tokens
+        self.rest: Callable[[float], None] = _no_rest
         self.has_teacher = False
         self._forward = Forward(model, is_checkpointed=is_checkpointed)
         self._ranks = Ranks()
@@ -62,13 +64,14 @@ class Policy:
         seed: int = 0,
         device: str = "auto",
         threads: int = 1,
-        score_tokens: int = 8192,
+        score_tokens: int | None = None,
         is_checkpointed: bool = False,
         gpu_share: float = 0.0,
     ) -> "Policy":
         """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32 adapter on a GPU.
 
-        `score_tokens` bounds the tokens of one forward pass without gradient; `is_checkpointed` trades time for memory in those with one.
+        `score_tokens` bounds the tokens of one forward pass without gradient (by itself 1,024 on a CPU, 8,192 on a GPU);
+        `is_checkpointed` trades time for memory in those with one.
         On a GPU no more than `gpu_share` of its memory is taken (0: no cap): torch raises its own out-of-memory error beyond.
         """
         base_dir = locate(base_dir)
@@ -96,7 +99,7 @@ class Policy:
             torch.manual_seed(seed)
             model = get_peft_model(base, config, adapter_name=_CURRENT)
         model.eval()  # no dropout anywhere: training and scoring see the same network
-        return cls(model, tokenizer, config, base_dir, score_tokens, is_checkpointed)
+        return cls(model, tokenizer, config, base_dir, score_tokens or (1024 if where == "cpu" else 8192), is_checkpointed)
 
     @property
     def device(self) -> torch.device:
@@ -218,6 +221,7 @@ class Policy:
     def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Predictions, Tensor]]:
         """Each row's index with the predictions of its batch and its places there."""
         for batch in self._ranks.share(self.batches(rows, self._ranks.budget(rows, self.score_tokens)), rows):
+            began = time.perf_counter()
             with self.using(weights), torch.no_grad():  # not around the yield: the caller's code is not ours to switch
                 predictions = self.predictions([rows[i] for i in batch])
             start = 0
@@ -225,6 +229,7 @@ class Policy:
                 n = len(rows[i].completion_ids)
                 yield i, predictions, torch.arange(start, start + n, device=predictions.device)
                 start += n
+            self.rest(time.perf_counter() - began)
 
     @contextmanager
     def shared_among(self, ranks: Ranks) -> Iterator[None]:
@@ -248,6 +253,10 @@ class Policy:
             for key, tensor in sorted(self.model.named_parameters())
             if "lora_" in key and mark in key
         }
+
+
+def _no_rest(worked: float) -> None:
+    """Nobody is disturbed."""
 
 
 def _linear_names(base: Any) -> list[str]:

@@ -65,8 +65,8 @@ class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
     Several `ranks` take each step together: all are called with the same rows, and all end with the same weights. `adapters` finds the
-    directories of earlier versions; without it no row is audited. `rest` is called between micro-batches with the seconds that the
-    last one took, `before_step` with a step's rows and anchors.
+    directories of earlier versions; without it no row is audited. `policy.rest` is called between micro-batches and between batches that
+    are scored, with the seconds that the last one took; `before_step` with a step's rows and anchors.
     """
 
     def __init__(self, policy: Policy, settings: Learner, *, ranks: Ranks | None = None) -> None:
@@ -75,7 +75,6 @@ class Trainer:
         self.micro_tokens = settings.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
-        self.rest: Callable[[float], None] = _no_rest
         self.before_step: Callable[[Sequence[Sample], Sequence[Tokens]], None] = _tell_nobody
         self.objectives = build(settings)
         self.health = Health(settings)
@@ -244,7 +243,7 @@ class Trainer:
                 break  # the sum over ranks is not finite either: all give up together
             loss.backward()  # type: ignore[no-untyped-call]
             metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
-            self.rest(time.perf_counter() - began)
+            self.policy.rest(time.perf_counter() - began)
         metrics = self.ranks.add(metrics)
         if not math.isfinite(metrics["loss"]):
             raise NotFinite(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
@@ -264,10 +263,6 @@ class Trainer:
 
 def _tell_nobody(samples: Sequence[Sample], anchors: Sequence[Tokens]) -> None:
     """Nobody follows."""
-
-
-def _no_rest(worked: float) -> None:
-    """Nobody is disturbed."""
 
 
 def _live_entropy(batch: TokenBatch) -> float:

@@ -4,14 +4,13 @@ Niceness, courtesy, threads and rows are the learner part's own; what is left ou
 no learner that waits for its trials does. A line `go` begins, `stop` ends; each is answered by a line with the steps taken since.
 """
 
-import os
 import sys
 import threading
 from pathlib import Path
 
 from burnish import config
 from burnish.journal import Journal
-from learner.courtesy import Courtesy, Pace, gaps_of
+from learner.courtesy import Courtesy, Pace, gaps_of, step_back
 from learner.ledger import Ledger
 from learner.main import anchors_for, trainer_for
 from learner.samples import Sample, to_sample
@@ -21,7 +20,7 @@ def main() -> None:
     """Load, tell that one is ready, then obey."""
     settings = config.load(flags={"state_dir": sys.argv[1], "engine.port": int(sys.argv[2])})
     chosen = settings.learner
-    os.nice(chosen.nice)
+    step_back(chosen.nice)
     trainer = trainer_for(settings, chosen, settings.agent.name)
     anchors = anchors_for(settings, trainer.policy, chosen)
     ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
@@ -30,7 +29,7 @@ def main() -> None:
     samples = [sample for sample in made if isinstance(sample, Sample)]
     go, is_over = threading.Event(), threading.Event()
     with Courtesy(Pace(chosen.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
-        trainer.rest = courtesy.rest
+        trainer.policy.rest = courtesy.rest
         n_steps = 0
 
         def work() -> None:

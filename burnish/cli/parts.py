@@ -114,10 +114,11 @@ def _judge(settings: config.Settings) -> None:
 
 
 def _learner(settings: config.Settings) -> None:
+    from learner.courtesy import step_back
     from learner.main import run
 
     stopping = Stopping()
-    os.nice(settings.learner.nice)
+    step_back(settings.learner.nice)
     run(settings, stopping)
 
 

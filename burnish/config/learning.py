@@ -122,12 +122,16 @@ class Learner(Section):
         1, ge=1, description="Processes that take each step together, one to a GPU; `burnish up` starts them by torchrun."
     )
     nice: int = Field(
-        10, ge=0, le=19, description="How far the learner's process stands behind serving's for the CPU (Unix niceness)."
+        10,
+        ge=0,
+        le=20,
+        description="How far the learner's process stands behind serving's for the CPU (Unix niceness); 20: it gets only time that nobody "
+        "else wants (on Linux).",
     )
     slow_down_at: float = Field(
         1.5,
         ge=0,
-        description="The learner rests between micro-batches while tokens come this many times slower than without it; 0: never.",
+        description="The learner rests between pieces of its work while tokens come this many times slower than without it; 0: never.",
     )
     gpu_memory: float = Field(
         0.0,

@@ -1,10 +1,14 @@
 """The learner steps aside while tokens come slower than they do without it, and comes back when they do not."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,3 +110,14 @@ def test_the_thread_looks_and_ends() -> None:
         assert seen.wait(10)
         with courtesy.step():
             courtesy.rest(0.0)
+
+
+@pytest.mark.parametrize(("nice", "policy"), [(0, "SCHED_OTHER"), (7, "SCHED_OTHER"), (20, "SCHED_IDLE")])
+def test_the_process_steps_back_as_far_as_it_is_told(nice: int, policy: str) -> None:
+    script = (
+        f"import os; from learner.courtesy import step_back; step_back({nice}); print(os.sched_getscheduler(0), os.nice(0))"
+    )
+    before = os.nice(0)
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert int(told[0]) == getattr(os, policy)
+    assert int(told[1]) == (before if nice == 20 else min(19, before + nice))
