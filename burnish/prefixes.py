@@ -56,7 +56,7 @@ def marks_of(text: bytes) -> list[Mark]:
     return marks
 
 
-def n_alike(text: bytes, other: bytes | bytearray) -> int:
+def n_alike(text: bytes, other: bytes | memoryview) -> int:
     """How many bytes `text` and `other` have in common at their beginnings."""
     view = memoryview(other)
     low, high = 0, min(len(text), len(other))

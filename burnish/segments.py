@@ -43,6 +43,7 @@ class SegmentWriter:
         self._serial = 0
         self._handle = -1
         self._size = 0
+        self._found = bytearray()  # kept: to clear so many bytes anew each time costs as much as to read them
         self._read_flags = os.RWF_NOWAIT  # what is no longer in memory is not waited for
         self.n_lost = 0
         self._open()
@@ -110,14 +111,17 @@ class SegmentWriter:
         """How much of `text` need not be written, since the text at `place` begins with it; 0 where that is too little."""
         if place is None or len(text) - place.length > len(text) * _MOST_ANEW:
             return 0
-        found = bytearray(min(place.length, len(text)))
+        n_wanted = min(place.length, len(text))
+        if n_wanted > len(self._found):
+            self._found = bytearray(2 * n_wanted)
+        found = memoryview(self._found)[:n_wanted]
         try:
             n_read = os.preadv(self._handle, [found], place.offset, self._read_flags)
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:  # a file system that cannot say what it holds in memory
                 self._read_flags = 0
             return 0
-        n_shared = n_alike(text, found) if n_read == len(found) else 0
+        n_shared = n_alike(text, found) if n_read == n_wanted else 0
         return n_shared if len(text) - n_shared <= len(text) * _MOST_ANEW else 0
 
     def _release_reserve(self) -> bool:

@@ -80,17 +80,17 @@ class Cycle(RequestResponseCycle):
             await self.flow.drain()
         if self.disconnected:
             return
-        kind = message["type"]
+        event = cast(dict[str, Any], message)
+        kind = event["type"]
         if not self.response_started:
             if kind != "http.response.start":
                 raise RuntimeError(f"expected http.response.start, got {kind}")
             self.response_started = True
-            self._head = self._head_of(message["status"], [*self.default_headers, *message.get("headers", ())])
+            self._head = self._head_of(event["status"], [*self.default_headers, *event.get("headers", ())])
             return
         if self.response_complete or kind != "http.response.body":
             raise RuntimeError(f"unexpected {kind}: the answer has {'ended' if self.response_complete else 'begun'}")
-        message = cast(Any, message)
-        self._send_body(message.get("body", b""), has_more=message.get("more_body", False))
+        self._send_body(event.get("body", b""), has_more=event.get("more_body", False))
 
     def _send_body(self, body: bytes, *, has_more: bool) -> None:
         head, self._head = self._head, b""
@@ -153,7 +153,7 @@ class Protocol(HttpToolsProtocol):
             super().on_headers_complete()
             return
         path = self.url.decode("ascii")
-        self.scope |= {"method": "POST", "path": path, "raw_path": self.url, "query_string": b""}  # type: ignore[typeddict-item]
+        self.scope |= {"method": "POST", "path": path, "raw_path": self.url, "query_string": b""}
         before, self.cycle = self.cycle, Cycle(self, keep_alive=self.parser.should_keep_alive())
         app = cast(ASGI3Application, self.config.app)
         if before is None or before.response_complete:
