@@ -8,7 +8,7 @@ way; parsing, pipelining, back-pressure and shutdown are uvicorn's for both.
 import asyncio
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import (
@@ -43,6 +43,7 @@ class Cycle(RequestResponseCycle):
             keep_alive=keep_alive,
             on_response=protocol.on_response_complete,
         )
+        self._corked: Corked = protocol.corked
         self._tasks = protocol.tasks
         self._parts: list[bytes] = []
         self._size = 0
@@ -80,7 +81,7 @@ class Cycle(RequestResponseCycle):
             await self.flow.drain()
         if self.disconnected:
             return
-        event = cast(dict[str, Any], message)
+        event: Any = message
         kind = event["type"]
         if not self.response_started:
             if kind != "http.response.start":
@@ -103,7 +104,7 @@ class Cycle(RequestResponseCycle):
                 raise RuntimeError(f"content-length: off by {-self.expected_content_length} bytes")
             out = head + body
         if out:
-            cast(Corked, self.transport).write_now(out)
+            self._corked.write_now(out)
         if not has_more:
             self.response_complete = True
             self.message_event.set()
@@ -140,7 +141,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = Corked(transport)
+        self.transport = self.corked = Corked(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.timeout_keep_alive_task is not None:
@@ -155,7 +156,7 @@ class Protocol(HttpToolsProtocol):
         path = self.url.decode("ascii")
         self.scope |= {"method": "POST", "path": path, "raw_path": self.url, "query_string": b""}
         before, self.cycle = self.cycle, Cycle(self, keep_alive=self.parser.should_keep_alive())
-        app = cast(ASGI3Application, self.config.app)
+        app: Any = self.config.app  # without the middleware that reads X-Forwarded-For: nobody here asks for an address
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, app)
         else:
