@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from server.protocol import Cycle, Protocol
 
 KEEP_ALIVE = 1
+IS_FULL, HAS_ROOM = threading.Event(), threading.Event()
 
 
 class Served(Protocol):
@@ -45,6 +46,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers.append((b"x name", b"a"))
     elif want == b"close":
         headers.append((b"Connection", b"close"))
+    elif want == b"flood":
+        return await flood(send)
     elif want == b"crash":
         raise ValueError("before the head")
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -59,6 +62,20 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     elif want == b"too-short":
         text = text[:-1]
     await send({"type": "http.response.body", "body": text})
+
+
+async def flood(send: Send) -> None:
+    """Streams until the connection takes no more, and then one piece more."""
+    cycle = getattr(send, "__self__", None)
+    assert isinstance(cycle, Cycle)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    piece = {"type": "http.response.body", "body": b"x" * 65536, "more_body": True}
+    while not cycle.flow.write_paused:
+        await send(piece)
+    IS_FULL.set()
+    await send(piece)
+    HAS_ROOM.set()
+    await send({"type": "http.response.body", "body": b""})
 
 
 @contextmanager
@@ -161,6 +178,18 @@ def test_half_an_answer_is_never_taken_for_a_whole_one(address: tuple[str, int],
     head, _, body = found.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)
     assert length is None or len(body) < int(length[1])
+
+
+def test_a_client_that_does_not_read_holds_its_answer_up(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=20) as line:
+        line.sendall(post(SHORT, extra=b"x-want: flood\r\n"))
+        assert IS_FULL.wait(20)
+        threading.Event().wait(0.05)
+        assert not HAS_ROOM.is_set()
+        found = b""
+        while not found.endswith(b"\r\n0\r\n\r\n"):
+            found = found[-7:] + line.recv(1 << 20)
+        assert HAS_ROOM.is_set()
 
 
 def test_a_client_that_leaves_ends_its_request(address: tuple[str, int]) -> None:
