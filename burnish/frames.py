@@ -3,6 +3,8 @@
 A frame is `magic, payload length, CRC-32` and the payload: the lengths of what follows, a JSON head, then either the token arrays
 in binary or, for a reply that came whole, the engine's answer as it wrote it. Such an answer is taken apart by its reader: in the
 gateway, where a client waits, a long prompt's ids would cost more than all the rest.
+
+The head begins with tools and messages: what a conversation's requests have in common (burnish/segments.py writes it once).
 """
 
 import json
@@ -21,7 +23,7 @@ from burnish.records import Feedback, FeedbackSource, Interaction, Sampling, Tar
 
 MAGIC = b"BRN1"
 HEADER = struct.Struct("<4sII")
-_COUNTS = struct.Struct("<IIII")
+COUNTS = struct.Struct("<IIII")
 Record = Interaction | Feedback
 
 
@@ -35,7 +37,7 @@ class Begun:
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         assert fields.keys() == _BEGUN, f"expected {sorted(_BEGUN)}"
-        self.text = _to_json({"kind": "interaction", **fields})[:-1]
+        self.text = _to_json({"kind": "interaction", "tools": (), "messages": (), **fields})[:-1]
 
     def finished(self, rest: Mapping[str, Any], *arrays: "array[Any]") -> list[bytes]:
         """The frame, in pieces: with what the answer brought, and the arrays of prompt ids, token ids and log-probs."""
@@ -64,8 +66,8 @@ def pieces(record: Record) -> list[bytes]:
 
 def decode(payload: bytes) -> Record:
     """The record in one frame's payload."""
-    n_head, *counts = _COUNTS.unpack_from(payload)
-    at = _COUNTS.size
+    n_head, *counts = COUNTS.unpack_from(payload)
+    at = COUNTS.size
     tree = json.loads(payload[at : at + n_head].decode("utf-8", "surrogatepass"))
     at += n_head
     if tree.pop("kind") == "feedback":
@@ -116,7 +118,7 @@ def _draft_of(answer: bytes) -> tuple[Draft, str | None]:
 
 
 def _frame(head: list[bytes], counts: Sequence[int], tail: Sequence[bytes]) -> list[bytes]:
-    parts = [_COUNTS.pack(sum(map(len, head)), *counts), *head, *tail]
+    parts = [COUNTS.pack(sum(map(len, head)), *counts), *head, *tail]
     length = checksum = 0
     for part in parts:
         length += len(part)

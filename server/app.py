@@ -171,6 +171,8 @@ _DIALECTS: dict[str, Dialect] = {
     responses.PATH: responses.Responses(),
     messages.PATH: Messages(),
 }
+REPLIES = frozenset(_DIALECTS)
+"""The paths that are asked for replies."""
 _ROUTES: dict[str, dict[str, Answer]] = {
     **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
     count.COUNT_PATH: {"POST": count.answer},

@@ -25,6 +25,12 @@ class Corked(asyncio.Transport):
         else:
             self._transport.write(data)
 
+    def write_now(self, data: bytes) -> None:
+        """Without waiting for what may follow."""
+        if self._held:
+            self._flush()
+        self._transport.write(data)
+
     def close(self) -> None:
         self._flush()
         self._transport.close()

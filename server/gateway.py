@@ -4,7 +4,6 @@ On SIGTERM or Ctrl-C it stops accepting, lets running replies end for `GRACE` se
 segment and leaves with status 0. It refuses to listen beyond loopback before there is an inference key.
 """
 
-import asyncio
 import gc
 import signal
 import socket
@@ -13,15 +12,14 @@ from types import FrameType
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from burnish import routes as table
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.keys import Scope
-from server.app import create_app
-from server.cork import Corked
+from server.app import REPLIES, create_app
 from server.guard import is_loopback
+from server.protocol import Protocol
 
 GRACE = 20
 KEEP_ALIVE = 75
@@ -30,12 +28,10 @@ with 5 s on both sides a request now and then met a connection that was just bei
 log = structlog.get_logger(__name__)
 
 
-class Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, whose answers leave whole."""
+class GatewayProtocol(Protocol):
+    """The protocol, with a short way to each of the routes that make replies."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.transport = Corked(transport)
+    short_ways = frozenset(path.encode() for path in REPLIES)
 
 
 def check_bind(settings: Settings) -> None:
@@ -60,7 +56,7 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
         host=gateway.host,
         port=gateway.port,
         loop="uvloop",
-        http=Protocol,
+        http=GatewayProtocol,
         ws="none",
         lifespan="on",
         access_log=False,

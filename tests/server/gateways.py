@@ -21,6 +21,7 @@ from burnish.records import Feedback, Interaction
 from burnish.routes import AgentRoute, Routes
 from burnish.testing import StubEngine
 from server.app import create_app
+from server.gateway import GatewayProtocol
 
 ENGINE_KEY = "engine-secret-0123456789"
 HELLO = [{"role": "user", "content": "hello there"}]
@@ -121,7 +122,9 @@ def serve(
     )
     secrets, keys = make_keys()
     write_table(settings, (engine.url,), keys)
-    config = uvicorn.Config(create_app(settings, fallback), port=0, loop="uvloop", http="httptools", ws="none", log_config=None)
+    config = uvicorn.Config(
+        create_app(settings, fallback), port=0, loop="uvloop", http=GatewayProtocol, ws="none", log_config=None
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
