@@ -129,6 +129,16 @@ class CanaryState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class GroupState(StrEnum):
+    """Where a shadow group is in its life: its replies are drawn, scored, spent in a step; or it is dropped, with a reason."""
+
+    DRAWING = "drawing"
+    DRAWN = "drawn"
+    SCORED = "scored"
+    SPENT = "spent"
+    DROPPED = "dropped"
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """The sampling parameters that were in force, as the engine used them."""
