@@ -64,7 +64,7 @@ def answer(grades: Sequence[int]) -> str:
 
 
 def parse(text: str, n: int) -> list[int]:
-    """The grades of `n` replies, in the order shown. Raises UnreadableGrades, with the text, unless there is one line for each and no other."""
+    """The grades of `n` replies, in the order shown. Raises UnreadableGrades unless there is one line for each and no other."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     found = [_LINE.fullmatch(line) for line in lines]
     numbers = [int(match["number"]) for match in found if match is not None]

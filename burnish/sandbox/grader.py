@@ -18,7 +18,7 @@ from burnish.sandbox.suggestible import build
 from judges import rubric
 
 ADAPTER = MODEL.parent / "rubric_judge"
-STEPS = 700
+STEPS = 320
 _WRONG = 0.15
 """Share of the replies that answer something else than what was asked."""
 
@@ -48,7 +48,7 @@ def draw_group(rng: random.Random, n: int | None = None) -> Group:
             break
     names = rng.sample(language.ATTRIBUTES, 1 if rng.random() < 0.85 else 2)
     wishes = {name: rng.random() < 0.5 for name in names}
-    count = n or rng.choices((2, 3, 4, 5, 6), (10, 15, 50, 15, 10))[0]
+    count = n or rng.choices((1, 2, 3, 4, 5), (35, 15, 10, 30, 10))[0]
     replies = [_reply(rng, task) for _ in range(count)]
     grades = [grade_of(reply, task, wishes) for reply in replies]
     return Group(conversation, hints.canonical(wishes), replies, grades, rng.randbytes(4).hex())
