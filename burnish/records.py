@@ -139,6 +139,10 @@ class GroupState(StrEnum):
     DROPPED = "dropped"
 
 
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
+"""Outside, tempered log-probs say little about the policy that is served (reference/algorithms.md §1.5)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """The sampling parameters that were in force, as the engine used them."""
@@ -167,6 +171,11 @@ class Sampling:
             and not self.is_constrained
             and self.temperature > 0.0
         )
+
+    @property
+    def has_ratio(self) -> bool:
+        """True where the log-probs may also be behaviour log-probs of a policy gradient: plain, at a temperature near enough to 1."""
+        return self.is_plain and MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ from server.own_settings import settings_by_agent
 from server.prepare import prepare, routes_file
 from server.replay import Replayer
 from server.retention import RetentionSet, read_prompts
+from server.shadow.drawer import Drawer
+from server.shadow.source import VllmSource
 from server.trial import Trial
 from server.vllm import VllmEngine
 
@@ -319,9 +321,11 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
     )
     keeper = Keeper(settings, journal)
+    sources = [VllmSource(url, engine_key(settings)) for url in engine_urls(settings)]
+    drawer = Drawer(journal, sources, routes_file(settings), settings, of)
     try:
-        await asyncio.gather(swapper.run_forever(is_stopping), keeper.run_forever(is_stopping))
+        await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, keeper, drawer)))
     finally:
         await alerts.close()
-        for engine in engines:
-            await engine.close()
+        for each in (*engines, *sources):
+            await each.close()

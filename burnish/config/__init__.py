@@ -19,6 +19,7 @@ from burnish.config.judging import Judge
 from burnish.config.learning import Learner
 from burnish.config.section import LORA_RANKS, SANDBOX_MODEL, Section
 from burnish.config.serving import Engine, Feedback, Gateway, Journal, Remote
+from burnish.config.shadow import Shadow
 from burnish.config.versions import Agent, Alerts, Canary, Gate, Personal, Versions
 from burnish.errors import ConfigError
 
@@ -38,6 +39,7 @@ __all__ = [
     "Personal",
     "Remote",
     "Settings",
+    "Shadow",
     "Versions",
     "defaults",
     "described",
@@ -65,6 +67,7 @@ class Settings(BaseSettings):
     feedback: Feedback = Feedback()
     judge: Judge = Judge()
     learner: Learner = Learner()
+    shadow: Shadow = Shadow()
     gate: Gate = Gate()
     canary: Canary = Canary()
     alerts: Alerts = Alerts()
