@@ -327,5 +327,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, keeper, drawer)))
     finally:
         await alerts.close()
-        for each in (*engines, *sources):
-            await each.close()
+        for engine in engines:
+            await engine.close()
+        for source in sources:
+            await source.close()
