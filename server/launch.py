@@ -68,7 +68,8 @@ def command(settings: Settings) -> list[str]:
         arguments.append("--enable-auto-tool-choice")
     for flag, value in flags.items():
         arguments += [flag, str(value)]
-    modules = _known_versions(settings)
+    given = [json.dumps({"name": name, "path": str(Path(path).absolute())}) for name, path in engine.adapters.items()]
+    modules = [*given, *_known_versions(settings)]
     return [*arguments, *(["--lora-modules", *modules] if modules else []), *engine.extra_args]
 
 

@@ -14,7 +14,7 @@ from sqlmodel import Session
 
 from burnish.journal import blobs
 from burnish.journal.jobs import enqueue, insert_or_skip
-from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
+from burnish.journal.tables import GroupSampleRow, InteractionRow, RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
 from burnish.journal.turns import blobs_of, to_bytes
 from burnish.records import FloatArray, GroupState, IntArray, Message
 
@@ -109,6 +109,15 @@ def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> boo
     return bool(changed.rowcount)
 
 
+def spend(session: Session, step_id: int) -> None:
+    """The groups of a step whose outcome is recorded are spent, once and together with its rows."""
+    group: Any = ShadowGroupRow
+    sample: Any = GroupSampleRow
+    names = select(sample.interaction_id).where(sample.step_id == step_id)
+    mine = (group.interaction_id.in_(names), group.spent_step.is_(None))
+    session.connection().execute(update(group).where(*mine).values(state=GroupState.SPENT, spent_step=step_id))
+
+
 def members_of(session: Session, interaction_id: str) -> list[ShadowRow]:
     """The drawn replies of a group, in their order."""
     shadow: Any = ShadowRow
@@ -116,7 +125,7 @@ def members_of(session: Session, interaction_id: str) -> list[ShadowRow]:
 
 
 def totals(session: Session, agent: str) -> Tree:
-    """What the agent's groups have come to: groups by state, reasons of those dropped, tokens drawn."""
+    """What the agent's groups have come to: groups by state, reasons of those dropped, tokens drawn, votes asked of the judge."""
     group: Any = ShadowGroupRow
     execute = session.connection().execute
     count = (func.count(), func.coalesce(func.sum(group.n_tokens), 0))
@@ -127,7 +136,8 @@ def totals(session: Session, agent: str) -> Tree:
         name = str(reason).partition(":")[0]  # what stands behind the colon is this group's own
         dropped[name] = dropped.get(name, 0) + int(n)
     by_state = {str(state): int(n) for state, n, _ in states}
-    return {"groups": by_state, "dropped": dropped, "tokens": sum(int(n) for _, _, n in states)}
+    votes = sum(len(cast or ()) for cast in session.scalars(select(group.votes).where(group.agent == agent)))
+    return {"groups": by_state, "dropped": dropped, "tokens": sum(int(n) for _, _, n in states), "judge_votes": votes}
 
 
 def tokens_since(session: Session, since: float) -> int:

@@ -1,7 +1,9 @@
 """A journal with turns that deserve a shadow group, a stub engine, and the drawer between them."""
 
+import asyncio
 import time
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,12 @@ from server.shadow.drawer import Drawer
 from server.shadow.source import VllmSource
 from tests.factories import interaction, judgement, user
 from tests.turns import add_next_state, add_turn
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for the stub engine, which lives in a thread of its own."""
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 class ShadowWorld:

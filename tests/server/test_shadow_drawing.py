@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shadow_world import ShadowWorld
+from shadow_world import ShadowWorld, until
 from sqlalchemy import text
 
 from burnish.errors import EngineUnavailable
@@ -78,12 +78,10 @@ async def test_traffic_that_comes_back_ends_the_drawing_at_once(world: ShadowWor
     world.engine.replies = [Scripted("slow", pause=30.0)]
     name = world.turn()
     drawing = asyncio.create_task(world.drawer.run_once())
-    while world.engine.n_running < 3:
-        await asyncio.sleep(0.01)
+    await until(lambda: world.engine.n_running >= 3)
     world.engine.n_running += 1  # somebody's request
     assert await drawing
-    while world.engine.n_running > 1:  # ours are taken back
-        await asyncio.sleep(0.01)
+    await until(lambda: world.engine.n_running == 1)  # ours are taken back
     assert world.engine.n_aborted == 3
     found = world.group(name)
     assert found is not None and (found.state, found.n_tokens) == ("drawing", 9) and world.shadows(name) == []
@@ -167,15 +165,13 @@ async def test_a_crash_in_mid_group_has_it_drawn_anew(world: ShadowWorld) -> Non
     name = world.turn()
     world.engine.replies = [Scripted("slow", pause=30.0)]
     drawing = asyncio.create_task(world.drawer.run_once())
-    while world.engine.n_running < 3:
-        await asyncio.sleep(0.01)
+    await until(lambda: world.engine.n_running >= 3)
     drawing.cancel()  # as good as killed: nothing is written on the way out
     await asyncio.gather(drawing, return_exceptions=True)
     assert world.counts() == {"leased": 1}
     with world.journal.write() as session:
         session.connection().execute(text("UPDATE shadow_job SET lease_until = 1"))
-    while world.engine.n_running:
-        await asyncio.sleep(0.01)
+    await until(lambda: world.engine.n_running == 0)
     world.engine.replies = ["one", "two", "three"]
     assert await world.restarted().run_once()
     assert len(world.shadows(name)) == 3
