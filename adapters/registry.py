@@ -16,6 +16,7 @@ from adapters.agents import LIVE, ensure_agent
 from adapters.audit import record
 from adapters.versions import check_servable, version, versions
 from burnish.errors import Conflict
+from burnish.journal import shadows
 from burnish.journal.jobs import enqueue
 from burnish.journal.tables import AliasRow, InteractionRow, LoadJob, SampleRow, StepRow, VersionRow
 from burnish.records import StepOutcome, VersionName, VersionState

@@ -70,7 +70,7 @@ class Row:
         return len(self.completion_ids)
 
     @property
-    def behaviour_logprobs(self) -> FloatArray | None:
+    def behaviour_logprobs(self) -> "FloatArray | None":
         """What the engine recorded, where it makes a usable ratio; None elsewhere."""
         if self.place is not None:
             return self.place.behaviour_logprobs

@@ -69,6 +69,7 @@ def file(session: Session, interaction_id: str, drawn: Sequence[Drawn]) -> bool:
                 logprobs=to_bytes(each.logprobs),
             )
         )
+    session.flush()
     enqueue(session, RubricJob, interaction_id, {"interaction_id": interaction_id})
     return True
 

@@ -49,9 +49,7 @@ REGISTRY: dict[str, _Entry] = {
     ),
     GroupGradient.name: _Entry(
         lambda s: s.group_weight,
-        lambda s: GroupGradient(
-            clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, advantage=s.group_advantage
-        ),
+        lambda s: GroupGradient(clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, advantage=s.group_advantage),
     ),
     Distillation.name: _Entry(
         lambda s: s.distill_weight,
