@@ -150,11 +150,12 @@ def test_a_step_spends_its_groups_with_its_rows_and_tells_of_them(world: World) 
 
 def test_a_step_that_is_superseded_gives_its_groups_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     add_group(world, world.add(5)[0])
+    loop = learner_of(world)
     with monkeypatch.context() as broken:
         broken.setattr(world.trainer, "step", lambda *_: (_ for _ in ()).throw(AdapterError("disk full")))
-        assert learner_of(world).run_once()
+        assert loop.run_once()
     assert state_of(world, "t0")[0] == "scored"
-    assert learner_of(world).run_once()
+    assert loop.run_once()
     world.promote(2, 0)
     assert state_of(world, "t0")[0] == "spent"
 
