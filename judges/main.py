@@ -44,8 +44,8 @@ def make_judge(settings: Settings, engine_url: str, engine_key: str, model: str,
 
 def is_ours(settings: Settings, model: str) -> bool:
     """True where the serving engine answers to the name: its base, an adapter that it was given, or a version of the agent."""
-    engine = settings.engine
-    return model == engine.base_name or model in engine.adapters or model.startswith(f"{settings.agent.name}@v")
+    is_given = model == settings.engine.base_name or model in settings.engine_adapters
+    return is_given or model.startswith(f"{settings.agent.name}@v")
 
 
 def make_graders(settings: Settings, engine_url: str, engine_key: str) -> list[Judge]:

@@ -68,7 +68,7 @@ def command(settings: Settings) -> list[str]:
         arguments.append("--enable-auto-tool-choice")
     for flag, value in flags.items():
         arguments += [flag, str(value)]
-    given = [json.dumps({"name": name, "path": str(Path(path).absolute())}) for name, path in engine.adapters.items()]
+    given = [json.dumps({"name": name, "path": str(path)}) for name, path in settings.engine_adapters.items()]
     modules = [*given, *_known_versions(settings)]
     return [*arguments, *(["--lora-modules", *modules] if modules else []), *engine.extra_args]
 

@@ -94,7 +94,9 @@ def story(told: Tree) -> Group:
         rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), escape(why))
     parts = [facts, *([monitors] if told["monitors"] else []), rows]
     if told["groups"]:
-        groups = Table("group of", "scores, the live reply's first", "not used because", title=f"{len(told['groups'])} shadow groups")
+        groups = Table(
+            "group of", "scores, the live reply's first", "not used because", title=f"{len(told['groups'])} shadow groups"
+        )
         for each in told["groups"]:
             weighed = f"counted for {each['weight']:.2f}" if each["weight"] is not None else ""
             why = "; ".join(filter(None, (each["skipped"], weighed)))

@@ -100,7 +100,9 @@ def _shadow_group(group: Tree) -> Table:
     table = Table("member", "reply", "score", title=title)
     table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))
     for member in group["shadows"]:
-        table.add_row(str(member["member"]), escape(str(member["reply"].get("content") or "")[:LONGEST]), _score(member["score"]))
+        table.add_row(
+            str(member["member"]), escape(str(member["reply"].get("content") or "")[:LONGEST]), _score(member["score"])
+        )
     return table
 
 

@@ -101,6 +101,11 @@ class Settings(BaseSettings):
         return self.engine.urls or (f"http://127.0.0.1:{self.engine.port}",)
 
     @property
+    def engine_adapters(self) -> dict[str, Path]:
+        """Adapters that the engine started here serves besides the versions, by name."""
+        return {name: Path(path).expanduser().absolute() for name, path in self.engine.adapters.items()}
+
+    @property
     def has_canary(self) -> bool:
         """True where a version that passed the gate answers a share of the traffic before it is promoted."""
         return self.canary.mode == "on" or (self.canary.mode == "auto" and self.gate.tier == "full")

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 from burnish.sandbox import MODEL, corpus, hints, language, persona
 from burnish.sandbox.corpus import Row
 from burnish.sandbox.language import Style, Task
 from burnish.sandbox.suggestible import build
 from judges import rubric
 
-ADAPTER = MODEL.parent / "rubric_judge"
 STEPS = 320
 _WRONG = 0.15
 """Share of the replies that answer something else than what was asked."""
@@ -66,6 +69,46 @@ def draw_row(rng: random.Random) -> Row:
     return Row([*group_messages(group), {"role": "assistant", "content": rubric.answer(group.grades)}])
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How a grader did on groups with known grades: answers that could be read, grades given, grades right, and what the commonest grade
+    alone would have got right."""
+
+    n_groups: int
+    n_read: int
+    n_grades: int
+    n_right: int
+    n_commonest: int
+
+
+def measure(
+    folder: Path | None, base: Path = MODEL, n_groups: int = 60, n: int = 4, seed: int = 0, n_threads: int = 2
+) -> Measured:
+    """Grade groups of `n` with the adapter in `folder` (None: the base alone), greedily."""
+    torch.set_num_threads(n_threads)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = PeftModel.from_pretrained(model, folder) if folder else model
+    rng, wanted, given, n_read = random.Random(f"grader {seed}"), [], [], 0
+    for _ in range(n_groups):
+        group = draw_group(rng, n)
+        options = {"tokenize": True, "add_generation_prompt": True, "return_tensors": "pt", "return_dict": False}
+        ids = tokenizer.apply_chat_template(group_messages(group), **options)
+        written = model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=16 * n, do_sample=False, pad_token_id=0
+        )
+        try:
+            grades = rubric.parse(tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True), n)
+        except rubric.UnreadableGrades:
+            continue
+        n_read += 1
+        given += grades
+        wanted += group.grades
+    n_commonest = max((wanted.count(grade) for grade in set(wanted)), default=0)
+    n_right = sum(each == other for each, other in zip(given, wanted, strict=True))
+    return Measured(n_groups, n_read, len(given), n_right, n_commonest)
+
+
 def _reply(rng: random.Random, task: Task) -> str:
     asked = task if rng.random() > _WRONG else _other(rng, task)
     style = {name: rng.random() < 0.5 for name in language.ATTRIBUTES}
@@ -80,7 +123,11 @@ def _other(rng: random.Random, task: Task) -> Task:
 def main() -> None:
     """Read the command line and train."""
     parser = argparse.ArgumentParser(prog="python -m burnish.sandbox.grader", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder to write the adapter to; replaced if it exists")
+    does = parser.add_mutually_exclusive_group(required=True)
+    does.add_argument("--out", type=Path, help="folder to write the adapter to; replaced if it exists")
+    does.add_argument(
+        "--measure", type=Path, metavar="DIR", help="grade groups with known grades by the adapter in DIR instead"
+    )
     parser.add_argument("--base", type=Path, default=MODEL, help="folder of the base model; the shipped one by default")
     parser.add_argument("--further", type=Path, help="folder of an adapter to take one more round from")
     parser.add_argument("--steps", type=int, default=STEPS, help="training steps")
@@ -89,6 +136,13 @@ def main() -> None:
     given = parser.parse_args()
     if not (given.base / "model.safetensors").exists():
         parser.error(f"--base: there is no model.safetensors in {given.base}; give the folder of a base model")
+    if given.measure:
+        told = measure(given.measure, given.base, seed=given.seed, n_threads=given.threads)
+        print(
+            f"{given.measure}: {told.n_read} of {told.n_groups} answers read, {told.n_right} of {told.n_grades} grades right "
+            f"({told.n_commonest} by always saying the commonest)"
+        )
+        return
     given.out.parent.mkdir(parents=True, exist_ok=True)
     losses = build(given.out, given.base, given.steps, given.seed, given.threads, given.further, draw_row)
     print(f"{given.out}: loss {losses[0]:.3f} at first, {losses[-1]:.3f} at last")

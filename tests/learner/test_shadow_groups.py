@@ -66,9 +66,7 @@ def test_what_scored_well_becomes_likelier_and_what_did_not_less(make_trainer: M
     assert after[0] > before[0] and after[1] < before[1]
 
 
-def test_a_group_changes_nothing_of_the_live_rows_term(
-    make_trainer: Make, make_samples: Callable[..., list[Sample]]
-) -> None:
+def test_a_group_changes_nothing_of_the_live_rows_term(make_trainer: Make, make_samples: Callable[..., list[Sample]]) -> None:
     alone, beside = make_trainer(), make_trainer()
     without = alone.step(make_samples(6))
     told = beside.step(make_samples(6), groups=[group_of(beside)])
@@ -100,9 +98,7 @@ def test_the_shuffled_control_permutes_scores_within_a_group(make_trainer: Make)
 
 
 def learner_of(world: World) -> Loop:
-    return Loop(
-        world.ledger, world.store, world.trainer, Learner(**SETTINGS), None, groups=GroupLedger(world.journal, "agent")
-    )
+    return Loop(world.ledger, world.store, world.trainer, Learner(**SETTINGS), None, groups=GroupLedger(world.journal, "agent"))
 
 
 def add_group(world: World, name: str, scores: tuple[float, ...] = (0.0, 1.0, 0.5), logprob: float = -5.0) -> None:
@@ -141,7 +137,9 @@ def test_a_step_spends_its_groups_with_its_rows_and_tells_of_them(world: World) 
     assert world.store.manifest("agent", 1)["groups"] == ["t0"]
     with world.journal.read() as session:
         told = steps.story(session, "agent", 1)
-    assert [(each["interaction_id"], each["scores"], each["skipped"]) for each in told["groups"]] == [("t0", [0.0, 1.0, 0.5], None)]
+    assert [(each["interaction_id"], each["scores"], each["skipped"]) for each in told["groups"]] == [
+        ("t0", [0.0, 1.0, 0.5], None)
+    ]
     world.add(5)
     assert loop.run_once()
     with world.journal.read() as session:
