@@ -110,6 +110,14 @@ def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> boo
     return bool(changed.rowcount)
 
 
+def drop_version(session: Session, agent: str, version: int, reason: str) -> None:
+    """Every group of a version's replies that is not spent comes to nothing."""
+    group: Any = ShadowGroupRow
+    is_open = group.state.in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
+    mine = (group.agent == agent, group.version == version, is_open, group.spent_step.is_(None))
+    session.connection().execute(update(group).where(*mine).values(state=GroupState.DROPPED, reason=reason))
+
+
 def spend(session: Session, step_id: int) -> None:
     """The groups of a step whose outcome is recorded are spent, once and together with its rows."""
     group: Any = ShadowGroupRow

@@ -4,6 +4,7 @@ from array import array
 
 from sqlalchemy import text
 
+from adapters import registry, undo
 from burnish.journal import Journal, jobs, shadows
 from burnish.journal.export import Format, rows
 from burnish.journal.shadows import Drawn
@@ -91,6 +92,18 @@ def test_a_deleted_turn_takes_its_group_and_its_shadows_with_it(any_journal: Jou
         assert session.query(ShadowGroupRow).count() == 0 and session.query(ShadowRow).count() == 0
         assert not shadows.score(session, name, [0.0] * 4, "judge/abc", [])
         assert not shadows.drop(session, name, "whatever")
+
+
+def test_a_version_that_is_rolled_back_takes_its_open_groups_with_it(any_journal: Journal) -> None:
+    for name in ("t1", "t2"):
+        begun(any_journal, name)
+    with any_journal.write() as session:
+        session.get_one(ShadowGroupRow, "t2").version = 3
+    with any_journal.write() as session:
+        registry.ensure_agent(session, "agent")
+        undo.drop_rows(session, "agent", 3)
+    assert (group(any_journal).state, group(any_journal, "t2").state) == ("drawing", "dropped")
+    assert group(any_journal, "t2").reason == "rolled back: agent@v3"
 
 
 def test_exports_hold_no_shadow(journal: Journal) -> None:
