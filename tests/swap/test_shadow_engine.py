@@ -1,4 +1,4 @@
-"""A shadow group on a real vLLM: drawn with exact tokens while nobody asks, stopped when somebody does, graded by the sandbox's grader."""
+"""A shadow group on a real vLLM: drawn with exact tokens while nobody asks, and graded by a judge that cannot grade."""
 
 import asyncio
 import random
@@ -15,23 +15,19 @@ from burnish.journal.tables import ShadowGroupRow
 from burnish.journal.turns import from_bytes, record_judgement
 from burnish.records import NextStateKind, Sampling
 from burnish.rewards import NEXT_STATE
-from burnish.sandbox.grader import ADAPTER
 from judges.grader import Grader
 from judges.local import LocalJudge
 from judges.panel import Panel
-from learner.groups import GroupLedger
 from learner.policy import Policy
 from learner.rows import Text
 from server.own_settings import settings_by_agent
 from server.prepare import prepare, routes_file
 from server.shadow.drawer import Drawer
 from server.shadow.source import VllmSource
-from server.vllm import VllmEngine
 from tests.factories import interaction, judgement, user
 from tests.turns import add_next_state, add_turn
 
 pytestmark = pytest.mark.engine
-JUDGE = "rubric-judge"
 ASKED = [user("Reverse 5 12.")]
 
 
@@ -86,7 +82,9 @@ async def world(tmp_path: Path, vllm_server: VllmServer) -> AsyncIterator[World]
     await made.source.close()
 
 
-async def test_a_group_is_drawn_with_the_engines_own_tokens_and_graded(world: World, vllm_server: VllmServer) -> None:
+async def test_a_group_is_drawn_with_the_engines_own_tokens_and_no_grade_is_invented(
+    world: World, vllm_server: VllmServer
+) -> None:
     name = await world.live_turn()
     await world.drawn(name)
     assert world.group(name).state == "drawn", world.group(name).reason
@@ -97,20 +95,15 @@ async def test_a_group_is_drawn_with_the_engines_own_tokens_and_graded(world: Wo
     texts = [Text(list(prompt_ids), list(from_bytes("i", row.token_ids))) for row in rows]
     for row, found in zip(rows, policy.logprobs(texts), strict=True):
         assert list(from_bytes("f", row.logprobs)) == pytest.approx(found.tolist(), abs=1e-3)
-    engine = VllmEngine(vllm_server.url, vllm_server.api_key)
-    if JUDGE not in await engine.models():
-        await engine.load(JUDGE, str(ADAPTER))
-    judge = LocalJudge(vllm_server.url, JUDGE, api_key=vllm_server.api_key, max_tokens=64, timeout=60.0)
+    # The sandbox's base has learned to judge by what came back: it writes no line that the rubric's parser takes.
+    judge = LocalJudge(vllm_server.url, vllm_server.base_name, api_key=vllm_server.api_key, max_tokens=64, timeout=60.0)
     grader = Grader(world.journal, Panel([judge], 60.0), config.Judge(votes=3), random.Random(1))
     assert await grader.run_once() == 1
-    row = world.group(name)
-    assert row.state == "scored" or (row.reason or "").startswith("no spread"), row.reason
-    assert (row.judge_id or "").startswith(f"{JUDGE}/") and len(row.votes) == 3 and row.score is not None
-    ready = GroupLedger(world.journal, "agent").choose(8, lambda version: 0, 4, 0.0)
-    assert len(ready) == (row.state == "scored")
     await judge.close()
-    await engine.unload(JUDGE)
-    await engine.close()
+    row = world.group(name)
+    assert (row.state, row.score, row.votes) == ("dropped", None, [None] * 3)
+    assert (row.reason or "").startswith("the judge abstained: 0 of 3 votes could be read")
+    assert (row.judge_id or "").startswith(f"{vllm_server.base_name}/")
 
 
 async def test_the_engine_says_how_busy_it_is(world: World) -> None:
