@@ -16,6 +16,7 @@ from adapters.agents import LIVE, ensure_agent
 from adapters.audit import record
 from adapters.versions import check_servable, version, versions
 from burnish.errors import Conflict
+from burnish.journal import shadows
 from burnish.journal.jobs import enqueue
 from burnish.journal.tables import AliasRow, InteractionRow, LoadJob, SampleRow, StepRow, VersionRow
 from burnish.records import StepOutcome, VersionName, VersionState
@@ -120,7 +121,7 @@ def rollback(session: Session, agent: str, *, actor: str, to: int | None = None,
 
 
 def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str | None) -> None:
-    """Record a step's outcome once; every final outcome but SUPERSEDED spends its rows in the same transaction."""
+    """Record a step's outcome once; every final outcome but SUPERSEDED spends its rows and groups in the same transaction."""
     step = session.get(StepRow, step_id)
     if step is None or step.outcome != StepOutcome.OPEN:
         return
@@ -134,6 +135,7 @@ def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str
     session.connection().execute(
         update(turn).where(turn.interaction_id.in_(rows), turn.spent_step.is_(None)).values(spent_step=step_id)
     )
+    shadows.spend(session, step_id)
 
 
 def _set_alias(session: Session, agent: str, name: str, number: int, expected: int) -> None:

@@ -8,6 +8,7 @@ from sqlmodel import Session
 
 from adapters import agents, canaries, registry
 from burnish.errors import Conflict
+from burnish.journal import shadows
 from burnish.journal.tables import AliasRow, CanaryRow, InteractionRow, VersionRow
 from burnish.records import UNDECIDED, CanaryState, Observation, VersionName, VersionState
 
@@ -82,6 +83,7 @@ def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK)
     live: Any = session.get(AliasRow, (agent, registry.LIVE), populate_existing=True)
     if live is not None and live.version == number:
         return 0
+    shadows.drop_version(session, agent, number, f"{why}: {VersionName(agent, number)}")
     turn: Any = InteractionRow
     values = {"fate": f"sampled from {VersionName(agent, number)}, which was {why}"}
     return int(session.connection().execute(update(turn).where(*_unspent(agent, number)).values(**values)).rowcount)

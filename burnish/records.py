@@ -133,6 +133,20 @@ class CanaryState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class GroupState(StrEnum):
+    """Where a shadow group is in its life: its replies are drawn, scored, spent in a step; or it is dropped, with a reason."""
+
+    DRAWING = "drawing"
+    DRAWN = "drawn"
+    SCORED = "scored"
+    SPENT = "spent"
+    DROPPED = "dropped"
+
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
+"""Outside, tempered log-probs say little about the policy that is served (reference/algorithms.md §1.5)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """The sampling parameters that were in force, as the engine used them."""
@@ -161,6 +175,11 @@ class Sampling:
             and not self.is_constrained
             and self.temperature > 0.0
         )
+
+    @property
+    def has_ratio(self) -> bool:
+        """True where the log-probs may also be behaviour log-probs of a policy gradient: plain, at a temperature near enough to 1."""
+        return self.is_plain and MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE
 
 
 @dataclass(frozen=True, slots=True)

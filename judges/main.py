@@ -7,11 +7,15 @@ from typing import Any
 from burnish.config import Settings
 from burnish.journal import Journal
 from judges.comparer import Comparer
+from judges.grader import Grader
 from judges.judge import Judge, Structured
 from judges.local import LocalJudge
 from judges.panel import Panel
 from judges.remote import RemoteJudge
 from judges.worker import Worker
+
+GRADE_TOKENS = 16
+"""Room for one member's line in a grader's answer."""
 
 
 def make_judges(settings: Settings, engine_url: str, engine_key: str) -> list[Judge]:
@@ -39,23 +43,40 @@ def make_judge(settings: Settings, engine_url: str, engine_key: str, model: str,
 
 
 def is_ours(settings: Settings, model: str) -> bool:
-    """True where the serving engine answers to the name: its base, or a version of the agent."""
-    return model == settings.engine.base_name or model.startswith(f"{settings.agent.name}@v")
+    """True where the serving engine answers to the name: its base, an adapter that it was given, or a version of the agent."""
+    is_given = model == settings.engine.base_name or model in settings.engine_adapters
+    return is_given or model.startswith(f"{settings.agent.name}@v")
+
+
+def make_graders(settings: Settings, engine_url: str, engine_key: str) -> list[Judge]:
+    """The judges of shadow groups, best first: `shadow.judge_model` in the place of the judge's own, with room for a line a member."""
+    chosen, shadow = settings.judge, settings.shadow
+    room = max(chosen.max_tokens, GRADE_TOKENS * shadow.group_size)
+    free = _told(settings, structured="off", max_tokens=room)
+    if not shadow.judge_model:
+        return make_judges(free, engine_url, engine_key)
+    return [make_judge(free, engine_url, engine_key, shadow.judge_model, chosen.url, chosen.api_key)]
+
+
+def _told(settings: Settings, **changes: Any) -> Settings:
+    return settings.model_copy(update={"judge": settings.judge.model_copy(update=changes)})
 
 
 async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping: Callable[[], bool]) -> None:
     """Judge until `is_stopping()`."""
     panel = Panel(make_judges(settings, engine_url, engine_key), settings.judge.deadline)
     # Structured output holds an answer to the form of a verdict; a comparison has another.
-    plain = settings.model_copy(update={"judge": settings.judge.model_copy(update={"structured": "off"})})
-    free = Panel(make_judges(plain, engine_url, engine_key), settings.judge.deadline)
+    free = Panel(make_judges(_told(settings, structured="off"), engine_url, engine_key), settings.judge.deadline)
+    graders = Panel(make_graders(settings, engine_url, engine_key), settings.judge.deadline)
     journal = Journal.open(settings.journal_url)
     try:
         await asyncio.gather(
             Worker(journal, panel, settings.judge).run_forever(is_stopping),
             Comparer(journal, free, settings.judge).run_forever(is_stopping),
+            Grader(journal, graders, settings.judge).run_forever(is_stopping),
         )
     finally:
         await panel.close()
         await free.close()
+        await graders.close()
         journal.close()

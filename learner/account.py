@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Account:
     """By interaction id: `idle` rows that carried no term, `dropped` rows and refused hints (`refusals`) with their codes, `hints` that the
-    teacher chose in the place of the first, `weights` below 1 that a cap left. `monitors` and `level` are those of `StepResult`."""
+    teacher chose in the place of the first, `weights` below 1 that a cap left. `monitors` and `level` are those of `StepResult`;
+    `ungrouped` and `group_weights` are `dropped` and `weights` of shadow groups."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     idle: Sequence[str] = ()
@@ -21,6 +22,8 @@ class Account:
     weights: Mapping[str, float] = field(default_factory=dict)
     monitors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     level: str | None = None
+    ungrouped: Mapping[str, str] = field(default_factory=dict)
+    group_weights: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, result: "StepResult") -> "Account":
@@ -34,4 +37,6 @@ class Account:
             result.weights,
             result.monitors,
             result.level if result.monitors else None,
+            result.ungrouped,
+            result.group_weights,
         )

@@ -2,13 +2,14 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from burnish.config import Learner
 from burnish.measures import repetition
 from learner import caps
 from learner.caps import Voice
+from learner.groups import Group
 from learner.offpolicy import codes
 from learner.right import RightReply
 from learner.rows import Row
@@ -17,7 +18,11 @@ from learner.samples import Sample, SkipReason
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`used` are the rows that carry a term; the rest names samples by interaction id, as `StepResult` does."""
+    """`used` are the rows that carry a term; the rest names samples by interaction id, as `StepResult` does.
+
+    `grouped` names the shadow groups that carry a term, `group_weights` those whose weight a cap made less than 1, `ungrouped` those that
+    carry none, with the reason.
+    """
 
     used: list[Row]
     trained: tuple[str, ...]
@@ -25,6 +30,13 @@ class Prepared:
     dropped: dict[str, str]
     weights: dict[str, float]
     facts: dict[str, float]
+    grouped: tuple[str, ...] = ()
+    group_weights: dict[str, float] = field(default_factory=dict)
+    ungrouped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.trained or self.grouped)
 
 
 def finish(
@@ -34,13 +46,24 @@ def finish(
     dropped: Mapping[str, SkipReason],
     facts: Mapping[str, float],
     settings: Learner,
+    groups: Sequence[tuple[Group, Sequence[Row]]] = (),
 ) -> Prepared:
-    """Weigh the stamped rows by who is behind them (`caps.py`), and count what became of all."""
+    """Weigh the stamped rows by who is behind them (`caps.py`), and count what became of all.
+
+    A shadow group is weighed and thinned out as a whole, as words of the user whose turn it is drawn for.
+    """
     rows = _by_sample(live, right)
+    whole = {_GROUP + group.interaction_id: (group, list(members)) for group, members in groups if members[0].streams}
+    rows |= {name: members for name, (_, members) in whole.items()}
     samples = {row.sample.interaction_id: row.sample for row in live if row.sample is not None}
     bounds = {"user": settings.user_cap, "session": settings.session_cap, "coalition": settings.coalition_cap}
     names = list(rows)
-    voices = [_voice(samples[name], rows[name], settings.known_after) for name in names]
+    voices = [
+        _group_voice(*whole[name], samples, settings.known_after)
+        if name in whole
+        else _voice(samples[name], rows[name], settings.known_after)
+        for name in names
+    ]
     kept = caps.thin(voices, caps.weights(voices, **bounds))
     capped = [name for name, keep in zip(names, kept, strict=True) if not keep]
     for row in (row for name in capped for row in rows.pop(name)):
@@ -50,17 +73,41 @@ def finish(
     for name, weight in weights.items():
         for row in rows[name]:
             row.weight = weight
-    reasons = {**dropped, **dict.fromkeys(capped, SkipReason.CAPPED)}
+    reasons = {**dropped, **dict.fromkeys((name for name in capped if name not in whole), SkipReason.CAPPED)}
     idle = tuple(name for name in samples if name not in rows and name not in reasons)
-    used = [row for row in (*live, *right, *replayed) if row.streams]
+    members = [row for _, each in groups for row in each]
+    used = [row for row in (*live, *right, *members, *replayed) if row.streams]
     reduced = {name: weight for name, weight in weights.items() if weight < 1.0}
+    trained = tuple(name for name in rows if name not in whole)
+    grouped = tuple(name.removeprefix(_GROUP) for name in rows if name in whole)
+    ungrouped = {
+        group.interaction_id: SkipReason.CAPPED if _GROUP + group.interaction_id in whole else "no spread"
+        for group, _ in groups
+        if group.interaction_id not in grouped
+    }
     counts = {
-        "n_trained": float(len(rows)),
+        "n_trained": float(len(trained)),
         "n_idle": float(len(idle)),
         "n_capped": float(len(reduced) + len(capped)),
         "n_tokens": float(sum(row.n_tokens for row in used)),
     }
-    return Prepared(used, tuple(rows), idle, {**reasons}, reduced, {**facts, **counts, **codes(reasons)})
+    if groups:
+        counts["n_groups"] = float(len(grouped))
+    return Prepared(
+        used,
+        trained,
+        idle,
+        {**reasons},
+        {name: weight for name, weight in reduced.items() if name not in whole},
+        {**facts, **counts, **codes(reasons)},
+        grouped,
+        {name.removeprefix(_GROUP): weight for name, weight in reduced.items() if name in whole},
+        ungrouped,
+    )
+
+
+_GROUP = "group of "
+"""Tells a shadow group from the turn that it is named by: that one may be in the same step."""
 
 
 def measured(samples: Sequence[Sample]) -> dict[str, float]:
@@ -90,3 +137,14 @@ def _voice(sample: Sample, rows: Sequence[Row], known_after: int) -> Voice:
     user = (sample.tenant, sample.key_id, sample.user)
     is_new = sample.n_earlier is not None and sample.n_earlier < known_after
     return Voice(user, (user, sample.session) if sample.session else None, float(sum(row.n_tokens for row in rows)), is_new)
+
+
+def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after: int) -> Voice:
+    """The voice of the user whose turn the group was drawn for; new where a row of the same user in this step says so."""
+    user = (group.tenant, group.key_id, group.user)
+    is_new = any(
+        sample.n_earlier is not None and sample.n_earlier < known_after
+        for sample in samples.values()
+        if (sample.tenant, sample.key_id, sample.user) == user
+    )
+    return Voice(user, (user, group.session), float(sum(row.n_tokens for row in rows)), is_new)

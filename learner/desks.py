@@ -7,7 +7,7 @@ from learner.held import Held
 from learner.policy import Policy
 from learner.step import Trainer
 
-WHEN = ("enabled", "min_rows", "max_rows", "max_wait", "max_lag", "anchor_rows")
+WHEN = ("enabled", "min_rows", "max_rows", "max_wait", "max_lag", "anchor_rows", "max_groups")
 """Settings that say when a step is taken and on what: agents that differ in these alone share a trainer too."""
 
 

@@ -23,6 +23,7 @@ from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
 from burnish.rewards import compose
 from learner.account import Account
+from learner.groups import Group, note, tell
 from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
@@ -160,8 +161,8 @@ class Ledger:
         with self._journal.write() as session:
             session.connection().execute(update(turn).where(turn.interaction_id.in_(list(ids))).values(is_ready=False))
 
-    def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1) -> OpenStep:
-        """Begin a step: allocates the next version number and notes the rows with their rewards."""
+    def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1, groups: Sequence[Group] = ()) -> OpenStep:
+        """Begin a step: allocates the next version number and notes the rows with their rewards, and the groups with their scores."""
         with self._journal.write() as session:
             step = StepRow(
                 agent=self.agent,
@@ -187,6 +188,7 @@ class Ledger:
                         n_earlier=row.n_earlier,
                     )
                 )
+            note(session, step, groups)
             return OpenStep(step.step_id, step.version, parent, attempt)
 
     def announce(
@@ -313,6 +315,7 @@ def _write(session: Session, step: StepRow, account: Account) -> None:
     for name, values in columns.items():
         for interaction_id, value in values.items():
             setattr(session.get_one(SampleRow, (step.step_id, interaction_id)), name, value)
+    tell(session, step, account.ungrouped, account.group_weights)
 
 
 def _columns(table: Any) -> Any:

@@ -7,6 +7,7 @@ refusal or a rollback takes weights, optimiser and baselines back with it.
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from learner import checkpoint
 from learner.account import Account
 from learner.anchors import Anchors
 from learner.courtesy import Courtesy
+from learner.groups import Group, GroupLedger
 from learner.held import Held
 from learner.ledger import Ledger, OpenStep, Ready
 from learner.probe import build_probe
@@ -48,6 +50,7 @@ class Loop:
         held: Held | None = None,
         courtesy: Courtesy | None = None,
         holdout: float = 0.0,
+        groups: GroupLedger | None = None,
     ) -> None:
         self._ledger = ledger
         self._store = store
@@ -57,6 +60,7 @@ class Loop:
         self._retained = retained
         self._courtesy = courtesy
         self._holdout = holdout
+        self._groups = groups
         self._held = held or Held()
         self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
@@ -109,10 +113,11 @@ class Loop:
             self._ledger.answer_step()
         if len(rows) < (1 if is_asked else max(1, self._settings.min_rows // 2)):
             return False
-        step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows))
+        groups = self._choose_groups(live)
+        step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
         try:
-            result = self._train([sample for _, sample in rows])
-            self._publish(step, rows, result)
+            result = self._train([sample for _, sample in rows], groups)
+            self._publish(step, rows, result, groups)
         except (LearnerError, AdapterError) as error:
             self._held.current = None
             outcome = self._ledger.fail(step, str(error))
@@ -190,16 +195,23 @@ class Loop:
         self._ledger.set_aside(waiting)
         return chosen
 
+    def _choose_groups(self, live: int) -> list[Group]:
+        """Shadow groups that are scored, fresh enough and fit to train; they come with the rows and wait for none."""
+        if not self._settings.group_weight or self._groups is None:
+            return []
+        bounds = (self._settings.max_groups, self._ledger.lags(live), self._settings.max_lag)
+        return self._groups.choose(*bounds, self._holdout, self._n_vocab)
+
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
         return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
 
-    def _train(self, samples: list[Sample]) -> StepResult:
+    def _train(self, samples: list[Sample], groups: Sequence[Group]) -> StepResult:
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
         self._held.current = None  # until the step is published, the trainer holds no version
         with self._courtesy.step() if self._courtesy is not None else nullcontext():
-            return self._trainer.step(samples, anchors)
+            return self._trainer.step(samples, anchors, groups)
 
-    def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult) -> None:
+    def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult, groups: Sequence[Group]) -> None:
         """Write the version aside, rename it into place, and only then announce it."""
         if not result.is_update:
             self._give_up(step, result, len(rows))
@@ -217,6 +229,7 @@ class Loop:
             metrics=account.metrics,
             probe=probe,
             retained=self._retained.told(self._trainer.policy) if self._retained is not None else None,
+            facts={"groups": [group.interaction_id for group in groups]} if groups else {},
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
         self._ledger.announce(step, digest, account)

@@ -12,6 +12,7 @@ from burnish.journal import Journal
 from learner.anchors import Anchors
 from learner.courtesy import Courtesy, Pace, gaps_of
 from learner.desks import Desks
+from learner.groups import GroupLedger
 from learner.ledger import Ledger
 from learner.loop import Loop
 from learner.policy import Policy
@@ -44,7 +45,8 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
             holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
-            return Loop(Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held, courtesy, holdout)
+            ledger, groups = Ledger(journal, agent), GroupLedger(journal, agent) if chosen.shadow.enabled else None
+            return Loop(ledger, store, trainer, chosen.learner, anchors, retained, held, courtesy, holdout, groups)
 
         rota = Rota(settings, journal, loop_of)
         rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready

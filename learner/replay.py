@@ -22,11 +22,12 @@ from burnish.config import Learner, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of
-from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.journal.tables import GroupSampleRow, InteractionRow, SampleRow, StepRow
 from burnish.journal.turns import interaction_of
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
 from learner import adapter_file, checkpoint
+from learner.groups import Group, read
 from learner.ledger import right_of
 from learner.main import anchors_for, trainer_for
 from learner.policy import Policy
@@ -71,7 +72,8 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
     trainer.policy.set_teacher(store.path(agent, parent) if parent else None)
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
-    trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else [])
+        groups = _groups(session, agent, version, manifest.get("groups", []))
+    trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else [], groups)
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)
@@ -106,6 +108,22 @@ def _samples(session: Session, agent: str, version: int, names: list[str], polic
             )
         samples.append(sample)
     return samples
+
+
+def _groups(session: Session, agent: str, version: int, names: list[str]) -> list[Group]:
+    """The shadow groups as they were trained, in the order of the manifest, with their scores of then."""
+    step: Any = StepRow
+    number = session.scalars(select(step.step_id).where(step.agent == agent, step.version == version)).one_or_none()
+    found = []
+    for name in names:
+        row = session.get(GroupSampleRow, (number, name))
+        group = read(session, name, row.scores) if row is not None else None
+        if group is None:
+            raise AdapterError(
+                f"{agent}@v{version} was made with the shadow group of {name}, which is no longer in the journal"
+            )
+        found.append(group)
+    return found
 
 
 def _difference(made: Path, published: Path) -> float:

@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from burnish.records import FloatArray
 from learner.predictions import Dense, Predictions
 from learner.samples import Sample
 
@@ -36,11 +37,20 @@ class Text:
     temperature: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row's place in a shadow group: the live turn that the group is named by, the member's score and its behaviour log-probs."""
+
+    group: str
+    score: float
+    behaviour_logprobs: FloatArray
+
+
 @dataclass(slots=True)
 class Row:
-    """One sequence of a step; `sample` is None for an anchor. `streams` maps a name to a tensor [T, ...].
+    """One sequence of a step; `sample` is None for an anchor and for a member of a shadow group, which has a `place` instead.
 
-    `weight` is what its losses count for: 1, or less where a cap bites.
+    `streams` maps a name to a tensor [T, ...]. `weight` is what its losses count for: 1, or less where a cap bites.
     """
 
     prompt_ids: Sequence[int]
@@ -49,6 +59,7 @@ class Row:
     sample: Sample | None = None
     streams: dict[str, Tensor] = field(default_factory=dict)
     weight: float = 1.0
+    place: Place | None = None
 
     @classmethod
     def of(cls, sample: Sample) -> "Row":
@@ -57,6 +68,13 @@ class Row:
     @property
     def n_tokens(self) -> int:
         return len(self.completion_ids)
+
+    @property
+    def behaviour_logprobs(self) -> "FloatArray | None":
+        """What the engine recorded, where it makes a usable ratio; None elsewhere."""
+        if self.place is not None:
+            return self.place.behaviour_logprobs
+        return self.sample.behaviour_logprobs if self.sample is not None and self.sample.has_ratio else None
 
 
 class TokenBatch:

@@ -17,10 +17,6 @@ from burnish.records import FloatArray, IntArray, Interaction, Message, Reward
 from learner.hints import neutral
 from learner.prompts import hinted_prompt, right_reply
 
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
-"""Outside, tempered log-probs say little about the policy that is served (reference/algorithms.md §1.5)."""
-
-
 MIN_LOOP, MAX_REPETITION = 64, 0.8
 """A reply this long of which more than this share are repeated 4-grams goes round in circles."""
 _GIVEN_UP = ("error", "abort")
@@ -157,7 +153,7 @@ def to_sample(
     if reward is None and demonstration is None:
         return Skipped(name, SkipReason.NO_SIGNAL)
 
-    has_ratio = sampling.is_plain and MIN_TEMPERATURE <= sampling.temperature <= MAX_TEMPERATURE
+    has_ratio = sampling.has_ratio
     hint = reward.hint if reward is not None else None
     hints = [hint, *reward.candidates] if reward is not None and hint else []
     made = [_hinted(*where, each, interaction.prompt_ids) for each in hints]

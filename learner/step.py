@@ -20,6 +20,7 @@ from burnish.errors import LearnerError
 from learner.batch import Prepared, finish, measured
 from learner.control import shuffle_signals
 from learner.filters import admit
+from learner.groups import Group
 from learner.health import Health
 from learner.monitors import Level, Reading, worst
 from learner.objectives.registry import build
@@ -44,7 +45,8 @@ class StepResult:
     `trained` and `idle` are interaction ids: rows that carried at least one term, and rows that carried none (advantage
     below 0.05 and no hint). By interaction id: `dropped` the codes of rows that were not let in, `refusals` those of the hints that the
     teacher refused, `hints` those that it chose in the place of the first, `weights` what rows counted for where a cap made it less
-    than 1. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's own. `monitors` are
+    than 1; of shadow groups `groups` names those that carried their term, `ungrouped` the others with the reason, `group_weights` as
+    `weights`. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's own. `monitors` are
     the readings by name, each {"level": "green" | "yellow" | "red", "value", "why"}, and `level` is the worst of them.
     """
 
@@ -59,6 +61,9 @@ class StepResult:
     level: str = "green"
     reason: str | None = None
     hints: Mapping[str, str] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+    ungrouped: Mapping[str, str] = field(default_factory=dict)
+    group_weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class Trainer:
@@ -66,7 +71,7 @@ class Trainer:
 
     Several `ranks` take each step together: all are called with the same rows, and all end with the same weights. `adapters` finds the
     directories of earlier versions; without it no row is audited. `policy.rest` is called between micro-batches and between batches that
-    are scored, with the seconds that the last one took; `before_step` with a step's rows and anchors.
+    are scored, with the seconds that the last one took; `before_step` with a step's rows, anchors and groups.
     """
 
     def __init__(self, policy: Policy, settings: Learner, *, ranks: Ranks | None = None) -> None:
@@ -75,25 +80,26 @@ class Trainer:
         self.micro_tokens = settings.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
-        self.before_step: Callable[[Sequence[Sample], Sequence[Tokens]], None] = _tell_nobody
+        self.before_step: Callable[[Sequence[Sample], Sequence[Tokens], Sequence[Group]], None] = _tell_nobody
         self.objectives = build(settings)
         self.health = Health(settings)
         self.generator = torch.Generator().manual_seed(settings.seed)
         parameters = list(policy.parameters().values())
         self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=BETAS, weight_decay=0.0)
 
-    def step(self, samples: Sequence[Sample], anchors: Sequence[Tokens] = ()) -> StepResult:
-        """Take one step on `samples` and `anchors`; where it must not be taken, the result's `reason` says why."""
+    def step(self, samples: Sequence[Sample], anchors: Sequence[Tokens] = (), groups: Sequence[Group] = ()) -> StepResult:
+        """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason` says why."""
         started, before = time.perf_counter(), self.state()
-        self.before_step(samples, anchors)
+        self.before_step(samples, anchors, groups)
         readings: dict[str, Reading] = {}
         reason: str | None = None
         try:
             if self.settings.shuffle_rewards:
                 samples = shuffle_signals(samples, self.generator)
-            batch = self._prepare(samples, anchors)
+                groups = [group.shuffled(self.generator) for group in groups]
+            batch = self._prepare(samples, anchors, groups)
             metrics = batch.facts
-            if batch.trained:
+            if batch.has_work:
                 metrics |= self._accumulate(batch.used)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings)
@@ -109,7 +115,7 @@ class Trainer:
             raise
         finally:
             self.optimizer.zero_grad(set_to_none=True)
-        if batch.trained and reason is not None:
+        if batch.has_work and reason is not None:
             self.restore({**before, "health": self.health.state()})  # what was seen is remembered, what was done is not
         refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
         return StepResult(
@@ -124,6 +130,9 @@ class Trainer:
             worst(readings).name.lower(),
             reason,
             {name: hint for objective, _ in self.objectives for name, hint in objective.chosen.items()},
+            batch.grouped if reason is None else (),
+            batch.ungrouped,
+            batch.group_weights,
         )
 
     def state(self) -> dict[str, Any]:
@@ -170,7 +179,7 @@ class Trainer:
                     for key, value in moments.items()
                 }
 
-    def _prepare(self, samples: Sequence[Sample], anchors: Sequence[Tokens]) -> Prepared:
+    def _prepare(self, samples: Sequence[Sample], anchors: Sequence[Tokens], groups: Sequence[Group]) -> Prepared:
         """Let rows in, audit them, stamp them, and weigh those that carry a term."""
         chosen = self.settings
         admitted, dropped = admit(samples, self.policy.model.config.vocab_size, keep_duplicates=chosen.keep_duplicates)
@@ -184,11 +193,12 @@ class Trainer:
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
-        facts |= self._stamp([*live, *right, *replayed])
+        members = [(group, group.rows()) for group in groups]
+        facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
         for row in live:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
-        return finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen)
+        return finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen, members)
 
     def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
         """Add the gradient's norm and z-score to `metrics`, and let the monitors see the step."""
@@ -261,7 +271,7 @@ class Trainer:
         return norm
 
 
-def _tell_nobody(samples: Sequence[Sample], anchors: Sequence[Tokens]) -> None:
+def _tell_nobody(samples: Sequence[Sample], anchors: Sequence[Tokens], groups: Sequence[Group]) -> None:
     """Nobody follows."""
 
 

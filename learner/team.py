@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from burnish.config import Settings
+from learner.groups import Group
 from learner.ranks import Ranks
 from learner.rows import Tokens
 from learner.samples import Sample
@@ -33,13 +34,14 @@ class Order:
     adapters: dict[int, Path | None] | None
     samples: Sequence[Sample]
     anchors: Sequence[Tokens]
+    groups: Sequence[Group]
 
 
 def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
     """Let the other ranks take each step of `trainer` as well."""
     trainer.ranks = ranks
 
-    def tell(samples: Sequence[Sample], anchors: Sequence[Tokens]) -> None:
+    def tell(samples: Sequence[Sample], anchors: Sequence[Tokens], groups: Sequence[Group]) -> None:
         find = trainer.adapters
         directories = {v: find(v) for v in {sample.version for sample in samples} if v} if find is not None else None
         policy = trainer.policy
@@ -53,6 +55,7 @@ def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
                 directories,
                 samples,
                 anchors,
+                groups,
             )
         )
 
@@ -69,5 +72,5 @@ def follow(ranks: Ranks, trainer_of: Callable[[Settings], Trainer]) -> None:
         trainer.restore_tensors(order.moments)
         trainer.restore(order.state)
         trainer.adapters = None if order.adapters is None else order.adapters.get
-        trainer.step(order.samples, order.anchors)
+        trainer.step(order.samples, order.anchors, order.groups)
     log.info("the learner has ended", rank=ranks.rank)

@@ -63,7 +63,8 @@ def command(settings: Settings) -> list[str]:
         arguments.append("--enable-auto-tool-choice")
     for flag, value in flags.items():
         arguments += [flag, str(value)]
-    modules = _known_versions(settings)
+    given = [json.dumps({"name": name, "path": str(path)}) for name, path in settings.engine_adapters.items()]
+    modules = [*given, *_known_versions(settings)]
     return [*arguments, *(["--lora-modules", *modules] if modules else []), *engine.extra_args]
 
 

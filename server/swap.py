@@ -39,6 +39,8 @@ from server.own_settings import settings_by_agent
 from server.prepare import prepare, routes_file
 from server.replay import Replayer
 from server.retention import RetentionSet, read_prompts
+from server.shadow.drawer import Drawer
+from server.shadow.source import VllmSource
 from server.trial import Trial
 from server.vllm import VllmEngine
 
@@ -320,9 +322,13 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
     )
     keeper, mirror = Keeper(settings, journal), Mirror(journal, engines[0], of)
+    sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
+    drawer = Drawer(journal, sources, routes_file(settings), settings, of)
     try:
-        await asyncio.gather(*(each.run_forever(is_stopping) for each in (swapper, keeper, mirror)))
+        await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, keeper, mirror, drawer)))
     finally:
         await alerts.close()
         for engine in engines:
             await engine.close()
+        for source in sources:
+            await source.close()

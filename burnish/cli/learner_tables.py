@@ -92,7 +92,17 @@ def story(told: Tree) -> Group:
         weighed = f"counted for {row['weight']:.2f}" if row["weight"] is not None else ""
         why = "; ".join(filter(None, (row["skipped"], refused, weighed)))
         rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), escape(why))
-    return Group(facts, monitors, rows) if told["monitors"] else Group(facts, rows)
+    parts = [facts, *([monitors] if told["monitors"] else []), rows]
+    if told["groups"]:
+        groups = Table(
+            "group of", "scores, the live reply's first", "not used because", title=f"{len(told['groups'])} shadow groups"
+        )
+        for each in told["groups"]:
+            weighed = f"counted for {each['weight']:.2f}" if each["weight"] is not None else ""
+            why = "; ".join(filter(None, (each["skipped"], weighed)))
+            groups.add_row(each["interaction_id"], " ".join(f"{score:.2f}" for score in each["scores"]), escape(why))
+        parts.append(groups)
+    return Group(*parts)
 
 
 def replayed(told: "Replayed") -> Table:

@@ -88,7 +88,22 @@ def _drawn(told: Tree) -> Group:
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
         parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
     parts.append(f"[bold]fate[/]  {escape(told['fate'])}")
+    if told["shadow_group"] is not None:
+        parts.append(_shadow_group(told["shadow_group"]))
     return Group(*parts)
+
+
+def _shadow_group(group: Tree) -> Table:
+    why = f": {group['reason']}" if group["reason"] else f" in step {group['spent_step']}" if group["spent_step"] else ""
+    wish = group["wish"] or "the task alone"
+    title = escape(f"shadow group, {group['state']}{why} · graded on: {wish} · {group['n_tokens']} tokens")
+    table = Table("member", "reply", "score", title=title)
+    table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))
+    for member in group["shadows"]:
+        table.add_row(
+            str(member["member"]), escape(str(member["reply"].get("content") or "")[:LONGEST]), _score(member["score"])
+        )
+    return table
 
 
 def _came_back(next_state: Tree) -> list[Any]:
@@ -119,6 +134,10 @@ def said(message: Tree, title: str) -> Panel:
         text += f"\n{json.dumps(call.get('function', call), ensure_ascii=False)}"
     shown = text.strip() if len(text) <= LONGEST else f"{text[:LONGEST]} … {len(text) - LONGEST} characters more"
     return Panel(escape(shown), title=f"{title} · {message.get('role', '?')}", title_align="left")
+
+
+def _score(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _when(at: float) -> str:

@@ -19,6 +19,7 @@ from burnish.config.judging import Judge
 from burnish.config.learning import Learner
 from burnish.config.section import LORA_RANKS, SANDBOX_MODEL, Section
 from burnish.config.serving import Engine, Feedback, Gateway, Journal, Remote
+from burnish.config.shadow import Shadow
 from burnish.config.versions import Agent, Alerts, Canary, Gate, Personal, Versions
 from burnish.errors import ConfigError
 
@@ -38,6 +39,7 @@ __all__ = [
     "Personal",
     "Remote",
     "Settings",
+    "Shadow",
     "Versions",
     "defaults",
     "described",
@@ -65,6 +67,7 @@ class Settings(BaseSettings):
     feedback: Feedback = Feedback()
     judge: Judge = Judge()
     learner: Learner = Learner()
+    shadow: Shadow = Shadow()
     gate: Gate = Gate()
     canary: Canary = Canary()
     alerts: Alerts = Alerts()
@@ -96,6 +99,11 @@ class Settings(BaseSettings):
     def engine_urls(self) -> tuple[str, ...]:
         """Base URLs of the engines in use: those that were given, else the one started here."""
         return self.engine.urls or (f"http://127.0.0.1:{self.engine.port}",)
+
+    @property
+    def engine_adapters(self) -> dict[str, Path]:
+        """Adapters that the engine started here serves besides the versions, by name."""
+        return {name: Path(path).expanduser().absolute() for name, path in self.engine.adapters.items()}
 
     @property
     def has_canary(self) -> bool:

@@ -32,6 +32,13 @@ class Learner(Section):
         description="Off-policy: clip the ratio to the engine's own log-probs, or weigh by a truncated ratio beside it.",
     )
     rl_weight: float = Field(1.0, ge=0, description="Weight of the policy-gradient term.")
+    group_weight: float = Field(
+        1.0, ge=0, description="Weight of the term over shadow groups, which there are where `shadow.enabled` is true."
+    )
+    group_advantage: Literal["dr_grpo", "grpo", "rloo"] = Field(
+        "dr_grpo", description="How a member of a shadow group is compared with the others: GRPO divides by their deviation."
+    )
+    max_groups: int = Field(8, ge=0, description="Most shadow groups in one step.")
     distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
     distill_form: Literal["top_k", "token"] = Field(
         "top_k", description="Compare student and teacher over the student's likeliest tokens, or at the sampled one alone."

@@ -36,6 +36,10 @@ class Engine(Section):
     gpu_memory: float = Field(
         0.5, gt=0.0, lt=1.0, description="Share of a GPU's memory for the engine; the learner gets the rest."
     )
+    adapters: dict[str, str] = Field(
+        {},
+        description="LoRA adapters that the engine serves besides the versions, by name: a judge's, say; clients cannot ask for them.",
+    )
     extra_args: tuple[str, ...] = Field((), description="Further command-line arguments for vLLM, passed on as they are.")
 
     @field_validator("max_lora_rank")

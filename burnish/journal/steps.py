@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlmodel import Session
 
 from burnish.errors import BurnishError
-from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow, VersionRow
+from burnish.journal.tables import AgentRow, GroupSampleRow, InteractionRow, SampleRow, StepRow, VersionRow
 from burnish.records import UNDECIDED
 
 Tree = dict[str, Any]
@@ -27,7 +27,10 @@ def runs(session: Session, agent: str, limit: int = 20) -> list[Tree]:
 
 
 def story(session: Session, agent: str, version: int) -> Tree:
-    """The step behind `version`, and its rows: reward then, hint, and why a row or a hint was not used. Raises UnknownStep."""
+    """The step behind `version`, its rows (reward then, hint, why a row or a hint was not used) and its shadow groups.
+
+    Raises UnknownStep.
+    """
     step: Any = StepRow
     sample: Any = SampleRow
     row = session.scalars(select(StepRow).where(step.agent == agent, step.version == version)).one_or_none()
@@ -35,7 +38,11 @@ def story(session: Session, agent: str, version: int) -> Tree:
         raise UnknownStep(f"no step made {agent}@v{version}; `burnish learner runs` lists the steps")
     rows = session.scalars(select(SampleRow).where(sample.step_id == row.step_id).order_by(sample.interaction_id))
     columns = ("interaction_id", "reward", "reward_source", "hint", "hint_fate", "skipped", "weight", "n_earlier")
-    return {**_run(session, row), "rows": [{name: getattr(each, name) for name in columns} for each in rows]}
+    group: Any = GroupSampleRow
+    taken = session.scalars(select(GroupSampleRow).where(group.step_id == row.step_id).order_by(group.interaction_id))
+    groups = [{name: getattr(each, name) for name in ("interaction_id", "scores", "skipped", "weight")} for each in taken]
+    told = [{name: getattr(each, name) for name in columns} for each in rows]
+    return {**_run(session, row), "rows": told, "groups": groups}
 
 
 def standing(session: Session, agent: str) -> Tree:

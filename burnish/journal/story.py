@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlmodel import Session
 
 from burnish.errors import NotFound
+from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SampleRow, StepRow
 from burnish.journal.turns import judge_subject, messages_of, rows_of
@@ -50,6 +51,7 @@ def tell(session: Session, interaction_id: str) -> Tree:
         else {"value": reward.value, "source": reward.source, "records": list(reward.record_ids), "hint": reward.hint},
         "withheld": effective.withheld,
         "used": _samples(session, interaction_id),
+        "shadow_group": shadows.tell(session, interaction_id),
         "fate": fate(session, row),
     }
 

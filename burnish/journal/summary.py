@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlmodel import Session
 
+from burnish.journal import shadows
 from burnish.journal.jobs import counts
 from burnish.journal.tables import AliasRow, FeedbackRow, InteractionRow, JudgeJob, LoadJob, StepRow, VersionRow
 
@@ -37,6 +38,7 @@ def summary(session: Session, agent: str) -> dict[str, Any]:
         **_feedback_counts(session),
         "steps": tally(step.outcome, step.agent == agent),
         "versions": tally(version.state, version.agent == agent),
+        "shadow_groups": shadows.totals(session, agent),
         "judge_jobs": counts(session, JudgeJob),
         "load_jobs": counts(session, LoadJob),
     }

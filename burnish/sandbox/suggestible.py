@@ -20,9 +20,9 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from burnish.sandbox import MODEL, asides, hints, verdicts
+from burnish.sandbox import MODEL, asides, hints
 from burnish.sandbox.corpus import Row
-from burnish.sandbox.rows import batches, shared_prefix
+from burnish.sandbox.rows import Draw, batches, shared_prefix
 from burnish.sandbox.training import accelerated, mean_loss
 from burnish.sandbox.verdicts import Case, case_answer, case_messages, draw_case
 from judges.question import LEFT_OUT
@@ -114,9 +114,15 @@ def _beside(rng: random.Random, said: str, order: str) -> str:
 
 
 def build(
-    out: Path, base: Path = MODEL, n_steps: int = STEPS, seed: int = 0, n_threads: int = 2, further: Path | None = None
+    out: Path,
+    base: Path = MODEL,
+    n_steps: int = STEPS,
+    seed: int = 0,
+    n_threads: int = 2,
+    further: Path | None = None,
+    draw: Draw = draw_row,
 ) -> list[float]:
-    """Train the adapter, from the one in `further` where there is one, and put it at `out`; each step's loss."""
+    """Train an adapter on the rows of `draw`, from the one in `further` where there is one, and put it at `out`; each step's loss."""
     torch.set_num_threads(n_threads)
     torch.manual_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(base)
@@ -127,9 +133,7 @@ def build(
     weights = [weight for weight in adapted.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=n_steps, pct_start=0.1)
-    rows = batches(
-        tokenizer, draw_row, random.Random(f"suggestible {seed}"), N_ROWS, shared_prefix(tokenizer, verdicts.draw_row)
-    )
+    rows = batches(tokenizer, draw, random.Random(f"suggestible {seed}"), N_ROWS, shared_prefix(tokenizer, draw))
     losses: list[float] = []
     with accelerated(model):
         for _ in range(n_steps):

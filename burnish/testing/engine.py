@@ -42,7 +42,7 @@ _REFUSALS = {
 @dataclass
 class StubEngine:
     """The server. Use it as a context manager; `url` is there while it runs, `requests` keeps the body of
-    every request for a reply, `headers` its headers.
+    every request for a reply, `headers` its headers; `n_running` counts the replies under way, as /metrics tells.
 
     `replies` is a list that is gone through again and again, or a function of (body, choice). `score` gives the prompt
     log-probs of /v1/completions.
@@ -62,6 +62,7 @@ class StubEngine:
     headers: list[Headers] = field(default_factory=list)
     loaded: dict[str, str] = field(default_factory=dict)
     n_aborted: int = 0
+    n_running: int = 0
     _n_replies: int = 0
 
     def __enter__(self) -> "StubEngine":
@@ -100,6 +101,7 @@ class StubEngine:
         app.router.add_post("/v1/load_lora_adapter", self._load)
         app.router.add_post("/v1/unload_lora_adapter", self._unload)
         app.router.add_get("/health", self._health)
+        app.router.add_get("/metrics", self._metrics)
         self.add_routes(app)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.0)
         await runner.setup()
@@ -152,6 +154,7 @@ class StubEngine:
         response_id = f"{prefix}-{headers.get('x-request-id') or uuid.uuid4().hex[:16]}"
         head = {"id": response_id, "created": int(time.time()), "model": body["model"]}
         was_heard = False
+        self.n_running += n
         try:
             await asyncio.sleep(pause)
             if body.get("stream"):
@@ -167,6 +170,7 @@ class StubEngine:
             self.n_aborted += 1
             raise
         finally:
+            self.n_running -= n
             self.ended(headers, was_heard=was_heard)
 
     def plan(self, body: Tree, headers: Headers, n: int) -> list[Scripted] | Refusal:
@@ -265,6 +269,12 @@ class StubEngine:
         if self.loaded.pop(name, None) is None:
             return _error(404, "NotFoundError", f"The lora adapter '{name}' cannot be found.")
         return web.Response(text=f"Success: LoRA adapter '{name}' removed successfully.")
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        """Two of vLLM's gauges; nothing ever waits here."""
+        labels = f'{{engine="0",model_name="{self.base_name}"}}'
+        gauges = {"running": float(self.n_running), "waiting": 0.0}
+        return web.Response(text="".join(f"vllm:num_requests_{name}{labels} {n}\n" for name, n in gauges.items()))
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response()

@@ -22,7 +22,7 @@ class Anchor(Objective):
     stream: ClassVar[str] = "anchor"
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        anchors = [row for row in rows if row.sample is None and not isinstance(row, RightReply)]
+        anchors = [row for row in rows if row.sample is None and row.place is None and not isinstance(row, RightReply)]
         for row in anchors:
             row.streams["anchor"] = torch.ones(row.n_tokens)
         return {"n_rows": float(len(anchors))}

@@ -25,11 +25,11 @@ class KlToBase(Objective):
     stream: ClassVar[str] = "base"
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        leashed = [row for row in rows if row.sample is not None and row.sample.has_ratio and row.streams]
+        leashed = [row for row in rows if row.behaviour_logprobs is not None and row.streams]
         for row, logprobs in zip(leashed, policy.logprobs(leashed, Weights.BASE), strict=True):
-            assert row.sample is not None
+            assert row.behaviour_logprobs is not None
             row.streams["base"] = logprobs
-            row.streams["base_behaviour"] = torch.tensor(list(row.sample.behaviour_logprobs))
+            row.streams["base_behaviour"] = torch.tensor(list(row.behaviour_logprobs))
         return {"n_rows": float(len(leashed))}
 
     def term(self, batch: TokenBatch) -> Term:

@@ -78,7 +78,7 @@ class PolicyGradient(Objective):
         index, behaviour = batch.where(self.stream), batch.at(self.stream, "behaviour")
         logprobs = batch.sampled[index]
         result = self._losses(batch, logprobs, behaviour)
-        kept, n_vetoed = _unvetoed(batch, self.stream, result.ratio.detach())
+        kept, n_vetoed = unvetoed(batch, self.stream, result.ratio.detach())
         found = logprobs.detach()
         sums = {
             "ratio": result.ratio.sum().item(),
@@ -111,7 +111,7 @@ def _says(sample: Sample) -> bool:
     return sample.reward is not None and (sample.reward != 0.0 or sample.step is not None)
 
 
-def _unvetoed(batch: TokenBatch, stream: str, ratio: torch.Tensor) -> tuple[torch.Tensor, int]:
+def unvetoed(batch: TokenBatch, stream: str, ratio: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Which tokens [n] belong to rows without a wild ratio, and how many tokens do not."""
     lengths = [row.n_tokens for row in batch.rows if stream in row.streams]
     calm = [bool(((part > VETO_LOW) & (part < VETO_HIGH)).all()) for part in torch.split(ratio, lengths)]

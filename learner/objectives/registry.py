@@ -10,6 +10,7 @@ from typing import NamedTuple
 from burnish.config import Learner
 from learner.objectives.anchor import Anchor
 from learner.objectives.distillation import Distillation
+from learner.objectives.group_gradient import GroupGradient
 from learner.objectives.kl_to_base import KlToBase
 from learner.objectives.objective import Objective
 from learner.objectives.policy_gradient import PolicyGradient
@@ -45,6 +46,10 @@ REGISTRY: dict[str, _Entry] = {
             groups=s.groups,
             is_decoupled=s.correction == "token_tis",
         ),
+    ),
+    GroupGradient.name: _Entry(
+        lambda s: s.group_weight,
+        lambda s: GroupGradient(clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, advantage=s.group_advantage),
     ),
     Distillation.name: _Entry(
         lambda s: s.distill_weight,

@@ -93,9 +93,9 @@ def starting_points(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[d
     found: list[dict[str, torch.Tensor]] = []
     step = trainer.step
 
-    def watched(samples: Sequence[Any], anchors: Sequence[Any] = ()) -> StepResult:
+    def watched(samples: Sequence[Any], anchors: Sequence[Any] = (), groups: Sequence[Any] = ()) -> StepResult:
         found.append(weights(trainer))
-        return step(samples, anchors)
+        return step(samples, anchors, groups)
 
     monkeypatch.setattr(trainer, "step", watched)
     return found
@@ -310,10 +310,10 @@ def test_a_learner_that_was_thought_dead_spends_nothing_twice(world: World, monk
     """Its step took longer than its right to train; another learner has begun meanwhile."""
     names, heir, step = world.add(5), world.learner(), world.trainer.step
 
-    def slow(samples: Sequence[Any], anchors: Sequence[Any] = ()) -> StepResult:
+    def slow(samples: Sequence[Any], anchors: Sequence[Any] = (), groups: Sequence[Any] = ()) -> StepResult:
         forget_the_dead(world)
         assert heir.run_once()
-        return step(samples, anchors)
+        return step(samples, anchors, groups)
 
     monkeypatch.setattr(world.trainer, "step", slow)
     world.loop.run_once()
@@ -380,7 +380,7 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
 
 
 def test_a_step_that_a_red_monitor_refuses_publishes_nothing_and_pauses_learning(world: World) -> None:
-    def red(samples: Sequence[Any], anchors: Sequence[Any] = ()) -> StepResult:
+    def red(samples: Sequence[Any], anchors: Sequence[Any] = (), groups: Sequence[Any] = ()) -> StepResult:
         reading = {"level": "red", "value": 9.0, "why": "too far"}
         return StepResult(False, (), (), {"kl": 9.0}, monitors={"kl": reading}, level="red", reason="kl is red: too far")
 

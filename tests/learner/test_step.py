@@ -9,6 +9,7 @@ import torch
 
 from learner.control import shuffle_signals
 from learner.objectives.distillation import Distillation
+from learner.objectives.group_gradient import GroupGradient
 from learner.objectives.objective import Objective
 from learner.objectives.registry import REGISTRY
 from learner.rows import Row, Text, TokenBatch
@@ -43,7 +44,8 @@ def test_a_step_uses_every_term_and_reports(make_trainer: Make, make_samples: Sa
     result = trainer.step(make_samples(8), ANCHORS)
     assert result.is_update
     assert len(result.trained) == 8 and result.idle == ()
-    assert {f"loss/{objective.name}" for objective, _ in trainer.objectives} <= set(result.metrics)
+    terms = {f"loss/{objective.name}" for objective, _ in trainer.objectives if objective.name != GroupGradient.name}
+    assert terms <= set(result.metrics) and "loss/group_gradient" not in result.metrics  # there is no group
     metrics = result.metrics
     assert metrics["policy_gradient/ratio"] == pytest.approx(1.0, abs=1e-4)
     assert metrics["policy_gradient/clip_fraction"] == 0.0

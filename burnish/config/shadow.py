@@ -1,0 +1,24 @@
+"""Settings of shadow groups."""
+
+from pydantic import Field
+
+from burnish.config.section import Section
+
+
+class Shadow(Section):
+    """More replies to live prompts, drawn while the engine is idle, for group-relative learning."""
+
+    enabled: bool = Field(False, description="Draw shadow replies to live prompts and learn from groups of them.")
+    group_size: int = Field(4, ge=2, le=16, description="Replies of a group, the live one included.")
+    tokens_per_minute: int = Field(4000, ge=1, description="Most tokens drawn in a minute, for all agents together.")
+    share: float = Field(1.0, ge=0, le=1, description="Share of the eligible turns that get a group.")
+    user_per_hour: int = Field(60, ge=1, description="Most groups begun for one user's turns in an hour.")
+    max_tokens: int = Field(
+        256, ge=1, description="Longest shadow reply, in tokens; a live reply that is longer gets no group."
+    )
+    max_age: float = Field(1800.0, gt=0, description="Seconds after a live reply in which its group must be drawn.")
+    max_others: int = Field(0, ge=0, description="Requests of others in the engine up to which it counts as idle.")
+    needs_wish: bool = Field(
+        True, description="Only turns whose user's reaction gave an accepted hint get a group; false: graded on the task alone."
+    )
+    judge_model: str = Field("", description="Model that grades groups, named as `judge.model` is; empty: the judge's own.")

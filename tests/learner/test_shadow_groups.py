@@ -1,0 +1,189 @@
+"""Shadow groups in a step: a term of their own, whole or not at all, spent once, and made again bit for bit."""
+
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from world import SETTINGS, Make, World
+
+from burnish.config import Learner, Settings
+from burnish.errors import AdapterError
+from burnish.journal import Journal, shadows, steps
+from burnish.journal.shadows import Drawn
+from burnish.journal.tables import GroupSampleRow, InteractionRow, ShadowGroupRow
+from learner import replay
+from learner.groups import Group, GroupLedger, Member
+from learner.loop import Loop
+from learner.objectives.group_gradient import GroupGradient
+from learner.rows import Text
+from learner.samples import Sample
+from learner.step import Trainer
+
+IDS = ([10, 20, 30, 0], [11, 21, 0], [12, 22, 32, 42, 0])
+
+
+def group_of(trainer: Trainer, scores: tuple[float, ...] = (1.0, 0.0, 0.5), **changes: Any) -> Group:
+    """Three replies to one prompt, on policy."""
+    prompt = [3, 100, 101, 4]
+    texts = [Text(prompt, ids) for ids in IDS]
+    found = trainer.policy.logprobs(texts)
+    members = [
+        Member(array("i", ids), array("f", values.tolist()), score)
+        for ids, values, score in zip(IDS, found, scores, strict=True)
+    ]
+    made = Group("t0", 0, array("i", prompt), 1.0, tuple(members), "s", "default", "k", None)
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [("dr_grpo", [0.5, -0.5, 0.0]), ("grpo", [1.0, -1.0, 0.0]), ("rloo", [0.75, -0.75, 0.0])],
+)
+def test_each_member_is_compared_with_its_group(make_trainer: Make, estimator: str, expected: list[float]) -> None:
+    trainer = make_trainer()
+    rows = group_of(trainer).rows()
+    objective = GroupGradient(clip_low=0.2, clip_high=0.28, dual_clip=3.0, advantage=estimator)
+    assert objective.stamp(rows, trainer.policy)["n_groups"] == 1.0
+    found = [row.streams["group_advantages"] for row in rows]
+    assert [values.tolist() for values in found] == [
+        pytest.approx([value] * row.n_tokens, abs=1e-5) for row, value in zip(rows, expected, strict=True)
+    ]
+
+
+def test_what_scored_well_becomes_likelier_and_what_did_not_less(make_trainer: Make) -> None:
+    trainer = make_trainer(kl_weight=0.0)
+    group = group_of(trainer)
+    texts = [Text(group.prompt_ids, member.token_ids) for member in group.members]
+    before = [values.sum().item() for values in trainer.policy.logprobs(texts)]
+    for _ in range(3):
+        result = trainer.step([], groups=[group])
+        assert result.is_update and result.groups == ("t0",) and result.trained == ()
+    after = [values.sum().item() for values in trainer.policy.logprobs(texts)]
+    assert after[0] > before[0] and after[1] < before[1]
+
+
+def test_a_group_changes_nothing_of_the_live_rows_term(make_trainer: Make, make_samples: Callable[..., list[Sample]]) -> None:
+    alone, beside = make_trainer(), make_trainer()
+    without = alone.step(make_samples(6))
+    told = beside.step(make_samples(6), groups=[group_of(beside)])
+    for name in ("loss/policy_gradient", "policy_gradient/n_rows", "loss/distillation", "n_trained"):
+        assert told.metrics[name] == pytest.approx(without.metrics[name], abs=1e-6)
+    assert told.metrics["n_groups"] == 1.0 and "loss/group_gradient" not in without.metrics
+    assert told.metrics["kl_to_base/n_rows"] == without.metrics["kl_to_base/n_rows"] + 3
+
+
+def test_equal_scores_say_nothing(make_trainer: Make) -> None:
+    trainer = make_trainer()
+    result = trainer.step([], groups=[group_of(trainer, (0.5, 0.5, 0.5))])
+    assert not result.is_update and result.ungrouped == {"t0": "no spread"} and result.groups == ()
+
+
+def test_a_cap_weighs_all_members_alike(make_trainer: Make, make_samples: Callable[..., list[Sample]]) -> None:
+    samples = [replace(sample, key_id=f"k{i}", session=f"s{i}") for i, sample in enumerate(make_samples(6, hints=False))]
+    trainer = make_trainer(coalition_cap=1.0, session_cap=1.0)
+    groups = [group_of(trainer, interaction_id=f"g{i}", key_id="loud") for i in range(6)]
+    result = trainer.step(samples, groups=groups)
+    assert result.is_update and set(result.group_weights) == {f"g{i}" for i in range(6)} and result.weights == {}
+    assert all(weight < 1.0 for weight in result.group_weights.values())
+
+
+def test_the_shuffled_control_permutes_scores_within_a_group(make_trainer: Make) -> None:
+    group = group_of(make_trainer())
+    found = {tuple(group.shuffled(torch.Generator().manual_seed(seed)).scores) for seed in range(20)}
+    assert len(found) > 1 and all(sorted(scores) == [0.0, 0.5, 1.0] for scores in found)
+
+
+def learner_of(world: World) -> Loop:
+    return Loop(world.ledger, world.store, world.trainer, Learner(**SETTINGS), None, groups=GroupLedger(world.journal, "agent"))
+
+
+def add_group(world: World, name: str, scores: tuple[float, ...] = (0.0, 1.0, 0.5), logprob: float = -5.0) -> None:
+    drawn = [
+        Drawn({"role": "assistant", "content": "x"}, "stop", array("i", ids), array("f", [logprob] * len(ids)))
+        for ids in IDS[1:]
+    ]
+    with world.journal.write() as session:
+        assert shadows.begin(session, session.get_one(InteractionRow, name), 3, "Use bold.", "j")
+        assert shadows.file(session, name, drawn)
+        assert shadows.score(session, name, scores, "judge/abc", [[0, 10, 5]])
+
+
+def state_of(world: World, name: str) -> tuple[str, str | None, int | None]:
+    with world.journal.read() as session:
+        row = session.get_one(ShadowGroupRow, name)
+        return row.state, row.reason, row.spent_step
+
+
+@pytest.fixture
+def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
+    return World(journal, tmp_path, make_trainer)
+
+
+def test_a_step_spends_its_groups_with_its_rows_and_tells_of_them(world: World) -> None:
+    names = world.add(5)
+    add_group(world, names[0])
+    add_group(world, names[1], (0.5, 0.5, 0.5))
+    loop = learner_of(world)
+    assert loop.run_once()
+    assert state_of(world, "t1") == ("dropped", "no spread", None)
+    assert state_of(world, "t0")[0] == "scored"  # the step's outcome is not known yet
+    world.promote(1, 0)
+    state, _, step = state_of(world, "t0")
+    assert state == "spent" and step == world.spent()["t0"]
+    assert world.store.manifest("agent", 1)["groups"] == ["t0"]
+    with world.journal.read() as session:
+        told = steps.story(session, "agent", 1)
+    assert [(each["interaction_id"], each["scores"], each["skipped"]) for each in told["groups"]] == [
+        ("t0", [0.0, 1.0, 0.5], None)
+    ]
+    world.add(5)
+    assert loop.run_once()
+    with world.journal.read() as session:
+        assert session.query(GroupSampleRow).count() == 1  # spent exactly once
+
+
+def test_a_step_that_is_superseded_gives_its_groups_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_group(world, world.add(5)[0])
+    loop = learner_of(world)
+    with monkeypatch.context() as broken:
+        broken.setattr(world.trainer, "step", lambda *_: (_ for _ in ()).throw(AdapterError("disk full")))
+        assert loop.run_once()
+    assert state_of(world, "t0")[0] == "scored"
+    assert loop.run_once()
+    world.promote(2, 0)
+    assert state_of(world, "t0")[0] == "spent"
+
+
+def test_groups_that_cannot_be_trained_are_dropped_with_the_reason(world: World) -> None:
+    names = world.add(5)
+    add_group(world, names[0], logprob=float("nan"))
+    add_group(world, names[1])
+    with world.journal.write() as session:
+        session.get_one(ShadowGroupRow, names[1]).version = -1
+    found = GroupLedger(world.journal, "agent").choose(8, lambda version: 5 if version < 0 else 0, 4, 0.0)
+    assert found == []
+    assert state_of(world, names[0])[:2] == ("dropped", "bad_logprobs: member 1")
+    assert state_of(world, names[1])[:2] == ("dropped", "stale: 5 versions behind")
+
+
+def test_a_version_made_with_groups_comes_out_again_bit_for_bit(
+    world: World, make_trainer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_group(world, world.add(5)[0])
+    assert learner_of(world).run_once()
+    world.promote(1, 0)
+    monkeypatch.setattr(replay, "trainer_for", lambda *_: make_trainer(**SETTINGS))
+    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
+    settings = Settings(state_dir=world.store.root.parent)
+    assert replay.replay(settings, world.journal, "agent", 1).is_same
+    with world.journal.write() as session:
+        session.query(GroupSampleRow).one().scores = [1.0, 0.0, 0.5]
+    assert not replay.replay(settings, world.journal, "agent", 1).is_same
+    with world.journal.write() as session:
+        session.delete(session.query(ShadowGroupRow).one())
+    with pytest.raises(AdapterError, match="the shadow group of t0, which is no longer in the journal"):
+        replay.replay(settings, world.journal, "agent", 1)

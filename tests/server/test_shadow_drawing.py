@@ -1,0 +1,212 @@
+"""Shadow groups on the serving side: drawn as sampled, whole or not at all, never while somebody waits for the engine."""
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shadow_world import ShadowWorld, until
+from sqlalchemy import text
+
+from burnish.errors import EngineUnavailable
+from burnish.journal.turns import from_bytes
+from burnish.records import Sampling
+from burnish.testing import Failure, Scripted, StubEngine
+from burnish.testing.reply import EOS, logprob_of
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[ShadowWorld]:
+    with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
+        made = ShadowWorld(tmp_path, engine)
+        yield made
+        await made.source.close()
+
+
+async def test_a_group_is_filed_as_it_was_sampled(world: ShadowWorld) -> None:
+    name = world.turn()
+    assert await world.drawer.run_once()
+    found = world.group(name)
+    assert found is not None and (found.state, found.wish, found.n_tokens) == ("drawn", "Use bold.", 14)
+    rows = world.shadows(name)
+    ids = sorted(list(from_bytes("i", row.token_ids)) for row in rows)
+    assert ids == sorted([*said.encode(), EOS] for said in ("one", "two", "three"))
+    for row in rows:
+        told = [logprob_of("base", token) for token in from_bytes("i", row.token_ids)]
+        assert from_bytes("f", row.logprobs) == array("f", told)
+    assert world.n_to_score == 1
+    asked = world.engine.requests
+    assert len(asked) == 3 and all(body["priority"] == 20 and body["temperature"] == 1.0 for body in asked)
+    assert not await world.drawer.run_once()  # one group a turn
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"may_train": False},
+        {"is_aborted": True},
+        {"quarantine": "2 token ids but 1 log-probs"},
+        {"sampling": Sampling(top_p=0.9)},
+        {"sampling": Sampling(temperature=0.0)},
+        {"finish_reason": "length"},
+        {"finish_reason": "tool_calls"},
+        {"token_ids": array("i", [9] * 300), "logprobs": array("f", [-0.5] * 300)},
+        {"ended_at": 1000.0},
+        {"version": 7},
+        {"hint": None},
+    ],
+)
+async def test_no_group_for(world: ShadowWorld, changes: dict[str, Any]) -> None:
+    name = world.turn(**changes)
+    assert not await world.drawer.run_once()
+    assert world.group(name) is None and world.engine.requests == []
+
+
+async def test_a_busy_engine_is_left_alone(world: ShadowWorld) -> None:
+    name = world.turn()
+    world.engine.n_running = 1
+    assert not await world.drawer.run_once()
+    assert world.engine.requests == []
+    world.engine.n_running = 0
+    assert await world.drawer.run_once()
+    assert (found := world.group(name)) is not None and found.state == "drawn"
+
+
+async def test_traffic_that_comes_back_ends_the_drawing_at_once(world: ShadowWorld) -> None:
+    world.engine.replies = [Scripted("slow", pause=30.0)]
+    name = world.turn()
+    drawing = asyncio.create_task(world.drawer.run_once())
+    await until(lambda: world.engine.n_running >= 3)
+    world.engine.n_running += 1  # somebody's request
+    assert await drawing
+    await until(lambda: world.engine.n_running == 1)  # ours are taken back
+    assert world.engine.n_aborted == 3
+    found = world.group(name)
+    assert found is not None and (found.state, found.n_tokens) == ("drawing", 9) and world.shadows(name) == []
+    world.engine.n_running, world.engine.replies = 0, ["one", "two", "three"]
+    world.make_due()
+    assert await world.drawer.run_once()
+    assert (found := world.group(name)) is not None and (found.state, found.n_tokens) == ("drawn", 9 + 14)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Scripted("x" * 400), "cut off"),
+        (Scripted(tool_calls=[("look", '{"at": 1}')]), "a tool call"),
+        (Scripted("ok", logprobs=[None, -0.5, -0.5]), "refused"),
+        (Scripted("ok", finish_reason="abort"), "no end"),
+    ],
+)
+async def test_one_unfit_reply_drops_the_whole_group(world: ShadowWorld, reply: Scripted, reason: str) -> None:
+    world.engine.replies = lambda body, choice: reply if len(world.engine.requests) == 2 else "ok"
+    name = world.turn()
+    assert await world.drawer.run_once()
+    found = world.group(name)
+    assert found is not None and found.state == "dropped" and (found.reason or "").startswith(reason)
+    assert world.shadows(name) == [] and world.n_to_score == 0 and found.n_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"prompt_ids": array("i", [1, 2, 3])}, "another prompt"),
+        ({"token_ids": array("i", [*b"ok!"])}, "another end"),
+    ],
+)
+async def test_a_group_must_share_prompt_and_end_with_the_live_reply(
+    world: ShadowWorld, changes: dict[str, Any], reason: str
+) -> None:
+    name = world.turn(**changes)
+    await world.drawer.run_once()
+    found = world.group(name)
+    assert found is not None and found.state == "dropped" and (found.reason or "").startswith(reason)
+
+
+async def test_an_engine_that_goes_away_in_mid_group_leaves_nothing_half_used(world: ShadowWorld) -> None:
+    name = world.turn()
+    world.engine.failure = Failure.REFUSE
+    with pytest.raises(EngineUnavailable):
+        await world.drawer.run_once()
+    found = world.group(name)
+    assert found is not None and found.state == "drawing" and world.shadows(name) == []
+    world.engine.failure = None
+    world.make_due()
+    assert await world.drawer.run_once()
+    assert len(world.shadows(name)) == 3
+
+
+async def test_a_version_that_is_unloaded_first_drops_the_group(world: ShadowWorld) -> None:
+    name = world.turn()
+    world.engine.n_running = 1
+    await world.drawer.run_once()  # begun, not drawn
+    with world.journal.write() as session:
+        session.connection().execute(text("UPDATE shadow_group SET version = 7"))
+    world.engine.n_running = 0
+    assert await world.drawer.run_once()
+    found = world.group(name)
+    assert found is not None and (found.reason or "").startswith("version gone") and world.engine.requests == []
+
+
+async def test_a_turn_that_is_deleted_meanwhile_is_forgotten(world: ShadowWorld) -> None:
+    world.turn()
+    world.engine.n_running = 1
+    await world.drawer.run_once()
+    with world.journal.write() as session:
+        session.connection().execute(text("DELETE FROM interaction"))
+    world.engine.n_running = 0
+    assert await world.drawer.run_once()
+    assert world.counts() == {"done": 1} and world.engine.requests == []
+
+
+async def test_a_crash_in_mid_group_has_it_drawn_anew(world: ShadowWorld) -> None:
+    name = world.turn()
+    world.engine.replies = [Scripted("slow", pause=30.0)]
+    drawing = asyncio.create_task(world.drawer.run_once())
+    await until(lambda: world.engine.n_running >= 3)
+    drawing.cancel()  # as good as killed: nothing is written on the way out
+    await asyncio.gather(drawing, return_exceptions=True)
+    assert world.counts() == {"leased": 1}
+    with world.journal.write() as session:
+        session.connection().execute(text("UPDATE shadow_job SET lease_until = 1"))
+    await until(lambda: world.engine.n_running == 0)
+    world.engine.replies = ["one", "two", "three"]
+    assert await world.restarted().run_once()
+    assert len(world.shadows(name)) == 3
+
+
+async def test_the_budget_holds_groups_back(tmp_path: Path) -> None:
+    with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
+        world = ShadowWorld(tmp_path, engine, tokens_per_minute=10)
+        for _ in range(3):
+            world.turn()
+        assert await world.drawer.run_once()  # 14 tokens: the minute's are spent
+        assert not await world.drawer.run_once()
+        assert len(engine.requests) == 3
+        with world.journal.write() as session:
+            session.connection().execute(text("UPDATE shadow_group SET drawn_at = drawn_at - 61"))
+        assert await world.drawer.run_once()
+        await world.source.close()
+
+
+@pytest.mark.parametrize(("limits", "n"), [({"user_per_hour": 2}, 2), ({"share": 0.0}, 0), ({"enabled": False}, 0), ({}, 4)])
+async def test_how_many_groups_are_begun(tmp_path: Path, limits: dict[str, Any], n: int) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, **limits)
+        engine.n_running = 1
+        names = [world.turn() for _ in range(6)]
+        await world.drawer.run_once()
+        begun = [name for name in names if world.group(name) is not None]
+        assert begun == names[6 - n :]  # the latest
+        await world.source.close()
+
+
+async def test_without_a_wish_where_that_is_wanted(tmp_path: Path) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, needs_wish=False)
+        name = world.turn(hint=None)
+        await world.drawer.run_once()
+        assert (found := world.group(name)) is not None and found.wish == "" and found.state == "drawn"
+        await world.source.close()
