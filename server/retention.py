@@ -87,8 +87,8 @@ class RetentionSet:
         """
         places = range(len(self._prompts))
         if self._base is None:
-            asked = await self._ask(engine, base, {place: self._max_tokens for place in places}, lambda _: False)
-            self._base = [asked[place] for place in places]
+            every = await self._ask(engine, base, {place: self._max_tokens for place in places}, lambda _: False)
+            self._base = [every[place] for place in places]
         told = sorted({*unchanged} & {*places})
         audited = random.Random(candidate).sample(told, min(N_AUDITED, len(told)))
         skipped = set(told) - set(audited)
@@ -112,7 +112,7 @@ class RetentionSet:
             log.warning("a version answers otherwise than its learner says; all prompts are asked", version=candidate)
             left, asked = set(places) - answers.keys(), set(places)
             known = answers
-            answers = known | await self._ask(engine, candidate, self._limits(left), lambda more: is_settled(known | more))
+            answers = known | await self._ask(engine, candidate, self._limits(left), lambda more: is_settled({**known, **more}))
         n_lost, n_open = tally(asked, answers)
         won = sum(answer.has_passed and not before[place] for place, answer in answers.items())
         return Retention(
