@@ -6,14 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.learning import engine
 from benchmarks.learning.engine import SharedEngine
 
-Tell = Callable[[int], None]
+
+class Tell(Protocol):
+    """How a run tells where it is."""
+
+    def __call__(self, n: int, words: str = "") -> None:
+        """`n` interactions more have been had; `words`, where there are any, are worth a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +50,19 @@ async def work(
             began = time.monotonic()
             bar.update(whole, description=f"{len(jobs)} runs, interactions")
 
+            def say(text: str) -> None:
+                bar.console.print(f"{time.strftime('%H:%M:%S')} {text}", highlight=False)
+
             async def worker() -> None:
                 while waiting:
                     job = waiting.pop()
                     line = bar.add_task(job.name, total=job.n_interactions)
 
-                    def tell(n: int, line: object = line) -> None:
-                        bar.advance(line, n)  # type: ignore[arg-type]
+                    def tell(n: int, words: str = "", job: Job = job, line: TaskID = line) -> None:
+                        bar.advance(line, n)
                         bar.advance(whole, n)
+                        if words:
+                            say(f"{job.name}: {words}; {_left(bar, whole, began)}")
 
                     try:
                         words = await job.play(shared, tell)
@@ -59,13 +70,13 @@ async def work(
                         faults.append(f"{job.name}: {error!r}")
                         words = f"failed: {error!r}"
                     bar.remove_task(line)
-                    bar.console.print(f"{time.strftime('%H:%M:%S')} {job.name}: {words}; {_left(bar, whole, began)}")
+                    say(f"{job.name}: {words}; {_left(bar, whole, began)}")
 
             await asyncio.gather(*(worker() for _ in range(n_at_once)))
     return faults
 
 
-def _left(bar: Progress, whole: object, began: float) -> str:
+def _left(bar: Progress, whole: TaskID, began: float) -> str:
     task = next(task for task in bar.tasks if task.id == whole)
     if not task.completed:
         return "time left unknown"

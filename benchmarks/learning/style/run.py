@@ -1,12 +1,13 @@
 """One run of one arm with one seed: examine, let the users talk while it learns, examine on the way, add up."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.learning import loop, stack
 from benchmarks.learning.engine import SharedEngine
+from benchmarks.learning.queue import Tell
 from benchmarks.learning.results import Result
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import Arm
@@ -17,8 +18,6 @@ from burnish.errors import BurnishError
 
 MOST_LOST = 0.05
 """Share of turns without a reply beyond which a run tells nothing of learning."""
-Tell = Callable[[int], None]
-"""How many interactions more have been had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: P
             tell(n_round)
             if n_asked in plan.milestones:
                 scores[n_asked] = await exams.score()
+                tell(0, f"score {scores[n_asked]:.2f} after {n_asked}")
         retained, of_base = await exams.retention()
         figures = {
             "unseen": await exams.strangers(),
