@@ -1,6 +1,7 @@
 """Runs a few at a time: all are done, one that breaks stops no other."""
 
 import asyncio
+import io
 from pathlib import Path
 
 from rich.console import Console
@@ -27,7 +28,7 @@ def job(name: str, done: list[str], error: str = "") -> Job:
 
 
 def work(jobs: list[Job], folder: Path) -> tuple[list[str], str]:
-    console = Console(record=True, quiet=True, width=200)
+    console = Console(width=200, file=io.StringIO(), record=True)
     return asyncio.run(queue.work(jobs, 2, folder, console, ENGINE)), console.export_text()
 
 

@@ -1,6 +1,7 @@
 """The report: bounds against bars, too few seeds, missing arms, pictures, the command line."""
 
 import argparse
+import io
 import json
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def results_of(n_seeds: int, arms: dict[str, float] = FINAL) -> figures.ByArm:
 
 
 def printed(results: figures.ByArm) -> str:
-    console = Console(width=200, record=True, quiet=True)
+    console = Console(width=200, file=io.StringIO(), record=True)
     report.show(console, results, "abc123")
     return console.export_text()
 

@@ -57,5 +57,5 @@ def test_retention_is_measured_on_prompts_that_nobody_selected_by() -> None:
 
 
 def test_asking_for_more_prompts_than_there_are_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected 240 different prompts"):
-        retention.other_prompts(world.RETENTION, 240)
+    with pytest.raises(ValueError, match="expected 120 different prompts"):
+        retention.other_prompts(world.RETENTION, 120)
