@@ -69,6 +69,7 @@ async def work(
                     except Exception as error:  # one run that breaks must not cost the others; it leaves no result
                         faults.append(f"{job.name}: {error!r}")
                         words = f"failed: {error!r}"
+                        bar.advance(whole, job.n_interactions - next(each.completed for each in bar.tasks if each.id == line))
                     bar.remove_task(line)
                     say(f"{job.name}: {words}; {_left(bar, whole, began)}")
 
