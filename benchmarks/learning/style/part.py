@@ -61,7 +61,8 @@ def _job(results: Results, arm: Arm, seed: int) -> Job:
         folder = results.folder / "runs" / f"{arm.name}-{seed}"
         result = await play(arm, seed, engine, folder, results.folder / "cache", tell, Plan())
         results.write(result)
-        # what broke stays to be looked at; of what went well the result is enough
+        # what broke stays to be looked at; of what went well the result and what the parts said are enough
+        (folder / "parts.log").replace(results.folder / arm.name / f"{seed}.log")
         shutil.rmtree(folder, ignore_errors=True)
         curve = " ".join(f"{score:.2f}" for score in result.scores.values())
         return f"{curve}, {result.figures['n_failed']:.0f} failed, {result.figures['seconds']:.0f} s"
