@@ -58,6 +58,8 @@ def command(settings: Settings) -> list[str]:
         flags["--reasoning-parser"] = engine.reasoning_parser
     if has_gpu:
         flags["--gpu-memory-utilization"] = engine.gpu_memory
+    else:
+        flags["--worker-extension-cls"] = "burnish.vllm_mend.Mended"
     arguments = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
     if engine.tool_parser:
         arguments.append("--enable-auto-tool-choice")

@@ -38,6 +38,15 @@ def anchor_prompts() -> tuple[Prompt, ...]:
     return _draw(random.Random("anchors"), N_ANCHORS, held_out=False, taken={_key(each) for each in gate_prompts()})
 
 
+def other_prompts(name: str, n: int) -> tuple[Prompt, ...]:
+    """`n` prompts with held-out arguments that are neither the gate's nor anchors; the same for the same name.
+
+    Raises ValueError where there are not so many: small talk has 44 in all.
+    """
+    taken = {_key(each) for each in (*gate_prompts(), *anchor_prompts())}
+    return _draw(random.Random(name), n, held_out=True, taken=taken)
+
+
 def passes(prompt: Prompt, reply: str) -> bool:
     """Whether the whole reply matches the prompt's check."""
     return re.fullmatch(prompt["check"], reply) is not None
@@ -70,11 +79,15 @@ def _draw(rng: random.Random, n: int, *, held_out: bool, taken: set[str]) -> tup
         _styled, _tool_call, _styled, _styled, _tool_answer, _styled, _count, _styled, _styled, _small_talk,
     )  # fmt: skip
     found: list[Prompt] = []
+    n_tries = 0
     while len(found) < n:
         prompt = kinds[len(found) % len(kinds)](rng, held_out)
+        n_tries += 1
         if _key(prompt) not in taken:
             taken.add(_key(prompt))
             found.append(prompt)
+        elif n_tries > 1000 * n:
+            raise ValueError(f"expected {n} different prompts, found {len(found)}: one kind has no more")
     return tuple(found)
 
 

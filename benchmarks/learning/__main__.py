@@ -1,0 +1,98 @@
+"""`python -m benchmarks.learning`: whether Burnish learns from its (simulated) users, with controls and seeds.
+
+Runs that are finished are kept under `.work/learning/` and never made again (`--again` does); the report uses what is there.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.learning import frozen, queue
+from benchmarks.learning.engine import SharedEngine
+from benchmarks.learning.part import Part, Wish
+from benchmarks.learning.results import Results
+from benchmarks.learning.style.part import PART as STYLE
+from burnish import logs
+
+PARTS: tuple[Part, ...] = (STYLE,)
+HOME = Path(".work") / "learning"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the command line, run what is missing, show everything. Exits with 1 where a run broke or a bar is not met."""
+    given = _read(arguments)
+    console = Console()
+    # a supervisor's lines would break the bar, and each part's output is in a file already
+    logs.configure("console", "learning")
+    parts = [part for part in PARTS if part.name in (given.only or [part.name])]
+    folders = {part.name: Results(given.home / part.name, frozen.digest(part.world)) for part in parts}
+    faults: list[str] = []
+    if not given.report:
+        wish = Wish(given.arms, given.seeds, given.again)
+        jobs = [job for part in parts for job in part.missing(folders[part.name], wish)]
+        faults = asyncio.run(queue.work(jobs, given.side_by_side, given.home / "engine", console, _engine(given)))
+    figures: dict[str, float] = {}
+    unmet: list[str] = []
+    for part in parts:
+        shown = part.shown(folders[part.name])
+        shown.show(console)
+        figures |= shown.figures()
+        unmet += shown.unmet()
+        for path in shown.draw(given.plots) if given.plots else ():
+            console.print(f"written to {path}", highlight=False)
+    if given.json is not None:
+        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        console.print(f"written to {given.json}", highlight=False)
+    for fault in faults:
+        console.print(f"[red]broken:[/] {fault}", highlight=False)
+    sys.exit(1 if faults or unmet else 0)
+
+
+def seeds_of(text: str) -> list[int]:
+    """`8`: the first eight seeds; `0-3`: from and to; `0,5,7`: these. Raises ArgumentTypeError for anything else."""
+    try:
+        if "," in text:
+            return [int(each) for each in text.split(",")]
+        if "-" in text:
+            first, last = (int(each) for each in text.split("-"))
+            return list(range(first, last + 1))
+        return list(range(int(text)))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3 or 0,5,7; got {text!r}") from None
+
+
+def _engine(given: argparse.Namespace) -> SharedEngine | None:
+    return SharedEngine(given.engine.rstrip("/"), given.engine_key) if given.engine else None
+
+
+def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=(__doc__ or "").split("\n\n")[0])
+    names = [part.name for part in PARTS]
+    parser.add_argument("--only", choices=names, action="append", help="this part alone; may be given again")
+    parser.add_argument("--arms", type=lambda text: text.split(","), help="these arms, with commas; all that can run")
+    parser.add_argument("--seeds", type=seeds_of, default=list(range(8)), help="8 (the first eight), 0-3, or 0,5,7")
+    parser.add_argument("--side-by-side", type=int, default=2, metavar="N", help="runs at a time on the one engine")
+    parser.add_argument("--engine", default="", metavar="URL", help="a vLLM that runs already, with room for all adapters")
+    parser.add_argument("--engine-key", default="", metavar="KEY", help="its key")
+    parser.add_argument("--again", action="store_true", help="make finished runs again")
+    parser.add_argument("--report", action="store_true", help="run nothing, show what is there")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--plots", type=Path, help="also draw the curves into this folder")
+    parser.add_argument("--home", type=Path, default=HOME, help="where results are kept")
+    given = parser.parse_args(arguments)
+    known = {arm for part in PARTS for arm in part.arms}
+    unknown = [arm for arm in given.arms or () if arm not in known]
+    if unknown:
+        parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    if given.side_by_side < 1:
+        parser.error("--side-by-side must be at least 1")
+    return given
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""One vLLM for many runs: it takes a minute or two to start, a run's other parts take seconds."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.adapters.stand import free_port
+from burnish import config
+from burnish.errors import BurnishError
+from burnish.stack import parts_of
+from burnish.supervisor import LocalLauncher, Supervisor
+from server.prepare import prepare
+from server.vllm import VllmEngine
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEngine:
+    """Where it is, and its key."""
+
+    url: str
+    api_key: str
+
+    async def forget(self, agent: str) -> None:
+        """Unload every version of `agent`."""
+        engine = VllmEngine(self.url, self.api_key)
+        try:
+            for name in await engine.models():
+                if name.startswith(f"{agent}@"):
+                    await engine.unload(name)
+        finally:
+            await engine.close()
+
+
+@asynccontextmanager
+async def running(folder: Path, n_runs: int) -> AsyncIterator[SharedEngine]:
+    """vLLM with the sandbox's model and room for the adapters of `n_runs` runs at a time; its output goes to `folder`/engine.log.
+
+    A run holds up to four versions: live, draining, the one before, and a candidate. Raises BurnishError where it does not start.
+    """
+    flags = {
+        "state_dir": str(folder),
+        "log_format": "json",
+        "engine.port": free_port(),
+        "engine.api_key": secrets.token_hex(16),
+        "engine.max_loras": 4 * n_runs,
+        "engine.max_cpu_loras": 8 * n_runs,
+        "engine.max_model_len": 2048,
+        "journal.reserve_bytes": 0,
+    }
+    settings = config.load(flags=flags)
+    prepare(settings).close()
+    part = next(part for part in parts_of(settings, os.environ) if part.name == "engine")
+    log_file = folder / "engine.log"
+    with log_file.open("w", encoding="utf-8") as log:
+
+        def emit(_: str, line: str) -> None:
+            log.write(line + "\n")
+            log.flush()
+
+        supervisor = Supervisor([part], LocalLauncher(emit))
+        task = asyncio.create_task(supervisor.run())
+        try:
+            await asyncio.wait_for(supervisor.wait_ready(), part.patience)
+            yield SharedEngine(f"http://127.0.0.1:{settings.engine.port}", settings.engine.api_key)
+        except TimeoutError as error:
+            raise BurnishError(f"vLLM did not start; {log_file} says why") from error
+        finally:
+            supervisor.stop()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,58 @@
+"""What the journal says of a run's loop: whether it has caught up with its users, and what it has cost."""
+
+import asyncio
+import time
+from typing import Any
+
+from sqlalchemy import func, select
+
+from benchmarks.learning.stack import Stack
+from burnish.demo import facts
+from burnish.journal.tables import JudgementRow, VersionRow
+from burnish.records import VersionState
+
+PATIENCE = 300.0
+"""Seconds for the loop to catch up; after that the users go on, and it is counted."""
+INTERVAL = 0.05
+
+
+async def catch_up(stack: Stack, n_turns: int) -> bool:
+    """Wait until `n_turns` are recorded, all judged, and a step that is due has been decided; False where patience ended first."""
+    deadline = time.monotonic() + PATIENCE
+    while not await asyncio.to_thread(_is_calm, stack, n_turns):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(INTERVAL)
+    return True
+
+
+def _is_calm(stack: Stack, n_turns: int) -> bool:
+    pulse = facts.pulse(stack.journal, stack.agent)
+    is_due = stack.settings.learner.enabled and pulse.n_ready >= stack.settings.learner.min_rows
+    is_busy = pulse.n_judging or pulse.is_open or is_due or _count(stack, VersionState.CANDIDATE)
+    return pulse.n_recorded >= n_turns and not is_busy
+
+
+def costs(stack: Stack) -> dict[str, float]:
+    """Versions and what became of them, turns trained on, and votes that judges were asked for."""
+    pulse = facts.pulse(stack.journal, stack.agent)
+    said: Any = JudgementRow
+    with stack.journal.read() as session:
+        ballots = session.connection().execute(select(said.votes, said.n_failed)).all()
+    return {
+        "n_trained": pulse.n_spent,
+        "n_versions": pulse.n_published,
+        "n_refused": pulse.n_refused,
+        "n_rolled_back": _count(stack, VersionState.ROLLED_BACK),
+        "judge_calls": sum(len(votes) + n_failed for votes, n_failed in ballots),
+    }
+
+
+def _count(stack: Stack, state: VersionState) -> int:
+    version: Any = VersionRow
+    with stack.journal.read() as session:
+        return int(
+            session.connection()
+            .execute(select(func.count(version.version)).where(version.agent == stack.agent, version.state == state))
+            .scalar_one()
+        )

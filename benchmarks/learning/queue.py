@@ -1,0 +1,85 @@
+"""Runs, a few at a time on one engine: what is finished stays, what breaks is told at the end and stops no other."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from benchmarks.learning import engine
+from benchmarks.learning.engine import SharedEngine
+
+
+class Tell(Protocol):
+    """How a run tells where it is."""
+
+    def __call__(self, n: int, words: str = "") -> None:
+        """`n` interactions more have been had; `words`, where there are any, are worth a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run to do: `play` does it and keeps its result; it tells how many of its `n_interactions` more have been had."""
+
+    name: str
+    n_interactions: int
+    play: Callable[[SharedEngine, Tell], Awaitable[str]]
+    """Returns a few words on what came out."""
+
+
+async def work(
+    jobs: Sequence[Job], n_at_once: int, folder: Path, console: Console, given: SharedEngine | None = None
+) -> list[str]:
+    """All jobs, in order, `n_at_once` side by side, with a bar and the time left; what went wrong, a line a job.
+
+    They share the engine that is `given`, else one that is started in `folder`.
+    """
+    if not jobs:
+        return []
+    faults: list[str] = []
+    waiting = list(reversed(jobs))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as bar:
+        whole = bar.add_task("starting vLLM", total=sum(job.n_interactions for job in jobs))
+        async with nullcontext(given) if given is not None else engine.running(folder, n_at_once) as shared:
+            began = time.monotonic()
+            bar.update(whole, description=f"{len(jobs)} runs, interactions")
+
+            def say(text: str) -> None:
+                bar.console.print(f"{time.strftime('%H:%M:%S')} {text}", highlight=False)
+
+            async def worker() -> None:
+                while waiting:
+                    job = waiting.pop()
+                    line = bar.add_task(job.name, total=job.n_interactions)
+
+                    def tell(n: int, words: str = "", job: Job = job, line: TaskID = line) -> None:
+                        bar.advance(line, n)
+                        bar.advance(whole, n)
+                        if words:
+                            say(f"{job.name}: {words}; {_left(bar, whole, began)}")
+
+                    try:
+                        words = await job.play(shared, tell)
+                    except Exception as error:  # one run that breaks must not cost the others; it leaves no result
+                        faults.append(f"{job.name}: {error!r}")
+                        words = f"failed: {error!r}"
+                        bar.advance(whole, job.n_interactions - next(each.completed for each in bar.tasks if each.id == line))
+                    bar.remove_task(line)
+                    say(f"{job.name}: {words}; {_left(bar, whole, began)}")
+
+            await asyncio.gather(*(worker() for _ in range(n_at_once)))
+    return faults
+
+
+def _left(bar: Progress, whole: TaskID, began: float) -> str:
+    task = next(task for task in bar.tasks if task.id == whole)
+    if not task.completed:
+        return "time left unknown"
+    left = (time.monotonic() - began) * ((task.total or 0) - task.completed) / task.completed
+    return f"{left / 60:.0f} min left"

@@ -1,0 +1,52 @@
+"""Finished runs as files: one JSON per (arm, seed) under the world's hash, written by one rename when the run has ended.
+
+A run that dies leaves no result. A result of other settings than the arm's present ones is not used: it tells of another arm.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from burnish.files import read_json, replace_text
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run showed. `scores` by interactions; `figures` are flat numbers; `settings` what the run was given."""
+
+    arm: str
+    seed: int
+    settings: Mapping[str, Any]
+    scores: Mapping[int, float]
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Results:
+    """The results of one world in `folder`/`world`."""
+
+    def __init__(self, folder: Path, world: str) -> None:
+        self.folder = folder / world[:16]
+        self.world = world
+
+    def write(self, result: Result) -> None:
+        body = json.dumps({"world": self.world, **asdict(result)}, indent=1)
+        replace_text(self._path(result.arm, result.seed), body + "\n")
+
+    def find(self, arm: str, seed: int, settings: Mapping[str, Any]) -> Result | None:
+        """The result of this run with these settings; None where there is none (yet)."""
+        kept = read_json(self._path(arm, seed))
+        if kept is None or kept["world"] != self.world or kept["settings"] != dict(settings):
+            return None
+        scores = {int(n): float(score) for n, score in kept["scores"].items()}
+        return Result(kept["arm"], int(kept["seed"]), kept["settings"], scores, kept["figures"])
+
+    def all(self, arm: str, settings_of: Callable[[int], Mapping[str, Any]]) -> dict[int, Result]:
+        """By seed, every result of the arm with its present settings."""
+        seeds = sorted(int(path.stem) for path in (self.folder / arm).glob("*.json"))
+        found = {seed: self.find(arm, seed, settings_of(seed)) for seed in seeds}
+        return {seed: result for seed, result in found.items() if result is not None}
+
+    def _path(self, arm: str, seed: int) -> Path:
+        return self.folder / arm / f"{seed}.json"

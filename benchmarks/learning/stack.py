@@ -1,0 +1,77 @@
+"""A run's own Burnish on the shared engine: gateway, ingester, swapper, judge, learner, with a state directory of their own."""
+
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.adapters.stand import free_port
+from benchmarks.learning.client import Client
+from benchmarks.learning.engine import SharedEngine
+from burnish import config
+from burnish.config import Settings
+from burnish.demo import stack
+from burnish.journal import Journal
+from burnish.stack import gateway_url
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What a run talks to and reads."""
+
+    settings: Settings
+    journal: Journal
+    client: Client
+
+    @property
+    def agent(self) -> str:
+        return self.settings.agent.name
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, engine: SharedEngine, agent: str, flags: Mapping[str, Any], cache: Path
+) -> AsyncIterator[Stack]:
+    """All parts but the engine in a fresh `folder`, ended on leaving, the agent's versions unloaded.
+
+    `flags` are dotted settings; `cache` keeps the base's own answers from run to run. Raises BurnishError where a part does not start.
+    """
+    own = {
+        "state_dir": str(folder),
+        "agent.name": agent,
+        "engine.urls": [engine.url],
+        "engine.api_key": engine.api_key,
+        "gateway.port": free_port(),
+        "journal.reserve_bytes": 0,
+        "versions.check_minutes": 1.0,
+        "versions.keep_live": 2,
+    }
+    settings = config.load(flags=own | dict(flags))
+    _clear(folder, cache)
+    key = stack.make_user_key(settings)
+    journal = Journal.open(settings.journal_url)
+    try:
+        async with stack.running(settings, folder / "parts.log"):
+            client = Client(gateway_url(settings), key)
+            try:
+                yield Stack(settings, journal, client)
+            finally:
+                await client.close()
+        _keep(folder, cache)
+    finally:
+        journal.close()
+        await engine.forget(agent)
+
+
+def _clear(folder: Path, cache: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if cache.exists():
+        shutil.copytree(cache, folder / "cache")
+
+
+def _keep(folder: Path, cache: Path) -> None:
+    if (folder / "cache").exists():
+        shutil.copytree(folder / "cache", cache, dirs_exist_ok=True)

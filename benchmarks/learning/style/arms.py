@@ -1,0 +1,50 @@
+"""The arms: one world, one learner, and what each arm leaves out, adds or breaks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.learning.style.misled import MisledUser
+from burnish.sandbox.users import SimulatedUser
+
+COMMON: Mapping[str, Any] = {
+    # the users wait for the learner, so it has no streams to be considerate of
+    "learner.slow_down_at": 0.0,
+    # they wait for it, not for a clock: how busy the machine is must not decide how many rows a step has
+    "learner.max_wait": 3600.0,
+    "learner.min_rows": 8,
+}
+"""Settings of every arm, over the sandbox's own (burnish/sandbox/burnish.toml)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to treat what users say. `has_notes`: the harness puts what a user asked for before into the system prompt."""
+
+    name: str
+    what: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    has_notes: bool = False
+    kind: type[SimulatedUser] = SimulatedUser
+    awaits: str = ""
+    """What has to be built before it can run; empty where it can."""
+
+    def flags(self, seed: int) -> dict[str, Any]:
+        """Dotted settings of a run."""
+        return {**COMMON, **self.settings, "learner.seed": seed}
+
+
+_ARMS = (
+    Arm("off", "nothing is learned", {"learner.enabled": False}),
+    Arm("binary", "policy gradient alone", {"learner.distill_weight": 0.0}),
+    Arm("opd", "hints alone", {"learner.rl_weight": 0.0}),
+    Arm("combined", "both"),
+    Arm("combined+groups", "both, and shadow groups", awaits="shadow groups"),
+    Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, has_notes=True),
+    Arm("memory+lora", "notes, and both", has_notes=True),
+    Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
+    Arm("hints_shuffled", "hints alone, each says any wish", {"learner.rl_weight": 0.0}, kind=MisledUser),
+)
+ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
+PRODUCT = "combined"
+"""The arm that Burnish ships: the bars are read off it."""

@@ -1,0 +1,92 @@
+"""From results to figures: per arm and key over the seeds that are there, and the bars' own figures by their bounds."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from benchmarks.learning.bounds import Estimate, estimate, gain, paired, ratio
+from benchmarks.learning.results import Result
+from benchmarks.learning.style import world
+from benchmarks.learning.style.arms import PRODUCT
+
+ByArm = Mapping[str, Mapping[int, Result]]
+"""Results by arm and seed."""
+BySeed = dict[int, float]
+LAST = world.MILESTONES[-1]
+MIN_SEEDS = 8
+COUNTED = (
+    "unseen", "seen", "retention", "retention_base", "sessions_until_three", "users_satisfied", "judge_calls", "shadow_tokens", "n_trained",
+    "n_versions", "n_refused", "n_rolled_back", "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
+)  # fmt: skip
+
+
+class Measured(NamedTuple):
+    """A bar's figure and the number of seeds behind it; fewer than `MIN_SEEDS` show nothing."""
+
+    value: float
+    n: int
+
+
+def scores(results: ByArm, arm: str, n: int) -> BySeed:
+    """By seed, the arm's score after `n` interactions."""
+    return {seed: result.scores[n] for seed, result in results.get(arm, {}).items() if n in result.scores}
+
+
+def counted(results: ByArm, arm: str, key: str) -> BySeed:
+    """By seed, one of the arm's figures."""
+    return {seed: result.figures[key] for seed, result in results.get(arm, {}).items() if key in result.figures}
+
+
+def flat(results: ByArm) -> dict[str, float]:
+    """Everything that is there: `arm_key`, `_low` and `_high` for its bounds, `arm_n_seeds`."""
+    found: dict[str, float] = {}
+    for arm in results:
+        name = arm.replace("+", "_")
+        columns = {f"score_{n}": scores(results, arm, n) for n in world.MILESTONES}
+        columns |= {key: counted(results, arm, key) for key in COUNTED}
+        for key, by_seed in columns.items():
+            if by_seed:
+                told = estimate(list(by_seed.values()))
+                found |= {f"{name}_{key}": told.mean, f"{name}_{key}_low": told.low, f"{name}_{key}_high": told.high}
+        found[f"{name}_n_seeds"] = len(results[arm])
+    return found
+
+
+def barred(results: ByArm) -> dict[str, Measured]:
+    """The figures that have bars: the bound that is harder on us. Those of which no seed is there are left out."""
+
+    def of(by_seed: BySeed) -> Estimate | None:
+        return estimate(list(by_seed.values())) if by_seed else None
+
+    def change(arm: str) -> Estimate | None:
+        return gain(scores(results, arm, LAST), scores(results, arm, 0))
+
+    unseen = paired(counted(results, PRODUCT, "unseen"), counted(results, "memory", "unseen"))
+    asked: dict[str, tuple[Estimate | None, Callable[[Estimate], float]]] = {
+        "style_score_128": (of(scores(results, PRODUCT, 128)), _low),
+        "style_score_256": (of(scores(results, PRODUCT, 256)), _low),
+        "style_score_512": (of(scores(results, PRODUCT, 512)), _low),
+        "gain_256": (gain(scores(results, PRODUCT, 256), scores(results, "binary", 256)), _low),
+        "unseen_ratio": (ratio(*unseen) if unseen[0] else None, _low),
+        "memory_lora_gain": (gain(counted(results, "memory+lora", "seen"), counted(results, "memory", "seen")), _mean),
+        "retention": (of(counted(results, PRODUCT, "retention")), _low),
+        "control_off_change": (change("off"), _farthest),
+        "control_shuffled_score": (of(scores(results, "shuffled", LAST)), _high),
+        "control_hints_gain": (change("hints_shuffled"), _farthest),
+    }
+    return {key: Measured(read(told), told.n) for key, (told, read) in asked.items() if told is not None}
+
+
+def _low(told: Estimate) -> float:
+    return told.low
+
+
+def _high(told: Estimate) -> float:
+    return told.high
+
+
+def _mean(told: Estimate) -> float:
+    return told.mean
+
+
+def _farthest(told: Estimate) -> float:
+    return told.farthest

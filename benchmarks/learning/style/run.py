@@ -1,0 +1,84 @@
+"""One run of one arm with one seed: examine, let the users talk while it learns, examine on the way, add up."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.learning import loop, stack
+from benchmarks.learning.engine import SharedEngine
+from benchmarks.learning.queue import Tell
+from benchmarks.learning.results import Result
+from benchmarks.learning.style import world
+from benchmarks.learning.style.arms import Arm
+from benchmarks.learning.style.exams import Exams
+from benchmarks.learning.style.notes import Notes
+from benchmarks.learning.style.talk import Talk
+from burnish.errors import BurnishError
+
+MOST_LOST = 0.05
+"""Share of turns without a reply beyond which a run tells nothing of learning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long a run is; the world's length unless a test wants a short one."""
+
+    n_interactions: int = world.N_INTERACTIONS
+    milestones: Sequence[int] = world.MILESTONES
+
+
+async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan) -> Result:
+    """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
+    began = time.monotonic()
+    # a name that no other run has had: vLLM knows adapters by name
+    agent = f"{arm.name.replace('+', '-')}-{seed}-{int(time.time()):x}"
+    flags = arm.flags(seed)
+    async with stack.running(folder, engine, agent, flags, cache) as running:
+        notes = Notes() if arm.has_notes else None
+        talk = Talk(running.client, agent, world.people(seed, arm.kind), notes)
+        exams = Exams(running.client, agent, running.settings.engine.base_name, seed)
+        scores, waited, n_late = {0: await exams.score()}, 0.0, 0
+        n_asked = 0
+        while n_asked < plan.n_interactions:
+            n_round = min(world.ROUND, plan.n_interactions - n_asked)
+            await talk.round(n_round)
+            n_asked += n_round
+            if n_asked - talk.n_had > n_asked * MOST_LOST:
+                raise BurnishError(f"{n_asked - talk.n_had} of {n_asked} turns got no reply: {running.client.failures[-1]}")
+            paused = time.monotonic()
+            n_late += not await loop.catch_up(running, talk.n_had)
+            waited += time.monotonic() - paused
+            tell(n_round)
+            if n_asked in plan.milestones:
+                scores[n_asked] = await exams.score()
+                tell(0, f"score {scores[n_asked]:.2f} after {n_asked}")
+        retained, of_base = await exams.retention()
+        figures = {
+            "unseen": await exams.strangers(),
+            "seen": await exams.again(notes),
+            "retention": retained / of_base,
+            "retention_base": of_base,
+            **_sessions(talk),
+            **loop.costs(running),
+            "shadow_tokens": 0.0,
+            "n_interactions": talk.n_had,
+            "n_requests": running.client.n_requests,
+            "n_failed": len(running.client.failures),
+            "n_late": n_late,
+            "seconds_waited": round(waited, 1),
+            "seconds": round(time.monotonic() - began, 1),
+        }
+        (folder / "failures.txt").write_text("".join(f"{each}\n" for each in running.client.failures), encoding="utf-8")
+    return Result(arm.name, seed, flags, scores, figures)
+
+
+def _sessions(talk: Talk) -> dict[str, float]:
+    """Sessions until three in a row satisfied, a mean over users; one who never was counts with all sessions had, at least."""
+    found = [talker.n_until_satisfied for talker in talk.talkers]
+    counted = [n or len(talker.first_turns) for n, talker in zip(found, talk.talkers, strict=True)]
+    return {
+        "sessions_until_three": sum(counted) / len(counted),
+        "users_satisfied": float(sum(n is not None for n in found)),
+        "n_sessions": float(sum(len(talker.first_turns) for talker in talk.talkers)),
+    }

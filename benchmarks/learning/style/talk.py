@@ -1,0 +1,74 @@
+"""The users at their work: sessions through the gateway, a few interactions at a time, until the round's are used up."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from benchmarks.learning.client import Client
+from benchmarks.learning.style import world
+from benchmarks.learning.style.notes import Notes
+from burnish.sandbox.users import SimulatedUser
+
+IN_A_ROW = 3
+
+
+@dataclass(slots=True)
+class Talker:
+    """One user and the session that the user is in; `first_turns` tells of each session whether its first reply satisfied."""
+
+    user: SimulatedUser
+    messages: list[dict[str, str]] = field(default_factory=list)
+    first_turns: list[bool] = field(default_factory=list)
+
+    @property
+    def n_until_satisfied(self) -> int | None:
+        """Sessions until the first reply satisfied in three in a row, counted to the third; None where that never was."""
+        for end in range(IN_A_ROW, len(self.first_turns) + 1):
+            if all(self.first_turns[end - IN_A_ROW : end]):
+                return end
+        return None
+
+
+class Talk:
+    """All users of a run. `n_had` counts the interactions that got a reply."""
+
+    def __init__(self, client: Client, agent: str, users: list[SimulatedUser], notes: Notes | None) -> None:
+        self.talkers = [Talker(user) for user in users]
+        self.n_had = 0
+        self._client = client
+        self._agent = agent
+        self._notes = notes
+        self._n_left = 0
+
+    async def round(self, n: int) -> None:
+        """`n` interactions, all users side by side."""
+        self._n_left = n
+        await asyncio.gather(*(self._go_on(talker) for talker in self.talkers))
+
+    async def _go_on(self, talker: Talker) -> None:
+        while self._n_left > 0:
+            self._n_left -= 1
+            await self._turn(talker)
+
+    async def _turn(self, talker: Talker) -> None:
+        user = talker.user
+        is_first = not talker.messages
+        if is_first:
+            opening = {"role": "user", "content": user.opening()}
+            talker.messages = [*(self._notes.before(user.name) if self._notes else []), opening]
+        reply = await self._client.ask(self._agent, talker.messages, temperature=world.TEMPERATURE, max_tokens=world.MAX_TOKENS)
+        if reply is None:  # counted by the client; the user gives up on the session
+            talker.messages = []
+            return
+        self.n_had += 1
+        reaction = user.react(reply.text)
+        if is_first:
+            talker.first_turns.append(reaction.satisfied)
+        if self._notes is not None:
+            self._notes.hear(user.name, reaction.message or reaction.comment)
+        if reaction.rating is not None:
+            await self._client.rate(reply.response_id, reaction.rating, reaction.comment)
+        if reaction.message is None:
+            talker.messages = []
+            return
+        spoken = [{"role": "assistant", "content": reply.text}, {"role": "user", "content": reaction.message}]
+        talker.messages = [*talker.messages, *spoken]

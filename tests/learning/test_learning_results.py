@@ -1,0 +1,82 @@
+"""Finished runs are kept and never made again; what is unfinished, of other settings or another world is not used."""
+
+from pathlib import Path
+
+from benchmarks.learning.part import Wish
+from benchmarks.learning.results import Result, Results
+from benchmarks.learning.style.arms import ARMS
+from benchmarks.learning.style.part import missing, shown
+
+
+def finished(arm: str, seed: int, score: float = 0.5) -> Result:
+    figures = {"unseen": score, "seen": score, "retention": 1.0, "judge_calls": 1500.0}
+    return Result(arm, seed, ARMS[arm].flags(seed), {0: 0.1, 128: score, 256: score, 512: score}, figures)
+
+
+def names(results: Results, wish: Wish) -> list[str]:
+    return [job.name for job in missing(results, wish)]
+
+
+def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
+    results, result = Results(tmp_path, "w" * 64), finished("binary", 3)
+    results.write(result)
+
+    assert results.find("binary", 3, ARMS["binary"].flags(3)) == result
+
+
+def test_nothing_is_there_before_a_run_has_ended(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w" * 64)
+    (results.folder / "binary").mkdir(parents=True)
+    (results.folder / "binary" / ".3.json.77.tmp").write_text('{"world"')  # a run that died while it wrote
+
+    assert results.find("binary", 3, ARMS["binary"].flags(3)) is None
+    assert results.all("binary", ARMS["binary"].flags) == {}
+
+
+def test_a_result_of_other_settings_is_not_used(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w" * 64)
+    results.write(finished("binary", 3))
+
+    assert results.find("binary", 3, {**ARMS["binary"].flags(3), "learner.learning_rate": 1.0}) is None
+    assert results.all("binary", lambda seed: {"learner.seed": seed}) == {}
+
+
+def test_a_result_of_another_world_is_not_used(tmp_path: Path) -> None:
+    Results(tmp_path, "w" * 64).write(finished("binary", 3))
+    # the folder's name is a part of the hash: even one that collides is told apart
+    other = Results(tmp_path, "w" * 16 + "x" * 48)
+
+    assert other.folder == Results(tmp_path, "w" * 64).folder
+    assert other.find("binary", 3, ARMS["binary"].flags(3)) is None
+
+
+def test_a_finished_run_is_not_made_again(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w" * 64)
+    results.write(finished("binary", 0))
+
+    # seed by seed, so that all arms grow alike
+    assert names(results, Wish(["off", "binary"], [0, 1], is_again=False)) == ["off 0", "off 1", "binary 1"]
+
+
+def test_again_makes_all_of_them(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w" * 64)
+    results.write(finished("binary", 0))
+
+    assert names(results, Wish(["binary"], [0], is_again=True)) == ["binary 0"]
+
+
+def test_arms_that_cannot_run_yet_are_left_out(tmp_path: Path) -> None:
+    waiting = {name for name, arm in ARMS.items() if arm.awaits}
+    asked = names(Results(tmp_path, "w" * 64), Wish(None, [0], is_again=False))
+
+    assert {name.split()[0] for name in asked} == set(ARMS) - waiting
+
+
+def test_shown_uses_what_is_there(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w" * 64)
+    for seed in (0, 4):
+        results.write(finished("combined", seed))
+
+    told = shown(results)
+
+    assert {arm: sorted(by_seed) for arm, by_seed in told.results.items()} == {"combined": [0, 4]}
