@@ -19,7 +19,7 @@ Samples = Callable[..., list[Sample]]
 
 def test_token_distillation_draws_the_student_to_its_hinted_self(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0, distill_form="token")
-    assert isinstance(trainer.objectives[0].objective, TokenDistillation)
+    assert TokenDistillation in {type(objective) for objective, _ in trainer.objectives}
     samples = make_samples(6)
     results = [trainer.step(samples) for _ in range(8)]
     assert results[0].trained == tuple(sample.interaction_id for sample in samples if sample.hint is not None)
