@@ -1,6 +1,6 @@
 """Which sessions are never trained on, so that a candidate can be asked about live turns that it has not seen."""
 
-import hashlib
+from burnish.draws import place
 
 HELD_OUT = "held out for the gate"
 """The fate of their turns."""
@@ -8,5 +8,4 @@ HELD_OUT = "held out for the gate"
 
 def is_held_out(session_id: str, share: float) -> bool:
     """True for about `share` of all sessions: the same ones for whoever asks, whenever. A session is held out whole or not at all."""
-    drawn = int.from_bytes(hashlib.sha256(f"held out|{session_id}".encode()).digest()[:8], "big")
-    return drawn < share * 2**64
+    return place(f"held out|{session_id}") < share

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 
 from benchmarks.learning.stack import Stack
 from burnish.demo import facts
+from burnish.journal import shadows
 from burnish.journal.tables import JudgementRow, VersionRow
 from burnish.records import VersionState
 
@@ -34,17 +35,19 @@ def _is_calm(stack: Stack, n_turns: int) -> bool:
 
 
 def costs(stack: Stack) -> dict[str, float]:
-    """Versions and what became of them, turns trained on, and votes that judges were asked for."""
+    """Versions and what became of them, turns trained on, tokens drawn in the shadow, and votes that judges were asked for."""
     pulse = facts.pulse(stack.journal, stack.agent)
     said: Any = JudgementRow
     with stack.journal.read() as session:
         ballots = session.connection().execute(select(said.votes, said.n_failed)).all()
+        drawn = shadows.totals(session, stack.agent)
     return {
         "n_trained": pulse.n_spent,
         "n_versions": pulse.n_published,
         "n_refused": pulse.n_refused,
         "n_rolled_back": _count(stack, VersionState.ROLLED_BACK),
-        "judge_calls": sum(len(votes) + n_failed for votes, n_failed in ballots),
+        "judge_calls": sum(len(votes) + n_failed for votes, n_failed in ballots) + drawn["judge_votes"],
+        "shadow_tokens": drawn["tokens"],
     }
 
 

@@ -5,7 +5,6 @@ latest. What it made is in the journal as pairs with a job each for the judge (j
 """
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from sqlmodel import Session
 
 from adapters import canaries
 from burnish import config
+from burnish.draws import place
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal import Journal
 from burnish.journal.tables import CanaryRow, ComparisonRow, InteractionRow
@@ -41,6 +41,7 @@ class Mirror:
         self._journal = journal
         self._engine = engine
         self._settings_of = settings_of
+        self._refused: set[str] = set()  # turns that the engine would not take once more
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 1.0) -> None:
         """Answer whatever has ended, until `is_stopping()`; a journal or an engine that is away is waited for."""
@@ -55,12 +56,14 @@ class Mirror:
         """One round; returns how many pairs were made."""
         with self._journal.read() as session:
             shadows = [row for row in canaries.running(session) if row.kind == Observation.SHADOW]
+        if not shadows:
+            self._refused.clear()
         return sum([await self._answer(row) for row in shadows])
 
     async def _answer(self, row: CanaryRow) -> int:
         name, n_tokens = VersionName(row.agent, row.version), self._settings_of(row.agent).gate.replay_tokens
         with self._journal.read() as session:
-            turns = _turns(session, row)
+            turns = [turn for turn in _turns(session, row) if turn.interaction_id not in self._refused]
             asked = [(turn, messages_of(session, turn.message_digests), pairs.tools_of(session, turn)) for turn in turns]
         slots = asyncio.Semaphore(AT_ONCE)
 
@@ -81,6 +84,7 @@ class Mirror:
                     raise
                 except EngineError as error:  # a context too long, say: the turn makes no pair
                     log.info("a turn cannot be mirrored", turn=turn.interaction_id, error=str(error))
+                    self._refused.add(turn.interaction_id)
                     return None
 
         replies = await asyncio.gather(*(ask(*each) for each in asked))
@@ -97,8 +101,7 @@ class Mirror:
 
 def is_mirrored(interaction_id: str, share: float) -> bool:
     """True for about `share` of all turns: the same ones at every look."""
-    drawn = int.from_bytes(hashlib.blake2b(f"shadow|{interaction_id}".encode(), digest_size=8).digest(), "big")
-    return drawn < share * 2**64
+    return place(f"mirrored|{interaction_id}") < share
 
 
 def _turns(session: Session, row: CanaryRow) -> list[InteractionRow]:

@@ -12,9 +12,6 @@ from burnish.journal.turns import messages_of
 from burnish.measures import tool_calls
 from server.canary.settled import Cursor
 
-LATE = 60.0
-"""Seconds by which a pair may be stored behind a later one: replies take their time."""
-
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
@@ -43,8 +40,7 @@ def mirrored(session: Session, row: CanaryRow, cursor: Cursor, now: float, most:
             seen.add(each.interaction_id)
         else:
             horizon = min(horizon, each.created_at)
-    cursor.since = max(cursor.since, min(horizon, max(made.values(), default=cursor.since) - LATE) - 1e-3)
-    cursor.seen = [name for name, at in made.items() if name in seen and at > cursor.since]
+    cursor.move_on(made, seen, horizon)
     return found
 
 

@@ -3,7 +3,7 @@
 Every turn is given once. `Cursor` remembers how far that is, small enough to be stored with an observation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,12 @@ class Cursor:
     since: float
     seen: list[str]
 
+    def move_on(self, times: Mapping[str, float], counted: Collection[str], horizon: float) -> None:
+        """Past what has been `counted` of those with `times`, but not past `horizon`, where something was not."""
+        newest = max(times.values(), default=self.since)
+        self.since = max(self.since, min(horizon, newest - LATE) - 1e-3)
+        self.seen = [name for name, at in times.items() if name in counted and at > self.since]
+
 
 def settled(
     session: Session, agent: str, versions: Sequence[int], cursor: Cursor, *, patience: float, now: float, most: int = 200
@@ -66,8 +72,7 @@ def settled(
             seen.add(name)
         else:
             horizon = min(horizon, ended_at)
-    cursor.since = max(cursor.since, min(horizon, max(ends.values(), default=cursor.since) - LATE) - 1e-3)
-    cursor.seen = [name for name, ended_at in ends.items() if name in seen and ended_at > cursor.since]
+    cursor.move_on(ends, seen, horizon)
     return found
 
 

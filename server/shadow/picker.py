@@ -1,6 +1,5 @@
 """Which live turns get a shadow group: recent final answers, sampled plainly, whose user said what would have been better."""
 
-import hashlib
 import time
 from collections.abc import Collection
 from typing import Any
@@ -10,6 +9,7 @@ from sqlmodel import Session
 
 from adapters.holdout import is_held_out
 from burnish.config import Settings
+from burnish.draws import place
 from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
@@ -46,8 +46,7 @@ def pick(session: Session, agent: str, loaded: Collection[int], settings: Settin
 
 def is_chosen(interaction_id: str, share: float) -> bool:
     """True for about `share` of all turns, the same ones for whoever asks."""
-    drawn = int.from_bytes(hashlib.sha256(f"shadow|{interaction_id}".encode()).digest()[:8], "big")
-    return drawn < share * 2**64
+    return place(f"shadow|{interaction_id}") < share
 
 
 def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:

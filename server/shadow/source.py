@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import aiohttp
 import msgspec
 
 from burnish import chunk
@@ -12,6 +11,7 @@ from burnish.draft import Draft
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.shadows import Drawn
 from burnish.records import IntArray, int_array
+from server.vllm_http import VllmHttp
 
 LOWEST_PRIORITY = 20
 """Behind live traffic (0), the gate (5) and the judge (10)."""
@@ -49,16 +49,13 @@ class VllmSource:
     """vLLM at `url` (without a trailing `/v1`)."""
 
     def __init__(self, url: str, api_key: str = "", *, timeout: float = 120.0) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=2.0)
-        self._http: aiohttp.ClientSession | None = None
+        self._http = VllmHttp(url, api_key, timeout=timeout)
 
     async def n_requests(self) -> int:
-        told = (await self._call("GET", "/metrics")).decode()
+        told = (await self._http.call("GET", "/metrics")).decode()
         found = _REQUESTS.findall(told)
         if not found:
-            raise EngineUnavailable(f"{self.url}/metrics says nothing of running or waiting requests")
+            raise EngineUnavailable(f"{self._http.url}/metrics says nothing of running or waiting requests")
         return int(sum(float(value) for value in found))
 
     async def draw(
@@ -80,7 +77,7 @@ class VllmSource:
         }
         if tools:
             body["tools"] = list(tools)
-        raw = await self._call("POST", "/v1/chat/completions", body)
+        raw = await self._http.call("POST", "/v1/chat/completions", body)
         try:
             told = chunk.read(raw)
             (choice,) = told.choices
@@ -95,18 +92,4 @@ class VllmSource:
         return prompt_ids, Drawn(draft.message, draft.finish_reason or "", draft.token_ids, draft.logprobs)
 
     async def close(self) -> None:
-        if self._http is not None:
-            await self._http.close()
-
-    async def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        if self._http is None:
-            self._http = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
-        try:
-            async with self._http.request(method, self.url + path, json=body) as response:
-                text = await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineUnavailable(f"{method} {self.url}{path}: {type(error).__name__}: {error}") from error
-        if response.status >= 400:
-            kind = EngineUnavailable if response.status >= 500 else EngineError
-            raise kind(f"{method} {path}: the engine answered {response.status}: {text[:300].decode(errors='replace')}")
-        return text
+        await self._http.close()

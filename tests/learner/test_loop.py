@@ -113,6 +113,15 @@ def test_a_promotion_is_continued_from(world: World, monkeypatch: pytest.MonkeyP
     assert world.trainer.policy.has_teacher
 
 
+def test_what_was_promoted_is_held_before_there_is_anything_to_learn(world: World) -> None:
+    world.add(5)
+    world.loop.run_once()
+    assert not world.loop.run_once() and not world.trainer.policy.has_teacher  # its version is on trial
+    world.promote(1, 0)
+    assert not world.loop.run_once()
+    assert world.trainer.policy.has_teacher
+
+
 def test_after_a_refusal_the_step_is_the_one_that_would_have_been_without_it(
     world: World, tmp_path: Path, sqlite_url: str, migrated_file: Path, make_trainer: Make
 ) -> None:

@@ -182,7 +182,10 @@ async def test_a_turn_that_the_engine_refuses_makes_no_pair(shadow: Shadow, monk
         return await real(model, messages, **options)
 
     monkeypatch.setattr(shadow.engine, "chat", chat)
-    assert await shadow.mirror.run_once() == 2
+    mirror = shadow.mirror
+    assert await mirror.run_once() == 2
+    monkeypatch.setattr(shadow.engine, "chat", real)
+    assert await mirror.run_once() == 0  # nor is it asked for again
     assert odd not in {row.interaction_id for row in shadow.pairs()}
 
 

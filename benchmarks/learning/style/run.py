@@ -61,7 +61,6 @@ async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: P
             "retention_base": of_base,
             **_sessions(talk),
             **loop.costs(running),
-            "shadow_tokens": 0.0,
             "n_interactions": talk.n_had,
             "n_requests": running.client.n_requests,
             "n_failed": len(running.client.failures),

@@ -1,0 +1,49 @@
+"""The journal's tables. Rows that record what happened are never changed; state columns (marked) are.
+
+Token arrays are compact binary (int32, float32, little-endian). Messages are stored once, by content hash.
+"""
+
+from burnish.journal.tables.agents import AgentRow, KeyRow
+from burnish.journal.tables.groups import GroupSampleRow, ShadowGroupRow, ShadowRow
+from burnish.journal.tables.jobs import CompareJob, JobRow, JudgeJob, LeaseRow, LoadJob, ReplayJob, RubricJob, ShadowJob
+from burnish.journal.tables.steps import SampleRow, StepRow
+from burnish.journal.tables.turns import (
+    BlobRow,
+    FeedbackRow,
+    InteractionRow,
+    JudgementRow,
+    NextStateRow,
+    SegmentRow,
+    SessionRow,
+)
+from burnish.journal.tables.versions import AliasRow, AuditRow, CanaryRow, ComparisonRow, VersionRow
+
+__all__ = [
+    "AgentRow",
+    "AliasRow",
+    "AuditRow",
+    "BlobRow",
+    "CanaryRow",
+    "CompareJob",
+    "ComparisonRow",
+    "FeedbackRow",
+    "GroupSampleRow",
+    "InteractionRow",
+    "JobRow",
+    "JudgeJob",
+    "JudgementRow",
+    "KeyRow",
+    "LeaseRow",
+    "LoadJob",
+    "NextStateRow",
+    "ReplayJob",
+    "RubricJob",
+    "SampleRow",
+    "SegmentRow",
+    "SessionRow",
+    "ShadowGroupRow",
+    "ShadowJob",
+    "ShadowRow",
+    "StepRow",
+    "VersionRow",
+]
