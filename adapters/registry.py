@@ -64,6 +64,15 @@ def announce(session: Session, agent: str, number: int, *, parent: int, step_id:
     record(session, "learner", "announce", name, None, VersionState.CANDIDATE, None, agent=agent)
 
 
+def check_promotion(session: Session, agent: str, number: int, *, expected: int) -> None:
+    """Conflict where `promote` would refuse now; it looks and changes nothing."""
+    if number:
+        check_servable(version(session, agent, number))
+    found = alias(session, agent)
+    if found != expected:
+        raise _moved(agent, LIVE, expected, found)
+
+
 def promote(
     session: Session,
     agent: str,
@@ -148,5 +157,8 @@ def _set_alias(session: Session, agent: str, name: str, number: int, expected: i
         .values(version=number, updated_at=time.time())
     )
     if not moved.rowcount:
-        found = alias(session, agent, name)
-        raise Conflict(f"alias {name!r} of {agent!r}: expected v{expected}, found v{found}; look again and repeat")
+        raise _moved(agent, name, expected, alias(session, agent, name))
+
+
+def _moved(agent: str, name: str, expected: int, found: int | None) -> Conflict:
+    return Conflict(f"alias {name!r} of {agent!r}: expected v{expected}, found v{found}; look again and repeat")

@@ -9,14 +9,15 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-def replace_text(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Make `text` the content of `path` in one rename, durable on return. Creates the parent directory."""
+def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool = True) -> None:
+    """Make `text` the content of `path` in one rename, durable on return unless told otherwise. Creates the parent directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         os.write(handle, text.encode())
-        os.fsync(handle)
+        if is_durable:
+            os.fsync(handle)
     finally:
         os.close(handle)
     aside.replace(path)

@@ -1,12 +1,14 @@
 """The serving table: what the gateway must know to answer, as one small file that is replaced as a whole.
 
 The registry (SQL) is the truth; this file is its shadow on the serving machine, so that no request ever waits for SQL. Who
-changes an alias commits first and then writes the table; every gateway process sees it at its next request.
+changes an alias commits first and then writes the table (an operator's word is shown before it is committed: server/table.py); every
+gateway process sees it at its next request.
 """
 
 import fcntl
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,7 +95,7 @@ def parse(tree: Mapping[str, Any]) -> Routes:
     return Routes(tree["generation"], tree["base_name"], engines, tree["engine_key"], remote_url, agents, keys)
 
 
-def write(path: Path, routes: Routes) -> None:
+def write(path: Path, routes: Routes, *, is_durable: bool = True) -> None:
     """Replace the table. Mode 0600: it holds the engine's key."""
     tree = {
         "generation": routes.generation,
@@ -128,7 +130,7 @@ def write(path: Path, routes: Routes) -> None:
             for k in routes.keys.values()
         ],
     }
-    replace_text(path, json.dumps(tree, indent=1), mode=0o600)
+    replace_text(path, json.dumps(tree, indent=1), mode=0o600, is_durable=is_durable)
 
 
 def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
@@ -136,13 +138,31 @@ def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
     return Watched(path, parse, Routes(), max_age)
 
 
-def update(path: Path, change: Callable[[Routes], Routes]) -> Routes:
-    """Read, change and replace the table while no other process does; the generation grows by one."""
+class Held:
+    """The table while no other process changes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        present = read_json(path)
+        self.table = parse(present) if present else Routes()
+
+    def put(self, table: Routes, *, is_durable: bool = True) -> Routes:
+        """Replace the table; the generation grows by one. What is not durable is seen at once, and lost with the machine."""
+        self.table = replace(table, generation=self.table.generation + 1)
+        write(self._path, self.table, is_durable=is_durable)
+        return self.table
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Held]:
+    """Keep every other process from changing the table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        present = read_json(path)
-        before = parse(present) if present else Routes()
-        after = replace(change(before), generation=before.generation + 1)
-        write(path, after)
-    return after
+        yield Held(path)
+
+
+def update(path: Path, change: Callable[[Routes], Routes]) -> Routes:
+    """Read, change and replace the table while no other process does."""
+    with held(path) as present:
+        return present.put(change(present.table))

@@ -1,4 +1,4 @@
-"""Keeping the serving table true to the registry. Whoever changes an alias writes here right after.
+"""Keeping the serving table true to the registry. Whoever changes an alias writes here right after, an operator right before.
 
 All changes happen under the table's lock. Making a loaded version live and taking a drained one off the table exclude each
 other: a version that an alias names is never taken off, and one that is off cannot be made live without being loaded.
@@ -55,21 +55,31 @@ def take_off(journal: Journal, file: Path, agent: str, version: int) -> routes.R
 def make_live(
     journal: Journal, file: Path, agent: str, version: int, *, expected: int, actor: str, reason: str
 ) -> routes.Routes:
-    """Promote a loaded version (or the base): registry first, then the table. Raises NotLoaded, NotFound or Conflict."""
+    """Promote a loaded version (or the base): the table shows it at once, and then the registry says so.
 
-    def promote(session: Session) -> None:
-        registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)
-
-    return move(journal, file, agent, version, promote)
+    An operator who takes a version back waits for no other writer of the journal. Where the registry refuses after all, the table is
+    put back; where the process dies in between, the next `sync` or start does that, and nobody was told that it was done. Raises
+    NotLoaded, NotFound or Conflict.
+    """
+    with routes.held(file) as held:
+        route = _loaded(journal, held.table, agent, version)
+        with journal.read() as session:
+            registry.check_promotion(session, agent, version, expected=expected)
+        flipped = replace(route, live=version, previous=expected, canary=None, canary_share=0.0)
+        held.put(_with(held.table, flipped), is_durable=False)
+        try:
+            with journal.write() as session:
+                registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)
+        finally:
+            after = held.put(_put(journal, held.table, route))
+    return after
 
 
 def move(journal: Journal, file: Path, agent: str, version: int, act: Callable[[Session], object]) -> routes.Routes:
     """Let `act` change the aliases of `agent`, one of which will name `version`; then the table. Raises NotLoaded or NotFound."""
 
     def change(table: routes.Routes) -> routes.Routes:
-        route = table.agents.get(agent) or _new(journal, agent)
-        if version and version not in route.loaded:
-            raise NotLoaded
+        route = _loaded(journal, table, agent, version)
         with journal.write() as session:
             act(session)
         return _put(journal, table, route)
@@ -98,6 +108,14 @@ def leave(file: Path, agent: str) -> tuple[routes.AgentRoute, int] | None:
     return (gone, after.generation) if gone is not None else None
 
 
+def _loaded(journal: Journal, table: routes.Routes, agent: str, version: int) -> routes.AgentRoute:
+    """The route of `agent`. Raises NotLoaded where not all engines have `version`, NotFound where there is no such agent."""
+    route = table.agents.get(agent) or _new(journal, agent)
+    if version and version not in route.loaded:
+        raise NotLoaded
+    return route
+
+
 def _new(journal: Journal, agent: str) -> routes.AgentRoute:
     """The route of an agent that was not on the table. Raises NotFound where there is no such agent."""
     with journal.read() as session:
@@ -109,4 +127,8 @@ def _new(journal: Journal, agent: str) -> routes.AgentRoute:
 
 def _put(journal: Journal, table: routes.Routes, route: routes.AgentRoute) -> routes.Routes:
     with journal.read() as session:
-        return replace(table, agents={**table.agents, route.name: aliases(session, route)})
+        return _with(table, aliases(session, route))
+
+
+def _with(table: routes.Routes, route: routes.AgentRoute) -> routes.Routes:
+    return replace(table, agents={**table.agents, route.name: route})
