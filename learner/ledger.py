@@ -23,6 +23,7 @@ from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
 from burnish.rewards import compose
 from learner.account import Account
+from learner.forgetting import Forgetting, forgetting
 from learner.groups import Group, note, tell
 from learner.samples import Right, RightKind
 
@@ -278,6 +279,11 @@ class Ledger:
         with self._journal.read() as session:
             published = sorted(session.scalars(query))
         return lambda version: sum(version < number <= live for number in published)
+
+    def forgetting(self, live: int) -> Forgetting:
+        """How near `live` is to what the gate tolerates."""
+        with self._journal.read() as session:
+            return forgetting(session, self.agent, live)
 
     def _spent(self, session: Session) -> dict[tuple[str, str, str | None], int]:
         """How many turns of each user (tenant, key and user field) this agent's steps have spent."""

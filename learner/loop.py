@@ -26,10 +26,11 @@ from learner.courtesy import Courtesy
 from learner.groups import Group, GroupLedger
 from learner.held import Held
 from learner.ledger import Ledger, OpenStep, Ready
+from learner.objectives.anchor import Anchor
 from learner.probe import build_probe
 from learner.retained import Retained
 from learner.samples import Sample, Skipped, SkipReason, to_sample
-from learner.step import StepResult, Trainer
+from learner.step import StepResult, Trainer, Work
 
 log = structlog.get_logger()
 LEASE_SECONDS = 20.0
@@ -116,8 +117,8 @@ class Loop:
         groups = self._choose_groups(live)
         step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
         try:
-            result = self._train([sample for _, sample in rows], groups)
-            self._publish(step, rows, result, groups)
+            work = self._work(live, [sample for _, sample in rows], groups)
+            self._publish(step, rows, self._train(work), work)
         except (LearnerError, AdapterError) as error:
             self._held.current = None
             outcome = self._ledger.fail(step, str(error))
@@ -205,13 +206,18 @@ class Loop:
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
         return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
 
-    def _train(self, samples: list[Sample], groups: Sequence[Group]) -> StepResult:
+    def _work(self, live: int, samples: list[Sample], groups: Sequence[Group]) -> Work:
+        """The step's rows with anchors, which pull the harder the more `live` and its children have forgotten."""
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
+        pull = self._ledger.forgetting(live).factor(self._settings.anchor_growth) if anchors else 1.0
+        return Work(samples, anchors, groups, {Anchor.name: pull} if pull != 1.0 else {})
+
+    def _train(self, work: Work) -> StepResult:
         self._held.current = None  # until the step is published, the trainer holds no version
         with self._courtesy.step() if self._courtesy is not None else nullcontext():
-            return self._trainer.step(samples, anchors, groups)
+            return self._trainer.take(work)
 
-    def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult, groups: Sequence[Group]) -> None:
+    def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult, work: Work) -> None:
         """Write the version aside, rename it into place, and only then announce it."""
         if not result.is_update:
             self._give_up(step, result, len(rows))
@@ -229,7 +235,7 @@ class Loop:
             metrics=account.metrics,
             probe=probe,
             retained=self._retained.told(self._trainer.policy) if self._retained is not None else None,
-            facts={"groups": [group.interaction_id for group in groups]} if groups else {},
+            facts=_facts(work),
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
         self._ledger.announce(step, digest, account)
@@ -259,6 +265,12 @@ class Loop:
 
     def _path(self, version: int) -> Path | None:
         return self._store.path(self._ledger.agent, version) if version else None
+
+
+def _facts(work: Work) -> dict[str, Any]:
+    """What the manifest says of a step beyond its rows, for `learner.replay`."""
+    groups = [group.interaction_id for group in work.groups]
+    return {**({"groups": groups} if groups else {}), **({"emphasis": dict(work.emphasis)} if work.emphasis else {})}
 
 
 _SHOWN = {"n_rows", "n_trained", "n_hinted", "reward_mean", "grad_norm", "entropy", "seconds"}

@@ -73,7 +73,8 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
-    trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else [], groups)
+    drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
+    trainer.step(samples, drawn, groups, manifest.get("emphasis", {}))
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -66,12 +67,22 @@ class StepResult:
     group_weights: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a step is given: see `Trainer.step`."""
+
+    samples: Sequence[Sample]
+    anchors: Sequence[Tokens] = ()
+    groups: Sequence[Group] = ()
+    emphasis: Mapping[str, float] = field(default_factory=dict)
+
+
 class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
     Several `ranks` take each step together: all are called with the same rows, and all end with the same weights. `adapters` finds the
     directories of earlier versions; without it no row is audited. `policy.rest` is called between micro-batches and between batches that
-    are scored, with the seconds that the last one took; `before_step` with a step's rows, anchors and groups.
+    are scored, with the seconds that the last one took; `before_step` with all that a step is given.
     """
 
     def __init__(self, policy: Policy, settings: Learner, *, ranks: Ranks | None = None) -> None:
@@ -80,27 +91,41 @@ class Trainer:
         self.micro_tokens = settings.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
-        self.before_step: Callable[[Sequence[Sample], Sequence[Tokens], Sequence[Group]], None] = _tell_nobody
+        self.before_step: Callable[[Work], None] = _tell_nobody
         self.objectives = build(settings)
         self.health = Health(settings)
         self.generator = torch.Generator().manual_seed(settings.seed)
         parameters = list(policy.parameters().values())
         self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=BETAS, weight_decay=0.0)
 
-    def step(self, samples: Sequence[Sample], anchors: Sequence[Tokens] = (), groups: Sequence[Group] = ()) -> StepResult:
-        """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason` says why."""
+    def step(
+        self,
+        samples: Sequence[Sample],
+        anchors: Sequence[Tokens] = (),
+        groups: Sequence[Group] = (),
+        emphasis: Mapping[str, float] = MappingProxyType({}),
+    ) -> StepResult:
+        """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason` says why.
+
+        `emphasis` multiplies the weights of the objectives that it names, in this step.
+        """
+        return self.take(Work(samples, anchors, groups, emphasis))
+
+    def take(self, work: Work) -> StepResult:
+        """`step`, with what it is given as one value."""
         started, before = time.perf_counter(), self.state()
-        self.before_step(samples, anchors, groups)
+        self.before_step(work)
+        samples, groups = work.samples, work.groups
         readings: dict[str, Reading] = {}
         reason: str | None = None
         try:
             if self.settings.shuffle_rewards:
                 samples = shuffle_signals(samples, self.generator)
                 groups = [group.shuffled(self.generator) for group in groups]
-            batch = self._prepare(samples, anchors, groups)
+            batch = self._prepare(samples, work.anchors, groups)
             metrics = batch.facts
             if batch.has_work:
-                metrics |= self._accumulate(batch.used)
+                metrics |= self._accumulate(batch.used, work.emphasis)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings)
             else:
@@ -229,7 +254,7 @@ class Trainer:
             metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
         return metrics
 
-    def _accumulate(self, rows: Sequence[Row]) -> dict[str, float]:
+    def _accumulate(self, rows: Sequence[Row], emphasis: Mapping[str, float]) -> dict[str, float]:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
         n_live = sum(row.n_tokens for row in rows if row.sample is not None)
@@ -244,7 +269,7 @@ class Trainer:
                 if not any(objective.stream in row.streams for row in batch.rows):
                     continue
                 term, n = objective.term(batch), n_tokens[objective.name]
-                loss = loss + weight * (term.total / n)
+                loss = loss + weight * emphasis.get(objective.name, 1.0) * (term.total / n)
                 for key, value in {"loss": term.total.item(), **term.sums}.items():
                     name = f"loss/{objective.name}" if key == "loss" else f"{objective.name}/{key}"
                     metrics[name] = metrics.get(name, 0.0) + value / n
@@ -271,7 +296,7 @@ class Trainer:
         return norm
 
 
-def _tell_nobody(samples: Sequence[Sample], anchors: Sequence[Tokens], groups: Sequence[Group]) -> None:
+def _tell_nobody(work: Work) -> None:
     """Nobody follows."""
 
 

@@ -5,7 +5,7 @@ Only the first reads the journal, publishes, and follows the live version. Befor
 whatever a follower held before is written over.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,8 @@ from typing import Any
 import structlog
 
 from burnish.config import Settings
-from learner.groups import Group
 from learner.ranks import Ranks
-from learner.rows import Tokens
-from learner.samples import Sample
-from learner.step import Trainer
+from learner.step import Trainer, Work
 
 log = structlog.get_logger()
 
@@ -32,18 +29,16 @@ class Order:
     moments: dict[str, Any]
     state: dict[str, Any]
     adapters: dict[int, Path | None] | None
-    samples: Sequence[Sample]
-    anchors: Sequence[Tokens]
-    groups: Sequence[Group]
+    work: Work
 
 
 def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
     """Let the other ranks take each step of `trainer` as well."""
     trainer.ranks = ranks
 
-    def tell(samples: Sequence[Sample], anchors: Sequence[Tokens], groups: Sequence[Group]) -> None:
+    def tell(work: Work) -> None:
         find = trainer.adapters
-        directories = {v: find(v) for v in {sample.version for sample in samples} if v} if find is not None else None
+        directories = {v: find(v) for v in {sample.version for sample in work.samples} if v} if find is not None else None
         policy = trainer.policy
         ranks.send(
             Order(
@@ -53,9 +48,7 @@ def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
                 trainer.tensors(),
                 trainer.state(),
                 directories,
-                samples,
-                anchors,
-                groups,
+                work,
             )
         )
 
@@ -72,5 +65,5 @@ def follow(ranks: Ranks, trainer_of: Callable[[Settings], Trainer]) -> None:
         trainer.restore_tensors(order.moments)
         trainer.restore(order.state)
         trainer.adapters = None if order.adapters is None else order.adapters.get
-        trainer.step(order.samples, order.anchors, order.groups)
+        trainer.take(order.work)
     log.info("the learner has ended", rank=ranks.rank)

@@ -61,9 +61,11 @@ def seeds_of(text: str) -> list[int]:
         if "-" in text:
             first, last = (int(each) for each in text.split("-"))
             return list(range(first, last + 1))
-        return list(range(int(text)))
+        if int(text) > 0:
+            return list(range(int(text)))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3 or 0,5,7; got {text!r}") from None
+        pass
+    raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3 or 0,5,7 (0-0 for seed 0 alone); got {text!r}")
 
 
 def _engine(given: argparse.Namespace) -> SharedEngine | None:

@@ -60,6 +60,12 @@ class Learner(Section):
     )
     kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
     anchor_weight: float = Field(0.5, ge=0, description="Weight of the replay of the base's own answers; 0 switches it off.")
+    anchor_growth: float = Field(
+        2.0,
+        ge=1,
+        description="Factor on the anchors' weight for each version that was refused for what it forgot, since one went live; squared "
+        "where the live one is at the gate's limit. 1: the weight stays.",
+    )
     anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")
     anchors: str = Field(
         "", description="JSONL file of anchor prompts; empty means the sandbox's when its model is used, else none."

@@ -131,9 +131,10 @@ def test_seeds(text: str, seeds: list[int]) -> None:
     assert command.seeds_of(text) == seeds
 
 
-def test_bad_seeds_name_the_forms() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="expected 8"):
-        command.seeds_of("a few")
+@pytest.mark.parametrize("text", ["a few", "0", "-1", "1-", "0,"])
+def test_bad_seeds_name_the_forms(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"expected 8 .*0-0 for seed 0 alone"):
+        command.seeds_of(text)
 
 
 def test_unknown_arms_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,57 @@
+"""How near an agent is to what the gate tolerates of forgetting, and how much harder its anchors pull therefore.
+
+A candidate that forgets too much is refused, and the step's rows are spent. Where the live version stands at the limit already, the next
+candidate would be refused like the one before, and nothing would be learned any more. So the anchors' weight is a multiplier on the
+gate's constraint: it grows as the constraint binds, and falls back as it does not (a dual variable, read off the journal
+instead of being kept, so that a restart or a replay finds the same).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from adapters.gate import tolerated
+from burnish.journal.tables import VersionRow
+from burnish.records import VersionState
+
+MOST = 16.0
+"""Largest factor: beyond, anchors are all that a step is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """Of `n_tolerated` retention prompts that a version may lose the live one has lost `n_lost`; `n_refused` children of it lost more."""
+
+    n_lost: int = 0
+    n_tolerated: int = 0
+    n_refused: int = 0
+
+    def factor(self, growth: float) -> float:
+        """What the anchors' weight is multiplied by: `growth` for each refused child, `growth`² at the limit, 1 up to half of it."""
+        nearness = min(1.0, max(0.0, 2.0 * self.n_lost / self.n_tolerated - 1.0)) if self.n_tolerated > 0 else 0.0
+        exponent = 2.0 * nearness + self.n_refused
+        return growth**exponent if exponent * math.log(growth) < math.log(MOST) else MOST
+
+
+def forgetting(session: Session, agent: str, live: int) -> Forgetting:
+    """What the gate has seen of `live` and of the versions made from it."""
+    row = session.get(VersionRow, (agent, live)) if live else None
+    n_lost, n_tolerated = _lost(row.evidence) if row is not None else (0, 0)
+    version: Any = VersionRow
+    query = select(version.evidence).where(
+        version.agent == agent, version.parent == live, version.state == VersionState.REFUSED
+    )
+    outcomes = [_lost(evidence) for evidence in session.scalars(query)]
+    return Forgetting(n_lost, n_tolerated, sum(lost > most for lost, most in outcomes))
+
+
+def _lost(evidence: Mapping[str, Any]) -> tuple[int, int]:
+    """Prompts lost, those not waited for among them, and how many the gate tolerates; 0, 0 where it has not asked."""
+    seen = evidence.get("retention")
+    if not seen:
+        return 0, 0
+    return seen["n_lost"] + seen.get("n_open", 0), max(0, tolerated(seen["n"], seen["margin"]))
