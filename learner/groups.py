@@ -15,6 +15,7 @@ from burnish.journal.turns import from_bytes
 from burnish.records import FloatArray, GroupState, IntArray, Sampling
 from learner.rows import Place, Row
 from learner.samples import defect
+from learner.wish import WishGrader
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,15 @@ def fault(group: Group, n_vocab: int | None = None) -> str | None:
 class GroupLedger:
     """One agent's shadow groups."""
 
-    def __init__(self, journal: Journal, agent: str) -> None:
+    def __init__(self, journal: Journal, agent: str, wishes: WishGrader | None = None) -> None:
         self._journal = journal
         self._agent = agent
+        self._wishes = wishes
+
+    def grade(self, limit: int) -> None:
+        """Score up to `limit` groups that were drawn, where no judge does."""
+        if self._wishes is not None:
+            self._wishes.grade(limit)
 
     def choose(
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None

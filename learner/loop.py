@@ -23,6 +23,7 @@ from learner import checkpoint
 from learner.account import Account
 from learner.anchors import Anchors
 from learner.courtesy import Courtesy
+from learner.forgetting import Forgetting
 from learner.groups import Group, GroupLedger
 from learner.held import Held
 from learner.ledger import Ledger, OpenStep, Ready
@@ -74,6 +75,7 @@ class Loop:
         """Recover, follow the live version, choose rows, train, publish."""
         if self._has_recovered and not self._is_due() and not self._ledger.is_step_asked():
             self._get_ready()
+            self._grade()
             return False
         return self._step()
 
@@ -84,6 +86,11 @@ class Loop:
             return
         if not held.current == held.teacher == (self._ledger.agent, self._ledger.live()):
             self._follow_live()
+
+    def _grade(self) -> None:
+        """Score shadow groups that were drawn, where that is the learner's to do."""
+        if self._groups is not None and self._settings.group_weight:
+            self._groups.grade(self._settings.max_groups)
 
     def hold(self) -> bool:
         """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""
@@ -200,6 +207,7 @@ class Loop:
         """Shadow groups that are scored, fresh enough and fit to train; they come with the rows and wait for none."""
         if not self._settings.group_weight or self._groups is None:
             return []
+        self._grade()
         bounds = (self._settings.max_groups, self._ledger.lags(live), self._settings.max_lag)
         return self._groups.choose(*bounds, self._holdout, self._n_vocab)
 
@@ -207,10 +215,14 @@ class Loop:
         return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
 
     def _work(self, live: int, samples: list[Sample], groups: Sequence[Group]) -> Work:
-        """The step's rows with anchors, which pull the harder the more `live` and its children have forgotten."""
+        """The step's rows with anchors, which pull the harder the more `live` and its children have forgotten.
+
+        After a child that forgot too much the step has no momentum: it would lead to where that child was.
+        """
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
-        pull = self._ledger.forgetting(live).factor(self._settings.anchor_growth) if anchors else 1.0
-        return Work(samples, anchors, groups, {Anchor.name: pull} if pull != 1.0 else {})
+        seen = self._ledger.forgetting(live) if anchors and self._settings.anchor_growth > 1.0 else Forgetting()
+        pull = seen.factor(self._settings.anchor_growth)
+        return Work(samples, anchors, groups, {Anchor.name: pull} if pull != 1.0 else {}, has_momentum=not seen.n_refused)
 
     def _train(self, work: Work) -> StepResult:
         self._held.current = None  # until the step is published, the trainer holds no version
@@ -270,7 +282,10 @@ class Loop:
 def _facts(work: Work) -> dict[str, Any]:
     """What the manifest says of a step beyond its rows, for `learner.replay`."""
     groups = [group.interaction_id for group in work.groups]
-    return {**({"groups": groups} if groups else {}), **({"emphasis": dict(work.emphasis)} if work.emphasis else {})}
+    facts: dict[str, Any] = {"groups": groups} if groups else {}
+    if work.emphasis:
+        facts["emphasis"] = dict(work.emphasis)
+    return facts if work.has_momentum else {**facts, "has_momentum": False}
 
 
 _SHOWN = {"n_rows", "n_trained", "n_hinted", "reward_mean", "grad_norm", "entropy", "seconds"}

@@ -21,6 +21,7 @@ from learner.retained import Retained
 from learner.rota import Rota
 from learner.step import Trainer
 from learner.team import follow, lead
+from learner.wish import WishGrader
 
 log = structlog.get_logger()
 
@@ -45,8 +46,11 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
             holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
-            ledger, groups = Ledger(journal, agent), GroupLedger(journal, agent) if chosen.shadow.enabled else None
-            return Loop(ledger, store, trainer, chosen.learner, anchors, retained, held, courtesy, holdout, groups)
+            wishes = WishGrader(journal, agent, trainer.policy) if chosen.shadow.grader == "likelihood" else None
+            groups = GroupLedger(journal, agent, wishes) if chosen.shadow.enabled else None
+            return Loop(
+                Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held, courtesy, holdout, groups
+            )
 
         rota = Rota(settings, journal, loop_of)
         rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready

@@ -74,7 +74,7 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
     drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
-    trainer.step(samples, drawn, groups, manifest.get("emphasis", {}))
+    trainer.step(samples, drawn, groups, manifest.get("emphasis", {}), has_momentum=manifest.get("has_momentum", True))
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)

@@ -7,10 +7,13 @@ from typing import Any
 from sqlalchemy import func, select
 
 from benchmarks.learning.stack import Stack
+from burnish import routes
 from burnish.demo import facts
-from burnish.journal import shadows
-from burnish.journal.tables import JudgementRow, VersionRow
+from burnish.journal import jobs, shadows
+from burnish.journal.tables import JudgementRow, ShadowJob, VersionRow
 from burnish.records import VersionState
+from server.prepare import routes_file
+from server.shadow import picker
 
 PATIENCE = 300.0
 """Seconds for the loop to catch up; after that the users go on, and it is counted."""
@@ -30,8 +33,19 @@ async def catch_up(stack: Stack, n_turns: int) -> bool:
 def _is_calm(stack: Stack, n_turns: int) -> bool:
     pulse = facts.pulse(stack.journal, stack.agent)
     is_due = stack.settings.learner.enabled and pulse.n_ready >= stack.settings.learner.min_rows
-    is_busy = pulse.n_judging or pulse.is_open or is_due or _count(stack, VersionState.CANDIDATE)
+    is_busy = pulse.n_judging or pulse.is_open or is_due or _count(stack, VersionState.CANDIDATE) or _is_drawing(stack)
     return pulse.n_recorded >= n_turns and not is_busy
+
+
+def _is_drawing(stack: Stack) -> bool:
+    """Whether a turn waits for its shadows: how many groups there are must not depend on how fast they are drawn."""
+    if not stack.settings.shadow.enabled:
+        return False
+    agent = routes.watch(routes_file(stack.settings)).current().agents[stack.agent]
+    with stack.journal.read() as session:
+        counts = jobs.counts(session, ShadowJob)
+        waiting = picker.eligible(session, stack.agent, {agent.live, *agent.loaded}, stack.settings)
+    return bool(waiting or counts.get("queued") or counts.get("leased"))
 
 
 def costs(stack: Stack) -> dict[str, float]:

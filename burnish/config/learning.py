@@ -64,7 +64,7 @@ class Learner(Section):
         2.0,
         ge=1,
         description="Factor on the anchors' weight for each version that was refused for what it forgot, since one went live; squared "
-        "where the live one is at the gate's limit. 1: the weight stays.",
+        "where the live one is at the gate's limit; a step after such a refusal has no momentum. 1: neither.",
     )
     anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")
     anchors: str = Field(

@@ -1,5 +1,7 @@
 """Settings of shadow groups."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from burnish.config.section import Section
@@ -19,6 +21,18 @@ class Shadow(Section):
     max_age: float = Field(1800.0, gt=0, description="Seconds after a live reply in which its group must be drawn.")
     max_others: int = Field(0, ge=0, description="Requests of others in the engine up to which it counts as idle.")
     needs_wish: bool = Field(
-        True, description="Only turns whose user's reaction gave an accepted hint get a group; false: graded on the task alone."
+        True,
+        description="Only turns whose user's reaction gave an accepted hint get a group; false: a rubric also grades others, on the task.",
     )
-    judge_model: str = Field("", description="Model that grades groups, named as `judge.model` is; empty: the judge's own.")
+    grader: Literal["likelihood", "rubric"] = Field(
+        "likelihood",
+        description="Who scores a group: the learner's base, by how much likelier the user's wish makes a reply; or a judge, by a rubric.",
+    )
+    judge_model: str = Field(
+        "", description="Model that grades by the rubric, named as `judge.model` is; empty: the judge's own."
+    )
+
+    @property
+    def asks_for_wish(self) -> bool:
+        """True where a turn without an accepted hint gets no group."""
+        return self.needs_wish or self.grader == "likelihood"

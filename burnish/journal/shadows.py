@@ -52,8 +52,11 @@ def begin(session: Session, turn: InteractionRow, n_members: int, wish: str, rec
     return True
 
 
-def file(session: Session, interaction_id: str, drawn: Sequence[Drawn]) -> bool:
-    """Store all replies of a group at once and have them scored; False where the group is not being drawn (any more)."""
+def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_judge: bool = True) -> bool:
+    """Store all replies of a group at once, and have a judge score them unless somebody else does.
+
+    False where the group is not being drawn (any more).
+    """
     n_tokens = sum(len(each.token_ids) for each in drawn)
     told = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
     if not _move(session, interaction_id, GroupState.DRAWING, GroupState.DRAWN, **told):
@@ -70,7 +73,8 @@ def file(session: Session, interaction_id: str, drawn: Sequence[Drawn]) -> bool:
             )
         )
     session.flush()
-    enqueue(session, RubricJob, interaction_id, {"interaction_id": interaction_id})
+    if for_judge:
+        enqueue(session, RubricJob, interaction_id, {"interaction_id": interaction_id})
     return True
 
 

@@ -126,8 +126,9 @@ class Drawer:
         except EngineError as error:
             self._drop(job, f"refused: {error}", estimate)
         else:
+            for_judge = self._of(str(job.payload["agent"])).shadow.grader == "rubric"
             with self._journal.write() as session:
-                if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, drawn):
+                if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, drawn, for_judge=for_judge):
                     log.info("drew shadows", turn=name, n=len(drawn), tokens=sum(len(each.token_ids) for each in drawn))
 
     def _asked(self, name: str) -> tuple[Prompt | None, int, int, int] | None:

@@ -13,7 +13,7 @@ from burnish.draws import place
 from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
-from burnish.records import GroupState, Sampling
+from burnish.records import GroupState, Reward, Sampling
 from burnish.rewards import compose
 
 LOOKED_THROUGH = 64
@@ -25,23 +25,28 @@ HOUR = 3600.0
 
 def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> int:
     """Begin groups for turns that `loaded` versions of `agent` answered, the latest first; how many."""
-    chosen, n_begun = settings.shadow, 0
-    n_free = WAITING - _n_drawing(session, agent)
+    n_begun, n_free = 0, WAITING - _n_drawing(session, agent)
     if n_free <= 0:
         return 0
-    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, settings)]
-    evidence = evidence_of_all(session, [row.interaction_id for row in found])
-    for row in found:
-        effective = compose(evidence[row.interaction_id])
-        reward = effective.reward if effective.withheld is None else None
-        wish = (reward.hint or "") if reward is not None else ""
-        if reward is None or (chosen.needs_wish and not wish) or _n_of_user(session, row) >= chosen.user_per_hour:
+    for row, reward in eligible(session, agent, loaded, settings):
+        if _n_of_user(session, row) >= settings.shadow.user_per_hour:
             continue
         record = reward.record_ids[0] if reward.record_ids else None
-        n_begun += shadows.begin(session, row, chosen.group_size, wish, record)
+        n_begun += shadows.begin(session, row, settings.shadow.group_size, reward.hint or "", record)
         if n_begun >= n_free:
             break
     return n_begun
+
+
+def eligible(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[tuple[InteractionRow, Reward]]:
+    """Turns that may get a group and have none, the latest first, with what came back."""
+    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, settings)]
+    evidence = evidence_of_all(session, [row.interaction_id for row in found])
+    told = [(row, compose(evidence[row.interaction_id])) for row in found]
+    rewarded = [
+        (row, effective.reward) for row, effective in told if effective.withheld is None and effective.reward is not None
+    ]
+    return [(row, reward) for row, reward in rewarded if reward.hint or not settings.shadow.asks_for_wish]
 
 
 def is_chosen(interaction_id: str, share: float) -> bool:
@@ -59,7 +64,7 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
     fit = (turn.may_train.is_(True), turn.kind == "main", turn.choice == 0)
     has_none = ~select(group.interaction_id).where(group.interaction_id == turn.interaction_id).exists()
     hinted = select(said.judgement_id).where(said.interaction_id == turn.interaction_id, said.hint_fate == "accepted").exists()
-    speaks = hinted if settings.shadow.needs_wish else or_(turn.is_ready.is_(True), turn.spent_step.is_not(None))
+    speaks = hinted if settings.shadow.asks_for_wish else or_(turn.is_ready.is_(True), turn.spent_step.is_not(None))
     wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, speaks)
     return list(session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH)))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from world import SETTINGS, Make, World
@@ -84,22 +85,25 @@ def test_what_the_gate_saw_is_read_from_the_journal(world: World) -> None:
 
 def test_a_step_after_a_refusal_pulls_harder_and_is_made_again_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = with_anchors(world)
-    world.add(5)
-    assert loop.run_once()
-    with world.journal.write() as session:
-        registry.refuse(session, "agent", 1, reason="forgot", evidence=retention(LIMIT + 1))
-    world.add(5)
-    assert loop.run_once()
-    assert world.store.verify("agent", 2)["emphasis"] == {"anchor": 2.0}
-    assert "emphasis" not in world.store.verify("agent", 1)
+    for number in (1, 2, 3):
+        world.add(5)
+        assert loop.run_once()
+        with world.journal.write() as session:
+            if number == 1:
+                registry.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(0))
+            elif number == 2:
+                registry.refuse(session, "agent", 2, reason="forgot", evidence=retention(LIMIT + 1))
+    manifest = world.store.verify("agent", 3)
+    assert (manifest["parent"], manifest["emphasis"], manifest["has_momentum"]) == (1, {"anchor": 2.0}, False)
+    assert not {"emphasis", "has_momentum"} & (world.store.verify("agent", 1).keys() | world.store.verify("agent", 2).keys())
 
     def trainer_for(settings: Settings, chosen: object, agent: str) -> Trainer:
         return world.make_trainer(**SETTINGS)
 
     monkeypatch.setattr(replay, "trainer_for", trainer_for)
     monkeypatch.setattr(replay, "anchors_for", lambda *_: ANCHORS)
-    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
-    assert told.is_same and told.digest == world.digest(2, WEIGHTS)
+    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 3)
+    assert told.is_same and told.digest == world.digest(3, WEIGHTS)
 
 
 def test_without_growth_or_anchors_nothing_changes(world: World) -> None:
@@ -123,3 +127,22 @@ def test_emphasis_scales_one_term_alone(make_trainer: Make, make_samples: Any) -
     weight = make_trainer(**SETTINGS).settings.anchor_weight
     assert pulled["loss/anchor"] == plain["loss/anchor"]
     assert pulled["loss"] - plain["loss"] == pytest.approx(2.0 * weight * plain["loss/anchor"], rel=1e-5)
+
+
+def test_without_momentum_a_step_goes_where_its_own_gradient_points(make_trainer: Make, make_samples: Any) -> None:
+    """Two trainers with opposite pasts take the same step; only without momentum do they go the same way."""
+
+    def moved(past: float, *, has_momentum: bool) -> torch.Tensor:
+        trainer = make_trainer(**SETTINGS)
+        trainer.step(make_samples(6), ANCHORS.texts)
+        for moments in trainer.optimizer.state.values():
+            moments["exp_avg"].fill_(past)
+            moments["exp_avg_sq"].fill_(1.0)
+        before = trainer.policy.copy_adapter()
+        assert trainer.step(make_samples(6), ANCHORS.texts, has_momentum=has_momentum).is_update
+        after = trainer.policy.copy_adapter()
+        return torch.cat([(after[name] - before[name]).flatten() for name in before])
+
+    assert torch.equal(moved(0.5, has_momentum=False), moved(-0.5, has_momentum=False))
+    there, back = moved(0.5, has_momentum=True), moved(-0.5, has_momentum=True)
+    assert torch.dot(there, back) < 0.0 < there.norm()

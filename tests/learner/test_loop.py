@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from burnish.journal.evidence import settle
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.records import Sampling
 from learner import main
-from learner.step import StepResult, Trainer
+from learner.step import StepResult, Trainer, Work
 from tests.turns import add_feedback
 
 
@@ -91,13 +90,13 @@ def are_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
 def starting_points(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, torch.Tensor]]:
     """The adapter that each step begins from."""
     found: list[dict[str, torch.Tensor]] = []
-    step = trainer.step
+    take = trainer.take
 
-    def watched(samples: Sequence[Any], anchors: Sequence[Any] = (), groups: Sequence[Any] = ()) -> StepResult:
+    def watched(work: Work) -> StepResult:
         found.append(weights(trainer))
-        return step(samples, anchors, groups)
+        return take(work)
 
-    monkeypatch.setattr(trainer, "step", watched)
+    monkeypatch.setattr(trainer, "take", watched)
     return found
 
 
@@ -241,7 +240,7 @@ def test_a_step_that_fails_is_tried_once_more_and_then_its_rows_are_spent(
         raise LearnerError("the loss is nan")
 
     with monkeypatch.context() as broken:
-        broken.setattr(world.trainer, "step", fails)
+        broken.setattr(world.trainer, "take", fails)
         assert world.loop.run_once()
         assert set(world.spent().values()) == {None}
         assert world.loop.run_once()
@@ -261,7 +260,7 @@ def test_a_step_with_nothing_to_teach_spends_its_rows_and_makes_no_version(
 ) -> None:
     names = world.add(5)
     nothing = StepResult(False, (), tuple(names), {})
-    monkeypatch.setattr(world.trainer, "step", lambda *_: nothing)
+    monkeypatch.setattr(world.trainer, "take", lambda *_: nothing)
     assert world.loop.run_once()
     assert world.steps() == [(1, 0, "empty", 1)]
     assert set(world.spent().values()) == {1}
@@ -273,7 +272,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "place", ["learner.step.Trainer.step", "adapters.store.AdapterStore.publish", "learner.ledger.Ledger.announce"]
+    "place", ["learner.step.Trainer.take", "adapters.store.AdapterStore.publish", "learner.ledger.Ledger.announce"]
 )
 def test_wherever_a_learner_dies_its_rows_are_trained_once(world: World, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     names = world.add(5)
@@ -317,14 +316,14 @@ def test_of_two_learners_one_trains(world: World) -> None:
 
 def test_a_learner_that_was_thought_dead_spends_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its step took longer than its right to train; another learner has begun meanwhile."""
-    names, heir, step = world.add(5), world.learner(), world.trainer.step
+    names, heir, take = world.add(5), world.learner(), world.trainer.take
 
-    def slow(samples: Sequence[Any], anchors: Sequence[Any] = (), groups: Sequence[Any] = ()) -> StepResult:
+    def slow(work: Work) -> StepResult:
         forget_the_dead(world)
         assert heir.run_once()
-        return step(samples, anchors, groups)
+        return take(work)
 
-    monkeypatch.setattr(world.trainer, "step", slow)
+    monkeypatch.setattr(world.trainer, "take", slow)
     world.loop.run_once()
     assert world.steps() == [(1, 0, "superseded", 1), (2, 0, "open", 2)]
     assert world.states() == {2: "candidate"}
@@ -389,13 +388,13 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
 
 
 def test_a_step_that_a_red_monitor_refuses_publishes_nothing_and_pauses_learning(world: World) -> None:
-    def red(samples: Sequence[Any], anchors: Sequence[Any] = (), groups: Sequence[Any] = ()) -> StepResult:
+    def red(work: Work) -> StepResult:
         reading = {"level": "red", "value": 9.0, "why": "too far"}
         return StepResult(False, (), (), {"kl": 9.0}, monitors={"kl": reading}, level="red", reason="kl is red: too far")
 
     world.add(5)
     loop = world.learner(world.trainer, monitors="act")
-    world.trainer.step = red  # type: ignore[method-assign]
+    world.trainer.take = red  # type: ignore[method-assign]
     assert loop.run_once()
     assert world.steps() == [(1, 0, "superseded", 1)] and world.states() == {} and world.files() == []
     assert set(world.spent().values()) == {None}  # the rows come once more

@@ -150,7 +150,7 @@ def test_a_step_that_is_superseded_gives_its_groups_back(world: World, monkeypat
     add_group(world, world.add(5)[0])
     loop = learner_of(world)
     with monkeypatch.context() as broken:
-        broken.setattr(world.trainer, "step", lambda *_: (_ for _ in ()).throw(AdapterError("disk full")))
+        broken.setattr(world.trainer, "take", lambda *_: (_ for _ in ()).throw(AdapterError("disk full")))
         assert loop.run_once()
     assert state_of(world, "t0")[0] == "scored"
     assert loop.run_once()

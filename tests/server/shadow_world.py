@@ -34,7 +34,7 @@ class ShadowWorld:
 
     def __init__(self, folder: Path, engine: StubEngine, **shadow: Any) -> None:
         flags = {"state_dir": str(folder), "engine.urls": [engine.url], "engine.api_key": engine.api_key, "gate.tier": "fast"}
-        given = {f"shadow.{name}": value for name, value in ({"enabled": True} | shadow).items()}
+        given = {f"shadow.{name}": value for name, value in ({"enabled": True, "grader": "rubric"} | shadow).items()}
         self.settings = config.load(flags={**flags, **given})
         self.engine = engine
         self.journal = prepare(self.settings)

@@ -203,6 +203,19 @@ async def test_how_many_groups_are_begun(tmp_path: Path, limits: dict[str, Any],
         await world.source.close()
 
 
+async def test_what_the_learner_scores_waits_for_no_judge_and_needs_a_wish(tmp_path: Path) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, grader="likelihood", needs_wish=False)
+        without, with_wish = world.turn(hint=None), world.turn()
+        assert await world.drawer.run_once()
+        assert not await world.drawer.run_once()
+        found = world.group(with_wish)
+        assert found is not None and found.state == "drawn" and world.group(without) is None
+        assert world.n_to_score == 0
+        await world.source.close()
+        world.journal.close()
+
+
 async def test_without_a_wish_where_that_is_wanted(tmp_path: Path) -> None:
     with StubEngine(api_key="k") as engine:
         world = ShadowWorld(tmp_path, engine, needs_wish=False)

@@ -17,6 +17,16 @@ COMMON: Mapping[str, Any] = {
 """Settings of every arm, over the sandbox's own (burnish/sandbox/burnish.toml)."""
 
 
+GROUPS: Mapping[str, Any] = {
+    "shadow.enabled": True,
+    # other runs share the engine: it is never idle, and no client waits for it
+    "shadow.max_others": 1000,
+    "shadow.tokens_per_minute": 1_000_000,
+    "shadow.user_per_hour": 1000,
+    "shadow.max_tokens": 48,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One way to treat what users say. `has_notes`: the harness puts what a user asked for before into the system prompt."""
@@ -26,8 +36,6 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     has_notes: bool = False
     kind: type[SimulatedUser] = SimulatedUser
-    awaits: str = ""
-    """What has to be built before it can run; empty where it can."""
 
     def flags(self, seed: int) -> dict[str, Any]:
         """Dotted settings of a run."""
@@ -39,7 +47,7 @@ _ARMS = (
     Arm("binary", "policy gradient alone", {"learner.distill_weight": 0.0}),
     Arm("opd", "hints alone", {"learner.rl_weight": 0.0}),
     Arm("combined", "both"),
-    Arm("combined+groups", "both, and shadow groups", awaits="shadow groups"),
+    Arm("combined+groups", "both, and shadow groups", GROUPS),
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, has_notes=True),
     Arm("memory+lora", "notes, and both", has_notes=True),
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),

@@ -47,7 +47,7 @@ def shown(results: Results) -> StyleShown:
 
 def missing(results: Results, wish: Wish) -> Sequence[Job]:
     """The runs to do: seed by seed, so that all arms grow alike."""
-    arms = [ARMS[name] for name in wish.arms or [name for name, arm in ARMS.items() if not arm.awaits]]
+    arms = [ARMS[name] for name in wish.arms or ARMS]
     wanted = [(arm, seed) for seed in wish.seeds for arm in arms]
     return [
         _job(results, arm, seed)

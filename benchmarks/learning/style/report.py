@@ -47,7 +47,7 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         works.add_row(arm, *_cells(results, arm, _WORK))
     for table in (curves, gains, people, works):
         console.print(table)
-    missing = [f"{name} ({arm.awaits})" if arm.awaits else name for name, arm in ARMS.items() if name not in there]
+    missing = [name for name in ARMS if name not in there]
     if missing:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
     console.print(_bars(barred(results)))

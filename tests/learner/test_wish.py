@@ -1,0 +1,168 @@
+"""The wish grades shadow groups: the posterior of the hint, by the base; and on the sandbox's base it tells replies apart."""
+
+import math
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from world import SETTINGS, Make, World
+
+from burnish.config import Learner
+from burnish.journal import Journal, shadows
+from burnish.journal.shadows import Drawn
+from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
+from burnish.sandbox import MODEL, heldout, hints, language
+from learner.groups import GroupLedger
+from learner.loop import Loop
+from learner.policy import Policy, Weights
+from learner.prompts import hinted_prompt, render
+from learner.rows import Text
+from learner.wish import WishGrader, posteriors
+
+WISH = "Use bold."
+IDS = ([11, 21, 0], [12, 22, 32, 42, 0])
+
+
+@pytest.fixture
+def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
+    return World(journal, tmp_path, make_trainer)
+
+
+def draw(world: World, name: str, replies: Any = IDS) -> None:
+    """A group of `name`'s reply and `replies`, which waits for no judge."""
+    message = {"role": "assistant", "content": "x"}
+    drawn = [Drawn(message, "stop", array("i", ids), array("f", [-5.0] * len(ids))) for ids in replies]
+    with world.journal.write() as session:
+        assert shadows.begin(session, session.get_one(InteractionRow, name), 1 + len(drawn), WISH, "j")
+        assert shadows.file(session, name, drawn, for_judge=False)
+
+
+def grader(world: World) -> WishGrader:
+    return WishGrader(world.journal, "agent", world.trainer.policy)
+
+
+def told(world: World, name: str) -> tuple[str, str | None, list[float | None]]:
+    with world.journal.read() as session:
+        row = session.get_one(ShadowGroupRow, name)
+        return row.state, row.reason, [row.score, *(member.score for member in shadows.members_of(session, name))]
+
+
+class Fixed:
+    """A policy whose replies' log-probs are given: the first list for the plain prompt, the second for the hinted one."""
+
+    def __init__(self, *found: list[float]) -> None:
+        self._found = list(found)
+
+    def logprobs(self, rows: Any, weights: Weights) -> Any:
+        import torch
+
+        assert weights is Weights.BASE
+        return [torch.tensor([value, 0.0]) for value in self._found.pop(0)]
+
+
+def test_golden_posteriors() -> None:
+    texts = [Text(array("i", [1]), array("i", [2]))] * 4
+    policy: Any = Fixed([-1.0, -3.0, -1.0, -1.0], [-1.0, -1.0, -2.0, -1001.0])
+    expected = [0.5, 1 / (1 + math.exp(-2.0)), 1 / (1 + math.exp(1.0)), 0.0]
+    assert posteriors(policy, texts, texts) == pytest.approx(expected, abs=1e-7)
+
+
+def test_members_get_the_posterior_under_the_base_whatever_the_adapter_says(world: World) -> None:
+    (name,) = world.add(1)
+    draw(world, name)
+    world.trainer.step([], [Text(array("i", [3, 4]), array("i", [5, 0]))])  # the adapter is no longer the base
+    assert grader(world).grade(8) == 1
+    state, _, scores = told(world, name)
+    policy = world.trainer.policy
+    with world.journal.read() as session:
+        turn = session.get_one(InteractionRow, name)
+        ids, live = array("i"), array("i")
+        ids.frombytes(turn.prompt_ids)
+        live.frombytes(turn.token_ids)
+    hinted = hinted_prompt(policy.tokenizer, [{"role": "user", "content": "copy 0"}], (), WISH, ids)
+    assert hinted is not None
+    for score, reply in zip(scores, (live, *IDS), strict=True):
+        before, after = (policy.logprobs([Text(prompt, reply)], Weights.BASE)[0].sum().item() for prompt in (ids, hinted))
+        assert score == pytest.approx(1 / (1 + math.exp(before - after)), abs=1e-4)
+    assert state in {"scored", "dropped"} and (state == "dropped") == (max(scores) - min(scores) < 0.05)  # type: ignore[type-var, operator]
+    with world.journal.read() as session:
+        assert session.get_one(ShadowGroupRow, name).judge_id.startswith("wish/")  # type: ignore[union-attr]
+        assert session.query(RubricJob).count() == 0
+    assert grader(world).grade(8) == 0
+
+
+def test_alike_replies_say_nothing(world: World) -> None:
+    (name,) = world.add(1)
+    with world.journal.read() as session:
+        own = array("i")
+        own.frombytes(session.get_one(InteractionRow, name).token_ids)
+    draw(world, name, [own.tolist()])
+    assert grader(world).grade(8) == 1
+    state, reason, scores = told(world, name)
+    assert state == "dropped" and str(reason).startswith("no spread: ") and scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def test_a_prompt_of_another_template_has_no_place_for_a_wish(world: World) -> None:
+    (name,) = world.add(1)
+    draw(world, name)
+    with world.journal.write() as session:
+        session.get_one(InteractionRow, name).prompt_ids = array("i", [7, 7, 7]).tobytes()
+    assert grader(world).grade(8) == 1
+    assert told(world, name)[:2] == ("dropped", "hint lost: the prompt has no place for the wish")
+
+
+def test_the_learner_scores_what_was_drawn_and_learns_from_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = world.add(5)
+    draw(world, names[0])
+    monkeypatch.setattr("learner.wish.MIN_SPREAD", 0.0)  # the tiny model is random: no wish moves it far
+    loop = Loop(
+        world.ledger,
+        world.store,
+        world.trainer,
+        Learner(**SETTINGS),
+        None,
+        groups=GroupLedger(world.journal, "agent", grader(world)),
+    )
+    assert loop.run_once()
+    assert world.store.manifest("agent", 1)["groups"] == [names[0]]
+    world.promote(1, 0)
+    assert told(world, names[0])[0] == "spent"
+
+
+def test_without_a_step_due_it_scores_all_the_same(world: World) -> None:
+    loop = Loop(
+        world.ledger,
+        world.store,
+        world.trainer,
+        Learner(**SETTINGS),
+        None,
+        groups=GroupLedger(world.journal, "agent", grader(world)),
+    )
+    assert not loop.run_once()  # recovers first
+    (name,) = world.add(1)
+    draw(world, name)
+    assert not loop.run_once()
+    assert told(world, name)[0] != "drawn"
+
+
+def test_the_sandbox_base_tells_who_heeded_the_wish() -> None:
+    """Every reply that heeds a wish outranks every one that does not, over prompts that it was not trained on."""
+    policy = Policy.load(MODEL, rank=16, alpha=32, threads=1, device="cpu")
+    plain: list[Text] = []
+    hinted: list[Text] = []
+    is_kept: list[bool] = []
+    for place, prompt in enumerate(heldout.prompts()[:8]):
+        name = language.ATTRIBUTES[place % 4]
+        wanted = language.HOUSE_STYLE[name]
+        ids = array("i", render(policy.tokenizer, prompt.messages, ()))
+        with_wish = hinted_prompt(policy.tokenizer, prompt.messages, (), hints.CANONICAL[name, wanted], ids)
+        assert with_wish is not None
+        for has_it in (wanted, not wanted):
+            text = language.render(language.answer(prompt.task), {**language.HOUSE_STYLE, name: has_it})
+            reply = array("i", [*policy.tokenizer(text, add_special_tokens=False)["input_ids"], policy.tokenizer.eos_token_id])
+            plain.append(Text(ids, reply))
+            hinted.append(Text(with_wish, reply))
+            is_kept.append(has_it == wanted)
+    found = list(zip(posteriors(policy, plain, hinted), is_kept, strict=True))
+    assert min(score for score, kept in found if kept) > max(score for score, kept in found if not kept)
