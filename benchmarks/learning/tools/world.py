@@ -62,7 +62,7 @@ _CALL = re.compile(r'<tool_call>\n\{"name": "(?P<name>\w+)", "arguments": (?P<ar
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing asked for: the toolset and the order in which its tools are offered, the key, the words, and the value that is to be had."""
+    """One thing asked for: the toolset, its tools in the order they are offered in, the key, the words, and the value to be had."""
 
     toolset: int
     names: tuple[str, ...]
