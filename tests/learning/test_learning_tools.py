@@ -48,7 +48,9 @@ class Agent:
         key = key_in(messages[0]["content"])
         text = self._call(names, key)
         called = {"id": "call_7", "type": "function", "function": {}}
-        return Reply("r", text, {"role": "assistant", "content": None, "tool_calls": [called] if "<tool_call>" in text else None})
+        return Reply(
+            "r", text, {"role": "assistant", "content": None, "tool_calls": [called] if "<tool_call>" in text else None}
+        )
 
     async def conclude(self, session: str, is_success: bool) -> None:
         self.outcomes[session] = is_success
