@@ -15,11 +15,13 @@ from rich.console import Console
 from benchmarks.learning import frozen, queue
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.part import Part, Wish
+from benchmarks.learning.queue import Job
 from benchmarks.learning.results import Results
 from benchmarks.learning.style.part import PART as STYLE
+from benchmarks.learning.tools.part import PART as TOOLS
 from burnish import logs
 
-PARTS: tuple[Part, ...] = (STYLE,)
+PARTS: tuple[Part, ...] = (STYLE, TOOLS)
 HOME = Path(".work") / "learning"
 
 
@@ -33,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders = {part.name: Results(given.home / part.name, frozen.digest(part.world)) for part in parts}
     faults: list[str] = []
     if not given.report:
-        wish = Wish(given.arms, given.seeds, given.again)
-        jobs = [job for part in parts for job in part.missing(folders[part.name], wish)]
+        jobs = [job for part in parts for job in _missing(part, folders[part.name], given)]
         faults = asyncio.run(queue.work(jobs, given.side_by_side, given.home / "engine", console, _engine(given)))
     figures: dict[str, float] = {}
     unmet: list[str] = []
@@ -66,6 +67,12 @@ def seeds_of(text: str) -> list[int]:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3 or 0,5,7 (0-0 for seed 0 alone); got {text!r}")
+
+
+def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
+    """The runs that a part lacks; where arms are named and none is the part's own, there are none to make."""
+    own = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
+    return [] if own == [] else part.missing(results, Wish(own, given.seeds, given.again))
 
 
 def _engine(given: argparse.Namespace) -> SharedEngine | None:

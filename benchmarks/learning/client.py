@@ -1,7 +1,7 @@
 """Requests to the gateway, as an ordinary client makes them: counted, never retried."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -13,10 +13,11 @@ N_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: the id by which feedback is given, and the text with tool calls as the model writes them."""
+    """One answer: the id by which feedback is given, the text with tool calls as the model writes them, and the message as it came."""
 
     response_id: str
     text: str
+    message: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Client:
@@ -40,8 +41,9 @@ class Client:
         max_tokens: int,
         tools: Sequence[Mapping[str, Any]] = (),
         may_train: bool = True,
+        session: str = "",
     ) -> Reply | None:
-        """One reply; None where the request failed."""
+        """One reply, in the `session` of that name where one is given; None where the request failed."""
         body: dict[str, Any] = {
             "model": model,
             "messages": list(messages),
@@ -50,13 +52,22 @@ class Client:
         }
         if tools:
             body["tools"] = list(tools)
-        answer = await self._post("/v1/chat/completions", body, {} if may_train else {"x-burnish-train": "false"})
-        return None if answer is None else Reply(answer["id"], shown(answer["choices"][0]["message"]))
+        headers = {"x-burnish-session": session} if session else {}
+        headers |= {} if may_train else {"x-burnish-train": "false"}
+        answer = await self._post("/v1/chat/completions", body, headers)
+        if answer is None:
+            return None
+        message = answer["choices"][0]["message"]
+        return Reply(answer["id"], shown(message), message)
 
     async def rate(self, response_id: str, rating: str, comment: str | None) -> None:
         """Explicit feedback on a reply."""
         body = {"target": response_id, "rating": rating} | ({"comment": comment} if comment else {})
         await self._post("/v1/feedback", body, {})
+
+    async def conclude(self, session: str, is_success: bool) -> None:
+        """What became of a whole session."""
+        await self._post("/v1/feedback", {"target": session, "about": "session", "outcome": is_success}, {})
 
     async def close(self) -> None:
         await self._http.close()

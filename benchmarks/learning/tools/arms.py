@@ -1,0 +1,61 @@
+"""The arms: one world, one learner, and which words on a session are rewards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.learning.tools import world
+
+SILENT = "silent"
+"""The judge that has no opinion (`silent.py`)."""
+COMMON: Mapping[str, Any] = {
+    # the users wait for the learner, so it has no streams to be considerate of
+    "learner.slow_down_at": 0.0,
+    # an operator asks for each step when all outcomes of a round are known: an exit code is known before its session's outcome
+    "learner.min_rows": 10_000,
+    "learner.max_wait": 1e9,
+    "learner.max_rows": world.ROUND * world.N_TURNS,
+    # 24 keys in four phrasings: the same call comes up again, and each time it is news of how it went
+    "learner.keep_duplicates": True,
+}
+"""Settings of every arm, over the sandbox's own (burnish/sandbox/burnish.toml)."""
+_NO_JUDGE: Mapping[str, Any] = {"judge.model": SILENT, "judge.votes": 1}
+_EXIT_CODES: Mapping[str, Any] = {"journal.verifiers": list(world.PROGRAMS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to reward. `has_steps`: a step's own word is part of its reward, which a run checks in what the learner was given."""
+
+    name: str
+    what: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    has_steps: bool = False
+    is_extra: bool = False
+    """Runs only where it is named."""
+
+    def flags(self, seed: int) -> dict[str, Any]:
+        """Dotted settings of a run."""
+        return {**COMMON, **self.settings, "learner.seed": seed}
+
+    @property
+    def has_silent_judge(self) -> bool:
+        return self.settings.get("judge.model") == SILENT
+
+
+_ARMS = (
+    Arm("untrained", "nothing is learned", {**_NO_JUDGE, **_EXIT_CODES, "learner.enabled": False}),
+    Arm("outcome", "the session's outcome alone", _NO_JUDGE),
+    Arm("integrated", "outcome and each call's exit code", {**_NO_JUDGE, **_EXIT_CODES}, has_steps=True),
+    Arm("judged", "outcome and what the judge makes of each tool's result", has_steps=True, is_extra=True),
+    Arm(
+        "tools_shuffled",
+        "integrated rewards, shuffled among a step's rows",
+        {**_NO_JUDGE, **_EXIT_CODES, "learner.shuffle_rewards": True},
+        has_steps=True,
+        is_extra=True,
+    ),
+)
+ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
+PRODUCT, OTHER = "integrated", "outcome"
+"""The arm that the bar is read off, and the one that is printed beside."""

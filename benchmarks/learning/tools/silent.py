@@ -1,0 +1,34 @@
+"""A judge that abstains from everything, as a server: what is left of a reward is what programs and users say.
+
+The judge cannot be switched off, and the sandbox's reads a tool's failure off its result: with it no arm would be outcome-only.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+ANSWER = "VERDICT: abstain\nHINT: none"
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[str]:
+    """Its URL, while it runs."""
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_post("/v1/chat/completions", _answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def _answer(request: web.Request) -> web.Response:
+    asked = await request.json()
+    message = {"role": "assistant", "content": ANSWER}
+    choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(asked.get("n") or 1)]
+    return web.json_response({"id": "silent", "object": "chat.completion", "model": asked["model"], "choices": choices})

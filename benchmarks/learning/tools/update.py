@@ -1,0 +1,87 @@
+"""One update: wait until a round is recorded with its outcomes, ask for a step as an operator does, wait until it has been decided."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import func, select
+
+from adapters import agents
+from benchmarks.learning.loop import INTERVAL, PATIENCE
+from benchmarks.learning.stack import Stack
+from burnish.demo import facts
+from burnish.errors import Conflict
+from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow, VersionRow
+from burnish.records import TargetKind, VersionState
+
+
+async def update(stack: Stack, n_turns: int, n_sessions: int) -> bool:
+    """False where patience ended before the round was settled, or before the step was decided."""
+    if not await _until(lambda: _is_settled(stack, n_turns, n_sessions)):
+        return False
+    if not stack.settings.learner.enabled:
+        return True
+    n_before = await asyncio.to_thread(_n_steps, stack)
+    try:
+        await asyncio.to_thread(_ask, stack)
+    except Conflict:  # nothing is ready: no reply of the round can be learned from
+        return True
+    return await _until(lambda: _is_decided(stack, n_before))
+
+
+def odd_rewards(stack: Stack) -> tuple[int, int]:
+    """(rows with a step's own word in their reward, all rows with a reward) of what the learner was given.
+
+    An outcome is +1 or -1; a step's own word makes another number of it.
+    """
+    row, step = _columns(SampleRow), _columns(StepRow)
+    mine = select(row.reward).join(step, step.step_id == row.step_id).where(step.agent == stack.agent, row.reward.is_not(None))
+    with stack.journal.read() as session:
+        rewards = session.connection().execute(mine).scalars().all()
+    return sum(abs(reward) != 1.0 for reward in rewards), len(rewards)
+
+
+async def _until(is_so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not await asyncio.to_thread(is_so):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(INTERVAL)
+    return True
+
+
+def _is_settled(stack: Stack, n_turns: int, n_sessions: int) -> bool:
+    pulse = facts.pulse(stack.journal, stack.agent)
+    turn, said = _columns(InteractionRow), _columns(FeedbackRow)
+    met = select(func.count()).where(said.about == TargetKind.SESSION, said.interaction_id.is_not(None))
+    # an outcome that met its session early counts for its later turns too, once they are there
+    with stack.journal.read() as session:
+        n_met = int(session.connection().execute(met.where(said.interaction_id == turn.interaction_id)).scalar_one())
+    return pulse.n_recorded >= n_turns and not pulse.n_judging and n_met >= n_sessions
+
+
+def _ask(stack: Stack) -> None:
+    with stack.journal.write() as session:
+        agents.ask_step(session, stack.agent, actor="learning", reason="a round is over")
+
+
+def _is_decided(stack: Stack, n_before: int) -> bool:
+    """Nothing is asked for, open or on trial, and either a step has been taken or no row is left for one."""
+    version = _columns(VersionRow)
+    on_trial = select(func.count()).where(version.agent == stack.agent, version.state == VersionState.CANDIDATE)
+    with stack.journal.read() as session:
+        if agents.is_step_asked(session, stack.agent) or session.connection().execute(on_trial).scalar_one():
+            return False
+    pulse = facts.pulse(stack.journal, stack.agent)
+    return not pulse.is_open and (pulse.n_ready == 0 or _n_steps(stack) > n_before)
+
+
+def _n_steps(stack: Stack) -> int:
+    step = _columns(StepRow)
+    with stack.journal.read() as session:
+        return int(session.connection().execute(select(func.count()).where(step.agent == stack.agent)).scalar_one())
+
+
+def _columns(table: Any) -> Any:
+    return table

@@ -1,0 +1,129 @@
+"""The world of the tool agent, frozen: what is asked, which tools work, what they print, and when a session is a success.
+
+`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first; the report prints the hash and a test holds it. Whoever
+changes one of them makes another world, in which nothing has been measured yet.
+
+All users are simulated. A session has `N_STEPS` steps. In each the user wants a value that only a tool knows, three tools of one of the
+`TOOLSETS` are offered, and exactly one of that set works in this deployment (drawn by the run's seed): nothing that the agent reads says
+which. The agent calls (one turn), sees what the runner printed with its exit code, and tells the user (the next turn). A step starts with
+a fresh context, as a harness does that gives each sub-task its own; the session's name holds the steps together. The base was never taught
+to call after a tool has answered (at most 1 reply in 10 was a call in any form tried), so that a step has no second try.
+
+The score is a program's: the share of held-out sessions in which all three calls worked. A base that chooses evenly succeeds in
+(1/3)³ ≈ 0.04. The runner's two forms of output are those that the base reads right: it takes the digit of "exit code 0" for the value.
+"""
+
+import json
+import random
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from burnish.sandbox import DATA, MODEL, retention, tools
+
+N_SESSIONS = 320
+MILESTONES = (0, 80, 160, 240, 320)
+"""Sessions after which the score is taken."""
+ROUND = 8
+"""Sessions of one update; they run side by side, and the next begin when what came of these has been decided."""
+N_STEPS = 3
+N_TURNS = 2 * N_STEPS
+TEMPERATURE = 1.0
+MAX_TOKENS = 64
+N_EXAM = 100
+RETENTION, N_RETENTION = "proof", 96
+
+TOOLSETS = (
+    ("lookup", "search", "find"),
+    ("fetch", "query", "get_value"),
+    ("lookup", "fetch", "query"),
+    ("search", "find", "get_value"),
+)
+"""Each name is in two of them: which tool works has to be learned by set, not once for all."""
+HELD_OUT = tools.KEYS[::4]
+"""Keys that only the exam asks for."""
+RUNNER = "runner"
+"""The name under which the harness answers what is no call of a tool that was offered."""
+PROGRAMS = (*tools.NAMES, RUNNER)
+"""Everything that prints an exit code."""
+_LEAST, _LARGEST = 13, 99
+
+_SANDBOX = Path(tools.__file__).parent
+FILES: tuple[Path, ...] = (
+    Path(__file__),
+    *(_SANDBOX / f"{name}.py" for name in ("tools", "retention")),
+    *(DATA / name for name in (retention.GATE_FILE, retention.ANCHORS_FILE)),
+    *(MODEL / name for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")),
+)
+_CALL = re.compile(r'<tool_call>\n\{"name": "(?P<name>\w+)", "arguments": (?P<arguments>\{.*\})\}\n</tool_call>')
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing asked for: the toolset, its tools in the order they are offered in, the key, the words, and the value to be had."""
+
+    toolset: int
+    names: tuple[str, ...]
+    key: str
+    text: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What the runner says to a reply: as which program, with which exit code (0: it worked), and its output."""
+
+    name: str
+    exit_code: int
+    output: str
+
+
+Truth = Mapping[int, str]
+"""By toolset, the one tool that works."""
+
+
+def truth(seed: int) -> Truth:
+    """What works in the deployment of this seed."""
+    rng = random.Random(f"what works {seed}")
+    return {i: rng.choice(names) for i, names in enumerate(TOOLSETS)}
+
+
+def sessions(seed: int, n: int, first: int = 0) -> list[list[Step]]:
+    """`n` sessions of the run, from number `first` on; never with a held-out key."""
+    keys = [key for key in tools.KEYS if key not in HELD_OUT]
+    return [_session(random.Random(f"session {seed} {i}"), keys) for i in range(first, first + n)]
+
+
+def exam() -> list[list[Step]]:
+    """The sessions that are never trained on, the same for all."""
+    return [_session(random.Random(f"exam {i}"), HELD_OUT) for i in range(N_EXAM)]
+
+
+def run(step: Step, reply: str, works: Truth) -> Printed:
+    """What comes of a reply to the step's request: only one whole call of the tool that works, with the key, ends with 0."""
+    call = _CALL.fullmatch(reply.strip())
+    try:
+        arguments: Any = json.loads(call["arguments"]) if call else None
+    except ValueError:
+        arguments = None
+    name = call["name"] if call and call["name"] in step.names else RUNNER
+    if name == works[step.toolset] and arguments == {"key": step.key}:
+        return Printed(name, 0, f"exit:0 value: {step.value}")
+    return Printed(name, 1, "failed: exit code 1")
+
+
+def tells(step: Step, printed: Printed, reply: str) -> bool:
+    """Whether the agent's last word on a step is the truth: the value, or that there is none."""
+    return reply == (tools.failure(step.key) if printed.exit_code else tools.answer(step.key, str(step.value)))
+
+
+def _session(rng: random.Random, keys: Collection[str]) -> list[Step]:
+    return [_step(rng, key) for key in rng.sample(sorted(keys), N_STEPS)]
+
+
+def _step(rng: random.Random, key: str) -> Step:
+    toolset = rng.randrange(len(TOOLSETS))
+    names: Sequence[str] = rng.sample(TOOLSETS[toolset], 3)
+    return Step(toolset, tuple(names), key, tools.ask(key, rng), rng.randint(_LEAST, _LARGEST))
