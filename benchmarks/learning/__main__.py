@@ -13,13 +13,15 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.learning import frozen, queue
+from benchmarks.learning.drill.part import PART as DRILL
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.part import Part, Wish
+from benchmarks.learning.queue import Job
 from benchmarks.learning.results import Results
 from benchmarks.learning.style.part import PART as STYLE
 from burnish import logs
 
-PARTS: tuple[Part, ...] = (STYLE,)
+PARTS: tuple[Part, ...] = (STYLE, DRILL)
 HOME = Path(".work") / "learning"
 
 
@@ -33,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folders = {part.name: Results(given.home / part.name, frozen.digest(part.world)) for part in parts}
     faults: list[str] = []
     if not given.report:
-        wish = Wish(given.arms, given.seeds, given.again)
-        jobs = [job for part in parts for job in part.missing(folders[part.name], wish)]
+        jobs = [job for part in parts for job in _missing(part, folders[part.name], given)]
         faults = asyncio.run(queue.work(jobs, given.side_by_side, given.home / "engine", console, _engine(given)))
     figures: dict[str, float] = {}
     unmet: list[str] = []
@@ -51,6 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for fault in faults:
         console.print(f"[red]broken:[/] {fault}", highlight=False)
     sys.exit(1 if faults or unmet else 0)
+
+
+def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
+    """The part's runs to do: where arms are named, of those that are its own."""
+    named = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
+    return [] if named == [] else part.missing(results, Wish(named, given.seeds, given.again))
 
 
 def seeds_of(text: str) -> list[int]:

@@ -40,8 +40,10 @@ class Client:
         max_tokens: int,
         tools: Sequence[Mapping[str, Any]] = (),
         may_train: bool = True,
+        user: str = "",
+        seed: int | None = None,
     ) -> Reply | None:
-        """One reply; None where the request failed."""
+        """One reply; None where the request failed. `user` is who asks, `seed` the engine's for what it draws; without, nothing is said."""
         body: dict[str, Any] = {
             "model": model,
             "messages": list(messages),
@@ -50,6 +52,7 @@ class Client:
         }
         if tools:
             body["tools"] = list(tools)
+        body |= ({"user": user} if user else {}) | ({"seed": seed} if seed is not None else {})
         answer = await self._post("/v1/chat/completions", body, {} if may_train else {"x-burnish-train": "false"})
         return None if answer is None else Reply(answer["id"], shown(answer["choices"][0]["message"]))
 
