@@ -7,7 +7,10 @@ from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, SHARES
 from benchmarks.learning.drill.figures import CURVES, ByArm, at
 
-CAPTION = f"Burnish, sandbox model, SIMULATED users, {world.RATE_FACTOR:g}× learning rate; means and 95 % bootstrap bounds over seeds (n beside)"
+CAPTION = (
+    f"Burnish, sandbox model, SIMULATED users, {world.RATE_FACTOR:g}× learning rate; "
+    "means and 95 % bootstrap bounds over seeds (n beside each)"
+)
 _COLOURS = {True: "tab:blue", False: "tab:red"}
 _LINES = {"served": "-", "learner": ":"}
 
