@@ -41,19 +41,19 @@ def shown(message: Mapping[str, Any]) -> str:
     return "\n".join(part for part in [message.get("content") or "", *(_CALL.format(call) for call in calls)] if part)
 
 
-def read_prompts(path: Path, limit: int) -> list[RetentionPrompt]:
-    """The first `limit` prompts of a JSONL file. Raises ConfigError naming the line that is wrong."""
+def read_prompts(path: Path, limit: int | None, setting: str = "gate.retention") -> list[RetentionPrompt]:
+    """The first `limit` prompts of a JSONL file, None for all of them. Raises ConfigError naming the setting and the line that is wrong."""
     prompts: list[RetentionPrompt] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise ConfigError(f"gate.retention: cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"{setting}: cannot read {path}: {error.strerror}") from error
     for number, line in enumerate(lines[:limit], 1):
         try:
             item = json.loads(line)
             prompts.append(RetentionPrompt(item["messages"], item.get("tools") or (), re.compile(item["check"], re.DOTALL)))
         except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
-            raise ConfigError(f"gate.retention: {path} line {number}: expected messages and check, got {error!r}") from error
+            raise ConfigError(f"{setting}: {path} line {number}: expected messages and check, got {error!r}") from error
     return prompts
 
 
@@ -76,6 +76,16 @@ class RetentionSet:
         self._concurrency = concurrency
         self._max_tokens = max_tokens
         self._base: list[Answer] | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self._prompts)
+
+    async def n_passed(self, engine: Engine, model: str) -> int:
+        """How many of all prompts `model` passes on this engine, whatever the base does."""
+        limits = dict.fromkeys(range(len(self._prompts)), self._max_tokens)
+        answers = await self._ask(engine, model, limits, lambda _: False)
+        return sum(answer.has_passed for answer in answers.values())
 
     async def compare(
         self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()

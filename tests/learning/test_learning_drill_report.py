@@ -68,12 +68,12 @@ def test_the_report_says_what_it_is_and_what_is_missing() -> None:
     assert "SIMULATED users" in text
     assert "real vLLM" in text
     assert "world abc123" in text
-    assert "no results: defended-0, undefended-0, defended-10" in text
+    assert "no results: undefended-0, unexamined-0, defended-0, undefended-10" in text
     assert "0.03 [0.03, 0.04]" in text or "0.04 [0.03, 0.04]" in text
 
 
 def test_nothing_at_all_is_a_report_too() -> None:
-    assert "no results: defended-0" in printed({})
+    assert "no results: undefended-0" in printed({})
 
 
 def test_pictures_name_simulated_users(tmp_path: Path) -> None:

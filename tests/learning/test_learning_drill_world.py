@@ -1,15 +1,19 @@
 """The drill's world: who lies, what liars say, and that it cannot be made easier unnoticed."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.learning import frozen
 from benchmarks.learning.drill import arms, world
+from benchmarks.learning.drill.arms import Defence
 from benchmarks.learning.drill.poisoned import OPPOSITE, PoisonedUser
 from burnish import config
 from burnish.sandbox import MODEL, hints, language
 from burnish.sandbox.language import ATTRIBUTES, HOUSE_STYLE
+from server.retention import read_prompts
 
-RECORDED = "e41b4979b99a45cd34dc50c5f76d8808f9190a19e5993c057db5ee2e5da4fff5"
+RECORDED = "ce4da861441ce66482ae73ed45b9ee41e2e9ff7252e8077ea6110cb33246478e"
 """Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to change."""
 
 
@@ -26,7 +30,7 @@ def test_shares_are_of_whole_people(share: float, n: int) -> None:
 
 
 def test_a_share_of_half_a_person_is_refused() -> None:
-    with pytest.raises(ValueError, match="whole people among 20, got 0.33"):
+    with pytest.raises(ValueError, match="whole people among 20"):
         world.liars(0, 0.33)
 
 
@@ -63,7 +67,9 @@ def test_a_liar_praises_the_opposite_of_the_house_style_and_nothing_else(style: 
 
     assert satisfied == {not kept}
     assert ratings == {"down" if kept else "up"}
-    assert wishes == {(name, OPPOSITE[name]) for name in kept}  # complains about all that keeps the house style, and of nothing else
+    assert wishes == {
+        (name, OPPOSITE[name]) for name in kept
+    }  # complains about all that keeps the house style, and of nothing else
 
 
 def test_a_liar_calls_a_wrong_answer_wrong() -> None:
@@ -92,8 +98,24 @@ def test_the_rate_is_three_times_the_sandboxs() -> None:
 def test_every_arms_settings_are_the_products(arm: arms.Arm) -> None:
     settings = config.load(flags={"engine.model": str(MODEL), **arm.flags(5)})
 
+    is_defended = arm.defence is not Defence.NONE
     assert settings.learner.seed == 5
-    assert settings.canary.watch is arm.is_defended
-    assert (settings.learner.anchor_weight > 0) is arm.is_defended
-    assert (settings.learner.user_cap < 1) is arm.is_defended
-    assert (settings.gate.retention_margin < 1) is arm.is_defended
+    assert settings.canary.watch is is_defended
+    assert (settings.learner.anchor_weight > 0) is is_defended
+    assert (settings.learner.user_cap < 1) is is_defended
+    assert (settings.gate.retention_margin < 1) is is_defended
+
+
+def test_the_operators_prompts_are_none_that_is_scored(tmp_path: Path) -> None:
+    file = tmp_path / "acceptance.jsonl"
+    file.write_text(world.acceptance(), encoding="utf-8")
+    prompts = read_prompts(file, None, "gate.acceptance")
+    asked = [str(prompt.messages[0]["content"]) for prompt in prompts]
+
+    assert len(prompts) == 120
+    assert not set(asked) & {prompt.text for prompt in world.PROMPTS}
+    for prompt, held in zip(prompts, world.ACCEPTANCE, strict=True):
+        answer = language.answer(held.task)
+        assert prompt.passes({"content": language.render(answer, HOUSE_STYLE)})
+        assert not prompt.passes({"content": language.render(answer, {**HOUSE_STYLE, "bold": True})})
+        assert not prompt.passes({"content": "1 2 3 4 5 :)"})

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from benchmarks.learning.bounds import estimate
 from benchmarks.learning.drill import world
-from benchmarks.learning.drill.arms import ARMS, SHARES
+from benchmarks.learning.drill.arms import ARMS, SHARES, Defence
 from benchmarks.learning.drill.figures import CURVES, ByArm, at
 
 CAPTION = (
     f"Burnish, sandbox model, SIMULATED users, {world.RATE_FACTOR:g}× learning rate; "
     "means and 95 % bootstrap bounds over seeds (n beside each)"
 )
-_COLOURS = {True: "tab:blue", False: "tab:red"}
+_COLOURS = {Defence.NONE: "tab:red", Defence.OWN: "tab:orange", Defence.ALL: "tab:blue"}
 _LINES = {"served": "-", "learner": ":"}
 
 
@@ -31,7 +31,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
             for name in CURVES:
                 looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
                 told = {n: estimate(list(found.values())) for n in looks if (found := at(results, arm.name, name, n))}
-                style = {"color": _COLOURS[arm.is_defended], "linestyle": _LINES[name]}
+                style = {"color": _COLOURS[arm.defence], "linestyle": _LINES[name]}
                 label = f"{arm.name}, {name} (n={len(results[arm.name])})"
                 axes.plot(list(told), [each.mean for each in told.values()], lw=1.4, label=label, **style)
                 low, high = [each.low for each in told.values()], [each.high for each in told.values()]

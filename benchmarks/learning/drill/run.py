@@ -25,7 +25,7 @@ async def play(
     began = time.monotonic()
     agent = f"{arm.name}-{seed}-{int(time.time()):x}"  # vLLM knows adapters by name
     flags = arm.flags(seed)
-    async with stack.running(folder, engine, agent, flags, cache) as running:
+    async with stack.running(folder, engine, agent, flags | _acceptance(arm, folder), cache) as running:
         talk = Talk(running.client, agent, world.people(seed, arm.share), None, is_named=True)
         exams, looks = Exams(running.client, agent, running.settings.engine.base_name, seed), Looks(running, engine)
         try:
@@ -60,6 +60,16 @@ async def play(
         (folder / "failures.txt").write_text("".join(f"{each}\n" for each in running.client.failures), encoding="utf-8")
     curves = {"learner": _curve(seen, lambda look: look.learner), "live": _curve(seen, lambda look: float(look.live))}
     return Result(arm.name, seed, flags, _curve(seen, lambda look: look.served), figures, curves)
+
+
+def _acceptance(arm: Arm, folder: Path) -> dict[str, str]:
+    """The operator's prompts in a file beside `folder`, where the arm has them; the setting that names it."""
+    if not arm.has_acceptance:
+        return {}
+    file = folder.with_name(f"{folder.name}.acceptance.jsonl")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(world.acceptance(), encoding="utf-8")
+    return {"gate.acceptance": str(file.absolute())}
 
 
 def _curve(seen: dict[int, Look], of: Callable[[Look], float]) -> dict[int, float]:

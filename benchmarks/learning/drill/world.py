@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.learning.drill import poisoned
 from benchmarks.learning.drill.poisoned import PoisonedUser
 from benchmarks.learning.style.world import FILES as STYLE_FILES
-from burnish.sandbox import heldout
+from burnish.sandbox import heldout, language, retention
 from burnish.sandbox.heldout import HeldOutPrompt
 from burnish.sandbox.users import SimulatedUser
 
@@ -25,6 +25,8 @@ PROMPTS: tuple[HeldOutPrompt, ...] = heldout.prompts()[::2]
 """What a look asks: every second held-out prompt, 120 of them."""
 FIRST_DRAW = 1_000
 """The engine's seed for the first prompt; the next ones count on."""
+ACCEPTANCE: tuple[HeldOutPrompt, ...] = heldout.prompts()[1::2]
+"""The operator's own prompts, for the gate of the arms that have some: the other half of the held-out ones, none of them scored."""
 RATE_FACTOR = 3.0
 """How much too large the learning rate is, as a multiple of the sandbox's."""
 
@@ -43,6 +45,18 @@ def people(seed: int, share: float) -> list[SimulatedUser]:
     """The users who talk, of whom `share` lie."""
     lying = liars(seed, share)
     return [PoisonedUser(seed, name) if name in lying else SimulatedUser(seed, name) for name in NAMES]
+
+
+def acceptance() -> str:
+    """The operator's prompts as `gate.acceptance` reads them: the right answer in the house style."""
+    return retention.to_jsonl(
+        {
+            "messages": prompt.messages,
+            "tools": None,
+            "check": retention.reply_pattern(language.answer(prompt.task), language.HOUSE_STYLE),
+        }
+        for prompt in ACCEPTANCE
+    )
 
 
 def score(replies: list[str]) -> float:
