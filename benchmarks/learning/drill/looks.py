@@ -13,7 +13,11 @@ from benchmarks.learning.drill.state import State
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.stack import Stack
 from benchmarks.learning.style.world import MAX_TOKENS, TEMPERATURE
+from burnish.errors import BurnishError
 from server.vllm import VllmEngine
+
+N_TRIES = 3
+"""For each answer; all that failed are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Looks:
         self._known: dict[tuple[int, ...], float] = {}
 
     async def look(self, state: State) -> Look:
-        """Both scores. Raises EngineError where the newest version's files cannot be loaded."""
+        """Both scores. Raises EngineError where the newest version cannot be loaded, BurnishError where an answer does not come."""
         served = state.serving
         if served not in self._known:
             self._known[served] = await self._score(self._running.client, self._running.agent)
@@ -66,10 +70,13 @@ class Looks:
         slots = asyncio.Semaphore(N_AT_ONCE)
 
         async def one(i: int) -> str:
-            async with slots:
-                prompt = world.PROMPTS[i].messages
-                draws = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "seed": world.FIRST_DRAW + i}
-                reply = await client.ask(model, prompt, may_train=False, **draws)
-            return "" if reply is None else reply.text  # no answer is a wrong one, and counted as a failure
+            draws = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "seed": world.FIRST_DRAW + i}
+            for _ in range(N_TRIES):
+                async with slots:
+                    reply = await client.ask(model, world.PROMPTS[i].messages, may_train=False, **draws)
+                if reply is not None:
+                    return reply.text
+            # a machine that is too busy must not look like a version that has fallen
+            raise BurnishError(f"{model} gave no answer in {N_TRIES} tries: {client.failures[-1]}")
 
         return world.score(await asyncio.gather(*map(one, range(len(world.PROMPTS)))))
