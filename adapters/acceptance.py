@@ -19,7 +19,8 @@ from burnish.records import VersionState
 class Acceptance:
     """Of `n` prompts the candidate passed `n_passed`, the best version before it `n_best` (None: there was none).
 
-    `margin` is the share of the prompts by which a candidate may be worse; `digest` names the file that the prompts are of.
+    `margin` is the share of the prompts by which a candidate may be worse; `digest` names the file that the prompts are of, and how
+    they were asked.
     """
 
     n: int

@@ -1,4 +1,4 @@
-"""The retention set: prompts with a check each, asked of the base once and of every candidate, greedily."""
+"""Prompts with a check each, asked of every candidate: the retention set, greedily and of the base too, and acceptance prompts."""
 
 import asyncio
 import json
@@ -66,15 +66,26 @@ class Answer:
 
 
 class RetentionSet:
-    """Asks the prompts; the base's answers are kept for the process's life. `digest` names the file that the prompts are of."""
+    """Asks the prompts; the base's answers are kept for the process's life. `digest` names the file that the prompts are of.
+
+    At a `temperature` above 0 each prompt has a random seed of its own, the same for every model: two differ by what they are, and not by
+    what was drawn.
+    """
 
     def __init__(
-        self, prompts: Sequence[RetentionPrompt], *, digest: str = "", concurrency: int = 24, max_tokens: int = 192
+        self,
+        prompts: Sequence[RetentionPrompt],
+        *,
+        digest: str = "",
+        concurrency: int = 24,
+        max_tokens: int = 192,
+        temperature: float = 0.0,
     ) -> None:
         self.digest = digest
         self._prompts = prompts
         self._concurrency = concurrency
         self._max_tokens = max_tokens
+        self._temperature = temperature
         self._base: list[Answer] | None = None
 
     @property
@@ -154,7 +165,13 @@ class RetentionSet:
             prompt = self._prompts[place]
             async with slots:
                 reply = await engine.chat(
-                    model, prompt.messages, tools=prompt.tools, max_tokens=max_tokens, priority=LOW_PRIORITY
+                    model,
+                    prompt.messages,
+                    tools=prompt.tools,
+                    temperature=self._temperature,
+                    max_tokens=max_tokens,
+                    priority=LOW_PRIORITY,
+                    seed=place if self._temperature else None,
                 )
                 return Answer(prompt.passes(reply.message), reply.n_tokens)
 

@@ -352,4 +352,5 @@ def _acceptance(settings: Settings) -> RetentionSet | None:
         return None
     file = Path(settings.gate.acceptance)
     prompts = read_prompts(file, None, "gate.acceptance")
-    return RetentionSet(prompts, digest=hashlib.sha256(file.read_bytes()).hexdigest())
+    digest = hashlib.sha256(file.read_bytes() + f" {settings.gate.acceptance_temperature:g}".encode()).hexdigest()
+    return RetentionSet(prompts, digest=digest, temperature=settings.gate.acceptance_temperature)

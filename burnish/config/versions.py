@@ -30,6 +30,13 @@ class Gate(Section):
         lt=1,
         description="Share of the acceptance prompts by which a version may be worse than the best one so far.",
     )
+    acceptance_temperature: float = Field(
+        1.0,
+        ge=0,
+        le=2,
+        description="Temperature at which the acceptance prompts are asked, each with a random seed that stays the same; "
+        "0: greedily, which sees a version waver late.",
+    )
     probe_tolerance: float = Field(
         0.0, ge=0, description="Largest log-prob difference engine against learner; 0 chooses by dtype."
     )
