@@ -2,14 +2,15 @@
 
 `fast` asks for mechanical soundness, a probe that shows the engine really applies the candidate, and non-inferiority on a
 retention set, against the base, by a one-sided 95 % bound. `full` asks besides for non-inferiority to the live version on live turns
-that nobody was trained on (adapters/replay.py).
+that nobody was trained on (adapters/replay.py). Where an operator has given acceptance prompts, both ask for them (adapters/acceptance.py).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from adapters import replay
+from adapters import acceptance, replay
+from adapters.acceptance import Acceptance
 from adapters.replay import Replay
 
 N_MIN_RETENTION = 64
@@ -65,6 +66,8 @@ class Evidence:
     needs_retention: bool = True
     replay: Replay | None = None
     needs_replay: bool = False
+    acceptance: Acceptance | None = None
+    needs_acceptance: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """Flat enough to store and to read: the figures, not the token lists."""
@@ -79,6 +82,8 @@ class Evidence:
             }
         if self.retention is not None:
             shown["retention"] = {**asdict(self.retention), "loss_bound": self.retention.loss_bound}
+        if self.acceptance is not None:
+            shown["acceptance"] = self.acceptance.as_dict()
         if self.replay is not None:
             shown["replay"] = self.replay.as_dict()
         return shown
@@ -105,6 +110,8 @@ def decide(evidence: Evidence) -> GateVerdict:
     faults += _probe_faults(evidence.probe)
     if evidence.needs_retention and not faults:  # whoever fails earlier is not asked
         faults += _retention_faults(evidence.retention)
+    if evidence.needs_acceptance and not faults:
+        faults += acceptance.faults(evidence.acceptance)
     if evidence.needs_replay and not faults:
         faults += replay.faults(evidence.replay)
     return GateVerdict(tuple(faults))

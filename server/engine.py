@@ -40,8 +40,9 @@ class Engine(Protocol):
         temperature: float = 0.0,
         max_tokens: int = 256,
         priority: int = 0,
+        seed: int | None = None,
     ) -> Reply:
-        """One reply. A higher `priority` number waits behind lower ones."""
+        """One reply. A higher `priority` number waits behind lower ones; the same `seed` draws the same where the probabilities are."""
 
     async def close(self) -> None:
         """Give back connections."""

@@ -1,4 +1,4 @@
-"""The retention set: prompts with a check each, asked of the base once and of every candidate, greedily."""
+"""Prompts with a check each, asked of every candidate: the retention set, greedily and of the base too, and acceptance prompts."""
 
 import asyncio
 import json
@@ -41,19 +41,19 @@ def shown(message: Mapping[str, Any]) -> str:
     return "\n".join(part for part in [message.get("content") or "", *(_CALL.format(call) for call in calls)] if part)
 
 
-def read_prompts(path: Path, limit: int) -> list[RetentionPrompt]:
-    """The first `limit` prompts of a JSONL file. Raises ConfigError naming the line that is wrong."""
+def read_prompts(path: Path, limit: int | None, setting: str = "gate.retention") -> list[RetentionPrompt]:
+    """The first `limit` prompts of a JSONL file, None for all of them. Raises ConfigError naming the setting and the line that is wrong."""
     prompts: list[RetentionPrompt] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise ConfigError(f"gate.retention: cannot read {path}: {error.strerror}") from error
+        raise ConfigError(f"{setting}: cannot read {path}: {error.strerror}") from error
     for number, line in enumerate(lines[:limit], 1):
         try:
             item = json.loads(line)
             prompts.append(RetentionPrompt(item["messages"], item.get("tools") or (), re.compile(item["check"], re.DOTALL)))
         except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
-            raise ConfigError(f"gate.retention: {path} line {number}: expected messages and check, got {error!r}") from error
+            raise ConfigError(f"{setting}: {path} line {number}: expected messages and check, got {error!r}") from error
     return prompts
 
 
@@ -66,16 +66,37 @@ class Answer:
 
 
 class RetentionSet:
-    """Asks the prompts; the base's answers are kept for the process's life. `digest` names the file that the prompts are of."""
+    """Asks the prompts; the base's answers are kept for the process's life. `digest` names the file that the prompts are of.
+
+    At a `temperature` above 0 each prompt has a random seed of its own, the same for every model: two differ by what they are, and not by
+    what was drawn.
+    """
 
     def __init__(
-        self, prompts: Sequence[RetentionPrompt], *, digest: str = "", concurrency: int = 24, max_tokens: int = 192
+        self,
+        prompts: Sequence[RetentionPrompt],
+        *,
+        digest: str = "",
+        concurrency: int = 24,
+        max_tokens: int = 192,
+        temperature: float = 0.0,
     ) -> None:
         self.digest = digest
         self._prompts = prompts
         self._concurrency = concurrency
         self._max_tokens = max_tokens
+        self._temperature = temperature
         self._base: list[Answer] | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self._prompts)
+
+    async def n_passed(self, engine: Engine, model: str) -> int:
+        """How many of all prompts `model` passes on this engine, whatever the base does."""
+        limits = dict.fromkeys(range(len(self._prompts)), self._max_tokens)
+        answers = await self._ask(engine, model, limits, lambda _: False)
+        return sum(answer.has_passed for answer in answers.values())
 
     async def compare(
         self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
@@ -144,7 +165,13 @@ class RetentionSet:
             prompt = self._prompts[place]
             async with slots:
                 reply = await engine.chat(
-                    model, prompt.messages, tools=prompt.tools, max_tokens=max_tokens, priority=LOW_PRIORITY
+                    model,
+                    prompt.messages,
+                    tools=prompt.tools,
+                    temperature=self._temperature,
+                    max_tokens=max_tokens,
+                    priority=LOW_PRIORITY,
+                    seed=place if self._temperature else None,
                 )
                 return Answer(prompt.passes(reply.message), reply.n_tokens)
 

@@ -71,6 +71,8 @@ class Swapper:
         observer: Observer | None = None,
         personal: Personal | None = None,
         replayer: Replayer | None = None,
+        acceptance: RetentionSet | None = None,
+        acceptance_margin: float = 0.0,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -78,7 +80,15 @@ class Swapper:
         self._file = routes_file
         self._base_name = base_name
         self._trial = Trial(
-            journal, store, engines, retention, base_name=base_name, tolerance=tolerance, margin=retention_margin
+            journal,
+            store,
+            engines,
+            retention,
+            base_name=base_name,
+            tolerance=tolerance,
+            margin=retention_margin,
+            acceptance=acceptance,
+            acceptance_margin=acceptance_margin,
         )
         self._observer = observer
         self._replayer = replayer
@@ -317,6 +327,8 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
         retention=RetentionSet(prompts, digest=digest),
         retention_margin=settings.gate.retention_margin,
+        acceptance=_acceptance(settings),
+        acceptance_margin=settings.gate.acceptance_margin,
         observer=Observer(journal, routes_file(settings), of, alerts),
         personal=settings.personal,
         replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
@@ -332,3 +344,13 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             await engine.close()
         for source in sources:
             await source.close()
+
+
+def _acceptance(settings: Settings) -> RetentionSet | None:
+    """The operator's own prompts, where there are any. Raises ConfigError where they cannot be read."""
+    if not settings.gate.acceptance:
+        return None
+    file = Path(settings.gate.acceptance)
+    prompts = read_prompts(file, None, "gate.acceptance")
+    digest = hashlib.sha256(file.read_bytes() + f" {settings.gate.acceptance_temperature:g}".encode()).hexdigest()
+    return RetentionSet(prompts, digest=digest, temperature=settings.gate.acceptance_temperature)

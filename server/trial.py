@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from adapters.acceptance import Acceptance, best
 from adapters.gate import Evidence, Probe, decide
 from adapters.store import AdapterStore
 from burnish.errors import AdapterError, EngineError, EngineUnavailable
@@ -40,6 +41,8 @@ class Trial:
         base_name: str,
         tolerance: float,
         margin: float,
+        acceptance: RetentionSet | None = None,
+        acceptance_margin: float = 0.0,
     ) -> None:
         self._journal = journal
         self._store = store
@@ -48,6 +51,8 @@ class Trial:
         self._base_name = base_name
         self._tolerance = tolerance
         self._margin = margin
+        self._acceptance = acceptance
+        self._acceptance_margin = acceptance_margin
 
     async def gather(self, name: VersionName) -> Evidence:
         """All evidence on a candidate, which is loaded on every engine afterwards where it is sound."""
@@ -63,6 +68,9 @@ class Trial:
                 evidence = replace(evidence, probe=max(probes, key=lambda probe: probe.gap))
                 if decide(replace(evidence, needs_retention=False)).has_passed:
                     evidence = replace(evidence, retention=await retention)
+                if self._acceptance is not None and decide(evidence).has_passed:
+                    accepted = await self._accepted(self._acceptance, name)
+                    evidence = replace(evidence, acceptance=accepted, needs_acceptance=True)
             finally:
                 retention.cancel()
                 await asyncio.gather(retention, return_exceptions=True)
@@ -73,6 +81,13 @@ class Trial:
         except EngineError as error:
             return replace(evidence, mechanical_fault=f"the engine refused it: {error}")
         return evidence
+
+    async def _accepted(self, prompts: RetentionSet, name: VersionName) -> Acceptance:
+        """How many of the operator's own prompts the version passes, beside the best one before it."""
+        with self._journal.read() as session:
+            n_best = best(session, name.agent, prompts.digest)
+        n_passed = await prompts.n_passed(self._engines[0], str(name))
+        return Acceptance(prompts.n, n_passed, n_best, self._acceptance_margin, prompts.digest)
 
     async def load(self, name: VersionName) -> None:
         """Load on every engine, or on none."""

@@ -65,6 +65,7 @@ class VllmEngine:
         temperature: float = 0.0,
         max_tokens: int = 256,
         priority: int = 0,
+        seed: int | None = None,
     ) -> Reply:
         body: dict[str, Any] = {
             "model": model,
@@ -75,6 +76,8 @@ class VllmEngine:
         }
         if tools:
             body["tools"] = list(tools)
+        if seed is not None:
+            body["seed"] = seed
         answer = _tree(await self._http.call("POST", "/v1/chat/completions", body))
         choice, usage = answer["choices"][0], answer.get("usage") or {}
         return Reply(choice["message"], choice.get("finish_reason"), int(usage.get("completion_tokens") or 0))

@@ -36,6 +36,7 @@ class FakeEngine:
         self.loaded: dict[str, str] = {}
         self.values: dict[str, Sequence[float]] = {}
         self.replies: Callable[[str, str], str] = lambda model, text: "ok"
+        self.drawn: list[tuple[str, float, int | None]] = []
         self.fails: Callable[[str, str], Exception | None] = lambda method, name: None
         self.calls: list[tuple[str, str]] = []
 
@@ -83,8 +84,10 @@ class FakeEngine:
         temperature: float = 0.0,
         max_tokens: int = 256,
         priority: int = 0,
+        seed: int | None = None,
     ) -> Reply:
         self._call("chat", model)
+        self.drawn.append((model, temperature, seed))
         self._must_know(model)
         return Reply({"role": "assistant", "content": self.replies(model, str(messages[-1]["content"]))}, "stop")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.learning import frozen, queue
+from benchmarks.learning.drill.part import PART as DRILL
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.part import Part, Wish
 from benchmarks.learning.queue import Job
@@ -21,7 +22,7 @@ from benchmarks.learning.style.part import PART as STYLE
 from benchmarks.learning.tools.part import PART as TOOLS
 from burnish import logs
 
-PARTS: tuple[Part, ...] = (STYLE, TOOLS)
+PARTS: tuple[Part, ...] = (STYLE, TOOLS, DRILL)
 HOME = Path(".work") / "learning"
 
 
@@ -54,6 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(1 if faults or unmet else 0)
 
 
+def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
+    """The part's runs to do: where arms are named, of those that are its own."""
+    named = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
+    return [] if named == [] else part.missing(results, Wish(named, given.seeds, given.again))
+
+
 def seeds_of(text: str) -> list[int]:
     """`8`: the first eight seeds; `0-3`: from and to; `0,5,7`: these. Raises ArgumentTypeError for anything else."""
     try:
@@ -67,12 +74,6 @@ def seeds_of(text: str) -> list[int]:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3 or 0,5,7 (0-0 for seed 0 alone); got {text!r}")
-
-
-def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
-    """The runs that a part lacks; where arms are named and none is the part's own, there are none to make."""
-    own = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
-    return [] if own == [] else part.missing(results, Wish(own, given.seeds, given.again))
 
 
 def _engine(given: argparse.Namespace) -> SharedEngine | None:

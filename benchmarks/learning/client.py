@@ -42,8 +42,13 @@ class Client:
         tools: Sequence[Mapping[str, Any]] = (),
         may_train: bool = True,
         session: str = "",
+        user: str = "",
+        seed: int | None = None,
     ) -> Reply | None:
-        """One reply, in the `session` of that name where one is given; None where the request failed."""
+        """One reply; None where the request failed.
+
+        `session` names the session, `user` who asks, `seed` the engine's for what it draws; without, nothing is said.
+        """
         body: dict[str, Any] = {
             "model": model,
             "messages": list(messages),
@@ -52,6 +57,7 @@ class Client:
         }
         if tools:
             body["tools"] = list(tools)
+        body |= ({"user": user} if user else {}) | ({"seed": seed} if seed is not None else {})
         headers = {"x-burnish-session": session} if session else {}
         headers |= {} if may_train else {"x-burnish-train": "false"}
         answer = await self._post("/v1/chat/completions", body, headers)

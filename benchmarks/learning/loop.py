@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from adapters import agents
 from benchmarks.learning.stack import Stack
 from burnish import routes
 from burnish.demo import facts
@@ -20,20 +21,31 @@ PATIENCE = 300.0
 INTERVAL = 0.05
 
 
-async def catch_up(stack: Stack, n_turns: int) -> bool:
-    """Wait until `n_turns` are recorded, all judged, and a step that is due has been decided; False where patience ended first."""
+async def catch_up(stack: Stack, n_turns: int, *, heeds_holds: bool = False) -> bool:
+    """Wait until `n_turns` are recorded, all judged, and a step that is due has been decided; False where patience ended first.
+
+    `heeds_holds`: while the agent is held no candidate is waited for, while learning is paused no step is.
+    """
     deadline = time.monotonic() + PATIENCE
-    while not await asyncio.to_thread(_is_calm, stack, n_turns):
+    while not await asyncio.to_thread(_is_calm, stack, n_turns, heeds_holds):
         if time.monotonic() > deadline:
             return False
         await asyncio.sleep(INTERVAL)
     return True
 
 
-def _is_calm(stack: Stack, n_turns: int) -> bool:
+def _is_calm(stack: Stack, n_turns: int, heeds_holds: bool) -> bool:
     pulse = facts.pulse(stack.journal, stack.agent)
     is_due = stack.settings.learner.enabled and pulse.n_ready >= stack.settings.learner.min_rows
-    is_busy = pulse.n_judging or pulse.is_open or is_due or _count(stack, VersionState.CANDIDATE) or _is_drawing(stack)
+    n_undecided = _count(stack, VersionState.CANDIDATE)
+    if heeds_holds:
+        with stack.journal.read() as session:
+            row = agents.find(session, stack.agent)
+            is_held, is_paused = row.held is not None, row.is_paused
+        # a learner whose candidate is undecided takes no step
+        is_due = is_due and not is_paused and not n_undecided and not _count(stack, VersionState.CANARY)
+        n_undecided = 0 if is_held else n_undecided
+    is_busy = pulse.n_judging or pulse.is_open or is_due or n_undecided or _is_drawing(stack)
     return pulse.n_recorded >= n_turns and not is_busy
 
 

@@ -14,13 +14,17 @@ from burnish.files import read_json, replace_text
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run showed. `scores` by interactions; `figures` are flat numbers; `settings` what the run was given."""
+    """What one run showed. `scores` by interactions; `figures` are flat numbers; `settings` what the run was given.
+
+    `curves` are further columns by interactions, of parts that have some.
+    """
 
     arm: str
     seed: int
     settings: Mapping[str, Any]
     scores: Mapping[int, float]
     figures: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 class Results:
@@ -39,8 +43,8 @@ class Results:
         kept = read_json(self._path(arm, seed))
         if kept is None or kept["world"] != self.world or kept["settings"] != dict(settings):
             return None
-        scores = {int(n): float(score) for n, score in kept["scores"].items()}
-        return Result(kept["arm"], int(kept["seed"]), kept["settings"], scores, kept["figures"])
+        curves = {name: _curve(curve) for name, curve in kept.get("curves", {}).items()}
+        return Result(kept["arm"], int(kept["seed"]), kept["settings"], _curve(kept["scores"]), kept["figures"], curves)
 
     def all(self, arm: str, settings_of: Callable[[int], Mapping[str, Any]]) -> dict[int, Result]:
         """By seed, every result of the arm with its present settings."""
@@ -50,3 +54,7 @@ class Results:
 
     def _path(self, arm: str, seed: int) -> Path:
         return self.folder / arm / f"{seed}.json"
+
+
+def _curve(kept: Mapping[str, Any]) -> dict[int, float]:
+    return {int(n): float(value) for n, value in kept.items()}

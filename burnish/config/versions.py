@@ -20,6 +20,23 @@ class Gate(Section):
     retention_margin: float = Field(
         0.1, gt=0, le=1, description="Largest tolerated loss against the base (one-sided 95 % bound)."
     )
+    acceptance: str = Field(
+        "",
+        description="JSONL file of your own prompts with checks, of which no version may pass fewer than the best one so far; empty: none.",
+    )
+    acceptance_margin: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="Share of the acceptance prompts by which a version may be worse than the best one so far.",
+    )
+    acceptance_temperature: float = Field(
+        1.0,
+        ge=0,
+        le=2,
+        description="Temperature at which the acceptance prompts are asked, each with a random seed that stays the same; "
+        "0: greedily, which sees a version waver late.",
+    )
     probe_tolerance: float = Field(
         0.0, ge=0, description="Largest log-prob difference engine against learner; 0 chooses by dtype."
     )

@@ -51,7 +51,8 @@ class Distillation(Objective):
         return self._chosen
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        self._refused = {}
+        # what an earlier step refused and chose is none of this one's, also where this one has no hint at all
+        self._refused, self._chosen = {}, {}
         carrying = [row for row in rows if row.sample is not None and row.sample.hinted_prompt_ids is not None]
         if not carrying:
             return {"n_rows": 0.0}

@@ -75,3 +75,12 @@ def _prompt(tokenizer: Any, text: str) -> Any:
     from learner.prompts import render
 
     return array("i", render(tokenizer, [user(text)], ()))
+
+
+def test_what_an_earlier_step_chose_is_none_of_one_without_hints(make_trainer: Make, make_samples: Samples) -> None:
+    """The journal knows no such row of the later step: the learner ended in the middle of publishing it."""
+    trainer, objective = make_trainer(), Distillation(top_k=5, check_hints=False)
+    objective.stamp([Row.of(with_its_own_prompt(make_samples(4, reward=-1.0)))], trainer.policy)
+    plain = [replace(sample, hint=None, hinted_prompt_ids=None) for sample in make_samples(2, reward=1.0)]
+    objective.stamp([Row.of(sample) for sample in plain], trainer.policy)
+    assert objective.chosen == {}

@@ -39,6 +39,7 @@ class Answering:
         temperature: float = 0.0,
         max_tokens: int = 256,
         priority: int = 0,
+        seed: int | None = None,
     ) -> Reply:
         self.asked[model] += 1
         if model == "new":

@@ -25,6 +25,7 @@ from tests.fakes import BASE, PARENT, FakeEngine, make_version
 from tests.turns import add_turn
 
 PROMPTS = [RetentionPrompt([user(f"question {i}")], (), re.compile("ok")) for i in range(64)]
+ACCEPTED = [RetentionPrompt([user(f"accept {i}")], (), re.compile("ok")) for i in range(10)]
 
 
 class World:
@@ -217,6 +218,27 @@ async def test_too_few_retention_prompts_pass_nobody(world: World) -> None:
     await world.swapper.run_once()
     assert world.live() == 0
     assert "insufficient evidence" in world.version(1).reason
+
+
+async def test_no_version_passes_fewer_acceptance_prompts_than_the_best_one(world: World) -> None:
+    """Four small steps down are no way around the margin, and a refused version is no measure."""
+    world.swapper._trial._acceptance = RetentionSet(ACCEPTED, digest="d", temperature=1.0)
+    world.swapper._trial._acceptance_margin = 0.1
+    keeps = {"agent@v1": 4, "agent@v2": 8, "agent@v3": 7, "agent@v4": 6, "agent@v5": 9}
+    world.engine.replies = lambda model, text: (
+        "ok" if not text.startswith("accept") or int(text.split()[1]) < keeps[model] else "no"
+    )
+    await world.publish(1, 2, 3)
+    drawn = {name: {(t, seed) for model, t, seed in world.engine.drawn if model == name and t} for name in keeps}
+    assert drawn["agent@v1"] == drawn["agent@v2"] == {(1.0, place) for place in range(10)}
+    world.announce(4, 3)
+    await world.swapper.run_once()
+    assert world.live() == 3
+    assert world.version(4).reason.startswith("passed 6 of 10 acceptance prompts, the best version so far 8")
+    world.announce(5, 3)
+    await world.swapper.run_once()
+    assert world.live() == 5
+    assert world.version(5).evidence["acceptance"] == {"n": 10, "n_passed": 9, "n_best": 8, "margin": 0.1, "digest": "d"}
 
 
 async def test_the_base_is_asked_once(world: World) -> None:

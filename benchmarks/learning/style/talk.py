@@ -29,14 +29,17 @@ class Talker:
 
 
 class Talk:
-    """All users of a run. `n_had` counts the interactions that got a reply."""
+    """All users of a run. `n_had` counts the interactions that got a reply. `is_named`: each request says who asks."""
 
-    def __init__(self, client: Client, agent: str, users: list[SimulatedUser], notes: Notes | None) -> None:
+    def __init__(
+        self, client: Client, agent: str, users: list[SimulatedUser], notes: Notes | None, *, is_named: bool = False
+    ) -> None:
         self.talkers = [Talker(user) for user in users]
         self.n_had = 0
         self._client = client
         self._agent = agent
         self._notes = notes
+        self._is_named = is_named
         self._n_left = 0
 
     async def round(self, n: int) -> None:
@@ -55,7 +58,13 @@ class Talk:
         if is_first:
             opening = {"role": "user", "content": user.opening()}
             talker.messages = [*(self._notes.before(user.name) if self._notes else []), opening]
-        reply = await self._client.ask(self._agent, talker.messages, temperature=world.TEMPERATURE, max_tokens=world.MAX_TOKENS)
+        reply = await self._client.ask(
+            self._agent,
+            talker.messages,
+            temperature=world.TEMPERATURE,
+            max_tokens=world.MAX_TOKENS,
+            user=user.name if self._is_named else "",
+        )
         if reply is None:  # counted by the client; the user gives up on the session
             talker.messages = []
             return

@@ -1,0 +1,82 @@
+"""Looks at a run between two rounds: what is served, and what the learner made last, whether or not anybody lets it serve.
+
+A version is asked once, however often it is looked at: with the same draws it would say the same.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from adapters.store import AdapterStore
+from benchmarks.learning.client import N_AT_ONCE, Client
+from benchmarks.learning.drill import world
+from benchmarks.learning.drill.state import State
+from benchmarks.learning.engine import SharedEngine
+from benchmarks.learning.stack import Stack
+from benchmarks.learning.style.world import MAX_TOKENS, TEMPERATURE
+from burnish.errors import BurnishError
+from server.vllm import VllmEngine
+
+N_TRIES = 3
+"""For each answer; all that failed are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Scores of what is served and of the newest version, 0 to 1, and which versions these are (0: the base)."""
+
+    served: float
+    learner: float
+    live: int
+    newest: int
+
+
+class Looks:
+    """Looks at one run. `client` is the gateway's; the newest version is asked of the engine itself where it is not live."""
+
+    def __init__(self, running: Stack, engine: SharedEngine) -> None:
+        self._running = running
+        self._engine = engine
+        self._direct = Client(engine.url, engine.api_key)
+        self._known: dict[tuple[int, ...], float] = {}
+
+    async def look(self, state: State) -> Look:
+        """Both scores. Raises EngineError where the newest version cannot be loaded, BurnishError where an answer does not come."""
+        served = state.serving
+        if served not in self._known:
+            self._known[served] = await self._score(self._running.client, self._running.agent)
+        newest = (state.newest,)
+        if newest not in self._known:
+            self._known[newest] = await self._score_refused(state.newest)
+        return Look(self._known[served], self._known[newest], state.live, state.newest)
+
+    async def close(self) -> None:
+        await self._direct.close()
+
+    async def _score_refused(self, version: int) -> float:
+        """Of a version that does not serve: it is loaded under a name that no request of the run can name."""
+        agent = self._running.agent
+        engine, name = VllmEngine(self._engine.url, self._engine.api_key), f"{agent}@bench{version}"
+        path = AdapterStore(self._running.settings.adapters_dir).path(agent, version)
+        try:
+            await engine.load(name, str(path.resolve()))
+            try:
+                return await self._score(self._direct, name)
+            finally:
+                await engine.unload(name)
+        finally:
+            await engine.close()
+
+    async def _score(self, client: Client, model: str) -> float:
+        slots = asyncio.Semaphore(N_AT_ONCE)
+
+        async def one(i: int) -> str:
+            draws = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "seed": world.FIRST_DRAW + i}
+            for _ in range(N_TRIES):
+                async with slots:
+                    reply = await client.ask(model, world.PROMPTS[i].messages, may_train=False, **draws)
+                if reply is not None:
+                    return reply.text
+            # a machine that is too busy must not look like a version that has fallen
+            raise BurnishError(f"{model} gave no answer in {N_TRIES} tries: {client.failures[-1]}")
+
+        return world.score(await asyncio.gather(*map(one, range(len(world.PROMPTS)))))

@@ -1,0 +1,51 @@
+"""What is served beside what was learned: a panel a share of liars, defended and not."""
+
+from pathlib import Path
+
+from benchmarks.learning.bounds import estimate
+from benchmarks.learning.drill import world
+from benchmarks.learning.drill.arms import ARMS, SHARES, Defence
+from benchmarks.learning.drill.figures import CURVES, ByArm, at
+
+CAPTION = (
+    f"Burnish, sandbox model, SIMULATED users, {world.RATE_FACTOR:g}× learning rate; "
+    "means and 95 % bootstrap bounds over seeds (n beside each)"
+)
+_COLOURS = {Defence.NONE: "tab:red", Defence.OWN: "tab:orange", Defence.ALL: "tab:blue"}
+_LINES = {"served": "-", "learner": ":"}
+
+
+def draw(folder: Path, results: ByArm) -> list[Path]:
+    """Write `drill.png` and `drill.svg`; returns their paths, none where there is nothing to draw."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    if not any(results.get(arm) for arm in ARMS):
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, panels = pyplot.subplots(2, 2, figsize=(11, 8), dpi=120, sharex=True, sharey=True)
+    for share, axes in zip(SHARES, panels.flat, strict=True):
+        for arm in (arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)):
+            for name in CURVES:
+                looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
+                told = {n: estimate(list(found.values())) for n in looks if (found := at(results, arm.name, name, n))}
+                style = {"color": _COLOURS[arm.defence], "linestyle": _LINES[name]}
+                label = f"{arm.name}, {name} (n={len(results[arm.name])})"
+                axes.plot(list(told), [each.mean for each in told.values()], lw=1.4, label=label, **style)
+                low, high = [each.low for each in told.values()], [each.high for each in told.values()]
+                axes.fill_between(list(told), low, high, color=style["color"], alpha=0.12 if name == "served" else 0.05)
+        axes.set(title=f"{share:.0%} of the users lie", ylim=(-0.02, 1.02))
+        axes.grid(alpha=0.25)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=7, loc="upper left")
+    figure.supxlabel("interactions with simulated users", fontsize=9)
+    figure.supylabel("held-out score, first reply", fontsize=9)
+    figure.suptitle(CAPTION, fontsize=8)
+    figure.tight_layout()
+    paths = [folder / "drill.png", folder / "drill.svg"]
+    for path in paths:
+        figure.savefig(path)
+    pyplot.close(figure)
+    return paths

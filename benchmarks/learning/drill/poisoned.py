@@ -1,0 +1,16 @@
+"""Users who want the opposite of the house style, and say so: they praise what breaks it and complain about what keeps it.
+
+They lie consistently, which is worse than at random: every word of theirs, hint or rating, pulls the same way.
+"""
+
+from burnish.sandbox.language import HOUSE_STYLE, Style
+from burnish.sandbox.users import SimulatedUser
+
+OPPOSITE: Style = {name: not wanted for name, wanted in HOUSE_STYLE.items()}
+
+
+class PoisonedUser(SimulatedUser):
+    """Satisfied by a right answer that breaks the house style in every attribute, and by nothing else."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        super().__init__(seed, name, OPPOSITE)

@@ -1,0 +1,109 @@
+"""What the journal says between two rounds, and the operator who lets everything go on."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+
+from adapters import agents, canaries, registry
+from benchmarks.learning.stack import Stack
+from burnish.journal.tables import InteractionRow, StepRow, VersionRow
+from burnish.records import StepOutcome, VersionState
+
+SETTLING = 30.0
+"""Seconds to wait for what watches to have counted every judged turn; the swapper looks about once a second."""
+INTERVAL = 0.1
+ACTOR = "drill's operator"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Which version is live, which one answers a share beside it (None: none), and which is the newest that was published."""
+
+    live: int
+    beside: int | None
+    newest: int
+
+    @property
+    def serving(self) -> tuple[int, ...]:
+        """The versions that clients' requests can meet."""
+        return (self.live,) if self.beside is None else (self.live, self.beside)
+
+
+def read(stack: Stack) -> State:
+    """As the journal has it now. What was rolled back or refused is the newest version still: the learner made it."""
+    version: Any = VersionRow
+    with stack.journal.read() as session:
+        newest = session.connection().execute(select(func.max(version.version)).where(version.agent == stack.agent)).scalar()
+        split = canaries.split_of(session, stack.agent)
+        return State(registry.alias(session, stack.agent) or 0, split[0] if split and split[1] else None, int(newest or 0))
+
+
+async def settle(stack: Stack) -> None:
+    """Wait until a canary or a watch that runs has counted what is judged; at most `SETTLING` seconds."""
+    deadline = time.monotonic() + SETTLING
+    while time.monotonic() < deadline:
+        if await asyncio.to_thread(_is_settled, stack):
+            return
+        await asyncio.sleep(INTERVAL)
+
+
+def let_go_on(stack: Stack) -> tuple[bool, bool]:
+    """A hurried operator: releases a hold and resumes learning, whatever they were for; whether there was either of them."""
+    with stack.journal.write() as session:
+        row = agents.find(session, stack.agent)
+        was_held, was_paused = row.held is not None, row.is_paused
+        if was_held:
+            agents.release(session, stack.agent, actor=ACTOR)
+            canaries.wake(session, stack.agent)
+        if was_paused:
+            agents.set_paused(session, stack.agent, False, actor=ACTOR)
+    return was_held, was_paused
+
+
+def counts(stack: Stack) -> dict[str, float]:
+    """Steps by what became of them, versions that went live, were refused or rolled back, and turns that caps left out or reduced."""
+    step: Any = StepRow
+    version: Any = VersionRow
+    with stack.journal.read() as session:
+        run = session.connection()
+        outcomes = dict(
+            run.execute(select(step.outcome, func.count()).where(step.agent == stack.agent).group_by(step.outcome)).all()
+        )
+        states = dict(
+            run.execute(select(version.state, func.count()).where(version.agent == stack.agent).group_by(version.state)).all()
+        )
+        levels = dict(run.execute(select(step.level, func.count()).where(step.agent == stack.agent).group_by(step.level)).all())
+        metrics = run.execute(select(step.metrics).where(step.agent == stack.agent)).scalars().all()
+    return {
+        "n_published": float(outcomes.get(StepOutcome.PUBLISHED, 0)),
+        "n_promoted": float(states.get(VersionState.LIVE, 0) + states.get(VersionState.RETIRED, 0)),
+        "refused": float(states.get(VersionState.REFUSED, 0)),
+        "rollbacks": float(states.get(VersionState.ROLLED_BACK, 0)),
+        "n_yellow": float(levels.get("yellow", 0)),
+        "n_red": float(levels.get("red", 0)),
+        "n_capped": float(sum(each.get("n_capped", 0.0) for each in metrics)),
+    }
+
+
+def _is_settled(stack: Stack) -> bool:
+    turn: Any = InteractionRow
+    with stack.journal.read() as session:
+        for row in canaries.running(session, stack.agent):
+            seen: Any = row.evidence.get("comparison")
+            if seen is None:
+                continue
+            of_version = (
+                turn.agent == stack.agent,
+                turn.version == row.version,
+                turn.may_train.is_(True),
+                turn.ended_at > row.started_at,
+                turn.is_ready.is_(True) | turn.spent_step.is_not(None),
+            )
+            n = session.connection().execute(select(func.count()).where(*of_version)).scalar_one()
+            arm = seen["arms"][1]
+            if arm["n"] + arm["n_capped"] < n:
+                return False
+    return True
