@@ -15,6 +15,8 @@ COMMON: Mapping[str, Any] = {
     "learner.min_rows": 10_000,
     "learner.max_wait": 1e9,
     "learner.max_rows": world.ROUND * world.N_TURNS,
+    # of the 21 tokens of a call one is a choice, and the loss is a mean over tokens; the leashes' losses are not thinned out like that
+    "learner.rl_weight": 4.0,
     # 24 keys in four phrasings: the same call comes up again, and each time it is news of how it went
     "learner.keep_duplicates": True,
 }

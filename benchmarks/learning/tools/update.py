@@ -13,7 +13,7 @@ from benchmarks.learning.stack import Stack
 from burnish.demo import facts
 from burnish.errors import Conflict
 from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow, VersionRow
-from burnish.records import TargetKind, VersionState
+from burnish.records import UNDECIDED, TargetKind
 
 
 async def update(stack: Stack, n_turns: int, n_sessions: int) -> bool:
@@ -25,7 +25,9 @@ async def update(stack: Stack, n_turns: int, n_sessions: int) -> bool:
     n_before = await asyncio.to_thread(_n_steps, stack)
     try:
         await asyncio.to_thread(_ask, stack)
-    except Conflict:  # nothing is ready: no reply of the round can be learned from
+    except Conflict as refusal:  # nothing is ready: no reply of the round can be learned from
+        if refusal.code == "on_trial":
+            raise
         return True
     return await _until(lambda: _is_decided(stack, n_before))
 
@@ -68,13 +70,14 @@ def _ask(stack: Stack) -> None:
 
 def _is_decided(stack: Stack, n_before: int) -> bool:
     """Nothing is asked for, open or on trial, and either a step has been taken or no row is left for one."""
-    version = _columns(VersionRow)
-    on_trial = select(func.count()).where(version.agent == stack.agent, version.state == VersionState.CANDIDATE)
-    with stack.journal.read() as session:
-        if agents.is_step_asked(session, stack.agent) or session.connection().execute(on_trial).scalar_one():
-            return False
     pulse = facts.pulse(stack.journal, stack.agent)
-    return not pulse.is_open and (pulse.n_ready == 0 or _n_steps(stack) > n_before)
+    if pulse.is_open or (pulse.n_ready and _n_steps(stack) == n_before):
+        return False
+    # looked at last: a step that ends leaves a version on trial
+    version = _columns(VersionRow)
+    on_trial = select(func.count()).where(version.agent == stack.agent, version.state.in_(UNDECIDED))
+    with stack.journal.read() as session:
+        return not agents.is_step_asked(session, stack.agent) and not session.connection().execute(on_trial).scalar_one()
 
 
 def _n_steps(stack: Stack) -> int:
