@@ -1,4 +1,4 @@
-"""A shadow group on a real vLLM: drawn with exact tokens while nobody asks, and graded by a judge that cannot grade."""
+"""A shadow group on a real vLLM: drawn with exact tokens while nobody asks, scored by the wish, and by a judge that cannot grade."""
 
 import asyncio
 import random
@@ -20,6 +20,7 @@ from judges.local import LocalJudge
 from judges.panel import Panel
 from learner.policy import Policy
 from learner.rows import Text
+from learner.wish import WishGrader
 from server.own_settings import settings_by_agent
 from server.prepare import prepare, routes_file
 from server.shadow.drawer import Drawer
@@ -34,9 +35,11 @@ ASKED = [user("Reverse 5 12.")]
 class World:
     """A journal with one live turn that the real engine answered and its user corrected, and what draws and grades its group."""
 
-    def __init__(self, folder: Path, server: VllmServer) -> None:
+    def __init__(self, folder: Path, server: VllmServer, grader: str = "rubric") -> None:
         given = {"engine.urls": [server.url], "engine.api_key": server.api_key, "engine.base_name": server.base_name}
-        self.settings = config.load(flags={"state_dir": str(folder), "shadow.enabled": True, "gate.tier": "fast", **given})
+        self.settings = config.load(
+            flags={"state_dir": str(folder), "shadow.enabled": True, "shadow.grader": grader, "gate.tier": "fast", **given}
+        )
         self.journal: Journal = prepare(self.settings)
         self.source = VllmSource(server.url, server.api_key)
         of = settings_by_agent(self.settings, self.journal)
@@ -104,6 +107,23 @@ async def test_a_group_is_drawn_with_the_engines_own_tokens_and_no_grade_is_inve
     assert (row.state, row.score, row.votes) == ("dropped", None, [None] * 3)
     assert (row.reason or "").startswith("the judge abstained: 0 of 3 votes could be read")
     assert (row.judge_id or "").startswith(f"{vllm_server.base_name}/")
+
+
+async def test_a_group_is_scored_by_the_wish_without_a_judge(tmp_path: Path, vllm_server: VllmServer) -> None:
+    world = World(tmp_path, vllm_server, "likelihood")
+    name = await world.live_turn()
+    await world.drawn(name)
+    assert world.group(name).state == "drawn", world.group(name).reason
+    policy = Policy.load(vllm_server.model, rank=4, alpha=8, seed=1, device="cpu")
+    judge = LocalJudge(vllm_server.url, vllm_server.base_name, api_key=vllm_server.api_key, max_tokens=64, timeout=60.0)
+    assert await Grader(world.journal, Panel([judge], 60.0), config.Judge(votes=3), random.Random(1)).run_once() == 0
+    await judge.close()
+    assert WishGrader(world.journal, "agent", policy).grade(8) == 1
+    with world.journal.read() as session:
+        scores = [world.group(name).score, *(row.score for row in shadows.members_of(session, name))]
+    assert len(scores) == 4 and all(score is not None and 0.0 <= score <= 1.0 for score in scores)
+    assert (world.group(name).judge_id or "").startswith("wish/")
+    await world.source.close()
 
 
 async def test_the_engine_says_how_busy_it_is(world: World) -> None:
