@@ -7,7 +7,7 @@ All users are simulated. A session has `N_STEPS` steps. In each the user wants a
 `TOOLSETS` are offered, and exactly one of that set works in this deployment (drawn by the run's seed): nothing that the agent reads says
 which. The agent calls (one turn), sees what the runner printed with its exit code, and tells the user (the next turn). A step starts with
 a fresh context, as a harness does that gives each sub-task its own; the session's name holds the steps together. The base was never taught
-to call after a tool has answered (at most 1 reply in 10 was a call in any form tried), so that a step has no second try.
+to call after a tool has answered (in no form tried was a whole call among the most frequent replies), so that a step has no second try.
 
 The score is a program's: the share of held-out sessions in which all three calls worked. A base that chooses evenly succeeds in
 (1/3)³ ≈ 0.04. The runner's two forms of output are those that the base reads right: it takes the digit of "exit code 0" for the value.
