@@ -21,7 +21,8 @@ class Prepared:
     """`used` are the rows that carry a term; the rest names samples by interaction id, as `StepResult` does.
 
     `grouped` names the shadow groups that carry a term, `group_weights` those whose weight a cap made less than 1, `ungrouped` those that
-    carry none, with the reason.
+    carry none, with the reason. `disputed` names those whose hints the jury refused, and `hint_share` is the share
+    that it left (`learner/jury.py`).
     """
 
     used: list[Row]
@@ -33,6 +34,8 @@ class Prepared:
     grouped: tuple[str, ...] = ()
     group_weights: dict[str, float] = field(default_factory=dict)
     ungrouped: dict[str, str] = field(default_factory=dict)
+    disputed: Mapping[str, str] = field(default_factory=dict)
+    hint_share: float = 1.0
 
     @property
     def has_work(self) -> bool:

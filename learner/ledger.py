@@ -25,6 +25,7 @@ from burnish.rewards import compose
 from learner.account import Account
 from learner.forgetting import Forgetting, forgetting
 from learner.groups import Group, note, tell
+from learner.jury import Juror, earlier
 from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
@@ -284,6 +285,11 @@ class Ledger:
         """How near `live` is to what the gate tolerates."""
         with self._journal.read() as session:
             return forgetting(session, self.agent, live)
+
+    def jurors(self, n: int) -> list[Juror]:
+        """Users whom the agent's last steps' turns pleased, for the jury of the next: at most `n`."""
+        with self._journal.read() as session:
+            return earlier(session, self.agent, n) if n else []
 
     def _spent(self, session: Session) -> dict[tuple[str, str, str | None], int]:
         """How many turns of each user (tenant, key and user field) this agent's steps have spent."""

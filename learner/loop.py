@@ -222,7 +222,9 @@ class Loop:
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
         seen = self._ledger.forgetting(live) if anchors and self._settings.anchor_growth > 1.0 else Forgetting()
         pull = seen.factor(self._settings.anchor_growth)
-        return Work(samples, anchors, groups, {Anchor.name: pull} if pull != 1.0 else {}, has_momentum=not seen.n_refused)
+        emphasis = {Anchor.name: pull} if pull != 1.0 else {}
+        jurors = self._ledger.jurors(self._settings.jurors) if any(sample.hint for sample in samples) else []
+        return Work(samples, anchors, groups, emphasis, has_momentum=not seen.n_refused, jurors=jurors)
 
     def _train(self, work: Work) -> StepResult:
         self._held.current = None  # until the step is published, the trainer holds no version
@@ -285,6 +287,8 @@ def _facts(work: Work) -> dict[str, Any]:
     facts: dict[str, Any] = {"groups": groups} if groups else {}
     if work.emphasis:
         facts["emphasis"] = dict(work.emphasis)
+    if work.jurors:
+        facts["jurors"] = [juror.interaction_id for juror in work.jurors]
     return facts if work.has_momentum else {**facts, "has_momentum": False}
 
 

@@ -26,8 +26,9 @@ from burnish.journal.tables import GroupSampleRow, InteractionRow, SampleRow, St
 from burnish.journal.turns import interaction_of
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
-from learner import adapter_file, checkpoint
+from learner import adapter_file, checkpoint, jury
 from learner.groups import Group, read
+from learner.jury import Juror
 from learner.ledger import right_of
 from learner.main import anchors_for, trainer_for
 from learner.policy import Policy
@@ -73,8 +74,10 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
+        jurors = _jurors(session, agent, version, manifest.get("jurors", []))
     drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
-    trainer.step(samples, drawn, groups, manifest.get("emphasis", {}), has_momentum=manifest.get("has_momentum", True))
+    has_momentum = manifest.get("has_momentum", True)
+    trainer.step(samples, drawn, groups, manifest.get("emphasis", {}), has_momentum=has_momentum, jurors=jurors)
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)
@@ -124,6 +127,14 @@ def _groups(session: Session, agent: str, version: int, names: list[str]) -> lis
                 f"{agent}@v{version} was made with the shadow group of {name}, which is no longer in the journal"
             )
         found.append(group)
+    return found
+
+
+def _jurors(session: Session, agent: str, version: int, names: list[str]) -> list[Juror]:
+    """The jury of earlier turns as it was seated, in the order of the manifest."""
+    found = jury.read(session, names)
+    if len(found) < len(names):
+        raise AdapterError(f"the hints of {agent}@v{version} were heard by turns that are no longer in the journal")
     return found
 
 

@@ -9,7 +9,7 @@ cannot be trained is dropped with its reason, and the step goes on without it.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,12 +18,15 @@ from torch import Tensor
 
 from burnish.config import Learner
 from burnish.errors import LearnerError
+from learner import jury
 from learner.batch import Prepared, finish, measured
 from learner.control import shuffle_signals
 from learner.filters import admit
 from learner.groups import Group
 from learner.health import Health
+from learner.jury import Juror
 from learner.monitors import Level, Reading, worst
+from learner.objectives.distillation import Distillation
 from learner.objectives.registry import build
 from learner.offpolicy import Adapters, Audit, audit
 from learner.policy import Policy
@@ -45,10 +48,10 @@ class StepResult:
 
     `trained` and `idle` are interaction ids: rows that carried at least one term, and rows that carried none (advantage
     below 0.05 and no hint). By interaction id: `dropped` the codes of rows that were not let in, `refusals` those of the hints that the
-    teacher refused, `hints` those that it chose in the place of the first, `weights` what rows counted for where a cap made it less
-    than 1; of shadow groups `groups` names those that carried their term, `ungrouped` the others with the reason, `group_weights` as
-    `weights`. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's own. `monitors` are
-    the readings by name, each {"level": "green" | "yellow" | "red", "value", "why"}, and `level` is the worst of them.
+    teacher or the jury refused, `hints` those that the teacher chose in the place of the first, `weights` what rows counted for where a
+    cap made it less than 1; of shadow groups `groups` names those that carried their term, `ungrouped` the others with the reason,
+    `group_weights` as `weights`. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's
+    own. `monitors` are the readings by name, each {"level": "green" | "yellow" | "red", "value", "why"}, and `level` is the worst of them.
     """
 
     is_update: bool
@@ -76,6 +79,7 @@ class Work:
     groups: Sequence[Group] = ()
     emphasis: Mapping[str, float] = field(default_factory=dict)
     has_momentum: bool = True
+    jurors: Sequence[Juror] = ()
 
 
 class Trainer:
@@ -107,13 +111,15 @@ class Trainer:
         emphasis: Mapping[str, float] = MappingProxyType({}),
         *,
         has_momentum: bool = True,
+        jurors: Sequence[Juror] = (),
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason` says why.
 
         `emphasis` multiplies the weights of the objectives that it names, in this step. Without momentum the step goes where this
-        step's gradient points and nowhere else, and a tenth as far (1 − β₁).
+        step's gradient points and nowhere else, and a tenth as far (1 − β₁). `jurors` are users whom earlier replies pleased: they hear
+        the samples' hints (`learner/jury.py`).
         """
-        return self.take(Work(samples, anchors, groups, emphasis, has_momentum))
+        return self.take(Work(samples, anchors, groups, emphasis, has_momentum, jurors))
 
     def take(self, work: Work) -> StepResult:
         """`step`, with what it is given as one value."""
@@ -126,10 +132,10 @@ class Trainer:
             if self.settings.shuffle_rewards:
                 samples = shuffle_signals(samples, self.generator)
                 groups = [group.shuffled(self.generator) for group in groups]
-            batch = self._prepare(samples, work.anchors, groups)
+            batch = self._prepare(replace(work, samples=samples, groups=groups))
             metrics = batch.facts
             if batch.has_work:
-                metrics |= self._accumulate(batch.used, work.emphasis)
+                metrics |= self._accumulate(batch.used, {**work.emphasis, Distillation.name: batch.hint_share})
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings)
             else:
@@ -149,6 +155,7 @@ class Trainer:
         if batch.has_work and reason is not None:
             self.restore({**before, "health": self.health.state()})  # what was seen is remembered, what was done is not
         refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
+        refusals |= batch.disputed
         return StepResult(
             reason is None,
             batch.trained if reason is None else (),
@@ -210,9 +217,9 @@ class Trainer:
                     for key, value in moments.items()
                 }
 
-    def _prepare(self, samples: Sequence[Sample], anchors: Sequence[Tokens], groups: Sequence[Group]) -> Prepared:
-        """Let rows in, audit them, stamp them, and weigh those that carry a term."""
-        chosen = self.settings
+    def _prepare(self, work: Work) -> Prepared:
+        """Let rows in, audit them, hear the jury on their hints, stamp them, and weigh those that carry a term."""
+        chosen, samples = self.settings, work.samples
         admitted, dropped = admit(samples, self.policy.model.config.vocab_size, keep_duplicates=chosen.keep_duplicates)
         facts = measured(samples)
         found = Audit({}, {}, {})
@@ -222,14 +229,19 @@ class Trainer:
                 found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=chosen.max_mismatch)
             facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
+        with self.policy.shared_among(self.ranks):
+            heard = jury.hear(admitted, work.jurors, self.policy, chosen.jurors)
+        admitted = list(heard.samples)
+        facts |= heard.facts
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
-        replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in anchors]
-        members = [(group, group.rows()) for group in groups]
+        replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in work.anchors]
+        members = [(group, group.rows()) for group in work.groups]
         facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
         for row in live:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
-        return finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen, members)
+        prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen, members)
+        return replace(prepared, disputed=heard.refused, hint_share=heard.share)
 
     def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
         """Add the gradient's norm and z-score to `metrics`, and let the monitors see the step."""

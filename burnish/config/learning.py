@@ -50,6 +50,12 @@ class Learner(Section):
         True,
         description="Let the teacher refuse hints: those that change nothing more than any words would, or change everything.",
     )
+    jurors: int = Field(
+        16,
+        ge=0,
+        description="Most other users whose praise is asked about each hint: one that most of theirs speaks against is not taught. "
+        "It takes 7 other users; 0: off.",
+    )
     sft_weight: float = Field(0.0, ge=0, description="Weight of learning demonstrations and corrections word by word.")
     dpo_weight: float = Field(0.0, ge=0, description="Weight of preferring a correction to the reply that it corrects (DPO).")
     dpo_beta: float = Field(

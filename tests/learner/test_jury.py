@@ -1,0 +1,248 @@
+"""The jury: what the sign test says, who is seated, which hints a real base's praise speaks against, and that a replay seats the same."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from world import SETTINGS, Make, World
+
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.journal.tables import SampleRow
+from burnish.journal.turns import record_judgement
+from burnish.rewards import FEEDBACK
+from burnish.sandbox import MODEL, heldout, hints, language
+from learner import jury, replay
+from learner.adapter_file import WEIGHTS
+from learner.hints import neutral
+from learner.jury import DISPUTED, FEWEST, hear, seat, sign_test
+from learner.policy import Policy
+from learner.prompts import hinted_prompt, render
+from learner.samples import Sample
+from tests.factories import judgement
+from tests.turns import add_feedback
+
+OPPOSITE = {name: not wanted for name, wanted in language.HOUSE_STYLE.items()}
+
+
+@pytest.mark.parametrize(
+    ("n_against", "n", "p"), [(0, 4, 1.0), (4, 4, 0.0625), (5, 5, 0.03125), (7, 8, 9 / 256), (3, 4, 5 / 16)]
+)
+def test_golden_sign_tests(n_against: int, n: int, p: float) -> None:
+    assert sign_test(n_against, n) == pytest.approx(p)
+
+
+def test_fewer_jurors_than_could_refuse_anything_are_not_asked() -> None:
+    assert sign_test(FEWEST, FEWEST + 1) <= jury.SIGNIFICANCE < sign_test(FEWEST - 1, FEWEST)
+
+
+@pytest.fixture(scope="module")
+def base() -> Policy:
+    """The sandbox's base, which heeds hints about style."""
+    return Policy.load(MODEL, rank=4, alpha=8, device="cpu")
+
+
+def turn(
+    policy: Policy, n: int, user: str | None, style: language.Style, reward: float | None, hint: str | None = None
+) -> Sample:
+    """The right answer to the held-out prompt `n` in `style`, and what `user` said of it."""
+    prompt = heldout.prompts()[n]
+    ids = array("i", render(policy.tokenizer, prompt.messages, ()))
+    text = language.render(language.answer(prompt.task), style)
+    reply = array("i", [*policy.tokenizer.encode(text, add_special_tokens=False), policy.tokenizer.eos_token_id])
+
+    def hinted(words: str | None) -> Any:
+        return hinted_prompt(policy.tokenizer, prompt.messages, (), words, ids) if words else None
+
+    return Sample(
+        interaction_id=f"t{n}",
+        version=0,
+        prompt_ids=ids,
+        completion_ids=reply,
+        behaviour_logprobs=array("f", [-1.0] * len(reply)),
+        temperature=1.0,
+        has_ratio=True,
+        reward=reward,
+        reward_source="judge",
+        record_ids=(),
+        hint=hint,
+        hinted_prompt_ids=hinted(hint),
+        is_hint_lost=False,
+        session=None,
+        key_id="k",
+        user=user,
+        messages=prompt.messages,
+        control_prompt_ids=hinted(neutral(hint) if hint else None),
+    )
+
+
+def content(policy: Policy, n: int, first: int = 10) -> list[Sample]:
+    """Praise of `n` users for replies in the house style."""
+    return [turn(policy, first + i, f"user {i}", language.HOUSE_STYLE, 1.0) for i in range(n)]
+
+
+def wish(name: str, style: language.Style) -> str:
+    return hints.canonical({name: style[name]})
+
+
+@pytest.mark.parametrize("name", sorted(language.HOUSE_STYLE))
+def test_a_hint_against_what_others_praise_is_refused_and_one_for_it_is_not(base: Policy, name: str) -> None:
+    liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish(name, OPPOSITE))
+    honest = turn(base, 1, "honest", OPPOSITE, -1.0, wish(name, language.HOUSE_STYLE))
+    found = hear([liar, honest, *content(base, 12)], (), base, 16)
+    assert found.refused == {"t0": DISPUTED}
+    assert found.share == 0.5 and found.facts == {"jury/n_heard": 2.0, "jury/n_disputed": 1.0}
+    lost, kept = found.samples[:2]
+    assert (lost.hint, lost.hinted_prompt_ids, lost.control_prompt_ids, lost.reward) == (None, None, None, -1.0)
+    assert kept == honest
+
+
+def test_a_hint_about_one_task_is_no_business_of_another(base: Policy) -> None:
+    """Its author's reply suffers by it, other people's hardly."""
+    sample = turn(base, 0, "one", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
+    calm = {("other", words): 0.4 * gain for words, gain in ((sample.hint, -1.0),)}
+    case = jury._Case(sample, [replace(jury._juror(sample), user=i, interaction_id="other") for i in range(12)])
+    own = {("t0", sample.hint or ""): -1.0}
+    assert not jury._is_disputed(case, {**own, **calm})  # type: ignore[dict-item]
+    assert jury._is_disputed(case, {**own, ("other", sample.hint or ""): -0.6})
+    assert not jury._is_disputed(case, {**own, ("other", sample.hint or ""): 0.6})
+
+
+@pytest.mark.parametrize("n_others", [0, FEWEST - 1])
+def test_with_few_others_nothing_is_asked(n_others: int, base: Policy) -> None:
+    class Unasked:
+        tokenizer = base.tokenizer
+
+    samples = [turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE)), *content(base, n_others)]
+    found = hear(samples, (), Unasked(), 16)  # type: ignore[arg-type]
+    assert (found.samples, found.refused, found.share, found.facts) == (samples, {}, 1.0, {})
+
+
+def test_nobody_can_outvote_the_rest_by_talking_much_and_unnamed_users_are_one(base: Policy) -> None:
+    """Twenty praised replies of one user are one vote; so are those of a key that names no users."""
+    liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
+    for user in ("loud", None):
+        many = [turn(base, 10 + i, user, language.HOUSE_STYLE, 1.0) for i in range(20)]
+        assert len(seat(many, ())) == 1
+        assert not hear([liar, *many], (), base, 16).refused
+
+
+def test_the_latest_decided_word_of_each_user_counts(base: Policy) -> None:
+    before = [jury._juror(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
+    samples = [
+        turn(base, 0, "user 0", OPPOSITE, -1.0),  # has changed their mind
+        turn(base, 1, "user 1", language.HOUSE_STYLE, 0.1),  # nothing decided: the earlier word stands
+        turn(base, 2, "user 4", language.HOUSE_STYLE, 1.0),
+        turn(base, 3, "user 5", language.HOUSE_STYLE, 1.0),
+        turn(base, 4, "user 5", OPPOSITE, -1.0),
+    ]
+    assert [(juror.interaction_id, juror.user) for juror in seat(samples, before)] == [
+        ("t2", ("default", "k", "user 4")),
+        ("t31", ("default", "k", "user 1")),
+        ("t32", ("default", "k", "user 2")),
+    ]
+
+
+def test_no_more_jurors_than_wanted_hear_a_hint(base: Policy) -> None:
+    asked: list[int] = []
+
+    class Counting:
+        tokenizer = base.tokenizer
+
+        def logprobs(self, rows: Sequence[Any], weights: Any) -> Any:
+            asked.append(len(rows))
+            return base.logprobs(rows, weights)
+
+    liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
+    hear([liar, *content(base, 20)], (), Counting(), 8)  # type: ignore[arg-type]
+    assert asked == [2 * (8 + 1)]
+
+
+@pytest.fixture
+def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
+    return World(journal, tmp_path, make_trainer)
+
+
+def say(world: World, users: Sequence[str], rating: float, hint: str | None = None) -> list[str]:
+    """A ready turn of each of `users`, rated."""
+    names = [world.add(1, rating=rating, user=user)[0] for user in users]
+    for name in names if hint else ():
+        add_feedback(world.journal, name, rating, comment=hint)
+        with world.journal.write() as session:
+            record_judgement(session, judgement(name, -1, hint), FEEDBACK)
+    return names
+
+
+def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> None:
+    say(world, ["a", "b", "c", "d"], 1.0)
+    assert world.ledger.jurors(16) == []  # nothing of it has been trained
+    assert world.loop.run_once()
+    world.promote(1, 0)
+    names = say(world, ["a", "e", "b", "f"], 1.0)
+    say(world, ["e"], -1.0)
+    assert world.loop.run_once()
+    assert {juror.interaction_id for juror in world.ledger.jurors(16)} == {"t0", "t1", "t2", "t3"}  # v2 is undecided
+    world.promote(2, 1)
+    jurors = world.ledger.jurors(16)
+    assert [(juror.user, juror.interaction_id) for juror in jurors] == [
+        (("default", "k", "f"), names[3]),
+        (("default", "k", "b"), names[2]),
+        (("default", "k", "a"), names[0]),
+        (("default", "k", "d"), "t3"),
+        (("default", "k", "c"), "t2"),
+    ]
+    assert world.ledger.jurors(2) == jurors[:2]
+    assert world.ledger.jurors(0) == []
+
+
+def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jury(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jury, "_is_disputed", lambda case, gains: case.sample.user == "liar")
+    say(world, [f"user {i}" for i in range(8)], 1.0)
+    assert world.loop.run_once()
+    world.promote(1, 0)
+    disputed, kept = say(world, ["liar"], -1.0, "Use bold.") + say(world, ["user 1"], -1.0, "Use no bold.")
+    say(world, ["user 2", "user 3"], 0.9)
+    assert world.loop.run_once()
+    with world.journal.read() as session:
+        fates = {row.interaction_id: row.hint_fate for row in session.query(SampleRow).all() if row.hint}
+    assert fates == {disputed: DISPUTED, kept: None}
+    manifest = world.store.verify("agent", 2)
+    assert len(manifest["jurors"]) == 8
+    assert manifest["metrics"]["jury/n_disputed"] == 1.0
+    assert "jurors" not in world.store.verify("agent", 1)
+
+    monkeypatch.setattr(replay, "trainer_for", lambda settings, chosen, agent: world.make_trainer(**SETTINGS))
+    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
+    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
+    assert told.is_same and told.digest == world.digest(2, WEIGHTS)
+
+
+def test_what_is_left_of_the_hints_counts_for_its_share_alone(
+    make_trainer: Make, make_samples: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hinted rows, one of them disputed: the other's term weighs half of what it would alone."""
+    made = [replace(sample, user=f"user {i}", reward=1.0) for i, sample in enumerate(make_samples(12))]
+    first, second, *rest = sorted(made, key=lambda sample: sample.hint is None)
+    rest = [replace(sample, hint=None, hinted_prompt_ids=None, control_prompt_ids=None) for sample in rest]
+    alone = [replace(first, hint=None, hinted_prompt_ids=None, control_prompt_ids=None), second, *rest]
+
+    def loss(samples: Sequence[Sample], disputed: str) -> dict[str, float]:
+        monkeypatch.setattr(jury, "_is_disputed", lambda case, gains: case.sample.interaction_id == disputed)
+        settings = {"rl_weight": 0.0, "kl_weight": 0.0, "user_cap": 1.0}
+        return dict(make_trainer(**SETTINGS | settings).step(samples).metrics)
+
+    whole, half = loss(alone, ""), loss([first, second, *rest], first.interaction_id)
+    assert half["loss/distillation"] == pytest.approx(whole["loss/distillation"])
+    assert half["loss"] == pytest.approx(0.5 * whole["loss"])
+
+
+def test_without_a_jury_nothing_is_heard(make_trainer: Make, make_samples: Any) -> None:
+    samples = [replace(sample, user=f"user {i}", reward=1.0) for i, sample in enumerate(make_samples(12))]
+    heard = make_trainer(**SETTINGS).step(samples).metrics
+    unheard = make_trainer(**SETTINGS, jurors=0).step(samples).metrics
+    assert heard["jury/n_heard"] == 4.0 and not any(name.startswith("jury/") for name in unheard)
