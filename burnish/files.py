@@ -23,6 +23,18 @@ def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool =
     aside.replace(path)
 
 
+def sync(path: Path) -> None:
+    """Wait until what is in `path` now is on the disk; nothing where it is gone."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def read_json(path: Path) -> Any:
     """The JSON value in `path`, or None where the file is missing."""
     try:

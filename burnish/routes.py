@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.files import Watched, read_json, replace_text
+from burnish.files import Watched, read_json, replace_text, sync
 from burnish.keys import Key, Scope
 from burnish.records import VersionName
 
@@ -95,8 +95,8 @@ def parse(tree: Mapping[str, Any]) -> Routes:
     return Routes(tree["generation"], tree["base_name"], engines, tree["engine_key"], remote_url, agents, keys)
 
 
-def write(path: Path, routes: Routes, *, is_durable: bool = True) -> None:
-    """Replace the table. Mode 0600: it holds the engine's key."""
+def write(path: Path, routes: Routes) -> None:
+    """Replace the table: seen at once, on the disk whenever the system writes it. Mode 0600: it holds the engine's key."""
     tree = {
         "generation": routes.generation,
         "base_name": routes.base_name,
@@ -130,7 +130,7 @@ def write(path: Path, routes: Routes, *, is_durable: bool = True) -> None:
             for k in routes.keys.values()
         ],
     }
-    replace_text(path, json.dumps(tree, indent=1), mode=0o600, is_durable=is_durable)
+    replace_text(path, json.dumps(tree, indent=1), mode=0o600, is_durable=False)
 
 
 def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
@@ -139,27 +139,34 @@ def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
 
 
 class Held:
-    """The table while no other process changes it."""
+    """The table while no other process changes it. One that the machine's crash has cut off is as good as none: a start makes it anew."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        present = read_json(path)
+        try:
+            present = read_json(path)
+        except ValueError:
+            present = None
         self.table = parse(present) if present else Routes()
 
-    def put(self, table: Routes, *, is_durable: bool = True) -> Routes:
-        """Replace the table; the generation grows by one. What is not durable is seen at once, and lost with the machine."""
+    def put(self, table: Routes) -> Routes:
+        """Replace the table; the generation grows by one."""
         self.table = replace(table, generation=self.table.generation + 1)
-        write(self._path, self.table, is_durable=is_durable)
+        write(self._path, self.table)
         return self.table
 
 
 @contextmanager
 def held(path: Path) -> Iterator[Held]:
-    """Keep every other process from changing the table."""
+    """Keep every other process from changing the table. Nobody waits for a disk meanwhile: what was put is made durable afterwards."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield Held(path)
+        present = Held(path)
+        before = present.table
+        yield present
+    if present.table is not before:
+        sync(path)
 
 
 def update(path: Path, change: Callable[[Routes], Routes]) -> Routes:

@@ -10,7 +10,8 @@ JSON: {"schema": 2, "temperature": 1.0,
        "positions": [{"row": int, "index": int, "token_id": int,
                       "candidate": float, "parent": float, "base": float}],               at most 24
        "gap_base": float, "gap_parent": float}                            largest |candidate − …| over the positions
-A position asks for `token_id` behind the prompt and the first `index` completion tokens.
+A position asks for `token_id` behind the prompt and the first `index` completion tokens. Positions of the largest change come first:
+a trial asks for the first few.
 """
 
 from collections.abc import Sequence

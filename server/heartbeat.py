@@ -62,7 +62,7 @@ class Heartbeat:
         """Write the file every half second; a disk that fails is reported and tried again, never felt by a request."""
         while True:
             try:
-                await asyncio.to_thread(replace_text, self._path, self.report())
+                await asyncio.to_thread(replace_text, self._path, self.report(), is_durable=False)
             except OSError as error:
                 log.warning("cannot write the in-flight report", path=str(self._path), error=str(error))
             await asyncio.sleep(INTERVAL)

@@ -32,6 +32,7 @@ from server.canary.mirror import Mirror
 from server.canary.observer import Observer
 from server.drain import Drain
 from server.engine import Engine
+from server.inflight import in_flight
 from server.keeper import Keeper
 from server.launch import engine_key
 from server.nursery import Nursery
@@ -89,6 +90,7 @@ class Swapper:
             margin=retention_margin,
             acceptance=acceptance,
             acceptance_margin=acceptance_margin,
+            is_busy=lambda: in_flight(routes_file.parent) != set(),
         )
         self._observer = observer
         self._replayer = replayer

@@ -66,7 +66,7 @@ def make_live(
         with journal.read() as session:
             registry.check_promotion(session, agent, version, expected=expected)
         flipped = replace(route, live=version, previous=expected, canary=None, canary_share=0.0)
-        held.put(_with(held.table, flipped), is_durable=False)
+        held.put(_with(held.table, flipped))
         try:
             with journal.write() as session:
                 registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)

@@ -6,7 +6,7 @@ is put off (EngineUnavailable).
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +23,11 @@ from burnish.records import VersionName
 from server.engine import Engine
 from server.retention import RetentionSet
 
-N_WARM = 4
+N_WARM = 2
+N_PLACES = 8
+"""Places of the probe that are asked for, those of the largest change first."""
 N_AT_ONCE = 8
-"""Places of the probe asked for at a time: a candidate is known sooner, and live streams share their engine's steps with a few."""
+"""Requests of a trial at a time while nobody else is served. Beside live streams it is one: each is felt in the step that it shares."""
 
 
 class Trial:
@@ -43,7 +45,9 @@ class Trial:
         margin: float,
         acceptance: RetentionSet | None = None,
         acceptance_margin: float = 0.0,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_busy` tells whether clients are being served now."""
         self._journal = journal
         self._store = store
         self._engines = engines
@@ -53,6 +57,7 @@ class Trial:
         self._margin = margin
         self._acceptance = acceptance
         self._acceptance_margin = acceptance_margin
+        self._is_busy = is_busy
 
     async def gather(self, name: VersionName) -> Evidence:
         """All evidence on a candidate, which is loaded on every engine afterwards where it is sound."""
@@ -109,27 +114,30 @@ class Trial:
         with self._journal.read() as session:
             newest = select(turn.prompt_ids).where(turn.agent == name.agent).order_by(turn.ended_at.desc()).limit(N_WARM)
             prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
-        await asyncio.gather(
-            *(engine.next_logprobs(str(name), prompt) for prompt in filter(None, prompts) for engine in self._engines)
-        )
+        for engine in self._engines:
+            await self._ask(engine, name, [prompt for prompt in prompts if prompt])
 
     async def _probe(self, engine: Engine, name: VersionName) -> Probe:
         """The engine's log-probs of the probe's tokens beside the learner's."""
-        slots = asyncio.Semaphore(N_AT_ONCE)
-
-        async def ask(tokens: Sequence[int]) -> Mapping[int, float]:
-            async with slots:
-                return await engine.next_logprobs(str(name), tokens)
-
         axes: dict[str, list[float]] = {key: [] for key in ("engine", "candidate", "parent", "base")}
-        places = _read_probe(self._store, name)
-        answers = await asyncio.gather(*(ask(tokens) for tokens, _ in places))
+        places = _read_probe(self._store, name)[:N_PLACES]
+        answers = await self._ask(engine, name, [tokens for tokens, _ in places])
         for (_, place), told in zip(places, answers, strict=True):
             # A token that the engine does not even tell is at most as likely as the last one that it does.
             axes["engine"].append(told.get(place["token_id"], min(told.values())))
             for key in ("candidate", "parent", "base"):
                 axes[key].append(float(place[key]))
         return Probe(**axes, tolerance=self._tolerance)
+
+    async def _ask(self, engine: Engine, name: VersionName, prompts: Sequence[Sequence[int]]) -> list[Mapping[int, float]]:
+        """The next token's log-probs behind each of `prompts`: side by side, or one after the other beside live streams."""
+        slots = asyncio.Semaphore(1 if self._is_busy() else N_AT_ONCE)
+
+        async def ask(tokens: Sequence[int]) -> Mapping[int, float]:
+            async with slots:
+                return await engine.next_logprobs(str(name), tokens)
+
+        return await asyncio.gather(*map(ask, prompts))
 
 
 def _read_unchanged(store: AdapterStore, name: VersionName, digest: str) -> list[int]:

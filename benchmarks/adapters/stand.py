@@ -39,13 +39,16 @@ class Stand:
     spans: list[tuple[int, float, float]] = field(default_factory=list)
     _digests: dict[int, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._table = routes.watch(routes_file(self.settings))  # looked at often: read again only where it has changed
+
     @property
     def port(self) -> int:
         return self.settings.gateway.port
 
     def live(self, agent: str = AGENT) -> int:
         """What the serving table says."""
-        return routes.watch(routes_file(self.settings)).current().agents[agent].live
+        return self._table.current().agents[agent].live
 
     def publish(self, version: int) -> str:
         """Put the files of a version in the store, as the learner does; its digest."""

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from burnish import keys, routes
 from burnish.files import Watched, read_json, replace_text
 
@@ -53,6 +55,28 @@ def test_the_serving_table_round_trips_and_is_private(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert table.agents["agent"].engine_model(4, "base") == "agent@v4"
     assert table.agents["agent"].engine_model(0, "base") == "base"
+
+
+def test_a_table_that_a_crash_has_cut_off_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "routes.json"
+    routes.write(path, routes.Routes(generation=3))
+    path.write_bytes(path.read_bytes()[:20])
+    after = routes.update(path, lambda table: replace(table, base_name="b"))
+    assert (after.generation, after.base_name) == (1, "b")
+    assert routes.watch(path).current() == after
+
+
+def test_nobody_waits_for_the_disk_while_the_table_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was put is seen at once, and synced when the next one may already hold the table."""
+    path, order = tmp_path / "routes.json", []
+
+    def slow(handle: int) -> None:
+        with routes.held(path):  # would wait for ever, did the first one hold it still
+            order.append(routes.watch(path).current().base_name)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    routes.update(path, lambda table: replace(table, base_name="b"))
+    assert order == ["b"]
 
 
 def test_concurrent_changes_of_the_table_are_all_kept(tmp_path: Path) -> None:

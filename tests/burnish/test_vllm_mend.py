@@ -1,14 +1,91 @@
-"""vLLM's PyTorch operations for adapters, mended: slot -1 is no adapter, whatever lies in the last slot."""
+"""vLLM's PyTorch operations for adapters, mended: slot -1 is no adapter, and what is added is what vLLM's own add, token by token."""
+
+from typing import Any
 
 import pytest
 import torch
 
 pytestmark = pytest.mark.engine
+N_SLOTS, RANK, HIDDEN, OUTPUTS = 3, 4, 16, (8, 12)
 
 
-def shrunk(indices: list[int]) -> torch.Tensor:
+@pytest.fixture
+def mend() -> Any:
+    return pytest.importorskip("burnish.vllm_mend")
+
+
+def wrapper(mend: Any, slots: list[int]) -> Any:
+    """vLLM's own, at a step whose tokens have these slots."""
+    from vllm.lora.layers import LoRAMapping
+
+    made = mend.PunicaWrapperCPU(64, 64, "cpu")
+    ids = tuple(slot + 1 for slot in slots)  # adapters' ids begin at 1, and 0 is none
+    made.update_metadata(LoRAMapping(ids, ids, is_prefill=True), [1, 2, 3], N_SLOTS, 100)
+    return made
+
+
+def one_by_one(slots: list[int], x: torch.Tensor, y: torch.Tensor, a: Any, b: Any, scale: float) -> torch.Tensor:
+    """The formula, for each token alone."""
+    found, begin = y.clone(), 0
+    for left, right in zip(a, b, strict=True):
+        width = right.shape[2]
+        for row, slot in enumerate(slots):
+            if slot >= 0:
+                found[row, begin : begin + width] += scale * (right[slot, 0] @ (left[slot, 0] @ x[row]))
+        begin += width
+    return found
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+@pytest.mark.parametrize(
+    "slots", [[0] * 5, [0, 1, 0, -1, 2, 1], [-1, -1], [2], [0, 0, 1, 1, 1, -1, 0], [-1, 1, 1]], ids=lambda slots: str(slots)
+)
+def test_each_token_gets_its_own_adapter_and_nothing_else(mend: Any, slots: list[int], scale: float) -> None:
+    torch.manual_seed(0)
+    a = tuple(torch.randn(N_SLOTS, 1, RANK, HIDDEN) for _ in OUTPUTS)
+    b = tuple(torch.randn(N_SLOTS, 1, width, RANK) for width in OUTPUTS)
+    x, y = torch.randn(len(slots), HIDDEN), torch.randn(len(slots), sum(OUTPUTS))
+    expected, before = one_by_one(slots, x, y, a, b, scale), y.clone()
+    wrapper(mend, slots).add_lora_linear(y, x, a, b, scale, OUTPUTS)
+    torch.testing.assert_close(y, expected, atol=1e-4, rtol=1e-5)
+    without = [row for row, slot in enumerate(slots) if slot < 0]
+    assert torch.equal(y[without], before[without])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_it_adds_what_vllms_own_operations_add(mend: Any, dtype: torch.dtype) -> None:
+    """Where every token has an adapter these are right, so they are the reference; each keeps the middle in fp32."""
+    torch.manual_seed(0)
+    slots = [0, 1, 1, 2, 0]
+    a = tuple(torch.randn(N_SLOTS, 1, RANK, HIDDEN).to(dtype) for _ in OUTPUTS)
+    b = tuple(torch.randn(N_SLOTS, 1, width, RANK).to(dtype) for width in OUTPUTS)
+    x, y = torch.randn(len(slots), HIDDEN).to(dtype), torch.randn(len(slots), sum(OUTPUTS)).to(dtype)
+    made, theirs = wrapper(mend, slots), y.clone()
+    middle = tuple(torch.zeros(len(slots), RANK) for _ in OUTPUTS)
+    made.add_shrink(middle, x, a, 0.5)
+    made.add_expand(theirs, middle, b, OUTPUTS)
+    made.add_lora_linear(y, x, a, b, 0.5, OUTPUTS)
+    torch.testing.assert_close(
+        y, theirs, atol=1e-5 if dtype is torch.float32 else 0.0, rtol=1e-5 if dtype is torch.float32 else 2e-2
+    )
+
+
+def test_rows_that_are_only_padding_stay_as_they_are(mend: Any) -> None:
+    a, b = (torch.ones(N_SLOTS, 1, RANK, HIDDEN),), (torch.ones(N_SLOTS, 1, 8, RANK),)
+    y = torch.zeros(5, 8)
+    wrapper(mend, [0, 1]).add_lora_linear(y, torch.ones(5, HIDDEN), a, b, 1.0, (8,))
+    assert torch.equal(y[2:], torch.zeros(3, 8)) and bool((y[:2] == RANK * HIDDEN).all())
+
+
+def test_tokens_that_lie_together_need_no_mask(mend: Any) -> None:
+    groups = mend.grouped([1, 1, -1, 0, 2, 0])
+    assert [(slot, rows) for slot, rows, _ in groups] == [(1, slice(0, 2)), (0, slice(3, 6)), (2, slice(4, 5))]
+    assert groups[0][2] is None and groups[2][2] is None
+    assert groups[1][2].tolist() == [[1.0], [0.0], [1.0]]
+
+
+def shrunk(mend: Any, indices: list[int]) -> torch.Tensor:
     """x · A of each token's slot, as vLLM's prefill and decode have it; the output is full of what was there before."""
-    mend = pytest.importorskip("burnish.vllm_mend")
     weights = torch.stack([torch.full((1, 2, 3), 1.0), torch.full((1, 2, 3), 10.0)])  # [slots, 1, rank, hidden]
     output = torch.full((len(indices), 2), 7.0)
     mend.punica_cpu.bgmv_shrink(torch.ones(len(indices), 3), weights, output, torch.tensor(indices), 1.0)
@@ -21,9 +98,9 @@ def shrunk(indices: list[int]) -> torch.Tensor:
     return output
 
 
-def test_a_token_without_an_adapter_gets_none() -> None:
-    assert shrunk([0, -1, 1, -1]).tolist() == [[3.0, 3.0], [0.0, 0.0], [30.0, 30.0], [0.0, 0.0]]
+def test_a_token_without_an_adapter_gets_none_of_the_heads_either(mend: Any) -> None:
+    assert shrunk(mend, [0, -1, 1, -1]).tolist() == [[3.0, 3.0], [0.0, 0.0], [30.0, 30.0], [0.0, 0.0]]
 
 
-def test_tokens_with_adapters_are_as_before() -> None:
-    assert shrunk([1, 1, 0]).tolist() == [[30.0, 30.0], [30.0, 30.0], [3.0, 3.0]]
+def test_tokens_with_adapters_are_as_before(mend: Any) -> None:
+    assert shrunk(mend, [1, 1, 0]).tolist() == [[30.0, 30.0], [30.0, 30.0], [3.0, 3.0]]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swap_world import PROMPTS, World
 
 from adapters import agents, canaries, registry
 from adapters.canary import Comparison, Rules
@@ -25,7 +26,6 @@ from server.prepare import refresh
 from server.retention import RetentionSet
 from server.swap import Swapper
 from tests.factories import interaction, judgement, user
-from tests.swap.test_swap import PROMPTS, World
 from tests.turns import add_turn
 
 

@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swap_world import World
 
 from burnish.journal.tables import CompareJob, ComparisonRow
 from server.replay import Replayer
 from tests.factories import interaction, user
 from tests.turns import add_turn
-
-from test_swap import World  # isort: skip
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from swap_world import World
 
 from adapters import registry, versions
 from adapters.store import AdapterStore
@@ -17,7 +18,6 @@ from burnish.journal.tables import AuditRow, CanaryRow, InteractionRow, LoadJob,
 from server.keeper import Keeper
 from server.prepare import prepare
 from tests.postgres import running
-from tests.swap.test_swap import World
 
 
 @pytest.fixture
