@@ -23,6 +23,7 @@ from server.dialects.chat import Chat
 from server.dialects.completions import Completions
 from server.dialects.messages import Messages, count
 from server.feedback import accept
+from server.rehearsal import rehearse
 from server.request_ids import RequestIds
 from server.state import State
 from server.wire import ClientGone, header, send_bytes, send_json
@@ -52,8 +53,12 @@ class App:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         self.state = State.open(self._settings)
+        # not waited for: a journal that does not answer must not keep a gateway from serving
+        first = asyncio.create_task(rehearse(self._fallback, self._settings)) if self._fallback is not None else None
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        if first is not None:
+            first.cancel()
         await self.state.close()
         await send({"type": "lifespan.shutdown.complete"})
 

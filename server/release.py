@@ -64,6 +64,11 @@ def rollback(
 
     The files of a version that engines have loaded are not looked at: going back must not wait for a disk.
     """
+    why = reason or "rollback"
+    if to is None:
+        gone = table.go_back(journal, routes_file(settings), agent, expected=expected, actor=actor, reason=why)
+        if gone is not None:
+            return f"{VersionName(agent, gone[0])} is live (was v{gone[1]})"
     with journal.read() as session:
         live = registry.alias(session, agent) or 0
         target = registry.alias(session, agent, registry.PREVIOUS) if to is None else to
@@ -75,7 +80,7 @@ def rollback(
         raise Conflict(f"agent {agent!r} has no previous version to roll back to; name one with --to")
     if target == live:
         raise Conflict(f"{VersionName(agent, live)} is live already")
-    return _make_live(settings, journal, agent, target, live, actor, reason or "rollback")
+    return _make_live(settings, journal, agent, target, live, actor, why)
 
 
 def _check(row: VersionRow) -> None:

@@ -12,7 +12,7 @@ from sqlmodel import Session
 
 from adapters import canaries, registry
 from burnish import routes
-from burnish.errors import NotFound
+from burnish.errors import Conflict, NotFound
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
 
@@ -65,13 +65,59 @@ def make_live(
         route = _loaded(journal, held.table, agent, version)
         with journal.read() as session:
             registry.check_promotion(session, agent, version, expected=expected)
-        flipped = replace(route, live=version, previous=expected, canary=None, canary_share=0.0)
-        held.put(_with(held.table, flipped))
+
+        def act(session: Session) -> None:
+            registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)
+
+        return _show_first(journal, held, route, version, act)
+
+
+def go_back(
+    journal: Journal, file: Path, agent: str, *, expected: int | None, actor: str, reason: str
+) -> tuple[int, int] | None:
+    """`make_live` for the version before, which the table itself names: no SQL is asked before the gateways follow.
+
+    Returns what is live now and what was; None, with nothing changed, where the table does not know a loaded version before, or where the
+    registry sees it otherwise: then it is for the registry to say what is wrong. Raises Conflict where another version than `expected`, or
+    than the one at the time of the call, is live: of two who roll back at once one does.
+    """
+    seen = routes.watch(file).current().agents.get(agent)
+    if seen is None:
+        return None
+    with routes.held(file) as held:
+        route = held.table.agents.get(agent)
+        if route is None:
+            return None
+        wanted = seen.live if expected is None else expected
+        if route.live != wanted:
+            raise Conflict(f"expected v{wanted} to be live, found v{route.live}; look again and repeat")
+        if route.previous in (None, route.live) or (route.previous and route.previous not in route.loaded):
+            return None
+        target, live = route.previous or 0, route.live
+
+        def act(session: Session) -> None:
+            if registry.alias(session, agent, registry.PREVIOUS) != target:
+                raise Conflict("the registry has another version before")
+            registry.check_promotion(session, agent, target, expected=live)
+            registry.promote(session, agent, target, expected=live, actor=actor, reason=reason)
+
         try:
-            with journal.write() as session:
-                registry.promote(session, agent, version, expected=expected, actor=actor, reason=reason)
-        finally:
-            after = held.put(_put(journal, held.table, route))
+            _show_first(journal, held, route, target, act)
+        except (Conflict, NotFound):
+            return None
+    return target, live
+
+
+def _show_first(
+    journal: Journal, held: routes.Held, route: routes.AgentRoute, version: int, act: Callable[[Session], object]
+) -> routes.Routes:
+    """Put `version` on the table, then let `act` write it down; afterwards the table says what the registry does, whatever came of it."""
+    held.put(_with(held.table, replace(route, live=version, previous=route.live, canary=None, canary_share=0.0)))
+    try:
+        with journal.write() as session:
+            act(session)
+    finally:
+        after = held.put(_put(journal, held.table, route))
     return after
 
 

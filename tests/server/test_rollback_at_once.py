@@ -13,8 +13,11 @@ from sqlalchemy.exc import OperationalError
 from adapters import registry
 from burnish import routes
 from burnish.errors import Conflict
+from burnish.journal.tables import AuditRow
 from server import release, table
-from server.prepare import routes_file
+from server.admin import admin_app
+from server.prepare import refresh, routes_file
+from server.rehearsal import rehearse
 
 
 @pytest.fixture
@@ -93,3 +96,46 @@ def test_two_at_once_leave_one_and_a_true_table(world: Registered) -> None:
         aliases = registry.alias(session, "agent"), registry.alias(session, "agent", registry.PREVIOUS)
     assert shown(world) == aliases
     assert "agent@v1 is live (was v2)" in said
+
+
+def test_the_table_alone_is_asked_before_gateways_follow(world: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read from SQL before the table has changed."""
+    order: list[tuple[int, int | None]] = []
+    for name in ("read", "write"):
+        kept = getattr(world.journal, name)
+        monkeypatch.setattr(world.journal, name, lambda kept=kept: order.append(shown(world)) or kept())
+    assert roll_back(world) == "agent@v1 is live (was v2)"
+    assert set(order) == {(1, 2)}
+
+
+def test_what_the_registry_sees_otherwise_is_put_back(world: Registered) -> None:
+    """The table names a version before that is not the registry's: the registry's is what goes live."""
+    file = routes_file(world.settings)
+
+    def false(present: routes.Routes) -> routes.Routes:
+        route = present.agents["agent"]
+        return routes.replace(present, agents={"agent": routes.replace(route, previous=0)})
+
+    routes.update(file, false)
+    assert table.go_back(world.journal, file, "agent", expected=None, actor="test", reason="x") is None
+    assert (shown(world), world.live()) == ((2, 1), 2)
+    assert roll_back(world) == "agent@v1 is live (was v2)"
+
+
+def test_who_expects_another_version_changes_nothing(world: Registered) -> None:
+    with pytest.raises(Conflict, match="expected v7 to be live, found v2; look again and repeat"):
+        release.rollback(world.settings, world.journal, "agent", to=None, actor="test", expected=7)
+    assert (shown(world), world.live()) == ((2, 1), 2)
+
+
+async def test_a_gateway_rehearses_without_changing_anything(world: Registered) -> None:
+    refresh(world.settings, world.journal)  # the administrator's own key, which the fixture leaves out
+    app, before = admin_app(world.settings, world.journal), shown(world)
+    assert await rehearse(app, world.settings) == 409
+    with world.journal.read() as session:
+        assert (shown(world), world.live(), session.query(AuditRow).filter_by(action="rollback").count()) == (before, 2, 0)
+
+    async def broken(*_: Any) -> None:
+        raise RuntimeError("no database")
+
+    assert await rehearse(broken, world.settings) == 0
