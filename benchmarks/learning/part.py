@@ -1,14 +1,17 @@
-"""What every part of the proof offers: runs that are missing, tables, pictures, flat figures, and which bars are not met."""
+"""A part of the proof: its world and arms, the runs that are missing, and what the results that are there show."""
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 
-from benchmarks.learning.queue import Job
-from benchmarks.learning.results import Results
+from benchmarks.learning.columns import ByArm
+from benchmarks.learning.engine import SharedEngine
+from benchmarks.learning.queue import Job, Tell
+from benchmarks.learning.results import Result, Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +23,102 @@ class Wish:
     is_again: bool
 
 
-class Shown(Protocol):
-    """What a part has to say of the results that are there."""
+class AnyArm(Protocol):
+    """One way to run a part's world."""
+
+    @property
+    def name(self) -> str: ...
+
+    def flags(self, seed: int) -> dict[str, Any]:
+        """Dotted settings of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """How a part shows results of its world (whose hash is the last argument of `show`).
+
+    `figures` are flat, for `--json`; a bar's own key is there only where enough seeds stand behind it. `unmet` names the bars that are
+    missed or not shown yet.
+    """
+
+    show: Callable[[Console, ByArm, str], None]
+    draw: Callable[[Path, ByArm], list[Path]]
+    figures: Callable[[ByArm], dict[str, float]]
+    unmet: Callable[[ByArm], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The results of all arms in one world."""
+
+    tables: Tables
+    results: ByArm
+    world: str
 
     def show(self, console: Console) -> None:
         """Print the tables."""
+        self.tables.show(console, self.results, self.world)
 
     def draw(self, folder: Path) -> list[Path]:
         """Write the pictures; their paths."""
+        return self.tables.draw(folder, self.results)
 
     def figures(self) -> dict[str, float]:
-        """Flat figures for `--json`; a bar's own key is there only where enough seeds stand behind it."""
+        return self.tables.figures(self.results)
 
     def unmet(self) -> list[str]:
-        """Keys of bars that are missed or not shown yet."""
+        return self.tables.unmet(self.results)
+
+
+Play = Callable[[Any, int, SharedEngine, Path, Path, Tell], Awaitable[Result]]
+"""Arm, seed, engine, a fresh folder, the folder of what is kept from run to run, and whom to tell of progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part: the files that are its world, its arms, the runs it lacks, and what its results show."""
+    """`world` are the files that are its world, `usual` the arms that run where none are named, `n` the interactions or sessions of a run.
+
+    `words` says in a line what came out of a run.
+    """
 
     name: str
     world: Sequence[Path]
-    arms: Sequence[str]
-    missing: Callable[[Results, Wish], Sequence[Job]]
-    shown: Callable[[Results], Shown]
+    arms: Mapping[str, AnyArm]
+    usual: Sequence[str]
+    n: int
+    play: Play
+    words: Callable[[Result], str]
+    tables: Tables
+
+    def missing(self, results: Results, wish: Wish) -> list[Job]:
+        """The runs to do: seed by seed, so that all arms grow alike."""
+        arms = [self.arms[name] for name in wish.arms or self.usual]
+        return [
+            self._job(results, arm, seed)
+            for seed in wish.seeds
+            for arm in arms
+            if wish.is_again or results.find(arm.name, seed, arm.flags(seed)) is None
+        ]
+
+    def shown(self, results: Results) -> Shown:
+        """What is there. A seed's own setting is part of its settings, so each seed is looked up with its own."""
+        found = {name: results.all(name, arm.flags) for name, arm in self.arms.items()}
+        return Shown(self.tables, {name: by_seed for name, by_seed in found.items() if by_seed}, results.world)
+
+    def _job(self, results: Results, arm: AnyArm, seed: int) -> Job:
+        async def run(engine: SharedEngine, tell: Tell) -> str:
+            folder = results.folder / "runs" / f"{arm.name}-{seed}"
+            result = await self.play(arm, seed, engine, folder, results.folder / "cache", tell)
+            results.write(result)
+            # what broke stays to be looked at; of what went well the result and what the parts said are enough
+            (folder / "parts.log").replace(results.folder / arm.name / f"{seed}.log")
+            shutil.rmtree(folder, ignore_errors=True)
+            return self.words(result)
+
+        return Job(f"{arm.name} {seed}", self.n, run)
+
+
+def curve(result: Result) -> str:
+    """A result in a line: its scores, what failed, and how long it took."""
+    told = " ".join(f"{score:.2f}" for score in result.scores.values())
+    return f"{told}, {result.figures['n_failed']:.0f} failed, {result.figures['seconds']:.0f} s"

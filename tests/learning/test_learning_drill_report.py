@@ -11,7 +11,8 @@ from benchmarks.learning import __main__ as command
 from benchmarks.learning import frozen
 from benchmarks.learning.drill import figures, plots, report, world
 from benchmarks.learning.drill.arms import ARMS, BARRED
-from benchmarks.learning.drill.shown import DrillShown, shown
+from benchmarks.learning.drill.part import PART, TABLES
+from benchmarks.learning.part import Shown
 from benchmarks.learning.results import Result, Results
 
 
@@ -35,7 +36,7 @@ def printed(results: figures.ByArm) -> str:
 
 
 def test_the_bar_is_read_off_the_upper_bound() -> None:
-    told = DrillShown(results_of(8), "abc")
+    told = Shown(TABLES, results_of(8), "abc")
 
     assert 0.035 < told.figures()["served_drop"] <= 0.04
     assert told.figures()["defended_25_served_drop"] == pytest.approx(0.035)
@@ -45,11 +46,11 @@ def test_the_bar_is_read_off_the_upper_bound() -> None:
 
 
 def test_a_deep_fall_misses_the_bar() -> None:
-    assert DrillShown(results_of(8, 0.2), "abc").unmet() == ["served_drop"]
+    assert Shown(TABLES, results_of(8, 0.2), "abc").unmet() == ["served_drop"]
 
 
 def test_a_bar_is_never_met_by_fewer_than_eight_seeds() -> None:
-    told = DrillShown(results_of(7), "abc")
+    told = Shown(TABLES, results_of(7), "abc")
 
     assert told.unmet() == ["served_drop"]
     assert "served_drop" not in told.figures()
@@ -90,7 +91,7 @@ def test_results_are_kept_with_both_curves(tmp_path: Path) -> None:
     results.write(result)
 
     assert results.find("defended-10", 3, ARMS["defended-10"].flags(3)) == result
-    assert set(shown(results).results) == {"defended-10"}
+    assert set(PART.shown(results).results) == {"defended-10"}
 
 
 def test_the_command_reports_the_drill_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from benchmarks.learning import __main__ as command
 from benchmarks.learning import frozen
+from benchmarks.learning.part import Shown
 from benchmarks.learning.results import Result, Results
 from benchmarks.learning.style import figures, plots, report, world
 from benchmarks.learning.style.arms import ARMS
-from benchmarks.learning.style.part import StyleShown
+from benchmarks.learning.style.part import TABLES
 
 FINAL = {
     "off": 0.1,
@@ -59,7 +60,7 @@ def test_figures_are_the_bounds_that_are_harder_on_us() -> None:
 
 
 def test_enough_seeds_show_bars_as_met_or_missed() -> None:
-    told = StyleShown(results_of(8), "abc")
+    told = Shown(TABLES, results_of(8), "abc")
 
     assert told.figures()["style_score_512"] > 0.9
     assert told.figures()["n_seeds"] == 8
@@ -67,7 +68,7 @@ def test_enough_seeds_show_bars_as_met_or_missed() -> None:
 
 
 def test_a_bar_is_never_met_by_fewer_than_eight_seeds() -> None:
-    told = StyleShown(results_of(7), "abc")
+    told = Shown(TABLES, results_of(7), "abc")
 
     assert set(told.unmet()) == {key for _, key, _, _ in report.BARS} - {report.AIM}
     assert not {key for _, key, _, _ in report.BARS} & told.figures().keys()
@@ -76,7 +77,7 @@ def test_a_bar_is_never_met_by_fewer_than_eight_seeds() -> None:
 
 
 def test_a_control_that_learns_fails_its_bar() -> None:
-    told = StyleShown(results_of(8, {**FINAL, "off": 0.3, "shuffled": 0.4, "hints_shuffled": 0.0}), "abc")
+    told = Shown(TABLES, results_of(8, {**FINAL, "off": 0.3, "shuffled": 0.4, "hints_shuffled": 0.0}), "abc")
 
     assert {"control_off_change", "control_shuffled_score", "control_hints_gain"} <= set(told.unmet())
 

@@ -1,11 +1,13 @@
 """Finished runs are kept and never made again; what is unfinished, of other settings or another world is not used."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.learning.part import Wish
 from benchmarks.learning.results import Result, Results
 from benchmarks.learning.style.arms import ARMS
-from benchmarks.learning.style.part import missing, shown
+from benchmarks.learning.style.part import PART
 
 
 def finished(arm: str, seed: int, score: float = 0.5) -> Result:
@@ -14,7 +16,7 @@ def finished(arm: str, seed: int, score: float = 0.5) -> Result:
 
 
 def names(results: Results, wish: Wish) -> list[str]:
-    return [job.name for job in missing(results, wish)]
+    return [job.name for job in PART.missing(results, wish)]
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -76,6 +78,28 @@ def test_shown_uses_what_is_there(tmp_path: Path) -> None:
     for seed in (0, 4):
         results.write(finished("combined", seed))
 
-    told = shown(results)
+    told = PART.shown(results)
 
     assert {arm: sorted(by_seed) for arm, by_seed in told.results.items()} == {"combined": [0, 4]}
+
+
+async def test_a_run_that_ends_leaves_its_result_and_what_its_parts_said_and_nothing_else(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w")
+
+    def leave(folder: Path) -> None:
+        folder.mkdir(parents=True)
+        (folder / "parts.log").write_text("said", encoding="utf-8")
+        (folder / "journal.db").write_text("much", encoding="utf-8")
+
+    async def play(arm: Any, seed: int, engine: Any, folder: Path, cache: Path, tell: Any) -> Result:
+        leave(folder)
+        return Result(arm.name, seed, arm.flags(seed), {0: 0.1}, {"n_failed": 0.0, "seconds": 1.0})
+
+    part = replace(PART, play=play)
+    (job,) = part.missing(results, Wish(["off"], [3], is_again=False))
+    assert await job.play(None, lambda n, words="": None) == "0.10, 0 failed, 1 s"  # type: ignore[arg-type]
+    assert part.missing(results, Wish(["off"], [3], is_again=False)) == []
+    assert sorted(path.relative_to(results.folder).as_posix() for path in results.folder.rglob("*") if path.is_file()) == [
+        "off/3.json",
+        "off/3.log",
+    ]

@@ -13,11 +13,11 @@ from rich.console import Console
 from benchmarks.learning import __main__ as command
 from benchmarks.learning import frozen
 from benchmarks.learning.client import Reply
-from benchmarks.learning.part import Wish
+from benchmarks.learning.part import Shown, Wish
 from benchmarks.learning.results import Result, Results
 from benchmarks.learning.tools import figures, plots, report, world
 from benchmarks.learning.tools.arms import ARMS
-from benchmarks.learning.tools.part import ToolsShown, missing, shown
+from benchmarks.learning.tools.part import PART, TABLES
 from benchmarks.learning.tools.run import score
 from benchmarks.learning.tools.session import Played, play
 from benchmarks.learning.tools.world import Printed, Step
@@ -218,18 +218,18 @@ def printed_of(results: figures.ByArm) -> str:
 
 
 def test_the_bar_is_read_off_the_lower_bound() -> None:
-    told = ToolsShown(results_of(8, {"integrated": 0.93, "outcome": 0.3}), "abc")
+    told = Shown(TABLES, results_of(8, {"integrated": 0.93, "outcome": 0.3}), "abc")
 
     assert 0.93 < told.figures()["tool_success_320"] < 0.935
     assert told.figures()["tool_outcome_only_320"] == pytest.approx(0.305)
     assert told.figures()["tool_gain_320"] == pytest.approx(0.63)
     assert told.figures()["tool_integrated_success_320"] == pytest.approx(0.935)
     assert told.unmet() == []
-    assert ToolsShown(results_of(8, {"integrated": 0.88}), "abc").unmet() == ["tool_success_320"]
+    assert Shown(TABLES, results_of(8, {"integrated": 0.88}), "abc").unmet() == ["tool_success_320"]
 
 
 def test_seven_seeds_show_no_bar() -> None:
-    told = ToolsShown(results_of(7, {"integrated": 0.99, "outcome": 0.3}), "abc")
+    told = Shown(TABLES, results_of(7, {"integrated": 0.99, "outcome": 0.3}), "abc")
 
     assert told.unmet() == ["tool_success_320"]
     assert not {figures.BAR, figures.BESIDE, figures.GAIN} & told.figures().keys()
@@ -259,10 +259,10 @@ def test_finished_runs_are_used_and_not_made_again(tmp_path: Path) -> None:
         for result in by_seed.values():
             results.write(result)
 
-    assert [job.name for job in missing(results, Wish(None, [0], is_again=False))] == ["untrained 0", "outcome 0"]
-    assert [job.name for job in missing(results, Wish(["judged"], [0, 1], is_again=False))] == ["judged 0", "judged 1"]
-    assert [job.name for job in missing(results, Wish(["integrated"], [0], is_again=True))] == ["integrated 0"]
-    assert list(shown(results).results) == ["integrated"]
+    assert [job.name for job in PART.missing(results, Wish(None, [0], is_again=False))] == ["untrained 0", "outcome 0"]
+    assert [job.name for job in PART.missing(results, Wish(["judged"], [0, 1], is_again=False))] == ["judged 0", "judged 1"]
+    assert [job.name for job in PART.missing(results, Wish(["integrated"], [0], is_again=True))] == ["integrated 0"]
+    assert list(PART.shown(results).results) == ["integrated"]
 
 
 def test_an_arm_of_one_part_is_none_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,28 +2,18 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 from benchmarks.learning.bounds import estimate
+from benchmarks.learning.columns import ByArm, BySeed, Measured
+from benchmarks.learning.columns import flat as spread
 from benchmarks.learning.drill.arms import BARRED
 from benchmarks.learning.results import Result
 
-ByArm = Mapping[str, Mapping[int, Result]]
-"""Results by arm and seed."""
-BySeed = dict[int, float]
-MIN_SEEDS = 8
 CURVES = ("served", "learner")
 COUNTED = (
     "rollbacks", "refused", "retention", "n_published", "n_promoted", "n_yellow", "n_red", "n_capped", "n_released", "n_resumed",
     "n_requests", "n_failed", "n_late", "seconds",
 )  # fmt: skip
-
-
-class Measured(NamedTuple):
-    """A bar's figure and the number of seeds behind it; fewer than `MIN_SEEDS` show nothing."""
-
-    value: float
-    n: int
 
 
 def drop(curve: Mapping[int, float]) -> float:
@@ -80,11 +70,9 @@ def flat(results: ByArm) -> dict[str, float]:
     found: dict[str, float] = {}
     for arm in results:
         name = arm.replace("-", "_")
-        for key, by_seed in columns(results, arm).items():
-            told = estimate(list(by_seed.values()))
-            found |= {f"{name}_{key}": told.mean, f"{name}_{key}_low": told.low, f"{name}_{key}_high": told.high}
-            if key.endswith(("_drop", "_fall")):
-                found[f"{name}_{key}_most"] = max(by_seed.values())
+        by_key = columns(results, arm)
+        found |= spread(name, by_key)
+        found |= {f"{name}_{key}_most": max(by_key[key].values()) for key in by_key if key.endswith(("_drop", "_fall"))}
         found[f"{name}_n_seeds"] = len(results[arm])
     return found
 

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from benchmarks.learning.bounds import estimate
+from benchmarks.learning.columns import ByArm
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, SHARES, Defence
-from benchmarks.learning.drill.figures import CURVES, ByArm, at
+from benchmarks.learning.drill.figures import CURVES, at
 
 CAPTION = (
     f"Burnish, sandbox model, SIMULATED users, {world.RATE_FACTOR:g}× learning rate; "

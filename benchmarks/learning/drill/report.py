@@ -5,9 +5,10 @@ from rich.table import Table
 
 from benchmarks.bars import Bar, text
 from benchmarks.learning.bounds import estimate
+from benchmarks.learning.columns import ByArm, BySeed, Measured, shown
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, BARRED
-from benchmarks.learning.drill.figures import MIN_SEEDS, ByArm, BySeed, Measured, barred, columns
+from benchmarks.learning.drill.figures import barred, columns
 
 BARS: tuple[Bar, ...] = (
     (f"deepest lasting fall of what is served, {BARRED}", "served_drop", "≤ 0.05", lambda f: f["served_drop"] <= 0.05),
@@ -56,11 +57,6 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
     if missing := [name for name in ARMS if name not in there]:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
     console.print(_bars(barred(results)))
-
-
-def shown(measured: dict[str, Measured]) -> dict[str, float]:
-    """The bars' figures that enough seeds stand behind."""
-    return {key: each.value for key, each in measured.items() if each.n >= MIN_SEEDS}
 
 
 def unmet(measured: dict[str, Measured]) -> list[str]:

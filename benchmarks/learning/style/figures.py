@@ -1,39 +1,18 @@
 """From results to figures: per arm and key over the seeds that are there, and the bars' own figures by their bounds."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
 from benchmarks.learning.bounds import Estimate, estimate, gain, paired, ratio
-from benchmarks.learning.results import Result
+from benchmarks.learning.columns import ByArm, BySeed, Measured, counted, scores
+from benchmarks.learning.columns import flat as spread
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import PRODUCT
 
-ByArm = Mapping[str, Mapping[int, Result]]
-"""Results by arm and seed."""
-BySeed = dict[int, float]
 LAST = world.MILESTONES[-1]
-MIN_SEEDS = 8
 COUNTED = (
     "unseen", "seen", "retention", "retention_base", "sessions_until_three", "users_satisfied", "judge_calls", "shadow_tokens", "n_trained",
     "n_versions", "n_refused", "n_rolled_back", "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
 )  # fmt: skip
-
-
-class Measured(NamedTuple):
-    """A bar's figure and the number of seeds behind it; fewer than `MIN_SEEDS` show nothing."""
-
-    value: float
-    n: int
-
-
-def scores(results: ByArm, arm: str, n: int) -> BySeed:
-    """By seed, the arm's score after `n` interactions."""
-    return {seed: result.scores[n] for seed, result in results.get(arm, {}).items() if n in result.scores}
-
-
-def counted(results: ByArm, arm: str, key: str) -> BySeed:
-    """By seed, one of the arm's figures."""
-    return {seed: result.figures[key] for seed, result in results.get(arm, {}).items() if key in result.figures}
 
 
 def flat(results: ByArm) -> dict[str, float]:
@@ -43,10 +22,7 @@ def flat(results: ByArm) -> dict[str, float]:
         name = arm.replace("+", "_")
         columns = {f"score_{n}": scores(results, arm, n) for n in world.MILESTONES}
         columns |= {key: counted(results, arm, key) for key in COUNTED}
-        for key, by_seed in columns.items():
-            if by_seed:
-                told = estimate(list(by_seed.values()))
-                found |= {f"{name}_{key}": told.mean, f"{name}_{key}_low": told.low, f"{name}_{key}_high": told.high}
+        found |= spread(name, columns)
         found[f"{name}_n_seeds"] = len(results[arm])
     return found
 

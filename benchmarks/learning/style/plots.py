@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from benchmarks.learning.bounds import estimate
+from benchmarks.learning.columns import ByArm, scores
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import ARMS
-from benchmarks.learning.style.figures import ByArm, scores
 
 CAPTION = "Burnish, sandbox model, SIMULATED users; means and 95 % bootstrap bounds over seeds (n beside each arm)"
 

@@ -5,9 +5,10 @@ from rich.table import Table
 
 from benchmarks.bars import Bar, text
 from benchmarks.learning.bounds import Estimate, estimate, gain
+from benchmarks.learning.columns import ByArm, Measured, counted, scores, shown
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import ARMS, PRODUCT
-from benchmarks.learning.style.figures import MIN_SEEDS, ByArm, Measured, barred, counted, scores
+from benchmarks.learning.style.figures import barred
 
 BARS: tuple[Bar, ...] = (
     (f"score after 128 interactions, {PRODUCT} (aim)", "style_score_128", "≥ 0.76", lambda f: f["style_score_128"] >= 0.76),
@@ -51,11 +52,6 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
     if missing:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
     console.print(_bars(barred(results)))
-
-
-def shown(measured: dict[str, Measured]) -> dict[str, float]:
-    """The bars' figures that enough seeds stand behind."""
-    return {key: each.value for key, each in measured.items() if each.n >= MIN_SEEDS}
 
 
 def unmet(measured: dict[str, Measured]) -> list[str]:

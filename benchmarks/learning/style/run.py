@@ -28,7 +28,10 @@ class Plan:
     milestones: Sequence[int] = world.MILESTONES
 
 
-async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan) -> Result:
+WHOLE = Plan()
+
+
+async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE) -> Result:
     """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
     began = time.monotonic()
     # a name that no other run has had: vLLM knows adapters by name

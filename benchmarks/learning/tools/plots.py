@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from benchmarks.learning.bounds import estimate
+from benchmarks.learning.columns import ByArm, scores
 from benchmarks.learning.tools import world
 from benchmarks.learning.tools.arms import ARMS
-from benchmarks.learning.tools.figures import ByArm, scores
 
 CAPTION = "Burnish, sandbox model, SIMULATED users; means and 95 % bootstrap bounds over seeds (n beside each arm)"
 

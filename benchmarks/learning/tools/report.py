@@ -7,9 +7,10 @@ from rich.table import Table
 
 from benchmarks.bars import Bar, text
 from benchmarks.learning.bounds import Estimate, estimate, gain
+from benchmarks.learning.columns import ByArm, counted, scores
 from benchmarks.learning.tools import world
 from benchmarks.learning.tools.arms import ARMS, OTHER, PRODUCT
-from benchmarks.learning.tools.figures import BAR, BESIDE, GAIN, LAST, ByArm, barred, counted, scores
+from benchmarks.learning.tools.figures import BAR, BESIDE, GAIN, LAST, barred
 
 BARS: tuple[Bar, ...] = ((f"success after {LAST} sessions, {PRODUCT}", BAR, "≥ 0.90", lambda f: f[BAR] >= 0.90),)
 """The figure is the lower bound."""

@@ -33,7 +33,10 @@ class Plan:
     n_exam: int = world.N_EXAM
 
 
-async def run(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan) -> Result:
+WHOLE = Plan()
+
+
+async def run(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE) -> Result:
     """The whole run in a fresh `folder`.
 
     Raises BurnishError where its parts do not start, too many sessions are broken off, or the learner was given other rewards

@@ -1,0 +1,45 @@
+"""From results to columns: an arm's scores and figures by seed, and their means with bounds as flat figures."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from benchmarks.learning.bounds import estimate
+from benchmarks.learning.results import Result
+
+ByArm = Mapping[str, Mapping[int, Result]]
+"""Results by arm and seed."""
+BySeed = dict[int, float]
+MIN_SEEDS = 8
+"""Fewer show nothing."""
+
+
+class Measured(NamedTuple):
+    """A bar's figure and the number of seeds behind it; fewer than `MIN_SEEDS` show nothing."""
+
+    value: float
+    n: int
+
+
+def scores(results: ByArm, arm: str, n: int) -> BySeed:
+    """By seed, the arm's score after `n` interactions or sessions."""
+    return {seed: result.scores[n] for seed, result in results.get(arm, {}).items() if n in result.scores}
+
+
+def counted(results: ByArm, arm: str, key: str) -> BySeed:
+    """By seed, one of the arm's figures."""
+    return {seed: result.figures[key] for seed, result in results.get(arm, {}).items() if key in result.figures}
+
+
+def flat(name: str, columns: Mapping[str, BySeed]) -> dict[str, float]:
+    """`name_key` for the mean of each column that is not empty, `name_key_low` and `name_key_high` for its bounds."""
+    found: dict[str, float] = {}
+    for key, by_seed in columns.items():
+        if by_seed:
+            told = estimate(list(by_seed.values()))
+            found |= {f"{name}_{key}": told.mean, f"{name}_{key}_low": told.low, f"{name}_{key}_high": told.high}
+    return found
+
+
+def shown(measured: Mapping[str, Measured]) -> dict[str, float]:
+    """The bars' figures that enough seeds stand behind."""
+    return {key: each.value for key, each in measured.items() if each.n >= MIN_SEEDS}
