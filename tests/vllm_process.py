@@ -17,7 +17,8 @@ import pytest
 from burnish.config import Engine, Settings
 from server import launch
 
-BOOT_SECONDS = 240.0
+BOOT_SECONDS = 480.0
+"""A machine that does other work as well took more than 240."""
 
 
 @dataclass(frozen=True)
