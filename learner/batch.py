@@ -137,7 +137,7 @@ def _by_sample(live: Sequence[Row], right: Sequence[RightReply]) -> dict[str, li
 
 
 def _voice(sample: Sample, rows: Sequence[Row], known_after: int) -> Voice:
-    user = (sample.tenant, sample.key_id, sample.user)
+    user = sample.who
     is_new = sample.n_earlier is not None and sample.n_earlier < known_after
     return Voice(user, (user, sample.session) if sample.session else None, float(sum(row.n_tokens for row in rows)), is_new)
 
@@ -146,8 +146,6 @@ def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample
     """The voice of the user whose turn the group was drawn for; new where a row of the same user in this step says so."""
     user = (group.tenant, group.key_id, group.user)
     is_new = any(
-        sample.n_earlier is not None and sample.n_earlier < known_after
-        for sample in samples.values()
-        if (sample.tenant, sample.key_id, sample.user) == user
+        sample.n_earlier is not None and sample.n_earlier < known_after for sample in samples.values() if sample.who == user
     )
     return Voice(user, (user, group.session), float(sum(row.n_tokens for row in rows)), is_new)

@@ -18,13 +18,9 @@ def shuffle_signals(samples: Sequence[Sample], generator: torch.Generator) -> li
     order = torch.randperm(len(samples), generator=generator).tolist()
     return [
         replace(
-            sample,
+            sample.unhinted(),
             reward=donor.reward,
             reward_source=donor.reward_source,
-            hint=None,
-            hinted_prompt_ids=None,
-            control_prompt_ids=None,
-            candidates=(),
             demonstration_ids=None,
             right_kind=None,
         )

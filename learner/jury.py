@@ -12,7 +12,7 @@ two minds (a one-sided sign test).
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import select
@@ -93,13 +93,13 @@ def hear(samples: Sequence[Sample], earlier: Sequence[Juror], policy: Policy, n_
     0, or fewer users than could refuse one, leaves all as it is, at no cost.
     """
     seated = seat(samples, earlier)
-    cases = [_Case(sample, [juror for juror in seated if juror.user != user_of(sample)][:n_jurors]) for sample in samples]
+    cases = [_Case(sample, [juror for juror in seated if juror.user != sample.who][:n_jurors]) for sample in samples]
     cases = [case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.jurors) >= FEWEST]
     if not cases:
         return Hearing(samples)
     gains = _gains(cases, policy)
     refused = {case.sample.interaction_id: DISPUTED for case in cases if _is_disputed(case, gains)}
-    kept = [_unhinted(sample) if sample.interaction_id in refused else sample for sample in samples]
+    kept = [sample.unhinted() if sample.interaction_id in refused else sample for sample in samples]
     n_hinted = sum(sample.hint is not None for sample in samples)
     facts = {"jury/n_heard": float(len(cases)), "jury/n_disputed": float(len(refused))}
     return Hearing(kept, refused, 1.0 - len(refused) / n_hinted, facts)
@@ -110,15 +110,10 @@ def seat(samples: Sequence[Sample], earlier: Sequence[Juror]) -> list[Juror]:
     found: dict[Hashable, Juror | None] = {}
     for sample in reversed(samples):
         if sample.reward is not None and abs(sample.reward) >= PRAISE:
-            found.setdefault(user_of(sample), _juror(sample) if sample.reward > 0 else None)
+            found.setdefault(sample.who, _juror(sample) if sample.reward > 0 else None)
     for juror in earlier:
         found.setdefault(juror.user, juror)
     return [juror for juror in found.values() if juror is not None]
-
-
-def user_of(sample: Sample) -> Hashable:
-    """Who is behind a sample, as far as the server can tell."""
-    return (sample.tenant, sample.key_id, sample.user)
 
 
 def earlier(session: Session, agent: str, n: int) -> list[Juror]:
@@ -190,13 +185,9 @@ def _is_disputed(case: _Case, gains: Mapping[tuple[str, str], float]) -> bool:
     return sign_test(n_against, n_against + n_for) <= SIGNIFICANCE
 
 
-def _unhinted(sample: Sample) -> Sample:
-    return replace(sample, hint=None, hinted_prompt_ids=None, control_prompt_ids=None, candidates=())
-
-
 def _juror(sample: Sample) -> Juror:
     return Juror(
-        user_of(sample),
+        sample.who,
         sample.interaction_id,
         sample.prompt_ids,
         sample.completion_ids,

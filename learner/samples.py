@@ -124,6 +124,15 @@ class Sample:
     def n_tokens(self) -> int:
         return len(self.completion_ids)
 
+    @property
+    def who(self) -> tuple[str, str, str | None]:
+        """The person behind the turn, as far as the server can tell: tenant, key and user field."""
+        return (self.tenant, self.key_id, self.user)
+
+    def unhinted(self) -> "Sample":
+        """The same turn as if nobody had hinted at anything."""
+        return replace(self, hint=None, hinted_prompt_ids=None, control_prompt_ids=None, candidates=())
+
     def taught(self, chosen: Hinted) -> "Sample":
         """The same turn with the hint that the teacher chose."""
         ids, control = chosen.prompt_ids, chosen.control_ids

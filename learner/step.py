@@ -135,7 +135,8 @@ class Trainer:
             batch = self._prepare(replace(work, samples=samples, groups=groups))
             metrics = batch.facts
             if batch.has_work:
-                metrics |= self._accumulate(batch.used, {**work.emphasis, Distillation.name: batch.hint_share})
+                hinted = work.emphasis.get(Distillation.name, 1.0) * batch.hint_share
+                metrics |= self._accumulate(batch.used, {**work.emphasis, Distillation.name: hinted})
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings)
             else:

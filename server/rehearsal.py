@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 async def rehearse(app: ASGIApp, settings: Settings) -> int:
     """The status of the answer: 409. 0 where there was none: the log tells why, and the gateway goes on."""
     body = json.dumps({"expected": NEVER}).encode()
-    key = ensure_secret(admin_key_file(settings))
+    key = ensure_secret(admin_key_file(settings))  # made before any gateway starts (server/prepare.py)
     path = f"/admin/agents/{settings.agent.name}/rollback"
     headers = {
         "host": f"127.0.0.1:{settings.gateway.port}",

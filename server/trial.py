@@ -114,8 +114,8 @@ class Trial:
         with self._journal.read() as session:
             newest = select(turn.prompt_ids).where(turn.agent == name.agent).order_by(turn.ended_at.desc()).limit(N_WARM)
             prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
-        for engine in self._engines:
-            await self._ask(engine, name, [prompt for prompt in prompts if prompt])
+        asked = [prompt for prompt in prompts if prompt]
+        await asyncio.gather(*(self._ask(engine, name, asked) for engine in self._engines))
 
     async def _probe(self, engine: Engine, name: VersionName) -> Probe:
         """The engine's log-probs of the probe's tokens beside the learner's."""

@@ -103,12 +103,12 @@ def test_a_hint_against_what_others_praise_is_refused_and_one_for_it_is_not(base
 def test_a_hint_about_one_task_is_no_business_of_another(base: Policy) -> None:
     """Its author's reply suffers by it, other people's hardly."""
     sample = turn(base, 0, "one", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
-    calm = {("other", words): 0.4 * gain for words, gain in ((sample.hint, -1.0),)}
-    case = jury._Case(sample, [replace(jury._juror(sample), user=i, interaction_id="other") for i in range(12)])
-    own = {("t0", sample.hint or ""): -1.0}
-    assert not jury._is_disputed(case, {**own, **calm})  # type: ignore[dict-item]
-    assert jury._is_disputed(case, {**own, ("other", sample.hint or ""): -0.6})
-    assert not jury._is_disputed(case, {**own, ("other", sample.hint or ""): 0.6})
+    hint, others = str(sample.hint), [replace(jury._juror(sample), user=i, interaction_id="other") for i in range(12)]
+
+    def is_disputed(gain: float) -> bool:
+        return jury._is_disputed(jury._Case(sample, others), {("t0", hint): -1.0, ("other", hint): gain})
+
+    assert [is_disputed(gain) for gain in (-0.4, -0.6, 0.6)] == [False, True, False]
 
 
 @pytest.mark.parametrize("n_others", [0, FEWEST - 1])
