@@ -154,9 +154,25 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # The driver's own transaction control would begin deferred transactions, which fail as "locked" when two writers meet.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
+    for pragma in ("busy_timeout=10000", "synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
+    _write_ahead(cursor)
     cursor.close()
+
+
+def _write_ahead(cursor: Any) -> None:
+    """A new file's journal becomes a write-ahead log. Of several processes that ask for it at once, SQLite tells some at once that the
+    file is locked, whatever their timeout: these ask again.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(LOOK)
 
 
 def _begin_immediate(connection: Any) -> None:

@@ -14,7 +14,7 @@ from sqlmodel import SQLModel
 from adapters import registry
 from burnish import journal as package
 from burnish.errors import JournalError
-from burnish.journal import Journal
+from burnish.journal import Journal, _write_ahead
 from tests.postgres import Postgres, running
 
 NEXT = """
@@ -125,6 +125,26 @@ def test_processes_that_start_together_make_one_schema(tmp_path: Path, postgres:
         assert len({journal.revision() for journal in opened}) == 1
         for journal in opened:
             journal.close()
+
+
+class Crowded:
+    """A cursor on a file that others are just making: it says at once that it is locked, twice."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def execute(self, statement: str) -> None:
+        self.asked.append(statement)
+        if len(self.asked) < 3:
+            raise sqlite3.OperationalError("database is locked")
+
+
+def test_a_file_that_several_make_at_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_ahead(cursor := Crowded())
+    assert cursor.asked == ["PRAGMA journal_mode=WAL"] * 3
+    monkeypatch.setattr("burnish.journal.PATIENCE", -1.0)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        _write_ahead(Crowded())
 
 
 def test_processes_that_migrate_together_keep_the_old_file(sqlite_url: str, later_schema: str, tmp_path: Path) -> None:
