@@ -18,7 +18,7 @@ def wrapper(mend: Any, slots: list[int]) -> Any:
     """vLLM's own, at a step whose tokens have these slots."""
     from vllm.lora.layers import LoRAMapping
 
-    made = mend.PunicaWrapperCPU(64, 64, "cpu")
+    made = mend.PunicaWrapperCPU(128, 64, "cpu")
     ids = tuple(slot + 1 for slot in slots)  # adapters' ids begin at 1, and 0 is none
     made.update_metadata(LoRAMapping(ids, ids, is_prefill=True), [1, 2, 3], N_SLOTS, 100)
     return made
@@ -38,7 +38,9 @@ def one_by_one(slots: list[int], x: torch.Tensor, y: torch.Tensor, a: Any, b: An
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 @pytest.mark.parametrize(
-    "slots", [[0] * 5, [0, 1, 0, -1, 2, 1], [-1, -1], [2], [0, 0, 1, 1, 1, -1, 0], [-1, 1, 1]], ids=lambda slots: str(slots)
+    "slots",
+    [[0] * 5, [0, 1, 0, -1, 2, 1], [-1, -1], [2], [0, 0, 1, 1, 1, -1, 0], [-1, 1, 1], [2, 0, -1] * 40, [1] * 100],
+    ids=lambda slots: f"{slots[:7]} of {len(slots)}",
 )
 def test_each_token_gets_its_own_adapter_and_nothing_else(mend: Any, slots: list[int], scale: float) -> None:
     torch.manual_seed(0)
@@ -77,11 +79,53 @@ def test_rows_that_are_only_padding_stay_as_they_are(mend: Any) -> None:
     assert torch.equal(y[2:], torch.zeros(3, 8)) and bool((y[:2] == RANK * HIDDEN).all())
 
 
-def test_tokens_that_lie_together_need_no_mask(mend: Any) -> None:
-    groups = mend.grouped([1, 1, -1, 0, 2, 0])
-    assert [(slot, rows) for slot, rows, _ in groups] == [(1, slice(0, 2)), (0, slice(3, 6)), (2, slice(4, 5))]
-    assert groups[0][2] is None and groups[2][2] is None
-    assert groups[1][2].tolist() == [[1.0], [0.0], [1.0]]
+def test_a_small_step_is_one_part_and_a_large_one_has_a_part_for_each_slot(mend: Any) -> None:
+    (small,) = mend.parts([-1, 2, -1, 1])
+    assert (small.slots, small.rows) == (slice(1, 3), slice(1, 4))
+    assert small.others(2).tolist() == [[True, True, False, False], [True] * 4, [False, False, True, True]]
+    half = mend.FEW // 2
+    first, second = mend.parts([2] * half + [-1] + [0] * half + [2])
+    assert (first.slots, first.rows) == (slice(0, 1), slice(half + 1, 2 * half + 1))
+    assert first.others(2) is None  # nobody else's token between them: nothing to leave out
+    assert (second.slots, second.rows) == (slice(2, 3), slice(0, 2 * half + 2)) and second.others(1).sum() == half + 1
+    assert mend.parts([-1, -1]) == mend.parts([]) == []
+
+
+def test_what_another_adapter_makes_infinite_touches_nobody_else(mend: Any) -> None:
+    a, b = (torch.ones(N_SLOTS, 1, RANK, HIDDEN),), (torch.ones(N_SLOTS, 1, 8, RANK),)
+    a[0][1] = 3e38
+    y = torch.zeros(3, 8)
+    wrapper(mend, [0, 1, -1]).add_lora_linear(y, torch.ones(3, HIDDEN), a, b, 1.0, (8,))
+    assert bool((y[0] == RANK * HIDDEN).all()) and bool(y[1].isinf().all()) and not y[2].any()
+
+
+@pytest.mark.parametrize("widths", [OUTPUTS, (8,)], ids=str)
+def test_a_layers_own_matrices_are_set_and_taken_away_in_one_piece(mend: Any, widths: tuple[int, ...]) -> None:
+    """As vLLM does it: by slot, into the corner of a larger rank, and to zero again."""
+    torch.manual_seed(0)
+
+    class Layer:
+        lora_a_stacked: Any
+        lora_b_stacked: Any
+
+        def create_lora_weights(self) -> None:
+            self.lora_a_stacked = tuple(torch.zeros(N_SLOTS, 1, RANK, HIDDEN) for _ in widths)
+            self.lora_b_stacked = tuple(torch.zeros(N_SLOTS, 1, width, RANK) for width in widths)
+
+    mend.joining(Layer.create_lora_weights)(layer := Layer())
+    a, b = layer.lora_a_stacked, layer.lora_b_stacked
+    for slot in range(N_SLOTS):
+        for left, right in zip(a, b, strict=True):
+            left[slot, 0, : RANK - 1].copy_(torch.randn(RANK - 1, HIDDEN))
+            right[slot, 0, :, : RANK - 1].copy_(torch.randn(right.shape[2], RANK - 1))
+    for each in (*a, *b):
+        each[1] = 0
+    slots = [0, 2, 1, -1]
+    x, y = torch.randn(len(slots), HIDDEN), torch.randn(len(slots), sum(widths))
+    expected, before = one_by_one(slots, x, y, a, b, 1.0), y.clone()
+    wrapper(mend, slots).add_lora_linear(y, x, a, b, 1.0, widths)
+    torch.testing.assert_close(y, expected, atol=1e-4, rtol=1e-5)
+    assert torch.equal(y[2:], before[2:]) and not torch.equal(y[:2], before[:2])
 
 
 def shrunk(mend: Any, indices: list[int]) -> torch.Tensor:
