@@ -29,7 +29,7 @@ from burnish.journal.turns import from_bytes
 from learner import adapter_file, checkpoint
 from learner.main import trainer_for
 from learner.policy import Policy
-from learner.probe import MAX_CANDIDATES, build_probe
+from learner.probe import MAX_ROWS, build_probe
 from learner.prompts import render
 from learner.rows import Text
 
@@ -115,7 +115,7 @@ def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
     """What the probe is taken from: the agent's latest turns, or an opening of ours, cut in two, where there are none."""
     turn: Any = InteractionRow
     whole = (turn.agent == agent, turn.quarantine.is_(None), turn.upstream.is_(None))
-    newest = select(turn.prompt_ids, turn.token_ids).where(*whole).order_by(turn.ended_at.desc()).limit(MAX_CANDIDATES)
+    newest = select(turn.prompt_ids, turn.token_ids).where(*whole).order_by(turn.ended_at.desc()).limit(MAX_ROWS)
     with journal.read() as session:
         rows = [(list(from_bytes("i", p)), list(from_bytes("i", r))) for p, r in session.connection().execute(newest)]
     n_vocab = policy.model.config.vocab_size

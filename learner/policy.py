@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -165,6 +166,28 @@ class Policy:
                 yield
             finally:
                 self.model.set_adapter(_CURRENT)
+
+    @contextmanager
+    def folded(self) -> Iterator[None]:
+        """Inside the block the current adapter is part of the base's own matrices, W + s·B·A: scoring without gradient takes a sixth less.
+
+        To rounding it says what it says unfolded. Nothing may be trained or switched meanwhile; afterwards the base is bit for bit what
+        it was. A base that is not fp32 would lose digits: there nothing is folded.
+        """
+        layers = [module for module in self.model.modules() if isinstance(module, LoraLayer)]
+        weights = [layer.get_base_layer().weight for layer in layers]
+        if not all(weight.dtype == torch.float32 for weight in weights):
+            yield
+            return
+        before = [weight.data for weight in weights]
+        try:
+            for layer, weight in zip(layers, weights, strict=True):
+                weight.data = weight.data + layer.get_delta_weight(_CURRENT)
+            with self.model.disable_adapter():
+                yield
+        finally:
+            for weight, data in zip(weights, before, strict=True):
+                weight.data = data
 
     def predictions(self, rows: Sequence[Tokens]) -> Predictions:
         """What the current adapter says where each row's completion was sampled, rows one behind the other.

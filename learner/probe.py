@@ -22,37 +22,36 @@ import torch
 from learner.policy import Policy, Weights
 from learner.rows import Text, Tokens
 
-MAX_ROWS, MAX_TOKENS, MAX_POSITIONS, MAX_CANDIDATES = 4, 512, 24, 16
+MAX_ROWS, MAX_TOKENS, MAX_POSITIONS = 4, 512, 24
 N_LIKELY = 8
 """Tokens per place that come into question: well within the 20 that vLLM tells."""
 
 
 def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weights.TEACHER) -> dict[str, Any]:
     """The probe of the current adapter on the last of `recent`; `parent` says which weights it was trained from."""
-    rows = [_fitted(row) for row in recent[-MAX_CANDIDATES:]]
+    rows = [_fitted(row) for row in recent[-MAX_ROWS:]]
     if not rows:
         return _as_json([], [])
     likely, candidate = map(list, zip(*policy.likeliest(rows, N_LIKELY), strict=True))
     base = policy.logprobs_at(rows, likely, Weights.BASE)
     changes = [(a - b).abs() for a, b in zip(candidate, base, strict=True)]
-    chosen = sorted(range(len(rows)), key=lambda i: (-float(changes[i].max()), i))[:MAX_ROWS]
-    before = policy.logprobs_at([rows[i] for i in chosen], [likely[i] for i in chosen], parent)
+    before = policy.logprobs_at(rows, likely, parent)
     places: list[tuple[float, int, int, int]] = []
-    for at, i in enumerate(chosen):
-        largest, column = torch.max(changes[i], dim=1)
-        places += [(-float(largest[t]), at, t, int(column[t])) for t in range(len(rows[i].completion_ids))]
+    for i, change in enumerate(changes):
+        largest, column = torch.max(change, dim=1)
+        places += [(-float(largest[t]), i, t, int(column[t])) for t in range(len(rows[i].completion_ids))]
     positions = [
         {
-            "row": at,
+            "row": i,
             "index": t,
-            "token_id": int(likely[chosen[at]][t, k]),
-            "candidate": float(candidate[chosen[at]][t, k]),
-            "parent": float(before[at][t, k]),
-            "base": float(base[chosen[at]][t, k]),
+            "token_id": int(likely[i][t, k]),
+            "candidate": float(candidate[i][t, k]),
+            "parent": float(before[i][t, k]),
+            "base": float(base[i][t, k]),
         }
-        for _, at, t, k in sorted(places)[:MAX_POSITIONS]
+        for _, i, t, k in sorted(places)[:MAX_POSITIONS]
     ]
-    return _as_json([rows[i] for i in chosen], positions)
+    return _as_json(rows, positions)
 
 
 def _fitted(row: Tokens) -> Text:

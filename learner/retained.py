@@ -48,7 +48,8 @@ class Retained:
     def told(self, policy: Policy) -> dict[str, Any]:
         """What a version directory keeps of the policy's current weights."""
         known = [(i, answer) for i, answer in enumerate(self.answers) if answer is not None]
-        likeliest = policy.top([answer for _, answer in known], 1)
+        with torch.no_grad(), policy.folded():
+            likeliest = policy.top([answer for _, answer in known], 1)
         same = [
             i for (i, answer), ids in zip(known, likeliest, strict=True) if ids[:, 0].tolist() == list(answer.completion_ids)
         ]

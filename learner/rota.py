@@ -34,7 +34,7 @@ class Rota:
         self._at_work: Loop | None = None
         self._next_look = 0.0
 
-    def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
+    def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.05) -> None:
         """Step whenever an agent has something to learn, until `is_stopping()`."""
         ended = threading.Event()
         keeper = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)

@@ -18,6 +18,12 @@ from burnish.errors import AdapterError, ConfigError
 from burnish.keys import ensure_secret
 from burnish.records import VersionName
 
+IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
+"""vLLM's worker in its scheduler's process. As two, which it makes of them on a CPU, one spins on a core while it waits for the other;
+by its short name (`uni`) vLLM would not take it there (docs/decisions/0014-one-process-for-scheduler-and-worker.md)."""
+SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--distributed-executor-backend")
+"""What a user may ask vLLM for that one process cannot do."""
+
 
 def engine_url(settings: Settings) -> str:
     return f"http://127.0.0.1:{settings.engine.port}"
@@ -60,6 +66,8 @@ def command(settings: Settings) -> list[str]:
         flags["--gpu-memory-utilization"] = engine.gpu_memory
     else:
         flags["--worker-extension-cls"] = "burnish.vllm_mend.Mended"
+        if not any(given.startswith(SEVERAL_WORKERS) for given in engine.extra_args):
+            flags["--distributed-executor-backend"] = IN_PROCESS
     arguments = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
     if engine.tool_parser:
         arguments.append("--enable-auto-tool-choice")

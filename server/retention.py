@@ -103,15 +103,16 @@ class RetentionSet:
     ) -> Retention:
         """The paired outcome of `candidate` against `base` on this engine.
 
-        Prompts whose place is in `unchanged` are known to get the base's own answer; `N_AUDITED` of them are asked all the same, and
-        where one outcome is another, all are. Answers that cannot change the verdict any more are not waited for.
+        Prompts whose place is in `unchanged` are known to get the base's own answer. `N_AUDITED` of them, of those with the shorter
+        answers, are asked all the same; where one outcome is another, all are. Answers that cannot change the verdict any more are not
+        waited for.
         """
         places = range(len(self._prompts))
         if self._base is None:
             every = await self._ask(engine, base, {place: self._max_tokens for place in places}, lambda _: False)
             self._base = [every[place] for place in places]
         told = sorted({*unchanged} & {*places})
-        audited = random.Random(candidate).sample(told, min(N_AUDITED, len(told)))
+        audited = self._audited(candidate, told)
         skipped = set(told) - set(audited)
         before = [answer.has_passed for answer in self._base]
         most = tolerated(len(before), margin)
@@ -146,6 +147,13 @@ class RetentionSet:
             n_asked=len(answers),
             n_open=n_open,
         )
+
+    def _audited(self, candidate: str, told: Sequence[int]) -> list[int]:
+        """A few of `told`, drawn by the candidate's name. Everybody waits for the longest answer, so it is none of the longer half."""
+        assert self._base is not None
+        base = self._base
+        shorter = sorted(told, key=lambda place: (base[place].n_tokens, place))[: max(N_AUDITED, len(told) // 2)]
+        return random.Random(candidate).sample(shorter, min(N_AUDITED, len(shorter)))
 
     def _limits(self, places: Iterable[int]) -> dict[int, int]:
         """Most tokens of each answer: a few times the base's, so that a candidate that cannot stop does not hold up its trial."""
@@ -185,7 +193,7 @@ class RetentionSet:
         finally:
             for task in open_:
                 task.cancel()
-            await asyncio.gather(*open_, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)  # several may have failed, and one was heard
         return answers
 
 

@@ -51,7 +51,7 @@ LEASE_SECONDS = 30.0
 FOREVER = 1_000_000
 RECONCILE_SECONDS = 1.0
 """Between two looks at what the engines have: asking costs them time that streams are waiting for."""
-NICENESS = 5
+NICENESS = 15
 """The swapper's work can wait; on a machine whose processors are all busy, it leaves them to the engine and the gateways."""
 
 

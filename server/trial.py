@@ -23,8 +23,8 @@ from burnish.records import VersionName
 from server.engine import Engine
 from server.retention import RetentionSet
 
-N_WARM = 2
-N_PLACES = 8
+N_WARM = 1
+N_PLACES = 4
 """Places of the probe that are asked for, those of the largest change first."""
 N_AT_ONCE = 8
 """Requests of a trial at a time while nobody else is served. Beside live streams it is one: each is felt in the step that it shares."""

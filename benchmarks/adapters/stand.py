@@ -92,7 +92,7 @@ class Stand:
                 with self.journal.read() as session:
                     row = registry.version(session, AGENT, version)
                     raise SystemExit(f"v{version} did not go live within 60 s: {row.state}, {row.reason}")
-            time.sleep(0.002)
+            time.sleep(0.01)  # a look costs the processor that streams need
 
 
 @contextmanager

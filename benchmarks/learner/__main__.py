@@ -11,6 +11,7 @@ from rich.console import Console
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
 from benchmarks.learner import beside, comparison, live
+from burnish import logs
 
 BARS: tuple[Bar, ...] = (
     ("step time, TRL at its best micro-batch over ours", "speedup_vs_trl", "≥ 1.15", lambda f: f["speedup_vs_trl"] >= 1.15),
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
     console = Console()
+    logs.configure("console", "benchmark")
     figures: dict[str, float] = {}
     with bars.workplace(console, "learner") as (folder, tell):
 
@@ -55,7 +57,9 @@ def main() -> None:
         for name, measure in parts.items():
             if name in (given.only or parts):
                 (folder / name).mkdir()
-                figures |= measure(folder / name, tell)
+                measured = measure(folder / name, tell)
+                tell(", ".join(f"{key} {bars.text(value)}" for key, value in measured.items()))  # should a later part break
+                figures |= measured
     bars.show(console, "learner", BARS, figures)
     bars.show_rest(console, BARS, figures)
     sys.exit(bars.finish(console, BARS, figures, given.json))

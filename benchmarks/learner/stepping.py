@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from burnish import config
+from burnish import config, logs
 from burnish.journal import Journal
 from learner.courtesy import Courtesy, Pace, gaps_of, step_back
 from learner.ledger import Ledger
@@ -20,6 +20,7 @@ def main() -> None:
     """Load, tell that one is ready, then obey."""
     settings = config.load(flags={"state_dir": sys.argv[1], "engine.port": int(sys.argv[2])})
     chosen = settings.learner
+    logs.configure("console", "learner")  # to stderr: stdout is the answers' own
     step_back(chosen.nice)
     trainer = trainer_for(settings, chosen, settings.agent.name)
     anchors = anchors_for(settings, trainer.policy, chosen)

@@ -141,7 +141,7 @@ class Learner(Section):
         1, ge=1, description="Processes that take each step together, one to a GPU; `burnish up` starts them by torchrun."
     )
     nice: int = Field(
-        10,
+        20,
         ge=0,
         le=20,
         description="How far the learner's process stands behind serving's for the CPU (Unix niceness); 20: it gets only time that nobody "

@@ -72,12 +72,17 @@ vllm:inter_token_latency_seconds_sum{engine="0",model_name="base"} 0.5
 
 
 @contextmanager
-def engine(text: str) -> Iterator[str]:
+def engine(text: str, *, has_choice: bool = True, asked: list[str] | None = None) -> Iterator[str]:
+    """Its metrics are `text`; without `has_choice` it knows them as a whole alone. `asked` hears the paths."""
+
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            is_known = has_choice or self.path == "/metrics"
+            if asked is not None:
+                asked.append(self.path)
+            self.send_response(200 if is_known else 404)
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(text.encode() if is_known else b"")
 
         def log_message(self, *_: object) -> None: ...
 
@@ -97,6 +102,17 @@ def test_counters_of_all_engines_are_added_up() -> None:
         assert gaps_of([one, other]) == Gaps(1.0, 8.0)
         assert gaps_of([one, silent]) is None
     assert gaps_of([one], timeout=0.2) is None  # it is gone
+
+
+def test_two_counters_are_asked_for_and_the_whole_page_only_where_they_cannot_be_had_alone() -> None:
+    asked: list[str] = []
+    with engine(METRICS, asked=asked) as one:
+        assert gaps_of([one]) == Gaps(0.5, 4.0)
+    assert len(asked) == 1 and asked[0].startswith("/metrics/?name%5B%5D=vllm%3Ainter_token_latency_seconds_sum&")
+    asked.clear()
+    with engine(METRICS, has_choice=False, asked=asked) as old:
+        assert gaps_of([old]) == Gaps(0.5, 4.0)
+    assert len(asked) == 2 and asked[1] == "/metrics"
 
 
 def test_the_thread_looks_and_ends() -> None:

@@ -106,3 +106,16 @@ def test_packing_keeps_every_row_once_within_the_budget() -> None:
     lengths = [len(row.prompt_ids) + len(row.completion_ids) for row in rows]
     assert all(max(lengths[i] for i in batch) * len(batch) <= 24 for batch in batches)
     assert pack([Text([1] * 50, [2])], 24) == [[0]]
+
+
+def test_folded_it_says_the_same_and_afterwards_the_base_is_what_it_was(policy: Policy) -> None:
+    perturb(policy)
+    weights = {name: tensor.clone() for name, tensor in policy.model.state_dict().items()}
+    loose, base = policy.logprobs(ROWS), policy.logprobs(ROWS, Weights.BASE)
+    with pytest.raises(RuntimeError, match="broken"), policy.folded():
+        for one, other, frozen in zip(policy.logprobs(ROWS), loose, base, strict=True):
+            assert torch.allclose(one, other, atol=1e-5) and not torch.allclose(one, frozen, atol=1e-2)
+        raise RuntimeError("broken")
+    for name, tensor in policy.model.state_dict().items():
+        assert torch.equal(tensor, weights[name])
+    assert all(torch.equal(one, other) for one, other in zip(policy.logprobs(ROWS), loose, strict=True))

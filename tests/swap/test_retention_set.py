@@ -23,9 +23,11 @@ class Answering:
 
     url = "http://engine"
 
-    def __init__(self, *failing: int, slow: Sequence[int] = ()) -> None:
+    def __init__(self, *failing: int, slow: Sequence[int] = (), long: Sequence[int] = ()) -> None:
         self.failing = failing
         self.slow = slow
+        self.long = long
+        self.places: list[int] = []
         self.n_cancelled = 0
         self.asked: Counter[str] = Counter()
         self.limits: set[int] = set()
@@ -42,9 +44,10 @@ class Answering:
         seed: int | None = None,
     ) -> Reply:
         self.asked[model] += 1
+        place = int(str(messages[0]["content"]).split()[1])
         if model == "new":
             self.limits.add(max_tokens)
-        place = int(str(messages[0]["content"]).split()[1])
+            self.places.append(place)
         if model == "new" and place in self.slow:
             try:
                 await asyncio.Event().wait()
@@ -52,11 +55,16 @@ class Answering:
                 self.n_cancelled += 1
                 raise
         is_wrong = model == "new" and place in self.failing
-        return Reply({"content": "no" if is_wrong else "ok"}, "stop", 3)
+        return Reply({"content": "no" if is_wrong else "ok"}, "stop", 30 if place in self.long else 3)
 
 
 async def outcome(engine: Any, unchanged: Sequence[int]) -> Any:
     return await RetentionSet(PROMPTS).compare(engine, "new", "base", 0.1, unchanged)
+
+
+def audited(told: Sequence[int]) -> list[int]:
+    """Those of `told` that the set asks all the same: drawn from its first half, where all answers are equally long."""
+    return random.Random("new").sample(told[: len(told) // 2], N_AUDITED)
 
 
 async def test_unchanged_prompts_are_not_asked_but_for_a_few() -> None:
@@ -68,10 +76,16 @@ async def test_unchanged_prompts_are_not_asked_but_for_a_few() -> None:
 
 
 async def test_where_the_learner_was_wrong_all_prompts_are_asked() -> None:
-    wrong = random.Random("new").sample(range(10, N), N_AUDITED)[0]
+    wrong = audited(range(10, N))[0]
     found = await outcome(engine := Answering(wrong), range(10, N))
     assert (found.n_lost, found.n_asked + found.n_open) == (1, N)
     assert engine.asked["new"] >= N - MOST
+
+
+async def test_nobody_waits_for_an_audit_of_a_long_answer() -> None:
+    long = range(N // 2)
+    await outcome(engine := Answering(long=long), range(N))
+    assert len(engine.places) == N_AUDITED and not {*engine.places} & {*long}
 
 
 async def test_without_word_of_the_learner_all_are_asked() -> None:
@@ -101,9 +115,8 @@ async def test_what_cannot_mend_a_failure_is_not_waited_for() -> None:
 
 async def test_an_audited_answer_is_always_waited_for() -> None:
     """It is by these that the learner's word is believed."""
-    audited = random.Random("new").sample(range(N), N_AUDITED)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(outcome(Answering(slow=audited[:1]), range(N)), 0.3)
+        await asyncio.wait_for(outcome(Answering(slow=audited(range(N))[:1]), range(N)), 0.3)
 
 
 @pytest.mark.parametrize(("n", "margin", "most"), [(64, 0.1, MOST), (96, 0.1, 4), (64, 0.01, -1), (64, 1.0, 64)])

@@ -11,7 +11,7 @@ from adapters import registry
 from burnish import config, routes
 from burnish.errors import ConfigError
 from server.inflight import is_drained, path_of
-from server.launch import check_model, command, engine_key, environment
+from server.launch import IN_PROCESS, check_model, command, engine_key, environment
 from server.prepare import admin_key_file, prepare, refresh, routes_file
 from server.retention import read_prompts, shown
 from tests.fakes import make_version
@@ -118,6 +118,20 @@ def test_an_engine_is_started_with_the_versions_it_had_but_not_with_damaged_ones
     assert arguments[1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
     for flag, value in {"--host": "127.0.0.1", "--port": "8701", "--scheduling-policy": "priority"}.items():
         assert arguments[arguments.index(flag) + 1] == value
+
+
+def test_on_a_cpu_the_worker_is_in_the_schedulers_process_unless_several_are_wanted(
+    settings: config.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag, engine = "--distributed-executor-backend", settings.engine
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    prepare(settings).close()
+    assert command(settings)[command(settings).index(flag) + 1] == IN_PROCESS
+    for wanted in (["--tensor-parallel-size=2"], ["-tp", "2"], [flag, "mp"]):
+        several = settings.model_copy(update={"engine": engine.model_copy(update={"extra_args": wanted})})
+        assert IN_PROCESS not in command(several)
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
+    assert flag not in command(settings)
 
 
 def test_the_engines_environment_is_the_users_with_what_must_be(settings: config.Settings) -> None:

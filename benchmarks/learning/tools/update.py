@@ -70,8 +70,10 @@ def _ask(stack: Stack) -> None:
 
 def _is_decided(stack: Stack, n_before: int) -> bool:
     """Nothing is asked for, open or on trial, and either a step has been taken or no row is left for one."""
+    # counted first: a step that begins between the two looks is open in the second
+    has_stepped = _n_steps(stack) > n_before
     pulse = facts.pulse(stack.journal, stack.agent)
-    if pulse.is_open or (pulse.n_ready and _n_steps(stack) == n_before):
+    if pulse.is_open or (pulse.n_ready and not has_stepped):
         return False
     # looked at last: a step that ends leaves a version on trial
     version = _columns(VersionRow)
