@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from learner.step import StepResult
+    from learner.work import StepResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from learner.objectives.anchor import Anchor
 from learner.probe import build_probe
 from learner.retained import Retained
 from learner.samples import Sample, Skipped, SkipReason, to_sample
-from learner.step import StepResult, Trainer, Work
+from learner.step import Trainer
+from learner.work import StepResult, Work
 
 log = structlog.get_logger()
 LEASE_SECONDS = 20.0

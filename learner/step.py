@@ -1,15 +1,15 @@
 """Trainer: one optimiser step at a time, blind to the methods that it sums up.
 
 loss = Σ_terms weight · (sum of the term's token losses / the term's tokens in the whole step), accumulated over
-micro-batches. Guarantees: the same state, rows and seed give the same bits (on a CPU); how rows are packed changes nothing
-but rounding; a step that fails, is an outlier, or finds nothing to learn leaves weights and optimiser untouched. A row that
-cannot be trained is dropped with its reason, and the step goes on without it.
+micro-batches; `passes` optimiser steps are taken on it. Guarantees: the same state, rows and seed give the same bits (on a
+CPU); how rows are packed changes nothing but rounding; a step that fails, is an outlier, or finds nothing to learn leaves
+weights and optimiser untouched. A row that cannot be trained is dropped with its reason, and the step goes on without it.
 """
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -34,52 +34,15 @@ from learner.ranks import Ranks
 from learner.right import right_replies
 from learner.rows import Row, TokenBatch, Tokens, count
 from learner.samples import Sample
+from learner.work import StepResult, Work
 
 BETAS = (0.9, 0.98)
+_AT_LAST = ("loss", "policy_gradient/ratio", "policy_gradient/clip_fraction")
+"""What is told of the last of several passes beside the first one's: how far they went."""
 
 
 class NotFinite(LearnerError):
     """A loss or a gradient that is no number."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """What a step did. `is_update` is False where no version may come of it; `reason` says why then.
-
-    `trained` and `idle` are interaction ids: rows that carried at least one term, and rows that carried none (advantage
-    below 0.05 and no hint). By interaction id: `dropped` the codes of rows that were not let in, `refusals` those of the hints that the
-    teacher or the jury refused, `hints` those that the teacher chose in the place of the first, `weights` what rows counted for where a
-    cap made it less than 1; of shadow groups `groups` names those that carried their term, `ungrouped` the others with the reason,
-    `group_weights` as `weights`. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's
-    own. `monitors` are the readings by name, each {"level": "green" | "yellow" | "red", "value", "why"}, and `level` is the worst of them.
-    """
-
-    is_update: bool
-    trained: tuple[str, ...]
-    idle: tuple[str, ...]
-    metrics: Mapping[str, float]
-    refusals: Mapping[str, str] = field(default_factory=dict)
-    dropped: Mapping[str, str] = field(default_factory=dict)
-    weights: Mapping[str, float] = field(default_factory=dict)
-    monitors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    level: str = "green"
-    reason: str | None = None
-    hints: Mapping[str, str] = field(default_factory=dict)
-    groups: tuple[str, ...] = ()
-    ungrouped: Mapping[str, str] = field(default_factory=dict)
-    group_weights: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a step is given: see `Trainer.step`."""
-
-    samples: Sequence[Sample]
-    anchors: Sequence[Tokens] = ()
-    groups: Sequence[Group] = ()
-    emphasis: Mapping[str, float] = field(default_factory=dict)
-    has_momentum: bool = True
-    jurors: Sequence[Juror] = ()
 
 
 class Trainer:
@@ -124,6 +87,7 @@ class Trainer:
     def take(self, work: Work) -> StepResult:
         """`step`, with what it is given as one value."""
         started, before = time.perf_counter(), self.state()
+        weights = self._weights()
         self.before_step(work)
         samples, groups = work.samples, work.groups
         readings: dict[str, Reading] = {}
@@ -136,7 +100,8 @@ class Trainer:
             metrics = batch.facts
             if batch.has_work:
                 hinted = work.emphasis.get(Distillation.name, 1.0) * batch.hint_share
-                metrics |= self._accumulate(batch.used, {**work.emphasis, Distillation.name: hinted})
+                emphasis = {**work.emphasis, Distillation.name: hinted}
+                metrics |= self._accumulate(batch.used, emphasis)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings)
             else:
@@ -145,11 +110,14 @@ class Trainer:
                 if not work.has_momentum:
                     self._stop()
                 self.optimizer.step()
+                metrics |= self._further(batch.used, emphasis)
         except NotFinite as error:
             reason = str(error)
             readings = self._check(metrics, math.inf)
+            self._take_back(weights)
         except BaseException:
             self.restore(before)
+            self._take_back(weights)
             raise
         finally:
             self.optimizer.zero_grad(set_to_none=True)
@@ -243,6 +211,28 @@ class Trainer:
                 row.streams["own"] = found.own[row.sample.interaction_id]
         prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen, members)
         return replace(prepared, disputed=heard.refused, hint_share=heard.share)
+
+    def _further(self, rows: Sequence[Row], emphasis: Mapping[str, float]) -> dict[str, float]:
+        """The passes after the first: the same rows and streams, the policy as it is by then. Each term's own bounds (clip, caps, leashes)
+        hold them near the policy that spoke.
+        """
+        metrics: dict[str, float] = {}
+        for _ in range(1, self.settings.passes):
+            self.optimizer.zero_grad(set_to_none=True)
+            found = self._accumulate(rows, emphasis)
+            self._clip()
+            self.optimizer.step()
+            metrics = {f"last/{name}": found[name] for name in _AT_LAST if name in found}
+        return metrics
+
+    def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+        """What a later pass may have to give back; None where there is none."""
+        return (self.policy.copy_adapter(), self.tensors()) if self.settings.passes > 1 else None
+
+    def _take_back(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
+        if weights is not None:
+            self.policy.take_adapter(weights[0])
+            self.restore_tensors(weights[1])
 
     def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
         """Add the gradient's norm and z-score to `metrics`, and let the monitors see the step."""

@@ -14,7 +14,8 @@ import structlog
 
 from burnish.config import Settings
 from learner.ranks import Ranks
-from learner.step import Trainer, Work
+from learner.step import Trainer
+from learner.work import Work
 
 log = structlog.get_logger()
 

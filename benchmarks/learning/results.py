@@ -1,15 +1,21 @@
 """Finished runs as files: one JSON per (arm, seed) under the world's hash, written by one rename when the run has ended.
 
-A run that dies leaves no result. A result of other settings than the arm's present ones is not used: it tells of another arm.
+A run that dies leaves no result. A result of other settings than the arm's present ones is not used: it tells of another arm. Nor is
+one over other settings of the sandbox, which stand under every arm's.
 """
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from burnish.files import read_json, replace_text
+from burnish.sandbox import MODEL
+
+UNDER: Mapping[str, Any] = tomllib.loads((MODEL.parent / "burnish.toml").read_text(encoding="utf-8"))
+"""The sandbox's settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +41,13 @@ class Results:
         self.world = world
 
     def write(self, result: Result) -> None:
-        body = json.dumps({"world": self.world, **asdict(result)}, indent=1)
+        body = json.dumps({"world": self.world, "under": UNDER, **asdict(result)}, indent=1)
         replace_text(self._path(result.arm, result.seed), body + "\n")
 
     def find(self, arm: str, seed: int, settings: Mapping[str, Any]) -> Result | None:
         """The result of this run with these settings; None where there is none (yet)."""
         kept = read_json(self._path(arm, seed))
-        if kept is None or kept["world"] != self.world or kept["settings"] != dict(settings):
+        if kept is None or (kept["world"], kept["under"], kept["settings"]) != (self.world, UNDER, dict(settings)):
             return None
         curves = {name: _curve(curve) for name, curve in kept.get("curves", {}).items()}
         return Result(kept["arm"], int(kept["seed"]), kept["settings"], _curve(kept["scores"]), kept["figures"], curves)

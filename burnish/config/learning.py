@@ -15,6 +15,11 @@ class Learner(Section):
     max_rows: int = Field(32, ge=1, description="Most rows in one step.")
     max_wait: float = Field(300.0, gt=0, description="…or after this many seconds with at least half of them.")
     max_lag: int = Field(4, ge=1, description="Oldest policy a row may come from, in versions behind the learner's.")
+    passes: int = Field(
+        1,
+        ge=1,
+        description="Optimiser steps over the rows of one step: more learn more from each row, and take as many times as long.",
+    )
     learning_rate: float = Field(1e-5, gt=0, description="AdamW's learning rate.")
     rank: int = Field(16, ge=1, description="LoRA rank.")
     alpha: int = Field(32, ge=1, description="LoRA alpha; the update is scaled by alpha / rank.")

@@ -18,7 +18,7 @@ def wrapper(mend: Any, slots: list[int]) -> Any:
     """vLLM's own, at a step whose tokens have these slots."""
     from vllm.lora.layers import LoRAMapping
 
-    made = mend.PunicaWrapperCPU(128, 64, "cpu")
+    made = mend.PunicaWrapperCPU(128, 128, "cpu")
     ids = tuple(slot + 1 for slot in slots)  # adapters' ids begin at 1, and 0 is none
     made.update_metadata(LoRAMapping(ids, ids, is_prefill=True), [1, 2, 3], N_SLOTS, 100)
     return made

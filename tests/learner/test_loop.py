@@ -22,7 +22,8 @@ from burnish.journal.evidence import settle
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.records import Sampling
 from learner import main
-from learner.step import StepResult, Trainer, Work
+from learner.step import Trainer
+from learner.work import StepResult, Work
 from tests.turns import add_feedback
 
 

@@ -10,7 +10,8 @@ import torch
 from learner.objectives.objective import Term
 from learner.rows import TokenBatch
 from learner.samples import Sample, SkipReason
-from learner.step import StepResult, Trainer
+from learner.step import Trainer
+from learner.work import StepResult
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]

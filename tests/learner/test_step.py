@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ from learner.objectives.objective import Objective
 from learner.objectives.registry import REGISTRY
 from learner.rows import Row, Text, TokenBatch
 from learner.samples import Sample
-from learner.step import Trainer
+from learner.step import NotFinite, Trainer
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -205,6 +206,45 @@ def test_a_bandit_finds_its_best_arm(make_trainer: Make, make_samples: Samples) 
             ]
         )
     assert distribution()[best].exp().item() > max(0.9, before)
+
+
+def test_several_passes_take_as_many_steps_on_the_same_rows(make_trainer: Make, make_samples: Samples) -> None:
+    samples = make_samples(6)
+    once, thrice = make_trainer(**RL_ONLY), make_trainer(**RL_ONLY, passes=3)
+    single, result = once.step(samples), thrice.step(samples)
+    state = next(iter(thrice.optimizer.state.values()))
+    assert result.is_update and state["step"].item() == 3
+    # what is told is the first pass's, as if it were the only one, and how far the last one went
+    assert single.metrics["loss"] == result.metrics["loss"] and "last/loss" not in single.metrics
+    assert result.metrics["last/loss"] < result.metrics["loss"]
+    assert result.metrics["last/policy_gradient/ratio"] != pytest.approx(1.0, abs=1e-4)
+    again = make_trainer(**RL_ONLY, passes=3)
+    again.step(samples)
+    assert all(torch.equal(t, again.policy.parameters()[name]) for name, t in thrice.policy.parameters().items())
+
+
+@pytest.mark.parametrize("error", [NotFinite("the loss is nan"), MemoryError()], ids=lambda error: type(error).__name__)
+def test_a_later_pass_that_fails_takes_back_the_earlier_ones(
+    make_trainer: Make, make_samples: Samples, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    trainer = make_trainer(**RL_ONLY, passes=2)
+    trainer.step(make_samples(6))
+    before, moments = trainer.policy.copy_adapter(), trainer.tensors()
+    whole, n = trainer._accumulate, 0
+
+    def fails(rows: list[Row], emphasis: dict[str, float]) -> dict[str, float]:
+        nonlocal n
+        n += 1
+        if n == 2:
+            raise error
+        return whole(rows, emphasis)
+
+    monkeypatch.setattr(trainer, "_accumulate", fails)
+    with nullcontext() if isinstance(error, NotFinite) else pytest.raises(MemoryError):
+        assert trainer.step(make_samples(6)).reason == "the loss is nan"
+    assert n == 2
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.policy.parameters().items())
+    assert all(torch.equal(tensor, moments[name]) for name, tensor in trainer.tensors().items())
 
 
 def test_every_objective_is_registered_under_its_own_name(make_trainer: Make) -> None:

@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.learning.part import Wish
-from benchmarks.learning.results import Result, Results
+from benchmarks.learning.results import UNDER, Result, Results
 from benchmarks.learning.style.arms import ARMS
 from benchmarks.learning.style.part import PART
 
@@ -43,6 +45,14 @@ def test_a_result_of_other_settings_is_not_used(tmp_path: Path) -> None:
     assert results.all("binary", lambda seed: {"learner.seed": seed}) == {}
 
 
+def test_a_result_over_other_settings_of_the_sandbox_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = Results(tmp_path, "w" * 64)
+    results.write(finished("binary", 3))
+    monkeypatch.setattr("benchmarks.learning.results.UNDER", {**UNDER, "learner": {"passes": 9}})
+
+    assert results.find("binary", 3, ARMS["binary"].flags(3)) is None
+
+
 def test_a_result_of_another_world_is_not_used(tmp_path: Path) -> None:
     Results(tmp_path, "w" * 64).write(finished("binary", 3))
     # the folder's name is a part of the hash: even one that collides is told apart
@@ -67,10 +77,10 @@ def test_again_makes_all_of_them(tmp_path: Path) -> None:
     assert names(results, Wish(["binary"], [0], is_again=True)) == ["binary 0"]
 
 
-def test_without_names_all_arms_are_run(tmp_path: Path) -> None:
+def test_without_names_all_usual_arms_are_run(tmp_path: Path) -> None:
     asked = names(Results(tmp_path, "w" * 64), Wish(None, [0], is_again=False))
 
-    assert {name.split()[0] for name in asked} == set(ARMS)
+    assert {name.split()[0] for name in asked} == {name for name, arm in ARMS.items() if not arm.is_extra} != set(ARMS)
 
 
 def test_shown_uses_what_is_there(tmp_path: Path) -> None:

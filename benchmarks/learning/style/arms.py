@@ -36,6 +36,8 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     has_notes: bool = False
     kind: type[SimulatedUser] = SimulatedUser
+    is_extra: bool = False
+    """Runs only where it is named."""
 
     def flags(self, seed: int) -> dict[str, Any]:
         """Dotted settings of a run."""
@@ -52,6 +54,8 @@ _ARMS = (
     Arm("memory+lora", "notes, and both", has_notes=True),
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
     Arm("hints_shuffled", "hints alone, each says any wish", {"learner.rl_weight": 0.0}, kind=MisledUser),
+    Arm("passes-2", "both, two optimiser steps on each batch", {"learner.passes": 2}, is_extra=True),
+    Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
 PRODUCT = "combined"

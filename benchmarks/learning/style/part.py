@@ -14,4 +14,5 @@ def _figures(results: ByArm) -> dict[str, float]:
 
 
 TABLES = Tables(report.show, plots.draw, _figures, lambda results: report.unmet(figures.barred(results)))
-PART = Part("style", world.FILES, ARMS, tuple(ARMS), world.N_INTERACTIONS, play, curve, TABLES)
+USUAL = tuple(name for name, arm in ARMS.items() if not arm.is_extra)
+PART = Part("style", world.FILES, ARMS, USUAL, world.N_INTERACTIONS, play, curve, TABLES)

@@ -51,6 +51,20 @@ _ARMS = (
     Arm("integrated", "outcome and each call's exit code", {**_NO_JUDGE, **_EXIT_CODES}, has_steps=True),
     Arm("judged", "outcome and what the judge makes of each tool's result", has_steps=True, is_extra=True),
     Arm(
+        "tools-passes-2",
+        "integrated, two optimiser steps on each batch",
+        {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": 2},
+        has_steps=True,
+        is_extra=True,
+    ),
+    Arm(
+        "tools-passes-4",
+        "integrated, four optimiser steps on each batch",
+        {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": 4},
+        has_steps=True,
+        is_extra=True,
+    ),
+    Arm(
         "tools_shuffled",
         "integrated rewards, shuffled among a step's rows",
         {**_NO_JUDGE, **_EXIT_CODES, "learner.shuffle_rewards": True},
