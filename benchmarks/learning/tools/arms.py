@@ -51,9 +51,9 @@ _ARMS = (
     Arm("integrated", "outcome and each call's exit code", {**_NO_JUDGE, **_EXIT_CODES}, has_steps=True),
     Arm("judged", "outcome and what the judge makes of each tool's result", has_steps=True, is_extra=True),
     Arm(
-        "tools-passes-2",
-        "integrated, two optimiser steps on each batch",
-        {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": 2},
+        "tools-passes-1",
+        "integrated, one optimiser step on each batch instead of two",
+        {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": 1},
         has_steps=True,
         is_extra=True,
     ),
