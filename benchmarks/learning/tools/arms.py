@@ -17,6 +17,8 @@ COMMON: Mapping[str, Any] = {
     "learner.max_rows": world.ROUND * world.N_TURNS,
     # of the 21 tokens of a call one is a choice, and the loss is a mean over tokens; the leashes' losses are not thinned out like that
     "learner.rl_weight": 4.0,
+    # chosen on seed 16, where the score after 320 sessions was 0.89 with one, 0.86 with two and 1.00 with four
+    "learner.passes": 4,
     # 24 keys in four phrasings: the same call comes up again, and each time it is news of how it went
     "learner.keep_duplicates": True,
 }
@@ -50,19 +52,15 @@ _ARMS = (
     Arm("outcome", "the session's outcome alone", _NO_JUDGE),
     Arm("integrated", "outcome and each call's exit code", {**_NO_JUDGE, **_EXIT_CODES}, has_steps=True),
     Arm("judged", "outcome and what the judge makes of each tool's result", has_steps=True, is_extra=True),
-    Arm(
-        "tools-passes-1",
-        "integrated, one optimiser step on each batch instead of two",
-        {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": 1},
-        has_steps=True,
-        is_extra=True,
-    ),
-    Arm(
-        "tools-passes-4",
-        "integrated, four optimiser steps on each batch",
-        {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": 4},
-        has_steps=True,
-        is_extra=True,
+    *(
+        Arm(
+            f"tools-passes-{n}",
+            f"integrated, with {n} optimiser step{'s' if n > 1 else ''} on each batch instead of 4",
+            {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": n},
+            has_steps=True,
+            is_extra=True,
+        )
+        for n in (1, 2)
     ),
     Arm(
         "tools_shuffled",
