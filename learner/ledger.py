@@ -22,6 +22,7 @@ from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow
 from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
 from burnish.rewards import compose
+from learner import cooling
 from learner.account import Account
 from learner.forgetting import Forgetting, forgetting
 from learner.groups import Group, note, tell
@@ -285,6 +286,11 @@ class Ledger:
         """How near `live` is to what the gate tolerates."""
         with self._journal.read() as session:
             return forgetting(session, self.agent, live)
+
+    def rate(self, factor: float) -> float:
+        """What the next step's learning rate is multiplied by: `factor` for each refusal that is not yet made good."""
+        with self._journal.read() as session:
+            return cooling.rate(session, self.agent, factor)
 
     def jurors(self, n: int) -> list[Juror]:
         """Users whom the agent's last steps' turns pleased, for the jury of the next: at most `n`."""

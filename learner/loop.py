@@ -218,14 +218,16 @@ class Loop:
     def _work(self, live: int, samples: list[Sample], groups: Sequence[Group]) -> Work:
         """The step's rows with anchors, which pull the harder the more `live` and its children have forgotten.
 
-        After a child that forgot too much the step has no momentum: it would lead to where that child was.
+        After a child that forgot too much the step has no momentum: it would lead to where that child was. And it is the smaller
+        the more of the agent's versions were refused of late.
         """
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
         seen = self._ledger.forgetting(live) if anchors and self._settings.anchor_growth > 1.0 else Forgetting()
         pull = seen.factor(self._settings.anchor_growth)
         emphasis = {Anchor.name: pull} if pull != 1.0 else {}
         jurors = self._ledger.jurors(self._settings.jurors) if any(sample.hint for sample in samples) else []
-        return Work(samples, anchors, groups, emphasis, has_momentum=not seen.n_refused, jurors=jurors)
+        rate = self._ledger.rate(self._settings.cooling)
+        return Work(samples, anchors, groups, emphasis, has_momentum=not seen.n_refused, rate=rate, jurors=jurors)
 
     def _train(self, work: Work) -> StepResult:
         self._held.current = None  # until the step is published, the trainer holds no version
@@ -290,6 +292,8 @@ def _facts(work: Work) -> dict[str, Any]:
         facts["emphasis"] = dict(work.emphasis)
     if work.jurors:
         facts["jurors"] = [juror.interaction_id for juror in work.jurors]
+    if work.rate != 1.0:
+        facts["rate"] = work.rate
     return facts if work.has_momentum else {**facts, "has_momentum": False}
 
 

@@ -76,8 +76,8 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
         groups = _groups(session, agent, version, manifest.get("groups", []))
         jurors = _jurors(session, agent, version, manifest.get("jurors", []))
     drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
-    has_momentum = manifest.get("has_momentum", True)
-    trainer.step(samples, drawn, groups, manifest.get("emphasis", {}), has_momentum=has_momentum, jurors=jurors)
+    emphasis, has_momentum, rate = manifest.get("emphasis", {}), manifest.get("has_momentum", True), manifest.get("rate", 1.0)
+    trainer.step(samples, drawn, groups, emphasis, has_momentum=has_momentum, rate=rate, jurors=jurors)
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)

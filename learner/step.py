@@ -74,15 +74,16 @@ class Trainer:
         emphasis: Mapping[str, float] = MappingProxyType({}),
         *,
         has_momentum: bool = True,
+        rate: float = 1.0,
         jurors: Sequence[Juror] = (),
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason` says why.
 
         `emphasis` multiplies the weights of the objectives that it names, in this step. Without momentum the step goes where this
-        step's gradient points and nowhere else, and a tenth as far (1 − β₁). `jurors` are users whom earlier replies pleased: they hear
-        the samples' hints (`learner/jury.py`).
+        step's gradient points and nowhere else, and a tenth as far (1 − β₁). `rate` multiplies the learning rate. `jurors` are users
+        whom earlier replies pleased: they hear the samples' hints (`learner/jury.py`).
         """
-        return self.take(Work(samples, anchors, groups, emphasis, has_momentum, jurors))
+        return self.take(Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors))
 
     def take(self, work: Work) -> StepResult:
         """`step`, with what it is given as one value."""
@@ -103,7 +104,7 @@ class Trainer:
                 emphasis = {**work.emphasis, Distillation.name: hinted}
                 metrics |= self._accumulate(batch.used, emphasis)
                 readings = self._check(metrics, self._clip())
-                reason = self._objection(metrics, readings)
+                reason = self._objection(metrics, readings, work.rate)
             else:
                 reason = "no row had anything to teach"
             if reason is None:
@@ -241,7 +242,7 @@ class Trainer:
         metrics |= {name: value for name, value in seen.items() if math.isfinite(value)}
         return self.health.observe(seen)
 
-    def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading]) -> str | None:
+    def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading], factor: float) -> str | None:
         """Why this step must not be taken, None where it may; sets the learning rate that it is taken with."""
         limit, score = self.settings.outlier_z, metrics.get("grad_z", 0.0)
         if limit and score > limit:
@@ -249,7 +250,9 @@ class Trainer:
         is_acting, level = self.settings.monitors == "act", worst(readings)
         if is_acting and level is Level.RED:
             return "; ".join(f"{name} is red: {r.why}" for name, r in readings.items() if r.level is Level.RED)
-        rate = self.settings.learning_rate * (self.settings.hold_factor if is_acting and level is Level.YELLOW else 1.0)
+        rate = (
+            factor * self.settings.learning_rate * (self.settings.hold_factor if is_acting and level is Level.YELLOW else 1.0)
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         metrics["learning_rate"] = rate

@@ -48,4 +48,5 @@ class Work:
     groups: Sequence[Group] = ()
     emphasis: Mapping[str, float] = field(default_factory=dict)
     has_momentum: bool = True
+    rate: float = 1.0
     jurors: Sequence[Juror] = ()

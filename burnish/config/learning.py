@@ -77,6 +77,13 @@ class Learner(Section):
         description="Factor on the anchors' weight for each version that was refused for what it forgot, since one went live; squared "
         "where the live one is at the gate's limit; a step after such a refusal has no momentum. 1: neither.",
     )
+    cooling: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Factor on the learning rate for each version that was refused or rolled back for what it had become; each one "
+        "that goes live gives a quarter of it back. 1: never.",
+    )
     anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")
     anchors: str = Field(
         "", description="JSONL file of anchor prompts; empty means the sandbox's when its model is used, else none."

@@ -30,6 +30,7 @@ SETTINGS: Mapping[Defence, Mapping[str, Any]] = {
         "learner.session_cap": 1.0,
         "learner.coalition_cap": 1.0,
         "learner.jurors": 0,
+        "learner.cooling": 1.0,
         "learner.monitors": "watch",
         "learner.outlier_z": 0.0,
         # the bound on a loss never exceeds 1: nothing that is forgotten is too much

@@ -1,0 +1,104 @@
+"""Steps get smaller as the gate refuses what they make, and a replay takes them as small."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from world import SETTINGS, Make, World
+
+from adapters import registry
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.journal.tables import VersionRow
+from burnish.records import VersionState
+from learner import replay
+from learner.adapter_file import WEIGHTS
+from learner.anchors import Anchors
+from learner.cooling import MOST, SEEN, heat
+from learner.step import Trainer
+
+ASKED = {"retention": {"n": 96, "margin": 0.1, "n_lost": 9}}
+
+
+@pytest.fixture
+def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
+    return World(journal, tmp_path, make_trainer)
+
+
+def made(world: World) -> int:
+    world.add(5)
+    assert world.loop.run_once()
+    return max(world.states())
+
+
+def refuse(world: World, number: int, evidence: dict[str, Any]) -> None:
+    with world.journal.write() as session:
+        registry.refuse(session, "agent", number, reason="no", evidence=evidence)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([], 0.0),
+        ([True] * 9, 0.0),
+        ([False], 1.0),
+        ([True, False, True], 0.75),
+        ([False, False, True, True, True, True], 1.0),
+        ([False] * 9, MOST),
+    ],
+)
+def test_golden_heats(outcomes: list[bool], expected: float) -> None:
+    assert heat(outcomes) == expected
+
+
+@given(st.lists(st.booleans(), max_size=SEEN))
+def test_a_refusal_never_warms_and_a_good_version_never_cools(outcomes: list[bool]) -> None:
+    before = heat(outcomes)
+    assert 0.0 <= heat([*outcomes, True]) <= before <= heat([*outcomes, False]) <= MOST
+
+
+def test_only_what_a_version_had_become_counts(world: World) -> None:
+    expected = [1.0, 1.0, 0.5, 0.25, 0.5**1.75]
+    for number, rate in enumerate(expected, 1):
+        assert world.ledger.rate(0.5) == pytest.approx(rate)
+        assert world.ledger.rate(1.0) == 1.0
+        assert made(world) == number
+        if number == 1:
+            refuse(world, 1, {"mechanical": "a file is damaged"})
+        elif number == 3:
+            refuse(world, 3, {"acceptance": {"n": 120, "n_passed": 3}})
+        elif number == 4:
+            world.promote(4, expected=0)
+        else:
+            refuse(world, number, ASKED)
+
+
+def test_what_is_undecided_says_nothing(world: World) -> None:
+    made(world)
+    assert world.ledger.rate(0.5) == 1.0
+
+
+def test_a_version_that_was_taken_back_counts_as_refused(world: World) -> None:
+    world.promote(made(world), expected=0)
+    with world.journal.write() as session:
+        session.get_one(VersionRow, ("agent", 1)).state = VersionState.ROLLED_BACK
+    assert world.ledger.rate(0.5) == 0.5
+
+
+def test_a_step_after_a_refusal_is_smaller_and_is_made_again_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = made(world)
+    refuse(world, first, ASKED)
+    second = made(world)
+    whole, half = (world.store.verify("agent", number) for number in (first, second))
+    assert "rate" not in whole and half["rate"] == 0.5
+    assert half["metrics"]["learning_rate"] == 0.5 * whole["metrics"]["learning_rate"]
+
+    def trainer_for(settings: Settings, chosen: object, agent: str) -> Trainer:
+        return world.make_trainer(**SETTINGS)
+
+    monkeypatch.setattr(replay, "trainer_for", trainer_for)
+    monkeypatch.setattr(replay, "anchors_for", lambda *_: Anchors([]))
+    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", second)
+    assert told.is_same and told.digest == world.digest(second, WEIGHTS)
