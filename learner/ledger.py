@@ -5,7 +5,7 @@ Opening a step allocates the version number before any file is written. A step t
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,9 @@ from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow
 from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
 from burnish.rewards import compose
-from learner import cooling
 from learner.account import Account
-from learner.forgetting import Forgetting, forgetting
 from learner.groups import Group, note, tell
-from learner.jury import Juror, earlier
+from learner.history import History
 from learner.samples import Right, RightKind
 
 MAX_ATTEMPTS = 2
@@ -63,6 +61,7 @@ class Ledger:
     def __init__(self, journal: Journal, agent: str) -> None:
         self._journal = journal
         self.agent = agent
+        self.history = History(journal, agent)
 
     def hold(self, holder: str, *, seconds: float = 30.0) -> bool:
         """Take or keep the right to train this agent; False while another learner has it."""
@@ -267,35 +266,6 @@ class Ledger:
         )
         with self._journal.read() as session:
             return int(session.connection().execute(query).scalar_one())
-
-    def known_versions(self) -> set[int]:
-        """Numbers whose directories must stay: every version row."""
-        columns = _columns(VersionRow)
-        with self._journal.read() as session:
-            return set(session.scalars(select(columns.version).where(columns.agent == self.agent)))
-
-    def lags(self, live: int) -> Callable[[int], int]:
-        """A function from a version to how many published versions `live` is ahead of it."""
-        step = _columns(StepRow)
-        query = select(step.version).where(step.agent == self.agent, step.outcome == StepOutcome.PUBLISHED)
-        with self._journal.read() as session:
-            published = sorted(session.scalars(query))
-        return lambda version: sum(version < number <= live for number in published)
-
-    def forgetting(self, live: int) -> Forgetting:
-        """How near `live` is to what the gate tolerates."""
-        with self._journal.read() as session:
-            return forgetting(session, self.agent, live)
-
-    def rate(self, factor: float) -> float:
-        """What the next step's learning rate is multiplied by: `factor` for each refusal that is not yet made good."""
-        with self._journal.read() as session:
-            return cooling.rate(session, self.agent, factor)
-
-    def jurors(self, n: int) -> list[Juror]:
-        """Users whom the agent's last steps' turns pleased, for the jury of the next: at most `n`."""
-        with self._journal.read() as session:
-            return earlier(session, self.agent, n) if n else []
 
     def _spent(self, session: Session) -> dict[tuple[str, str, str | None], int]:
         """How many turns of each user (tenant, key and user field) this agent's steps have spent."""

@@ -139,7 +139,7 @@ class Loop:
             outcome = self._ledger.fail(step, "the learner ended in mid-step")
             log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
         if not self._has_swept:  # once: later, what lies aside may be an import that is being written
-            for path in self._store.sweep(self._ledger.agent, self._ledger.known_versions()):
+            for path in self._store.sweep(self._ledger.agent, self._ledger.history.known_versions()):
                 log.warning("removed an orphan directory", path=path.name)
         self._has_recovered = self._has_swept = True
 
@@ -173,7 +173,7 @@ class Loop:
 
     def _choose(self, live: int) -> list[tuple[Ready, Sample]]:
         """Rows fresh enough and fit to train; what never can be is discarded with the reason."""
-        lags = self._ledger.lags(live)
+        lags = self._ledger.history.lags(live)
         chosen: list[tuple[Ready, Sample]] = []
         fates: dict[str, str] = {}
         waiting: list[str] = []
@@ -209,7 +209,7 @@ class Loop:
         if not self._settings.group_weight or self._groups is None:
             return []
         self._grade()
-        bounds = (self._settings.max_groups, self._ledger.lags(live), self._settings.max_lag)
+        bounds = (self._settings.max_groups, self._ledger.history.lags(live), self._settings.max_lag)
         return self._groups.choose(*bounds, self._holdout, self._n_vocab)
 
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
@@ -222,11 +222,11 @@ class Loop:
         the more of the agent's versions were refused of late.
         """
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
-        seen = self._ledger.forgetting(live) if anchors and self._settings.anchor_growth > 1.0 else Forgetting()
+        seen = self._ledger.history.forgetting(live) if anchors and self._settings.anchor_growth > 1.0 else Forgetting()
         pull = seen.factor(self._settings.anchor_growth)
         emphasis = {Anchor.name: pull} if pull != 1.0 else {}
-        jurors = self._ledger.jurors(self._settings.jurors) if any(sample.hint for sample in samples) else []
-        rate = self._ledger.rate(self._settings.cooling)
+        jurors = self._ledger.history.jurors(self._settings.jurors) if any(sample.hint for sample in samples) else []
+        rate = self._ledger.history.rate(self._settings.cooling)
         return Work(samples, anchors, groups, emphasis, has_momentum=not seen.n_refused, rate=rate, jurors=jurors)
 
     def _train(self, work: Work) -> StepResult:

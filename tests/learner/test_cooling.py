@@ -62,8 +62,8 @@ def test_a_refusal_never_warms_and_a_good_version_never_cools(outcomes: list[boo
 def test_only_what_a_version_had_become_counts(world: World) -> None:
     expected = [1.0, 1.0, 0.5, 0.25, 0.5**1.75]
     for number, rate in enumerate(expected, 1):
-        assert world.ledger.rate(0.5) == pytest.approx(rate)
-        assert world.ledger.rate(1.0) == 1.0
+        assert world.ledger.history.rate(0.5) == pytest.approx(rate)
+        assert world.ledger.history.rate(1.0) == 1.0
         assert made(world) == number
         if number == 1:
             refuse(world, 1, {"mechanical": "a file is damaged"})
@@ -77,14 +77,14 @@ def test_only_what_a_version_had_become_counts(world: World) -> None:
 
 def test_what_is_undecided_says_nothing(world: World) -> None:
     made(world)
-    assert world.ledger.rate(0.5) == 1.0
+    assert world.ledger.history.rate(0.5) == 1.0
 
 
 def test_a_version_that_was_taken_back_counts_as_refused(world: World) -> None:
     world.promote(made(world), expected=0)
     with world.journal.write() as session:
         session.get_one(VersionRow, ("agent", 1)).state = VersionState.ROLLED_BACK
-    assert world.ledger.rate(0.5) == 0.5
+    assert world.ledger.history.rate(0.5) == 0.5
 
 
 def test_a_step_after_a_refusal_is_smaller_and_is_made_again_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,9 +78,9 @@ def test_what_the_gate_saw_is_read_from_the_journal(world: World) -> None:
                 registry.refuse(session, "agent", 2, reason="forgot", evidence=retention(LIMIT + 1))
             else:
                 registry.refuse(session, "agent", 3, reason="length", evidence=retention(0))
-    assert world.ledger.forgetting(0) == Forgetting()
-    assert world.ledger.forgetting(1) == Forgetting(LIMIT, LIMIT, 1)
-    assert world.ledger.forgetting(2) == Forgetting(LIMIT + 1, LIMIT, 0)
+    assert world.ledger.history.forgetting(0) == Forgetting()
+    assert world.ledger.history.forgetting(1) == Forgetting(LIMIT, LIMIT, 1)
+    assert world.ledger.history.forgetting(2) == Forgetting(LIMIT + 1, LIMIT, 0)
 
 
 def test_a_step_after_a_refusal_pulls_harder_and_is_made_again_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,15 +178,15 @@ def say(world: World, users: Sequence[str], rating: float, hint: str | None = No
 
 def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> None:
     say(world, ["a", "b", "c", "d"], 1.0)
-    assert world.ledger.jurors(16) == []  # nothing of it has been trained
+    assert world.ledger.history.jurors(16) == []  # nothing of it has been trained
     assert world.loop.run_once()
     world.promote(1, 0)
     names = say(world, ["a", "e", "b", "f"], 1.0)
     say(world, ["e"], -1.0)
     assert world.loop.run_once()
-    assert {juror.interaction_id for juror in world.ledger.jurors(16)} == {"t0", "t1", "t2", "t3"}  # v2 is undecided
+    assert {juror.interaction_id for juror in world.ledger.history.jurors(16)} == {"t0", "t1", "t2", "t3"}  # v2 is undecided
     world.promote(2, 1)
-    jurors = world.ledger.jurors(16)
+    jurors = world.ledger.history.jurors(16)
     assert [(juror.user, juror.interaction_id) for juror in jurors] == [
         (("default", "k", "f"), names[3]),
         (("default", "k", "b"), names[2]),
@@ -194,8 +194,8 @@ def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> No
         (("default", "k", "d"), "t3"),
         (("default", "k", "c"), "t2"),
     ]
-    assert world.ledger.jurors(2) == jurors[:2]
-    assert world.ledger.jurors(0) == []
+    assert world.ledger.history.jurors(2) == jurors[:2]
+    assert world.ledger.history.jurors(0) == []
 
 
 def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jury(

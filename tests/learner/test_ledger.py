@@ -80,7 +80,7 @@ def test_a_users_spent_turns_are_counted_and_kept_with_the_row(any_journal: Jour
 def test_an_empty_ledger_has_nothing(ledger: Ledger) -> None:
     assert ledger.ready_ids(10) == []
     assert ledger.count_ready() == (0, None)
-    assert (ledger.live(), ledger.undecided(), ledger.interrupted(), ledger.known_versions()) == (0, None, None, set())
+    assert (ledger.live(), ledger.undecided(), ledger.interrupted(), ledger.history.known_versions()) == (0, None, None, set())
 
 
 def test_opening_allocates_the_next_number_and_notes_the_rows_as_they_stand(any_journal: Journal, ledger: Ledger) -> None:
@@ -141,7 +141,7 @@ def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_jour
     assert ledger.undecided() == 1
     step = ledger.open(0, rows_of(ledger), attempt=2)
     assert ledger.interrupted() == OpenStep(step.step_id, 2, 0, 2)
-    assert ledger.known_versions() == {1}
+    assert ledger.history.known_versions() == {1}
 
 
 def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journal: Journal, ledger: Ledger) -> None:
@@ -170,9 +170,9 @@ def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Jou
     again = ledger.open(0, rows_of(ledger), attempt=2)
     with pytest.raises(LearnerError, match="step of v1 is superseded"):
         ledger.announce(late, "d")
-    assert (ledger.known_versions(), ledger.undecided()) == (set(), None)
+    assert (ledger.history.known_versions(), ledger.undecided()) == (set(), None)
     ledger.announce(again, "d")
-    assert ledger.known_versions() == {2}
+    assert ledger.history.known_versions() == {2}
 
 
 def test_an_empty_step_spends_its_rows(any_journal: Journal, ledger: Ledger) -> None:
@@ -198,9 +198,9 @@ def test_lag_counts_published_versions_only(any_journal: Journal, ledger: Ledger
         with any_journal.write() as session:
             session.add(StepRow(agent="agent", version=number, parent=0, outcome=outcome, metrics={}, started_at=0.0))
             session.add(StepRow(agent="other", version=number, parent=0, outcome="published", metrics={}, started_at=0.0))
-    lag = ledger.lags(5)
+    lag = ledger.history.lags(5)
     assert [lag(version) for version in (5, 4, 3, 2, 1, 0)] == [0, 1, 1, 2, 2, 3]
-    back = ledger.lags(3)  # rolled back: what 5 said is of no older policy than what 3 says
+    back = ledger.history.lags(3)  # rolled back: what 5 said is of no older policy than what 3 says
     assert [back(version) for version in (5, 3, 1, 0)] == [0, 0, 1, 2]
 
 

@@ -1,0 +1,50 @@
+"""An agent's past versions, and what they mean for its next step."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import select
+
+from burnish.journal import Journal
+from burnish.journal.tables import StepRow, VersionRow
+from burnish.records import StepOutcome
+from learner import cooling
+from learner.forgetting import Forgetting, forgetting
+from learner.jury import Juror, earlier
+
+
+class History:
+    """One agent's."""
+
+    def __init__(self, journal: Journal, agent: str) -> None:
+        self._journal = journal
+        self._agent = agent
+
+    def known_versions(self) -> set[int]:
+        """Numbers whose directories must stay: every version row."""
+        columns: Any = VersionRow
+        with self._journal.read() as session:
+            return set(session.scalars(select(columns.version).where(columns.agent == self._agent)))
+
+    def lags(self, live: int) -> Callable[[int], int]:
+        """A function from a version to how many published versions `live` is ahead of it."""
+        step: Any = StepRow
+        query = select(step.version).where(step.agent == self._agent, step.outcome == StepOutcome.PUBLISHED)
+        with self._journal.read() as session:
+            published = sorted(session.scalars(query))
+        return lambda version: sum(version < number <= live for number in published)
+
+    def forgetting(self, live: int) -> Forgetting:
+        """How near `live` is to what the gate tolerates."""
+        with self._journal.read() as session:
+            return forgetting(session, self._agent, live)
+
+    def rate(self, factor: float) -> float:
+        """What the next step's learning rate is multiplied by: `factor` for each refusal that is not yet made good."""
+        with self._journal.read() as session:
+            return cooling.rate(session, self._agent, factor)
+
+    def jurors(self, n: int) -> list[Juror]:
+        """Users whom the agent's last steps' turns pleased, for the jury of the next: at most `n`."""
+        with self._journal.read() as session:
+            return earlier(session, self._agent, n) if n else []
