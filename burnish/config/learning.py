@@ -160,7 +160,7 @@ class Learner(Section):
         "else wants (on Linux).",
     )
     slow_down_at: float = Field(
-        1.5,
+        1.25,
         ge=0,
         description="The learner rests between pieces of its work while tokens come this many times slower than without it; 0: never.",
     )
