@@ -55,12 +55,13 @@ def joined(a: Sequence[Any], b: Sequence[Any]) -> tuple[Joined, Joined]:
 
 
 def joining(create: Callable[..., None]) -> Callable[..., None]:
-    """A layer's `create_lora_weights`, whose tensors are in one piece then."""
+    """A layer's `create_lora_weights`, whose tensors are in one piece then; not where several workers share an adapter's rank."""
 
     @functools.wraps(create)
     def created(self: Any, *given: Any, **named: Any) -> None:
         create(self, *given, **named)
-        self.lora_a_stacked, self.lora_b_stacked = joined(self.lora_a_stacked, self.lora_b_stacked)
+        if self.lora_a_stacked[0].shape[2] == self.lora_b_stacked[0].shape[3]:
+            self.lora_a_stacked, self.lora_b_stacked = joined(self.lora_a_stacked, self.lora_b_stacked)
 
     return created
 

@@ -142,6 +142,19 @@ def shrunk(mend: Any, indices: list[int]) -> torch.Tensor:
     return output
 
 
+def test_a_layer_whose_rank_is_shared_among_workers_is_left_as_it_is(mend: Any) -> None:
+    class Layer:
+        lora_a_stacked: Any
+        lora_b_stacked: Any
+
+        def create_lora_weights(self) -> None:
+            self.lora_a_stacked = (torch.zeros(N_SLOTS, 1, RANK // 2, HIDDEN),)
+            self.lora_b_stacked = (torch.zeros(N_SLOTS, 1, 8, RANK),)
+
+    mend.joining(Layer.create_lora_weights)(layer := Layer())
+    assert type(layer.lora_a_stacked) is tuple and layer.lora_a_stacked[0].shape[2] == RANK // 2
+
+
 def test_a_token_without_an_adapter_gets_none_of_the_heads_either(mend: Any) -> None:
     assert shrunk(mend, [0, -1, 1, -1]).tolist() == [[3.0, 3.0], [0.0, 0.0], [30.0, 30.0], [0.0, 0.0]]
 
