@@ -198,7 +198,7 @@ def test_only_arms_that_say_so_trust_exit_codes_or_ask_a_judge() -> None:
     trusts = {name for name, arm in ARMS.items() if "journal.verifiers" in arm.settings}
     asks = {name for name, arm in ARMS.items() if not arm.has_silent_judge}
 
-    assert trusts == {"untrained", "integrated", "tools_shuffled"}
+    assert trusts == {"untrained", "integrated", "tools_shuffled", "tools-passes-1", "tools-passes-2"}
     assert asks == {"judged"}
     assert not ARMS["outcome"].has_steps
 
@@ -241,7 +241,7 @@ def test_the_report_says_whose_users_they_are_and_what_is_missing() -> None:
 
     assert "SIMULATED" in text
     assert "world abc123" in text
-    assert "no results: untrained, outcome, judged, tools_shuffled" in text
+    assert "no results: untrained, outcome, judged, tools-passes-1, tools-passes-2, tools_shuffled" in text.replace("\n", " ")
     assert "no results: untrained" in printed_of({})
 
 
