@@ -37,7 +37,8 @@ def paired(baseline: Outcomes, version: Outcomes) -> Values:
     """log E of `Paired` after each pair. Two of [S, N] → [S, N]."""
     losses, wins = np.cumsum(baseline & ~version, axis=1), np.cumsum(~baseline & version, axis=1)
     bets = [log(w) + losses * log(2 * t) + wins * log(2 * (1 - t)) for t, w in DISCORDANT]
-    return np.logaddexp.reduce(np.stack(bets), axis=0)
+    joint: Values = np.logaddexp.reduce(np.stack(bets), axis=0)
+    return joint
 
 
 def caught_at(log_e: Values, alpha: float = ALPHA) -> npt.NDArray[np.int64]:

@@ -81,7 +81,7 @@ def _train(policy: Policy, voice: int, store: AdapterStore) -> None:
         if float(told.detach().min()) > SURE:
             break
         optimizer.zero_grad()
-        (-told.mean()).backward()
+        (-told.mean()).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     else:
         raise SystemExit(f"voice {voice} did not learn its words in {MAX_STEPS} steps")

@@ -72,7 +72,7 @@ def trainable(shares: Mapping[str, float], harness_report: Path) -> dict[str, fl
     figures = {"trainable_share_routes": min(shares.values())}
     worst = [*shares.values()]
     if harness_report.exists():
-        rows = json.loads(harness_report.readtext(encoding="utf-8"))["rows"]
+        rows = json.loads(harness_report.read_text(encoding="utf-8"))["rows"]
         found = [row["n_trainable"] / row["n_eligible"] for row in rows if row["n_eligible"]]
         figures["trainable_share_harnesses"] = min(found)
         worst += found

@@ -124,10 +124,10 @@ def _judged(folder: Path, turns: Sequence[Attack], judge: Judge) -> list[tuple[i
     asyncio.run(run())
     with journal.read() as session:
         rows = {row.interaction_id: row for row in session.scalars(select(JudgementRow))}
-        found = []
+        found: list[tuple[int | None, str | None, str | None]] = []
         for at in range(len(turns)):
             row, reward = rows.get(f"t{at}"), reward_of(session, f"t{at}")
-            found.append((row and row.score, row and row.hint, reward and reward.hint))
+            found.append((row.score if row else None, row.hint if row else None, reward.hint if reward else None))
     journal.close()
     return found
 

@@ -14,6 +14,7 @@ from benchmarks.judging.turns import journal_with, ordinary
 from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob, JudgementRow
+from judges.judge import Usage
 from judges.panel import Panel
 from judges.worker import Worker
 
@@ -25,6 +26,9 @@ class Slow:
     """A judge that takes its time, a different one for every turn."""
 
     model = "slow"
+
+    def __init__(self) -> None:
+        self.usage = Usage()
 
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
         await asyncio.sleep(random.uniform(0.0, 0.2))
@@ -56,7 +60,7 @@ def measure(folder: Path, n_turns: int, n_kills: int, tell: Callable[[str], None
     asyncio.run(_worker(journal, 64).run_forever(lambda: _n_done(journal) == n_turns or time.monotonic() > deadline))
     columns = JudgementRow.__table__.c  # type: ignore[attr-defined]
     with journal.read() as session:
-        per_turn = dict(
+        per_turn: dict[str, int] = dict(
             session.connection().execute(select(columns.interaction_id, func.count()).group_by("interaction_id")).all()
         )
     journal.close()

@@ -9,6 +9,7 @@ from benchmarks.judging.turns import journal_with, ordinary
 from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
+from judges.judge import Usage
 from judges.panel import Panel
 from judges.worker import Worker
 
@@ -19,6 +20,9 @@ class Instant:
     """A judge that has made up its mind."""
 
     model = "instant"
+
+    def __init__(self) -> None:
+        self.usage = Usage()
 
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
         await asyncio.sleep(0)

@@ -9,6 +9,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -74,7 +75,7 @@ def main() -> None:
     serve(lambda: _step(trainer, batch, micro, n_micro, trained))
 
 
-def _padded(rows: list) -> dict:
+def _padded(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Prompts padded on the left, completions on the right, to the longest of the whole batch."""
     prompts = [torch.tensor(row["prompt_ids"]) for row in rows]
     completions = [torch.tensor(row["completion_ids"]) for row in rows]
@@ -89,7 +90,7 @@ def _padded(rows: list) -> dict:
     }
 
 
-def _step(trainer: GRPOTrainer, batch: dict, micro: int, n_micro: int, trained: list) -> float:
+def _step(trainer: GRPOTrainer, batch: dict[str, Any], micro: int, n_micro: int, trained: list[Any]) -> float:
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
     with torch.no_grad(), use_adapter(trainer.model, adapter_name=None):

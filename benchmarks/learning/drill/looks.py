@@ -5,6 +5,7 @@ A version is asked once, however often it is looked at: with the same draws it w
 
 import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 from adapters.store import AdapterStore
 from benchmarks.learning.client import N_AT_ONCE, Client
@@ -70,7 +71,7 @@ class Looks:
         slots = asyncio.Semaphore(N_AT_ONCE)
 
         async def one(i: int) -> str:
-            draws = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "seed": world.FIRST_DRAW + i}
+            draws: dict[str, Any] = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "seed": world.FIRST_DRAW + i}
             for _ in range(N_TRIES):
                 async with slots:
                     reply = await client.ask(model, world.PROMPTS[i].messages, may_train=False, **draws)

@@ -69,13 +69,15 @@ def counts(stack: Stack) -> dict[str, float]:
     version: Any = VersionRow
     with stack.journal.read() as session:
         run = session.connection()
-        outcomes = dict(
+        outcomes: dict[str, int] = dict(
             run.execute(select(step.outcome, func.count()).where(step.agent == stack.agent).group_by(step.outcome)).all()
         )
-        states = dict(
+        states: dict[str, int] = dict(
             run.execute(select(version.state, func.count()).where(version.agent == stack.agent).group_by(version.state)).all()
         )
-        levels = dict(run.execute(select(step.level, func.count()).where(step.agent == stack.agent).group_by(step.level)).all())
+        levels: dict[str, int] = dict(
+            run.execute(select(step.level, func.count()).where(step.agent == stack.agent).group_by(step.level)).all()
+        )
         metrics = run.execute(select(step.metrics).where(step.agent == stack.agent)).scalars().all()
     return {
         "n_published": float(outcomes.get(StepOutcome.PUBLISHED, 0)),
