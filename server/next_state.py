@@ -50,8 +50,9 @@ class NextStates:
             s for message, whose in zip(messages, provenance, strict=True) if whose in _PRINTED for s in _read(message, whose)
         ]
         signals += _change(reply, repeated[0] if repeated else reply)
-        # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats.
-        is_from_user = set(provenance) == {Provenance.USER}
+        # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint repeats. What a harness
+        # puts between (aider: the files' contents, and an "Ok." to them) is not a result and makes none of what the user says.
+        is_from_user = Provenance.USER in provenance and not set(provenance).intersection(_PRINTED)
         what = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
         if not self._note(session, parent, what, row, digests, provenance, signals) or parent.fate is not None:
             return

@@ -66,6 +66,20 @@ def test_words_that_a_tool_took_part_in_are_not_a_users(any_journal: Journal, pe
     assert found is not None and found[0] == "tool_result"
 
 
+def test_what_a_harness_puts_between_does_not_make_a_result_of_a_users_words(any_journal: Journal, pen: Pen) -> None:
+    """aider shows the files' contents in the user's name, says "Ok." to them in the assistant's, and then brings the user's words."""
+    first = pen.say([user("mend it")], "mended")
+    behind = [
+        user("Here are the files."),
+        {"role": "assistant", "content": "Ok."},
+        {"role": "system", "content": "Be brief."},
+        user("no"),
+    ]
+    second = pen.say(follow(first, *behind), "again")
+    ingest(any_journal, pen)
+    assert next_state(any_journal, first) == ("user_reply", behind, second.interaction_id)
+
+
 def test_an_edited_message_is_a_branch_of_the_same_conversation(any_journal: Journal, pen: Pen) -> None:
     first = pen.say([user("hi")], "hello")
     kept = pen.say(follow(first, user("one way")), "one")
