@@ -17,9 +17,9 @@ from burnish.records import VersionState
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Of `n` prompts the candidate passed `n_passed`, the best version before it `n_best` (None: there was none).
+    """Of `n` replies to the prompts the candidate's passed `n_passed` times, the best version's before it `n_best` (None: there was none).
 
-    `margin` is the share of the prompts by which a candidate may be worse; `digest` names the file that the prompts are of, and how
+    `margin` is the share of the replies by which a candidate may be worse; `digest` names the file that the prompts are of, and how
     they were asked.
     """
 
@@ -40,7 +40,7 @@ def faults(acceptance: Acceptance | None) -> list[str]:
     if acceptance.n_best is None or acceptance.n_passed >= acceptance.n_best - acceptance.margin * acceptance.n - 1e-9:
         return []
     return [
-        f"passed {acceptance.n_passed} of {acceptance.n} acceptance prompts, the best version so far {acceptance.n_best}: "
+        f"{acceptance.n_passed} of {acceptance.n} replies to acceptance prompts passed, the best version so far {acceptance.n_best}: "
         f"{acceptance.margin:.0%} of them are tolerated"
     ]
 

@@ -16,6 +16,14 @@ Figures = Mapping[str, float]
 Bar = tuple[str, str, str, Callable[[Figures], bool]]
 """What is measured, its key, the bar in words, and whether figures meet it."""
 
+PIPED_COLUMNS = 160
+"""Where nobody's terminal says how wide it is: a file is read at any width, and 80 columns cut tables' headings to pieces."""
+
+
+def make_console() -> Console:
+    """The terminal, or what stands in its place."""
+    return Console() if Console().is_terminal else Console(width=PIPED_COLUMNS)
+
 
 @contextmanager
 def workplace(console: Console, name: str) -> Iterator[tuple[Path, Tell]]:

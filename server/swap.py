@@ -353,6 +353,8 @@ def _acceptance(settings: Settings) -> RetentionSet | None:
     if not settings.gate.acceptance:
         return None
     file = Path(settings.gate.acceptance)
-    prompts = read_prompts(file, None, "gate.acceptance")
-    digest = hashlib.sha256(file.read_bytes() + f" {settings.gate.acceptance_temperature:g}".encode()).hexdigest()
-    return RetentionSet(prompts, digest=digest, temperature=settings.gate.acceptance_temperature)
+    temperature, n_draws = settings.gate.acceptance_temperature, settings.gate.acceptance_draws
+    prompts = read_prompts(file, None, "gate.acceptance") * n_draws
+    how = f" {temperature:g}" + (f" {n_draws}" if n_draws > 1 else "")
+    digest = hashlib.sha256(file.read_bytes() + how.encode()).hexdigest()
+    return RetentionSet(prompts, digest=digest, temperature=temperature)

@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from benchmarks import bars
 from benchmarks.adapters import personal, rollbacks, sequences, stalls, swaps
 from benchmarks.bars import Bar, Figures, Tell
@@ -29,7 +27,7 @@ def main() -> None:
     parser.add_argument("--only", choices=names, action="append", help="measure this part alone; may be given again")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
-    console = Console()
+    console = bars.make_console()
     figures: dict[str, float] = {}
     with bars.workplace(console, "adapters") as (folder, tell):
         for name, measure, _ in PARTS:

@@ -9,8 +9,6 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from rich.console import Console
-
 from benchmarks import bars
 from benchmarks.gateway import exactness, linking, litellm_proxy, memory, ours, report, routes, servers
 from benchmarks.gateway.rounds import DIRECT, OURS, RELAY, Rounds
@@ -32,7 +30,7 @@ def main() -> None:
     parser.add_argument("--harness-report", type=Path, default=WORK / "harness" / "report.json", help="of `make test-harness`")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
-    console = Console()
+    console = bars.make_console()
     with bars.workplace(console, "gateway") as (folder, tell):
         figures = _measure(given, folder, tell)
     report.show(console, figures)

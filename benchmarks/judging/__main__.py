@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from sqlalchemy import select
 
 from benchmarks import bars
@@ -47,7 +46,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="measure this part alone; may be given again")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
-    console = Console()
+    console = bars.make_console()
     with bars.workplace(console, "judging") as (folder, tell):
         figures = _measure(given, folder, tell)
     bars.show(console, "judging", BARS, figures)

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
-
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
 from benchmarks.learner import beside, comparison, live
@@ -40,7 +38,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a window beside serving; there are 12")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
-    console = Console()
+    console = bars.make_console()
     logs.configure("console", "benchmark")
     figures: dict[str, float] = {}
     with bars.workplace(console, "learner") as (folder, tell):

@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
+from benchmarks.bars import make_console
 from benchmarks.learning import frozen, queue
 from benchmarks.learning.drill.part import PART as DRILL
 from benchmarks.learning.engine import SharedEngine
@@ -29,7 +28,7 @@ HOME = Path(".work") / "learning"
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, run what is missing, show everything. Exits with 1 where a run broke or a bar is not met."""
     given = _read(arguments)
-    console = Console()
+    console = make_console()
     # a supervisor's lines would break the bar, and each part's output is in a file already
     logs.configure("console", "learning")
     parts = [part for part in PARTS if part.name in (given.only or [part.name])]

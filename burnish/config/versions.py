@@ -37,6 +37,13 @@ class Gate(Section):
         description="Temperature at which the acceptance prompts are asked, each with a random seed that stays the same; "
         "0: greedily, which sees a version waver late.",
     )
+    acceptance_draws: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Replies asked for to each acceptance prompt, each with a seed of its own. Twice as many tell versions apart that are "
+        "0.7 times as far apart.",
+    )
     probe_tolerance: float = Field(
         0.0, ge=0, description="Largest log-prob difference engine against learner; 0 chooses by dtype."
     )

@@ -27,7 +27,7 @@ def test_the_margin_is_of_all_prompts(n_passed: int, n_best: int | None, is_good
 
 def test_no_margin_tolerates_nothing() -> None:
     assert acceptance.faults(shown(59, 60, margin=0.0)) == [
-        "passed 59 of 100 acceptance prompts, the best version so far 60: 0% of them are tolerated"
+        "59 of 100 replies to acceptance prompts passed, the best version so far 60: 0% of them are tolerated"
     ]
 
 

@@ -22,7 +22,9 @@ def result_of(arm: str, seed: int, depth: float) -> Result:
     served = {n: 0.1 + 0.8 * min(n, 256) / 256 - (depth if n > 256 else 0.0) for n in looks}
     learner = {n: score - (0.3 if n > 256 else 0.0) for n, score in served.items()}
     own = {"rollbacks": 1.0 + seed % 2, "refused": 5.0, "retention": 0.97, "n_failed": 0.0}
-    return Result(arm, seed, ARMS[arm].flags(seed), served, own, {"learner": learner, "live": dict.fromkeys(looks, 1.0)})
+    return Result(
+        arm, seed, ARMS[arm].flags(seed), served, own, {"learner": learner, "once": served, "live": dict.fromkeys(looks, 1.0)}
+    )
 
 
 def results_of(n_seeds: int, depth: float = 0.03, arms: tuple[str, ...] = tuple(ARMS)) -> figures.ByArm:

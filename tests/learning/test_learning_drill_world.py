@@ -13,7 +13,7 @@ from burnish.sandbox import MODEL, hints, language
 from burnish.sandbox.language import ATTRIBUTES, HOUSE_STYLE
 from server.retention import read_prompts
 
-RECORDED = "ce4da861441ce66482ae73ed45b9ee41e2e9ff7252e8077ea6110cb33246478e"
+RECORDED = "2f60fbbd4f41a57eac677ba57816ae1719112ef7510b23aba3147509bb47118d"
 """Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to change."""
 
 

@@ -143,7 +143,7 @@ async def test_no_version_passes_fewer_acceptance_prompts_than_the_best_one(worl
     world.announce(4, 3)
     await world.swapper.run_once()
     assert world.live() == 3
-    assert world.version(4).reason.startswith("passed 6 of 10 acceptance prompts, the best version so far 8")
+    assert world.version(4).reason.startswith("6 of 10 replies to acceptance prompts passed, the best version so far 8")
     world.announce(5, 3)
     await world.swapper.run_once()
     assert world.live() == 5

@@ -9,7 +9,7 @@ from benchmarks.learning.columns import flat as spread
 from benchmarks.learning.drill.arms import BARRED
 from benchmarks.learning.results import Result
 
-CURVES = ("served", "learner")
+CURVES = ("served", "learner", "once")
 COUNTED = (
     "rollbacks", "refused", "retention", "n_published", "n_promoted", "n_yellow", "n_red", "n_capped", "n_released", "n_resumed",
     "n_requests", "n_failed", "n_late", "seconds",
@@ -37,7 +37,9 @@ def falls(curve: Mapping[int, float]) -> list[float]:
 
 
 def curve_of(result: Result, name: str) -> Mapping[int, float]:
-    """By interactions, the score of what was `served` or of the `learner`'s newest version."""
+    """By interactions, the score of what was `served`, of the `learner`'s newest version, or of what was served by prompts' first replies
+    alone (`once`).
+    """
     return result.scores if name == "served" else result.curves[name]
 
 

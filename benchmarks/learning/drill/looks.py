@@ -19,13 +19,19 @@ from server.vllm import VllmEngine
 
 N_TRIES = 3
 """For each answer; all that failed are counted."""
+Scores = tuple[float, float]
+"""Over all replies, and over the first one to each prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Scores of what is served and of the newest version, 0 to 1, and which versions these are (0: the base)."""
+    """Scores of what is served and of the newest version, 0 to 1, and which versions these are (0: the base).
+
+    `once` is what is served by the first reply to each prompt alone.
+    """
 
     served: float
+    once: float
     learner: float
     live: int
     newest: int
@@ -38,7 +44,7 @@ class Looks:
         self._running = running
         self._engine = engine
         self._direct = Client(engine.url, engine.api_key)
-        self._known: dict[tuple[int, ...], float] = {}
+        self._known: dict[tuple[int, ...], Scores] = {}
 
     async def look(self, state: State) -> Look:
         """Both scores. Raises EngineError where the newest version cannot be loaded, BurnishError where an answer does not come."""
@@ -48,12 +54,13 @@ class Looks:
         newest = (state.newest,)
         if newest not in self._known:
             self._known[newest] = await self._score_refused(state.newest)
-        return Look(self._known[served], self._known[newest], state.live, state.newest)
+        every, once = self._known[served]
+        return Look(every, once, self._known[newest][0], state.live, state.newest)
 
     async def close(self) -> None:
         await self._direct.close()
 
-    async def _score_refused(self, version: int) -> float:
+    async def _score_refused(self, version: int) -> Scores:
         """Of a version that does not serve: it is loaded under a name that no request of the run can name."""
         agent = self._running.agent
         engine, name = VllmEngine(self._engine.url, self._engine.api_key), f"{agent}@bench{version}"
@@ -67,17 +74,18 @@ class Looks:
         finally:
             await engine.close()
 
-    async def _score(self, client: Client, model: str) -> float:
-        slots = asyncio.Semaphore(N_AT_ONCE)
+    async def _score(self, client: Client, model: str) -> Scores:
+        n, slots = len(world.PROMPTS), asyncio.Semaphore(N_AT_ONCE)
 
         async def one(i: int) -> str:
             draws: dict[str, Any] = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS, "seed": world.FIRST_DRAW + i}
             for _ in range(N_TRIES):
                 async with slots:
-                    reply = await client.ask(model, world.PROMPTS[i].messages, may_train=False, **draws)
+                    reply = await client.ask(model, world.PROMPTS[i % n].messages, may_train=False, **draws)
                 if reply is not None:
                     return reply.text
             # a machine that is too busy must not look like a version that has fallen
             raise BurnishError(f"{model} gave no answer in {N_TRIES} tries: {client.failures[-1]}")
 
-        return world.score(await asyncio.gather(*map(one, range(len(world.PROMPTS)))))
+        replies = await asyncio.gather(*map(one, range(n * world.N_DRAWS)))
+        return world.score(replies), world.score(replies[:n])

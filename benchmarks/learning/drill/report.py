@@ -14,6 +14,11 @@ BARS: tuple[Bar, ...] = (
     (f"deepest lasting fall of what is served, {BARRED}", "served_drop", "≤ 0.05", lambda f: f["served_drop"] <= 0.05),
 )
 """The figure is the upper bound over seeds."""
+_TITLES = {
+    "served": "what is served",
+    "learner": "the learner's newest version, refused or not",
+    "once": "what is served, seen through one reply to each prompt",
+}
 _CURVES = ("best", "last", "fall", "drop")
 _WORK = (
     "n_published",
@@ -36,10 +41,10 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
     )
     console.print(
         f"{world.RATE_FACTOR:g} times the learning rate; mean \\[lower, upper 95 % bootstrap bound] over seeds; scores are shares of "
-        f"{len(world.PROMPTS)} held-out first replies\n"
+        f"{world.N_DRAWS} replies to each of {len(world.PROMPTS)} held-out prompts\n"
     )
     there = [arm for arm in ARMS if results.get(arm)]
-    for name, title in (("served", "what is served"), ("learner", "the learner's newest version, refused or not")):
+    for name, title in _TITLES.items():
         table = Table("arm", "n", "best", "last", "deepest fall", "lasting fall", "worst seed's", title=title)
         for arm in there:
             found = columns(results, arm)

@@ -58,7 +58,11 @@ async def play(
             "seconds": round(time.monotonic() - began, 1),
         }
         (folder / "failures.txt").write_text("".join(f"{each}\n" for each in running.client.failures), encoding="utf-8")
-    curves = {"learner": _curve(seen, lambda look: look.learner), "live": _curve(seen, lambda look: float(look.live))}
+    curves = {
+        "learner": _curve(seen, lambda look: look.learner),
+        "once": _curve(seen, lambda look: look.once),
+        "live": _curve(seen, lambda look: float(look.live)),
+    }
     return Result(arm.name, seed, flags, _curve(seen, lambda look: look.served), figures, curves)
 
 

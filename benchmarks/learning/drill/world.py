@@ -5,7 +5,7 @@
 All users are simulated and share one agent. Twenty of them, so that 10, 25 and 40 % are whole people; who lies is drawn from the
 seed. They wait after every `ROUND` interactions until what was said has been judged and every candidate that was due has been decided:
 a round is the *gate's period*. The score is a program's: right answer and all four attributes, at temperature 1, with a random seed of its
-own for every prompt, the same in every look, so that two versions differ by what they are and not by what was drawn.
+own for every reply, the same in every look, so that two versions differ by what they are and not by what was drawn.
 """
 
 import random
@@ -23,8 +23,10 @@ N_INTERACTIONS = 512
 ROUND = 16
 PROMPTS: tuple[HeldOutPrompt, ...] = heldout.prompts()[::2]
 """What a look asks: every second held-out prompt, 120 of them."""
+N_DRAWS = 4
+"""Replies to each prompt. Of 120 replies, one to each, the score of two versions that are as good differs by 0.03 to 0.05 as it falls."""
 FIRST_DRAW = 1_000
-"""The engine's seed for the first prompt; the next ones count on."""
+"""The engine's seed for the first reply; the next ones count on."""
 ACCEPTANCE: tuple[HeldOutPrompt, ...] = heldout.prompts()[1::2]
 """The operator's own prompts, for the gate of the arms that have some: the other half of the held-out ones, none of them scored."""
 RATE_FACTOR = 3.0
@@ -60,5 +62,5 @@ def acceptance() -> str:
 
 
 def score(replies: list[str]) -> float:
-    """The share of right replies in the house style, one reply to each of `PROMPTS` in order, 0 to 1."""
-    return heldout.breakdown_of(PROMPTS, replies)["satisfied"]
+    """The share of right replies in the house style, 0 to 1: one reply to each of `PROMPTS` in order, as often as there are draws."""
+    return heldout.breakdown_of(PROMPTS * (len(replies) // len(PROMPTS)), replies)["satisfied"]
