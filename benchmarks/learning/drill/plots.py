@@ -6,7 +6,7 @@ from benchmarks.learning.bounds import estimate
 from benchmarks.learning.columns import ByArm
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, SHARES, Defence
-from benchmarks.learning.drill.figures import CURVES, at
+from benchmarks.learning.drill.figures import at
 
 CAPTION = (
     f"Burnish, sandbox model, SIMULATED users, {world.RATE_FACTOR:g}× learning rate; "
@@ -29,7 +29,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     figure, panels = pyplot.subplots(2, 2, figsize=(11, 8), dpi=120, sharex=True, sharey=True)
     for share, axes in zip(SHARES, panels.flat, strict=True):
         for arm in (arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)):
-            for name in CURVES:
+            for name in _LINES:
                 looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
                 told = {n: estimate(list(found.values())) for n in looks if (found := at(results, arm.name, name, n))}
                 style = {"color": _COLOURS[arm.defence], "linestyle": _LINES[name]}
