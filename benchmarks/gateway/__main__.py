@@ -59,7 +59,7 @@ def _measure(given: argparse.Namespace, folder: Path, tell: bars.Tell) -> dict[s
         tell("memory")
         slope = memory.slope_mb_per_100k(gateway, rounds.figures, given.memory_requests)
     tell("the journal")
-    n_turns, ingested_per_s = exactness.check(settings, rounds.figures.request_ids)
+    n_turns, ingested_per_s = exactness.check(settings, rounds.figures.request_ids, tell)
     tell("routes")
     shares = routes.measure(folder / "routes", EXTRA_PORT)
     tell("linking")

@@ -2,29 +2,36 @@
 
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from sqlalchemy import func, select
 
+from benchmarks.bars import Tell
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow
 from server.ingest import Ingester
 
+TELL_SECONDS = 10.0
 
-def check(settings: Settings, request_ids: list[str]) -> tuple[int, float]:
+
+def check(settings: Settings, request_ids: list[str], tell: Tell) -> tuple[int, float]:
     """(turns in the journal, turns ingested per second); ends the run where they are not the requests that were sent."""
     journal = Journal.open(settings.journal_url)
     ingester = Ingester(journal, settings.segments_dir, session_ttl=1e9)
     time.sleep(0.1)  # the watermark
     started = time.perf_counter()
-    while ingester.run_once():
-        pass
+    with ThreadPoolExecutor(1) as pool:
+        drained = pool.submit(_drain, ingester)
+        while wait([drained], TELL_SECONDS).not_done:
+            tell(f"the journal: {_n_rows(journal):,} of {len(request_ids):,} turns")
+        drained.result()
     seconds = time.perf_counter() - started
     columns = InteractionRow.__table__.c  # type: ignore[attr-defined]
     with journal.read() as session:
         found = set(session.scalars(select(columns.request_id)))
-        n_rows = session.scalar(select(func.count()).select_from(InteractionRow)) or 0
         n_bad = session.scalar(select(func.count()).select_from(InteractionRow).where(columns.quarantine.is_not(None)))
+    n_rows = _n_rows(journal)
     journal.close()
     sent = set(request_ids)
     if found != sent or n_rows != len(request_ids) or n_bad:
@@ -33,3 +40,13 @@ def check(settings: Settings, request_ids: list[str]) -> tuple[int, float]:
             f"{len(found - sent)} that nobody sent, {n_bad} quarantined"
         )
     return n_rows, n_rows / seconds
+
+
+def _drain(ingester: Ingester) -> None:
+    while ingester.run_once():
+        pass
+
+
+def _n_rows(journal: Journal) -> int:
+    with journal.read() as session:
+        return session.scalar(select(func.count()).select_from(InteractionRow)) or 0
