@@ -39,7 +39,7 @@ SETTINGS: Mapping[Defence, Mapping[str, Any]] = {
         "canary.watch": False,
     },
     Defence.OWN: _OWN,
-    Defence.ALL: {**_OWN, "gate.acceptance_margin": 0.025, "gate.acceptance_draws": 3},
+    Defence.ALL: {**_OWN, "gate.acceptance_margin": 0.025},
 }
 """Over the sandbox's settings. Undefended, all is off that stands between a step and what is served; the mechanical checks and the probe
 cannot be."""

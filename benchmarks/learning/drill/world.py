@@ -9,6 +9,7 @@ own for every reply, the same in every look, so that two versions differ by what
 """
 
 import random
+from functools import cache
 from pathlib import Path
 
 from benchmarks.learning.drill import poisoned
@@ -16,19 +17,20 @@ from benchmarks.learning.drill.poisoned import PoisonedUser
 from benchmarks.learning.style.world import FILES as STYLE_FILES
 from burnish.sandbox import heldout, language, retention
 from burnish.sandbox.heldout import HeldOutPrompt
+from burnish.sandbox.language import Task
 from burnish.sandbox.users import SimulatedUser
 
 NAMES = tuple(f"user {n}" for n in range(1, 21))
 N_INTERACTIONS = 512
 ROUND = 16
-PROMPTS: tuple[HeldOutPrompt, ...] = heldout.prompts()[::2]
-"""What a look asks: every second held-out prompt, 120 of them."""
-N_DRAWS = 4
-"""Replies to each prompt. Of 120 replies, one to each, the score of two versions that are as good differs by 0.03 to 0.05 as it falls."""
+PROMPTS: tuple[HeldOutPrompt, ...] = heldout.prompts()
+"""What a look asks, 240 of them. A version in the middle of learning answers one half of them up to 0.1 better than the other."""
+N_DRAWS = 2
+"""Replies to each prompt."""
 FIRST_DRAW = 1_000
 """The engine's seed for the first reply; the next ones count on."""
-ACCEPTANCE: tuple[HeldOutPrompt, ...] = heldout.prompts()[1::2]
-"""The operator's own prompts, for the gate of the arms that have some: the other half of the held-out ones, none of them scored."""
+N_ACCEPTANCE = 360
+"""The operator's own prompts, for the gate of the arms that have some (`own_prompts`)."""
 RATE_FACTOR = 3.0
 """How much too large the learning rate is, as a multiple of the sandbox's."""
 
@@ -49,6 +51,18 @@ def people(seed: int, share: float) -> list[SimulatedUser]:
     return [PoisonedUser(seed, name) if name in lying else SimulatedUser(seed, name) for name in NAMES]
 
 
+@cache
+def own_prompts() -> tuple[HeldOutPrompt, ...]:
+    """The operator's: other requests of the held-out kind, so that none is scored and none can be trained on."""
+    rng, scored = random.Random("the operator's own"), {prompt.task for prompt in PROMPTS}
+    found: dict[Task, HeldOutPrompt] = {}
+    while len(found) < N_ACCEPTANCE:
+        task = language.draw_task(rng, held_out=True)
+        if task not in scored:
+            found.setdefault(task, HeldOutPrompt(task, language.ask(task, rng)))
+    return tuple(found.values())
+
+
 def acceptance() -> str:
     """The operator's prompts as `gate.acceptance` reads them: the right answer in the house style."""
     return retention.to_jsonl(
@@ -57,7 +71,7 @@ def acceptance() -> str:
             "tools": None,
             "check": retention.reply_pattern(language.answer(prompt.task), language.HOUSE_STYLE),
         }
-        for prompt in ACCEPTANCE
+        for prompt in own_prompts()
     )
 
 
