@@ -2,7 +2,8 @@
 
 A learning rate that is too large makes candidates that the gate refuses, one after the other: each starts from the same live
 version and goes as far as the last one. So the rate falls with each such refusal and comes back a quarter as fast with each
-version that goes live, as a congestion window does: it settles where about four of five candidates are good. Like the anchors'
+version that goes live, as a congestion window does: it settles where about four of five candidates are good. Steps that are refused
+even when they are smallest are not too long, they are too short to lead out: then it begins again with whole ones. Like the anchors'
 weight (`forgetting.py`) it is read off the journal instead of being kept, so that a restart finds the same; a replay finds it
 in the manifest.
 """
@@ -19,7 +20,7 @@ from burnish.records import VersionState
 SEEN = 64
 """Versions that are looked back on."""
 MOST = 5.0
-"""Refusals that count; at a half each the rate is then a thirty-second."""
+"""Refusals that count; at a half each the rate is then a thirty-second. One more, and none does."""
 GIVEN_BACK = 0.25
 """Of a refusal, for each version that goes live."""
 BEHAVIOUR = ("retention", "acceptance", "replay", "canary")
@@ -31,7 +32,9 @@ def heat(outcomes: Iterable[bool]) -> float:
     """Refusals that are not yet made good, after versions that were good or not, oldest first: 0 to `MOST`."""
     found = 0.0
     for is_good in outcomes:
-        found = max(0.0, found - GIVEN_BACK) if is_good else min(MOST, found + 1.0)
+        found = max(0.0, found - GIVEN_BACK) if is_good else found + 1.0
+        if found > MOST:
+            found = 0.0
     return found
 
 

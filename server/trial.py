@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from adapters.acceptance import Acceptance, best
+from adapters.acceptance import Acceptance, best, of_live
 from adapters.gate import Evidence, Probe, decide
 from adapters.store import AdapterStore
 from burnish.errors import AdapterError, EngineError, EngineUnavailable
@@ -90,9 +90,9 @@ class Trial:
     async def _accepted(self, prompts: RetentionSet, name: VersionName) -> Acceptance:
         """How many of the operator's own prompts the version passes, beside the best one before it."""
         with self._journal.read() as session:
-            n_best = best(session, name.agent, prompts.digest)
+            n_best, n_live = best(session, name.agent, prompts.digest), of_live(session, name.agent, prompts.digest)
         n_passed = await prompts.n_passed(self._engines[0], str(name))
-        return Acceptance(prompts.n, n_passed, n_best, self._acceptance_margin, prompts.digest)
+        return Acceptance(prompts.n, n_passed, n_best, self._acceptance_margin, prompts.digest, n_live)
 
     async def load(self, name: VersionName) -> None:
         """Load on every engine, or on none."""

@@ -31,6 +31,12 @@ def test_no_margin_tolerates_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize(("n_passed", "is_good"), [(41, True), (40, True), (39, False)])
+def test_what_is_as_good_as_the_live_one_is_let_through_below_the_margin(n_passed: int, is_good: bool) -> None:
+    """Else a live version that stands at the margin's edge could never be left again."""
+    assert (not acceptance.faults(replace(shown(n_passed, 60), n_live=40))) is is_good
+
+
 def test_what_was_not_shown_never_passes() -> None:
     assert acceptance.faults(None) == ["insufficient evidence: the acceptance prompts were not asked"]
 
@@ -62,4 +68,6 @@ def test_the_best_is_of_those_that_went_live_with_these_prompts(journal: Journal
         )
         session.flush()
         assert acceptance.best(session, "agent", "d") == 50
+        assert acceptance.of_live(session, "agent", "d") == 46
+        assert acceptance.of_live(session, "agent", "another file") is None
         assert acceptance.best(session, "other", "d") is None

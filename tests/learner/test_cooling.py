@@ -46,7 +46,10 @@ def refuse(world: World, number: int, evidence: dict[str, Any]) -> None:
         ([False], 1.0),
         ([True, False, True], 0.75),
         ([False, False, True, True, True, True], 1.0),
-        ([False] * 9, MOST),
+        ([False] * 5, MOST),
+        ([False] * 6, 0.0),
+        ([False] * 8, 2.0),
+        ([False] * 5 + [True, False], 0.0),
     ],
 )
 def test_golden_heats(outcomes: list[bool], expected: float) -> None:
@@ -54,9 +57,10 @@ def test_golden_heats(outcomes: list[bool], expected: float) -> None:
 
 
 @given(st.lists(st.booleans(), max_size=SEEN))
-def test_a_refusal_never_warms_and_a_good_version_never_cools(outcomes: list[bool]) -> None:
-    before = heat(outcomes)
-    assert 0.0 <= heat([*outcomes, True]) <= before <= heat([*outcomes, False]) <= MOST
+def test_a_refusal_adds_one_or_begins_again_and_a_good_version_never_cools(outcomes: list[bool]) -> None:
+    before, refused = heat(outcomes), heat([*outcomes, False])
+    assert 0.0 <= heat([*outcomes, True]) <= before <= MOST
+    assert refused == (before + 1.0 if before + 1.0 <= MOST else 0.0)
 
 
 def test_only_what_a_version_had_become_counts(world: World) -> None:

@@ -147,7 +147,14 @@ async def test_no_version_passes_fewer_acceptance_prompts_than_the_best_one(worl
     world.announce(5, 3)
     await world.swapper.run_once()
     assert world.live() == 5
-    assert world.version(5).evidence["acceptance"] == {"n": 10, "n_passed": 9, "n_best": 8, "margin": 0.1, "digest": "d"}
+    assert world.version(5).evidence["acceptance"] == {
+        "n": 10,
+        "n_passed": 9,
+        "n_best": 8,
+        "margin": 0.1,
+        "digest": "d",
+        "n_live": 7,
+    }
 
 
 async def test_the_base_is_asked_once(world: World) -> None:
