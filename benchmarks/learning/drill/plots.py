@@ -23,11 +23,16 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    if not any(results.get(arm) for arm in ARMS):
+    shares = [share for share in SHARES if any(arm.share == share and results.get(arm.name) for arm in ARMS.values())]
+    if not shares:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    figure, panels = pyplot.subplots(2, 2, figsize=(11, 8), dpi=120, sharex=True, sharey=True)
-    for share, axes in zip(SHARES, panels.flat, strict=True):
+    n_rows, n_columns = (len(shares) + 1) // 2, min(2, len(shares))
+    size = (max(8.5, 2 + 4.5 * n_columns), 1 + 3.5 * n_rows)  # the caption needs the width
+    figure, grid = pyplot.subplots(n_rows, n_columns, figsize=size, dpi=120, sharex=True, sharey=True, squeeze=False)
+    for axes in grid.flat[len(shares) :]:
+        axes.set_visible(False)
+    for share, axes in zip(shares, grid.flat, strict=False):
         for arm in (arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)):
             for name in _LINES:
                 looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
@@ -39,10 +44,9 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
                 axes.fill_between(list(told), low, high, color=style["color"], alpha=0.12 if name == "served" else 0.05)
         axes.set(title=f"{share:.0%} of the users lie", ylim=(-0.02, 1.02))
         axes.grid(alpha=0.25)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=7, loc="upper left")
+        axes.legend(fontsize=7, loc="upper left")
     figure.supxlabel("interactions with simulated users", fontsize=9)
-    figure.supylabel("held-out score, first reply", fontsize=9)
+    figure.supylabel("held-out score", fontsize=9)
     figure.suptitle(CAPTION, fontsize=8)
     figure.tight_layout()
     paths = [folder / "drill.png", folder / "drill.svg"]
