@@ -22,7 +22,8 @@ class Gate(Section):
     )
     acceptance: str = Field(
         "",
-        description="JSONL file of your own prompts with checks, of which no version may pass fewer than the best one so far; empty: none.",
+        description="JSONL file of your own prompts with checks, of which no version may pass fewer than the best one so far, "
+        "unless it passes as many as the live one; empty: none.",
     )
     acceptance_margin: float = Field(
         0.05,
