@@ -71,6 +71,10 @@ class Client:
         body = {"target": response_id, "rating": rating} | ({"comment": comment} if comment else {})
         await self._post("/v1/feedback", body, {})
 
+    async def comment(self, response_id: str, words: str) -> None:
+        """A user's words on a reply, without a rating."""
+        await self._post("/v1/feedback", {"target": response_id, "comment": words}, {})
+
     async def conclude(self, session: str, is_success: bool) -> None:
         """What became of a whole session."""
         await self._post("/v1/feedback", {"target": session, "about": "session", "outcome": is_success}, {})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from rich.console import Console
 
@@ -15,14 +16,18 @@ from benchmarks.learning import frozen
 from benchmarks.learning.client import Reply
 from benchmarks.learning.part import Shown, Wish
 from benchmarks.learning.results import Result, Results
-from benchmarks.learning.tools import figures, plots, report, world
+from benchmarks.learning.tools import figures, plots, report, silent, world
 from benchmarks.learning.tools.arms import ARMS
+from benchmarks.learning.tools.hinting import Hinting
 from benchmarks.learning.tools.part import PART, TABLES
 from benchmarks.learning.tools.run import score
 from benchmarks.learning.tools.session import Played, play
 from benchmarks.learning.tools.world import Printed, Step
 from burnish.records import Provenance, SignalKind
+from burnish.rewards import ACCEPTED
 from burnish.sandbox import tools
+from judges.hints import USERS, fate_of
+from judges.verdict import Vote, parse_vote
 from server.signals import signals_of
 
 RECORDED = "5c343ca512e07d72456ce2dd924cdbc83e9ab9d8d2f9423549924e8cfeea615a"
@@ -35,6 +40,7 @@ class Agent:
     def __init__(self, call: Callable[[Sequence[str], str], str], is_lost: bool = False) -> None:
         self.requests: list[dict[str, Any]] = []
         self.outcomes: dict[str, bool] = {}
+        self.comments: list[tuple[str, str]] = []
         self._call, self._is_lost = call, is_lost
 
     async def ask(self, model: str, messages: Sequence[Mapping[str, Any]], **given: Any) -> Reply | None:
@@ -51,6 +57,9 @@ class Agent:
         return Reply(
             "r", text, {"role": "assistant", "content": None, "tool_calls": [called] if "<tool_call>" in text else None}
         )
+
+    async def comment(self, response_id: str, words: str) -> None:
+        self.comments.append((response_id, words))
 
     async def conclude(self, session: str, is_success: bool) -> None:
         self.outcomes[session] = is_success
@@ -187,6 +196,33 @@ def test_one_failed_call_fails_the_session() -> None:
     assert agent.requests[3]["messages"][-1]["name"] == world.RUNNER
 
 
+def test_users_say_of_some_failed_calls_which_tool_works() -> None:
+    steps, works = world.sessions(0, 40), world.truth(0)
+    hinting = Hinting(0, works)
+    good, bad = Agent(knowing(0)), Agent(lambda names, key: "no")
+    for each in steps:
+        asyncio.run(play(good, "agent", "s", each, works, may_train=True, hinting=hinting))  # type: ignore[arg-type]
+    assert (good.comments, hinting.n_said) == ([], 0)
+    for each in steps:
+        asyncio.run(play(bad, "agent", "s", each, works, may_train=True, hinting=hinting))  # type: ignore[arg-type]
+    assert len(bad.comments) == hinting.n_said
+    assert 0.25 < hinting.n_said / (40 * world.N_STEPS) < 0.55
+    assert {words for _, words in bad.comments} == {f"Use the {tool} tool." for tool in works.values()}
+
+
+def test_the_silent_judge_takes_down_a_comment_and_abstains_from_all_else() -> None:
+    async def ask(text: str) -> Vote:
+        async with silent.running() as url, aiohttp.ClientSession() as http:
+            asked = {"model": "silent", "n": 1, "messages": [{"role": "user", "content": text}]}
+            async with http.post(f"{url}/v1/chat/completions", json=asked) as response:
+                return parse_vote((await response.json())["choices"][0]["message"]["content"])
+
+    hinted, other = asyncio.run(ask("comment: Use the fetch tool.")), asyncio.run(ask("failed: exit code 1"))
+    assert (hinted.score, hinted.hint) == (0, "Use the fetch tool.")
+    assert (other.score, other.hint) == (None, None)
+    assert fate_of(hinted.hint or "", hinted.score, 3, 3, USERS) == ACCEPTED
+
+
 def test_a_lost_request_ends_the_session_without_a_word() -> None:
     agent = Agent(knowing(0), is_lost=True)
     end = played(agent, world.sessions(0, 1)[0])
@@ -198,9 +234,11 @@ def test_only_arms_that_say_so_trust_exit_codes_or_ask_a_judge() -> None:
     trusts = {name for name, arm in ARMS.items() if "journal.verifiers" in arm.settings}
     asks = {name for name, arm in ARMS.items() if not arm.has_silent_judge}
 
-    assert trusts == {"untrained", "integrated", "tools_shuffled", "tools-passes-1", "tools-passes-2"}
+    assert trusts == {"untrained", "integrated", "integrated+hints", "tools_shuffled", "tools-passes-1", "tools-passes-2"}
     assert asks == {"judged"}
-    assert not ARMS["outcome"].has_steps
+    assert not ARMS["outcome"].has_steps and not ARMS["outcome+hints"].has_steps
+    hinted = {name for name, arm in ARMS.items() if arm.has_hints}
+    assert hinted == {name for name, arm in ARMS.items() if arm.settings.get("judge.votes", 3) >= 3} - {"judged"}
 
 
 def results_of(n_seeds: int, finals: Mapping[str, float]) -> figures.ByArm:
@@ -241,7 +279,10 @@ def test_the_report_says_whose_users_they_are_and_what_is_missing() -> None:
 
     assert "SIMULATED" in text
     assert "world abc123" in text
-    assert "no results: untrained, outcome, judged, tools-passes-1, tools-passes-2, tools_shuffled" in text.replace("\n", " ")
+    assert (
+        "no results: untrained, outcome, outcome+hints, integrated+hints, judged, tools-passes-1, tools-passes-2, tools_shuffled"
+        in text.replace("\n", " ")
+    )
     assert "no results: untrained" in printed_of({})
 
 
@@ -259,7 +300,8 @@ def test_finished_runs_are_used_and_not_made_again(tmp_path: Path) -> None:
         for result in by_seed.values():
             results.write(result)
 
-    assert [job.name for job in PART.missing(results, Wish(None, [0], is_again=False))] == ["untrained 0", "outcome 0"]
+    missing = [job.name for job in PART.missing(results, Wish(None, [0], is_again=False))]
+    assert missing == ["untrained 0", "outcome 0", "outcome+hints 0", "integrated+hints 0"]
     assert [job.name for job in PART.missing(results, Wish(["judged"], [0, 1], is_again=False))] == ["judged 0", "judged 1"]
     assert [job.name for job in PART.missing(results, Wish(["integrated"], [0], is_again=True))] == ["integrated 0"]
     assert list(PART.shown(results).results) == ["integrated"]

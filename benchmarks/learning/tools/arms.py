@@ -24,17 +24,22 @@ COMMON: Mapping[str, Any] = {
 }
 """Settings of every arm, over the sandbox's own (burnish/sandbox/burnish.toml)."""
 _NO_JUDGE: Mapping[str, Any] = {"judge.model": SILENT, "judge.votes": 1}
+_THREE_VOTES: Mapping[str, Any] = {"judge.votes": 3}  # a hint is what most of at least three write
 _EXIT_CODES: Mapping[str, Any] = {"journal.verifiers": list(world.PROGRAMS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to reward. `has_steps`: a step's own word is part of its reward, which a run checks in what the learner was given."""
+    """One way to reward. `has_steps`: a step's own word is part of its reward, which a run checks in what the learner was given.
+
+    `has_hints`: users say of some failed calls which tool works.
+    """
 
     name: str
     what: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     has_steps: bool = False
+    has_hints: bool = False
     is_extra: bool = False
     """Runs only where it is named."""
 
@@ -51,6 +56,14 @@ _ARMS = (
     Arm("untrained", "nothing is learned", {**_NO_JUDGE, **_EXIT_CODES, "learner.enabled": False}),
     Arm("outcome", "the session's outcome alone", _NO_JUDGE),
     Arm("integrated", "outcome and each call's exit code", {**_NO_JUDGE, **_EXIT_CODES}, has_steps=True),
+    Arm("outcome+hints", "the same, and hints that name the tool", {**_NO_JUDGE, **_THREE_VOTES}, has_hints=True),
+    Arm(
+        "integrated+hints",
+        "outcome, exit codes, and hints that name the tool",
+        {**_NO_JUDGE, **_THREE_VOTES, **_EXIT_CODES},
+        has_steps=True,
+        has_hints=True,
+    ),
     Arm("judged", "outcome and what the judge makes of each tool's result", has_steps=True, is_extra=True),
     *(
         Arm(

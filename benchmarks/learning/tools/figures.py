@@ -9,8 +9,8 @@ from benchmarks.learning.tools.arms import OTHER, PRODUCT
 LAST = world.MILESTONES[-1]
 BAR, BESIDE, GAIN = f"tool_success_{LAST}", f"tool_outcome_only_{LAST}", f"tool_gain_{LAST}"
 COUNTED = (
-    "success_trained", "told_truly", "retention", "n_rewards", "n_step_rewards", "judge_calls", "n_trained", "n_versions", "n_refused",
-    "n_rolled_back", "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
+    "success_trained", "told_truly", "retention", "n_rewards", "n_step_rewards", "n_hints", "n_hints_refused", "judge_calls",
+    "n_trained", "n_versions", "n_refused", "n_rolled_back", "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
 )  # fmt: skip
 
 

@@ -15,7 +15,18 @@ from benchmarks.learning.tools.figures import BAR, BESIDE, GAIN, LAST, barred
 BARS: tuple[Bar, ...] = ((f"success after {LAST} sessions, {PRODUCT}", BAR, "≥ 0.90", lambda f: f[BAR] >= 0.90),)
 """The figure is the lower bound."""
 _SHOWN = ((f"the same, {OTHER} only (mean)", BESIDE), (f"{PRODUCT} over {OTHER} only, paired (lower bound)", GAIN))
-_WORK = ("n_versions", "n_refused", "n_rolled_back", "n_trained", "n_step_rewards", "n_failed", "n_late", "seconds")
+_WORK = (
+    "n_versions",
+    "n_refused",
+    "n_rolled_back",
+    "n_trained",
+    "n_step_rewards",
+    "n_hints",
+    "n_hints_refused",
+    "n_failed",
+    "n_late",
+    "seconds",
+)
 
 
 def show(console: Console, results: ByArm, world_hash: str) -> None:
@@ -28,8 +39,8 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
     there = [arm for arm in ARMS if results.get(arm)]
     curves = Table("arm", "n", *(f"after {n}" for n in world.MILESTONES), f"over {OTHER}, {LAST}", title="tool success")
     works = Table(
-        "arm", "told truly", "retention", "versions", "refused", "rolled back", "trained on", "step rewards", "failed", "late",
-        "seconds", title="what was done",
+        "arm", "told truly", "retention", "versions", "refused", "rolled back", "trained on", "step rewards", "hints", "refused hints",
+        "failed", "late", "seconds", title="what was done",
     )  # fmt: skip
     for arm in there:
         more = gain(scores(results, arm, LAST), scores(results, OTHER, LAST)) if arm != OTHER else None

@@ -16,8 +16,9 @@ from benchmarks.learning.stack import Stack
 from benchmarks.learning.style.exams import Exams
 from benchmarks.learning.tools import silent, world
 from benchmarks.learning.tools.arms import Arm
+from benchmarks.learning.tools.hinting import Hinting
 from benchmarks.learning.tools.session import Played, play
-from benchmarks.learning.tools.update import odd_rewards, update
+from benchmarks.learning.tools.update import Counts, hints_of, odd_rewards, update
 from burnish.errors import BurnishError
 
 MOST_LOST = 0.05
@@ -50,6 +51,7 @@ async def run(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Pa
         where = {"judge.url": await held.enter_async_context(silent.running())} if arm.has_silent_judge else {}
         running = await held.enter_async_context(stack.running(folder, engine, agent, flags | where, cache))
         works = world.truth(seed)
+        hinting = Hinting(seed, works) if arm.has_hints else None
         examined = await examine(running, works, plan.n_exam)
         scores, waited, n_late = {0: score(examined)}, 0.0, 0
         had: list[Played] = []
@@ -57,13 +59,21 @@ async def run(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Pa
             first = len(had)
             steps = world.sessions(seed, min(world.ROUND, plan.n_sessions - first), first)
             had += await asyncio.gather(
-                *(play(running.client, agent, f"s{first + i}", each, works, may_train=True) for i, each in enumerate(steps))
+                *(
+                    play(running.client, agent, f"s{first + i}", each, works, may_train=True, hinting=hinting)
+                    for i, each in enumerate(steps)
+                )
             )
             n_broken = sum(not each.is_whole for each in had)
             if n_broken > len(had) * MOST_LOST:
                 raise BurnishError(f"{n_broken} of {len(had)} sessions were broken off: {running.client.failures[-1]}")
             paused = time.monotonic()
-            n_late += not await update(running, sum(each.n_turns for each in had), sum(each.n_turns > 0 for each in had))
+            counts = Counts(
+                n_turns=sum(each.n_turns for each in had),
+                n_sessions=sum(each.n_turns > 0 for each in had),
+                n_comments=hinting.n_said if hinting else 0,
+            )
+            n_late += not await update(running, counts)
             waited += time.monotonic() - paused
             tell(len(steps))
             if len(had) in plan.milestones:
@@ -80,6 +90,7 @@ async def run(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Pa
             "retention": retained / of_base,
             "n_rewards": n_rewards,
             "n_step_rewards": n_odd,
+            **hints_of(running),
             **loop.costs(running),
             "n_sessions": len(had),
             "n_requests": running.client.n_requests,

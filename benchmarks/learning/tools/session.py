@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.learning.client import Client, Reply
 from benchmarks.learning.tools import world
+from benchmarks.learning.tools.hinting import Hinting
 from benchmarks.learning.tools.world import Printed, Step, Truth
 from burnish.sandbox import tools
 
@@ -30,8 +31,17 @@ class Played:
         return self.is_whole and all(each.exit_code == 0 for each in self.printed)
 
 
-async def play(client: Client, agent: str, name: str, steps: Sequence[Step], works: Truth, *, may_train: bool) -> Played:
-    """The session `name`; its outcome is told where it may train."""
+async def play(
+    client: Client,
+    agent: str,
+    name: str,
+    steps: Sequence[Step],
+    works: Truth,
+    *,
+    may_train: bool,
+    hinting: Hinting | None = None,
+) -> Played:
+    """The session `name`; its outcome is told where it may train, and `hinting` users comment on calls that failed."""
     printed: list[Printed] = []
     told: list[bool] = []
     n_turns = 0
@@ -53,6 +63,8 @@ async def play(client: Client, agent: str, name: str, steps: Sequence[Step], wor
             break
         n_turns += 1
         told.append(world.tells(step, printed[-1], answered.text))
+        if hinting is not None and (words := hinting.after(step, printed[-1])) is not None:
+            await client.comment(called.response_id, words)
     played = Played(printed, told, n_turns)
     if may_train and n_turns:
         await client.conclude(name, played.is_success)

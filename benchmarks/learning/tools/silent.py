@@ -1,4 +1,7 @@
-"""A judge that abstains from everything, as a server: what is left of a reward is what programs and users say.
+"""A judge that has no opinion, as a server: what is left of a reward is what programs and users say.
+
+A user's comment that names a tool (`hinting.py`) it takes down as a hint, with a verdict of 0, which adds nothing to a reward; from all
+else it abstains.
 
 The judge cannot be switched off, and the sandbox's reads a tool's failure off its result: with it no arm would be outcome-only.
 """
@@ -8,7 +11,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-ANSWER = "VERDICT: abstain\nHINT: none"
+from benchmarks.learning.tools.hinting import said_in
+
+ABSTAINS = "VERDICT: abstain\nHINT: none"
 
 
 @asynccontextmanager
@@ -29,6 +34,7 @@ async def running() -> AsyncIterator[str]:
 
 async def _answer(request: web.Request) -> web.Response:
     asked = await request.json()
-    message = {"role": "assistant", "content": ANSWER}
+    hint = said_in(str(asked["messages"][-1]["content"]))
+    message = {"role": "assistant", "content": f"VERDICT: 0\nHINT: {hint}" if hint else ABSTAINS}
     choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(asked.get("n") or 1)]
     return web.json_response({"id": "silent", "object": "chat.completion", "model": asked["model"], "choices": choices})

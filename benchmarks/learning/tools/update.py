@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
@@ -16,9 +17,18 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepR
 from burnish.records import UNDECIDED, TargetKind
 
 
-async def update(stack: Stack, n_turns: int, n_sessions: int) -> bool:
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What users had and said so far: turns with a reply, sessions with an outcome, comments on a call."""
+
+    n_turns: int
+    n_sessions: int
+    n_comments: int = 0
+
+
+async def update(stack: Stack, had: Counts) -> bool:
     """False where patience ended before the round was settled, or before the step was decided."""
-    if not await _until(lambda: _is_settled(stack, n_turns, n_sessions)):
+    if not await _until(lambda: _is_settled(stack, had)):
         return False
     if not stack.settings.learner.enabled:
         return True
@@ -53,14 +63,26 @@ async def _until(is_so: Callable[[], bool]) -> bool:
     return True
 
 
-def _is_settled(stack: Stack, n_turns: int, n_sessions: int) -> bool:
+def hints_of(stack: Stack) -> dict[str, int]:
+    """Hints that came to a step with their turn, and those of them that the teacher (or the jury) refused."""
+    row, step = _columns(SampleRow), _columns(StepRow)
+    mine = select(row.hint_fate).join(step, step.step_id == row.step_id).where(step.agent == stack.agent, row.hint.is_not(None))
+    with stack.journal.read() as session:
+        fates = session.connection().execute(mine).scalars().all()
+    return {"n_hints": len(fates), "n_hints_refused": sum(fate is not None for fate in fates)}
+
+
+def _is_settled(stack: Stack, had: Counts) -> bool:
     pulse = facts.pulse(stack.journal, stack.agent)
     turn, said = _columns(InteractionRow), _columns(FeedbackRow)
     met = select(func.count()).where(said.about == TargetKind.SESSION, said.interaction_id.is_not(None))
     # an outcome that met its session early counts for its later turns too, once they are there
     with stack.journal.read() as session:
         n_met = int(session.connection().execute(met.where(said.interaction_id == turn.interaction_id)).scalar_one())
-    return pulse.n_recorded >= n_turns and not pulse.n_judging and n_met >= n_sessions
+        commented = select(func.count()).where(said.comment != "", said.interaction_id.is_not(None))
+        n_commented = int(session.connection().execute(commented).scalar_one()) if had.n_comments else 0
+    is_met = n_met >= had.n_sessions and n_commented >= had.n_comments
+    return pulse.n_recorded >= had.n_turns and not pulse.n_judging and is_met
 
 
 def _ask(stack: Stack) -> None:

@@ -1,0 +1,33 @@
+"""What simulated users say of a call that failed, where they say anything: which tool works, in words that a judge can make a hint of."""
+
+import random
+import re
+
+from benchmarks.learning.tools.world import Printed, Step, Truth
+
+SHARE = 0.4
+"""Of the calls that failed (reference experiment B: 40 % of errors name the tool)."""
+_WORDS = "Use the {tool} tool."
+_SAID = re.compile(r"Use the \w+ tool\.")
+
+
+class Hinting:
+    """The users of one run; `n_said` counts what they said."""
+
+    def __init__(self, seed: int, works: Truth) -> None:
+        self.n_said = 0
+        self._rng = random.Random(f"hints {seed}")
+        self._works = works
+
+    def after(self, step: Step, printed: Printed) -> str | None:
+        """The user's comment on a call, None where there is none."""
+        if printed.exit_code == 0 or self._rng.random() >= SHARE:
+            return None
+        self.n_said += 1
+        return _WORDS.format(tool=self._works[step.toolset])
+
+
+def said_in(text: str) -> str | None:
+    """The words of such a comment where `text` holds them."""
+    found = _SAID.search(text)
+    return found[0] if found else None
