@@ -38,6 +38,13 @@ class Learner(Section):
     groups: Literal["prompt", "session"] = Field(
         "prompt", description="A group is the replies to one and the same prompt, or the turns of one session."
     )
+    min_advantage: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Rows whose reward is nearer than this to what was expected (in successes, 0 to 1) carry no policy gradient. It saves "
+        "their passes; but those of an agent that is mostly liked are its successes, and then its failures push alone.",
+    )
     correction: Literal["bypass", "token_tis"] = Field(
         "bypass",
         description="Off-policy: clip the ratio to the engine's own log-probs, or weigh by a truncated ratio beside it.",

@@ -3,7 +3,8 @@
 `bypass` (reference/algorithms.md §1.5): μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and engine
 mismatch together, and no further importance weight is put on top. `token_tis`: the clip is on π_θ/π_v, π_v being the row's own
 version where its log-probs were audited, else the policy before this step; min(π_v/μ, 2) is the weight beside it. What a reward
-is compared with is in `credit.py`. A row whose advantage is below 0.05 in size says nothing and carries no term.
+is compared with is in `credit.py`. A row without an advantage, or with a smaller one than `min_advantage`, carries no term. Small
+ones are kept by default: where an agent is mostly liked they are its successes, and without them each failure pushes alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +22,11 @@ from learner.policy import Policy
 from learner.rows import Row, TokenBatch
 from learner.samples import Sample
 
-MIN_ADVANTAGE = 0.05
-
 
 class PolicyGradient(Objective):
     """PPO's clipped loss with dual clip; `scale_floor` switches division by max(σ_tok, floor) on.
 
-    `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`.
+    `min_advantage`, `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`.
     """
 
     name: ClassVar[str] = "policy_gradient"
@@ -41,12 +40,13 @@ class PolicyGradient(Objective):
         dual_clip: float,
         baseline_decay: float,
         scale_floor: float | None = None,
+        min_advantage: float = 0.0,
         advantage: str = "baseline",
         groups: str = "prompt",
         is_decoupled: bool = False,
     ) -> None:
         self.clip = {"clip_low": clip_low, "clip_high": clip_high, "dual_clip": dual_clip}
-        self.scale_floor = scale_floor
+        self.scale_floor, self.min_advantage = scale_floor, min_advantage
         self.advantage, self.groups, self.is_decoupled = advantage, groups, is_decoupled
         self.baseline = RunningBaseline(baseline_decay)
 
@@ -59,7 +59,7 @@ class PolicyGradient(Objective):
         samples = [row.sample for row in judged if row.sample is not None]
         advantages = advantages_of(samples, self.baseline, self.advantage, self.groups)
         trained = [i for i, row in enumerate(judged) if row.sample and row.sample.has_ratio]
-        heard = [i for i in trained if abs(advantages[i].item()) >= MIN_ADVANTAGE]
+        heard = [i for i in trained if (size := abs(advantages[i].item())) > 0.0 and size >= self.min_advantage]
         if heard and self.scale_floor is not None:
             n_tokens = torch.tensor([float(judged[i].n_tokens) for i in heard])
             advantages[heard] = scale_by_tokens(advantages[heard], n_tokens, self.scale_floor)

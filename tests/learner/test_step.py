@@ -98,14 +98,30 @@ def test_nothing_to_learn_leaves_everything_as_it_was(make_trainer: Make, make_s
 
 
 def test_expected_rewards_are_idle_and_counted(make_trainer: Make, make_samples: Samples) -> None:
-    trainer = make_trainer(**RL_ONLY)
-    state = trainer.state()
-    state["objectives"]["policy_gradient"]["evidence"] = {"judge": [1000.0, 1.0]}
-    trainer.restore(state)
+    trainer = make_trainer(**RL_ONLY, min_advantage=0.05)
+    expect_praise(trainer)
     result = trainer.step(make_samples(4, hints=False, reward=1.0))
     assert not result.is_update
     assert result.metrics["policy_gradient/n_weak"] == 4.0
     assert len(result.idle) == 4
+
+
+def test_of_an_agent_that_is_liked_successes_count_beside_failures(make_trainer: Make, make_samples: Samples) -> None:
+    samples = [replace(each, reward=-1.0 if i == 0 else 1.0) for i, each in enumerate(make_samples(8, hints=False))]
+    alone, beside = make_trainer(**RL_ONLY, min_advantage=0.05), make_trainer(**RL_ONLY)
+    for trainer in (alone, beside):
+        expect_praise(trainer)
+    assert alone.step(samples).trained == ("chatcmpl-0",)
+    kept = beside.step(samples)
+    assert len(kept.trained) == 8 and kept.metrics["policy_gradient/n_weak"] == 0.0
+    assert mean_logprob(beside, samples[1:]) > mean_logprob(alone, samples[1:])
+
+
+def expect_praise(trainer: Trainer) -> None:
+    """Let the baseline have seen a hundred good replies and one bad one: a good one has an advantage of 0.01."""
+    state = trainer.state()
+    state["objectives"]["policy_gradient"]["evidence"] = {"judge": [100.0, 1.0]}
+    trainer.restore(state)
 
 
 def test_rows_without_a_hint_do_not_feel_distillation(make_trainer: Make, make_samples: Samples) -> None:
