@@ -54,6 +54,7 @@ _ARMS = (
     Arm("memory+lora", "notes, and both", has_notes=True),
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
     Arm("hints_shuffled", "hints alone, each says any wish", {"learner.rl_weight": 0.0}, kind=MisledUser),
+    Arm("dropped", "both, advantages below 0.05 left out", {"learner.min_advantage": 0.05}, is_extra=True),
     Arm("passes-1", "both, one optimiser step on each batch instead of two", {"learner.passes": 1}, is_extra=True),
     Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
 )
