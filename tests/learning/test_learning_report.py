@@ -20,6 +20,7 @@ FINAL = {
     "off": 0.1,
     "binary": 0.8,
     "combined": 0.95,
+    "combined+groups": 0.97,
     "memory": 0.1,
     "memory+lora": 0.9,
     "shuffled": 0.12,
@@ -54,7 +55,7 @@ def test_figures_are_the_bounds_that_are_harder_on_us() -> None:
     assert measured["style_score_512"].value == pytest.approx(0.95, abs=0.002)
     assert measured["style_score_512"].value < 0.9505  # the lower bound, below the mean of .9505
     assert measured["control_shuffled_score"].value > 0.1205  # the upper bound, above the mean
-    assert measured["gain_256"].value == pytest.approx(0.075)
+    assert measured["gain_256"].value == pytest.approx(0.085)  # of the arm with groups over binary, half-way
     assert measured["unseen_ratio"].value == pytest.approx(9.5)
     assert {each.n for each in measured.values()} == {8}
 
@@ -77,7 +78,7 @@ def test_a_bar_is_never_met_by_fewer_than_eight_seeds() -> None:
 
 
 def test_a_control_that_learns_fails_its_bar() -> None:
-    told = Shown(TABLES, results_of(8, {**FINAL, "off": 0.3, "shuffled": 0.4, "hints_shuffled": 0.0}), "abc")
+    told = Shown(TABLES, results_of(8, {**FINAL, "off": 0.3, "shuffled": 0.4, "hints_shuffled": 0.3}), "abc")
 
     assert {"control_off_change", "control_shuffled_score", "control_hints_gain"} <= set(told.unmet())
 
@@ -99,7 +100,8 @@ def test_nothing_at_all_is_a_report_too() -> None:
 def test_an_arm_with_few_seeds_says_so() -> None:
     results = {**results_of(8), **{"opd": results_of(2, {"opd": 0.4})["opd"]}}
 
-    assert any(line.split("│")[1:3] == [" opd            ", " 2 "] for line in printed(results).splitlines())
+    cells = [[cell.strip() for cell in line.split("│")[1:3]] for line in printed(results).splitlines()]
+    assert ["opd", "2"] in cells
 
 
 def test_pictures_name_simulated_users_and_n(tmp_path: Path) -> None:

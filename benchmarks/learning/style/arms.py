@@ -60,4 +60,5 @@ _ARMS = (
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
 PRODUCT = "combined"
-"""The arm that Burnish ships: the bars are read off it."""
+"""The arm that Burnish ships: the bars are read off it, but the gain over `BASELINE`, which is that of `WITH_GROUPS`."""
+WITH_GROUPS, BASELINE = "combined+groups", "binary"

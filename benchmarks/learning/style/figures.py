@@ -6,7 +6,7 @@ from benchmarks.learning.bounds import Estimate, estimate, gain, paired, ratio
 from benchmarks.learning.columns import ByArm, BySeed, Measured, counted, scores
 from benchmarks.learning.columns import flat as spread
 from benchmarks.learning.style import world
-from benchmarks.learning.style.arms import PRODUCT
+from benchmarks.learning.style.arms import BASELINE, PRODUCT, WITH_GROUPS
 
 LAST = world.MILESTONES[-1]
 COUNTED = (
@@ -41,13 +41,13 @@ def barred(results: ByArm) -> dict[str, Measured]:
         "style_score_128": (of(scores(results, PRODUCT, 128)), _low),
         "style_score_256": (of(scores(results, PRODUCT, 256)), _low),
         "style_score_512": (of(scores(results, PRODUCT, 512)), _low),
-        "gain_256": (gain(scores(results, PRODUCT, 256), scores(results, "binary", 256)), _low),
+        "gain_256": (gain(scores(results, WITH_GROUPS, 256), scores(results, BASELINE, 256)), _low),
         "unseen_ratio": (ratio(*unseen) if unseen[0] else None, _low),
         "memory_lora_gain": (gain(counted(results, "memory+lora", "seen"), counted(results, "memory", "seen")), _mean),
         "retention": (of(counted(results, PRODUCT, "retention")), _low),
         "control_off_change": (change("off"), _farthest),
         "control_shuffled_score": (of(scores(results, "shuffled", LAST)), _high),
-        "control_hints_gain": (change("hints_shuffled"), _farthest),
+        "control_hints_gain": (change("hints_shuffled"), _high),
     }
     return {key: Measured(read(told), told.n) for key, (told, read) in asked.items() if told is not None}
 

@@ -22,7 +22,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
         return []
     folder.mkdir(parents=True, exist_ok=True)
     figure, axes = pyplot.subplots(figsize=(8, 5), dpi=120)
-    colours = pyplot.get_cmap("tab10")
+    colours = pyplot.get_cmap("tab20")
     for i, arm in enumerate(ARMS):
         told = {n: estimate(list(found.values())) for n in world.MILESTONES if (found := scores(results, arm, n))}
         if not told:
