@@ -21,7 +21,7 @@ from burnish.config import Learner
 from burnish.errors import LearnerError
 from learner import jury
 from learner.batch import Prepared, finish, measured
-from learner.control import shuffle_signals
+from learner.control import ShuffledSignals
 from learner.filters import admit
 from learner.groups import Group
 from learner.health import Health
@@ -64,6 +64,7 @@ class Trainer:
         self.before_step: Callable[[Work], None] = _tell_nobody
         self.objectives = build(settings)
         self.health = Health(settings)
+        self.control = ShuffledSignals()
         self.generator = torch.Generator().manual_seed(settings.seed)
         parameters = list(policy.parameters().values())
         self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=BETAS, weight_decay=0.0)
@@ -97,7 +98,7 @@ class Trainer:
         reason: str | None = None
         try:
             if self.settings.shuffle_rewards:
-                samples = shuffle_signals(samples, self.generator)
+                samples = self.control.shuffle(samples, self.generator)
                 groups = [group.shuffled(self.generator) for group in groups]
             batch = self._prepare(replace(work, samples=samples, groups=groups))
             metrics = batch.facts
@@ -152,7 +153,7 @@ class Trainer:
             "rng": bytes(self.generator.get_state().tolist()).hex(),
             "objectives": {objective.name: objective.state() for objective, _ in self.objectives},
             "health": self.health.state(),
-        }
+        } | ({"control": self.control.state()} if self.settings.shuffle_rewards else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up a `state`; an objective that it does not know starts afresh."""
@@ -161,6 +162,7 @@ class Trainer:
             if objective.name in state["objectives"]:
                 objective.restore(state["objectives"][objective.name])
         self.health.restore(state.get("health", {}))
+        self.control.restore(state.get("control", []))
 
     def reset(self) -> None:
         """Begin anew from the base: fresh adapter, no moments, no baselines, the seed's random numbers."""
@@ -168,6 +170,7 @@ class Trainer:
         self.optimizer.state.clear()
         self.objectives = build(self.settings)
         self.health = Health(self.settings)
+        self.control = ShuffledSignals()
         self.generator.manual_seed(self.settings.seed)
 
     def tensors(self) -> dict[str, Tensor]:

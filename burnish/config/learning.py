@@ -192,7 +192,7 @@ class Learner(Section):
     )
     seed: int = Field(0, description="Seed of every random choice of the learner.")
     shuffle_rewards: bool = Field(
-        False, description="Control experiment: permute the rewards among a step's rows, leave hints out."
+        False, description="Control experiment: give each row a reward of an earlier step, leave hints out."
     )
 
     @field_validator(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny import perturb
 
-from learner.control import shuffle_signals
+from learner.control import ShuffledSignals
 from learner.losses import preference_loss
 from learner.objectives.preference import Preference
 from learner.policy import Weights
@@ -121,5 +121,5 @@ def test_right_replies_are_no_anchors_and_change_nothing_where_nobody_learns_fro
 
 
 def test_the_shuffled_control_leaves_right_replies_out(make_samples: Samples) -> None:
-    shuffled = shuffle_signals(with_right(make_samples(4)), torch.Generator().manual_seed(1))
+    shuffled = ShuffledSignals().shuffle(with_right(make_samples(4)), torch.Generator().manual_seed(1))
     assert not right_replies(shuffled)

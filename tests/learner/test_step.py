@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from learner.control import shuffle_signals
 from learner.objectives.distillation import Distillation
 from learner.objectives.group_gradient import GroupGradient
 from learner.objectives.objective import Objective
@@ -174,17 +173,6 @@ def test_a_row_of_another_policy_is_vetoed(make_trainer: Make, make_samples: Sam
     assert result.metrics["policy_gradient/veto_fraction"] == pytest.approx(1.0)
     assert result.metrics["grad_norm"] == 0.0
     assert all(torch.equal(before[name], tensor) for name, tensor in trainer.policy.parameters().items())
-
-
-def test_shuffling_permutes_rewards_and_leaves_hints_out(make_samples: Samples) -> None:
-    samples = make_samples(9)
-    shuffled = shuffle_signals(samples, torch.Generator().manual_seed(4))
-    assert any(sample.hint for sample in samples)
-    assert sorted(s.reward or 0.0 for s in shuffled) == sorted(s.reward or 0.0 for s in samples)
-    assert [s.reward for s in shuffled] != [s.reward for s in samples]
-    for before, after in zip(samples, shuffled, strict=True):
-        assert (before.interaction_id, before.completion_ids) == (after.interaction_id, after.completion_ids)
-        assert after.hint is None and after.hinted_prompt_ids is None
 
 
 def test_reset_is_a_fresh_start(make_trainer: Make, make_samples: Samples) -> None:
