@@ -2,7 +2,7 @@
 
 What is learned from shuffled rewards is not learned from feedback; a score that rises all the same would be an artefact.
 Permuting them among the rows of one step is not enough: a step whose replies are better than usual keeps its better rewards, so that the
-mean of the step still praises what it did (seen: 0.07 to 0.20 after 512 interactions, one seed of eight to 0.39).
+mean of the step still praises what it did (seen: on average 0.07 to 0.16 after 512 interactions).
 Hints are left out rather than shuffled: where all users want the same, anybody's hint teaches it beside any row (seen in the
 demo: with permuted hints the score still rose from 0.10 to 0.92).
 """
