@@ -21,7 +21,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     if not there:
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    figure, axes = pyplot.subplots(figsize=(8, 5), dpi=120)
+    figure, axes = pyplot.subplots(figsize=(9.5, 5), dpi=120)
     colours = pyplot.get_cmap("tab20")
     for i, arm in enumerate(ARMS):
         told = {n: estimate(list(found.values())) for n in world.MILESTONES if (found := scores(results, arm, n))}
@@ -37,7 +37,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     axes.set(xlabel="interactions with simulated users", ylabel="held-out score, first reply", ylim=(-0.02, 1.02))
     axes.set_title(CAPTION, fontsize=8)
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, loc="upper left")
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     figure.tight_layout()
     paths = [folder / "style.png", folder / "style.svg"]
     for path in paths:

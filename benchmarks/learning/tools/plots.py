@@ -20,7 +20,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     if not any(results.get(arm) for arm in ARMS):
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    figure, axes = pyplot.subplots(figsize=(8, 5), dpi=120)
+    figure, axes = pyplot.subplots(figsize=(9.5, 5), dpi=120)
     for arm in ARMS:
         told = {n: estimate(list(found.values())) for n in world.MILESTONES if (found := scores(results, arm, n))}
         if told:
@@ -32,7 +32,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     axes.set(xlabel="sessions with simulated users", ylabel="held-out sessions whose calls all worked", ylim=(-0.02, 1.02))
     axes.set_title(CAPTION, fontsize=8)
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, loc="upper left")
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     figure.tight_layout()
     paths = [folder / f"tools.{kind}" for kind in ("png", "svg")]
     for path in paths:
