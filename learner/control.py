@@ -27,7 +27,7 @@ class ShuffledSignals:
         self.earlier: list[_Signal] = []
 
     def shuffle(self, samples: Sequence[Sample], generator: torch.Generator) -> list[Sample]:
-        """`samples` without hints and right replies, each with a reward drawn from earlier steps, none drawn twice.
+        """`samples` without hints and right replies, each with a reward drawn from earlier steps, none twice in one step.
 
         Where too few are known yet, as in the first step, the samples' own are among those that are drawn from.
         """

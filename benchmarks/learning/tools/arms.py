@@ -77,7 +77,7 @@ _ARMS = (
     ),
     Arm(
         "tools_shuffled",
-        "integrated rewards, each with a row of another step",
+        "integrated, each row with a reward of an earlier step",
         {**_NO_JUDGE, **_EXIT_CODES, "learner.shuffle_rewards": True},
         has_steps=True,
         is_extra=True,
