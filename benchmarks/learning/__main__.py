@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures: dict[str, float] = {}
     unmet: list[str] = []
     for part in parts:
-        shown = part.shown(folders[part.name])
+        shown = part.shown(folders[part.name], given.seeds if given.report else None)
         shown.show(console)
         figures |= shown.figures()
         unmet += shown.unmet()
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
     """The part's runs to do: where arms are named, of those that are its own."""
     named = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
-    return [] if named == [] else part.missing(results, Wish(named, given.seeds, given.again))
+    return [] if named == [] else part.missing(results, Wish(named, given.seeds or range(8), given.again, given.until))
 
 
 def seeds_of(text: str) -> list[int]:
@@ -79,12 +79,21 @@ def _engine(given: argparse.Namespace) -> SharedEngine | None:
     return SharedEngine(given.engine.rstrip("/"), given.engine_key) if given.engine else None
 
 
+def _stops() -> str:
+    return "; ".join(f"{part.name} after {', '.join(map(str, part.cut))}" for part in PARTS if part.cut)
+
+
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=(__doc__ or "").split("\n\n")[0])
     names = [part.name for part in PARTS]
     parser.add_argument("--only", choices=names, action="append", help="this part alone; may be given again")
     parser.add_argument("--arms", type=lambda text: text.split(","), help="these arms, with commas; all that can run")
-    parser.add_argument("--seeds", type=seeds_of, default=list(range(8)), help="8 (the first eight), 0-3, or 0,5,7")
+    parser.add_argument(
+        "--seeds", type=seeds_of, help="8 (the first eight, as without it), 0-3, or 0,5,7; with --report show these alone"
+    )
+    parser.add_argument(
+        "--until", type=int, metavar="N", help=f"end runs of {_stops()} early, for gains at these by more seeds"
+    )
     parser.add_argument("--side-by-side", type=int, default=2, metavar="N", help="runs at a time on the one engine")
     parser.add_argument("--engine", default="", metavar="URL", help="a vLLM that runs already, with room for all adapters")
     parser.add_argument("--engine-key", default="", metavar="KEY", help="its key")
@@ -98,6 +107,8 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     unknown = [arm for arm in given.arms or () if arm not in known]
     if unknown:
         parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+    if given.until is not None and not all(given.until in part.cut for part in PARTS if part.name in (given.only or names)):
+        parser.error(f"--until {given.until}: only runs of {_stops()} can end early; name it with --only")
     if given.side_by_side < 1:
         parser.error("--side-by-side must be at least 1")
     return given

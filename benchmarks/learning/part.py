@@ -1,8 +1,8 @@
 """A part of the proof: its world and arms, the runs that are missing, and what the results that are there show."""
 
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,11 +16,15 @@ from benchmarks.learning.results import Result, Results
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the command line asks for: which arms (None: all that can run), which seeds, and whether finished runs come again."""
+    """What the command line asks for: which arms (None: all that can run), which seeds, whether finished runs come again.
+
+    Runs go `until` so many interactions, one of the part's `cut`; None: to the world's end.
+    """
 
     arms: Sequence[str] | None
     seeds: Sequence[int]
     is_again: bool
+    until: int | None = None
 
 
 class AnyArm(Protocol):
@@ -78,7 +82,7 @@ Play = Callable[[Any, int, SharedEngine, Path, Path, Tell], Awaitable[Result]]
 class Part:
     """`world` are the files that are its world, `usual` the arms that run where none are named, `n` the interactions or sessions of a run.
 
-    `words` says in a line what came out of a run.
+    `words` says in a line what came out of a run. `cut` are other ways to play it, which end after so many interactions.
     """
 
     name: str
@@ -89,36 +93,50 @@ class Part:
     play: Play
     words: Callable[[Result], str]
     tables: Tables
+    cut: Mapping[int, Play] = field(default_factory=dict)
 
     def missing(self, results: Results, wish: Wish) -> list[Job]:
         """The runs to do: seed by seed, so that all arms grow alike."""
         arms = [self.arms[name] for name in wish.arms or self.usual]
+        n = self.n if wish.until is None else wish.until
         return [
-            self._job(results, arm, seed)
+            self._job(results, arm, seed, n)
             for seed in wish.seeds
             for arm in arms
-            if wish.is_again or results.find(arm.name, seed, arm.flags(seed)) is None
+            if wish.is_again or not _has_reached(n, results.find(arm.name, seed, arm.flags(seed)))
         ]
 
-    def shown(self, results: Results) -> Shown:
-        """What is there. A seed's own setting is part of its settings, so each seed is looked up with its own."""
+    def shown(self, results: Results, seeds: Collection[int] | None = None) -> Shown:
+        """What is there, of these `seeds` alone where they are given.
+
+        A seed's own setting is part of its settings, so each seed is looked up with its own.
+        """
         found = {name: results.all(name, arm.flags) for name, arm in self.arms.items()}
+        if seeds is not None:
+            found = {name: {seed: by_seed[seed] for seed in by_seed if seed in seeds} for name, by_seed in found.items()}
         return Shown(self.tables, {name: by_seed for name, by_seed in found.items() if by_seed}, results.world)
 
-    def _job(self, results: Results, arm: AnyArm, seed: int) -> Job:
+    def _job(self, results: Results, arm: AnyArm, seed: int, n: int) -> Job:
+        play = self.play if n == self.n else self.cut[n]
+
         async def run(engine: SharedEngine, tell: Tell) -> str:
             folder = results.folder / "runs" / f"{arm.name}-{seed}"
-            result = await self.play(arm, seed, engine, folder, results.folder / "cache", tell)
+            result = await play(arm, seed, engine, folder, results.folder / "cache", tell)
             results.write(result)
             # what broke stays to be looked at; of what went well the result and what the parts said are enough
             (folder / "parts.log").replace(results.folder / arm.name / f"{seed}.log")
             shutil.rmtree(folder, ignore_errors=True)
             return self.words(result)
 
-        return Job(f"{arm.name} {seed}", self.n, run)
+        return Job(f"{arm.name} {seed}", n, run)
 
 
 def curve(result: Result) -> str:
-    """A result in a line: its scores, what failed, and how long it took."""
+    """A result in a line: its scores, what failed, and how long it took, which one that was cut does not say."""
     told = " ".join(f"{score:.2f}" for score in result.scores.values())
-    return f"{told}, {result.figures['n_failed']:.0f} failed, {result.figures['seconds']:.0f} s"
+    took = f", {result.figures['seconds']:.0f} s" if "seconds" in result.figures else ""
+    return f"{told}, {result.figures['n_failed']:.0f} failed{took}"
+
+
+def _has_reached(n: int, result: Result | None) -> bool:
+    return result is not None and max(result.scores) >= n

@@ -104,6 +104,18 @@ def test_an_arm_with_few_seeds_says_so() -> None:
     assert ["opd", "2"] in cells
 
 
+def test_runs_that_ended_early_count_where_they_came_to_and_are_told_apart() -> None:
+    results = results_of(8)
+    cut = {
+        arm: {seed + 8: Result(arm, seed + 8, {}, {0: 0.1, 256: 0.6}, {"n_failed": 0.0}) for seed in range(4)} for arm in FINAL
+    }
+    results = {arm: {**by_seed, **cut[arm]} for arm, by_seed in results.items()}
+
+    measured = figures.barred(results)
+    assert (measured["gain_256"].n, measured["style_score_512"].n, measured["retention"].n) == (12, 8, 8)
+    assert "12, 8 to the end" in printed(results)
+
+
 def test_pictures_name_simulated_users_and_n(tmp_path: Path) -> None:
     paths = plots.draw(tmp_path / "plots", results_of(3))
 
@@ -138,6 +150,17 @@ def test_seeds(text: str, seeds: list[int]) -> None:
 def test_bad_seeds_name_the_forms(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"expected 8 .*0-0 for seed 0 alone"):
         command.seeds_of(text)
+
+
+@pytest.mark.parametrize(
+    "more", [["--only", "tools", "--until", "160"], ["--until", "256"], ["--only", "style", "--until", "100"]]
+)
+def test_an_early_end_that_no_run_has_is_refused(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(more)
+
+    assert ended.value.code == 2
+    assert "only runs of style after 64, 128, 256, 384 can end early" in capsys.readouterr().err
 
 
 def test_unknown_arms_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,16 @@ def test_a_finished_run_is_not_made_again(tmp_path: Path) -> None:
     assert names(results, Wish(["off", "binary"], [0, 1], is_again=False)) == ["off 0", "off 1", "binary 1"]
 
 
+def test_a_run_that_ended_early_is_enough_for_an_early_end_alone(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w" * 64)
+    results.write(Result("binary", 0, ARMS["binary"].flags(0), {0: 0.1, 256: 0.9}, {"n_failed": 0.0}))
+
+    assert names(results, Wish(["binary"], [0], is_again=False, until=256)) == []
+    assert names(results, Wish(["binary"], [0], is_again=False)) == ["binary 0"]
+    (job,) = PART.missing(results, Wish(["binary"], [1], is_again=False, until=256))
+    assert job.n_interactions == 256
+
+
 def test_again_makes_all_of_them(tmp_path: Path) -> None:
     results = Results(tmp_path, "w" * 64)
     results.write(finished("binary", 0))
@@ -93,6 +103,15 @@ def test_shown_uses_what_is_there(tmp_path: Path) -> None:
     assert {arm: sorted(by_seed) for arm, by_seed in told.results.items()} == {"combined": [0, 4]}
 
 
+def test_shown_can_be_asked_of_some_seeds_alone(tmp_path: Path) -> None:
+    results = Results(tmp_path, "w" * 64)
+    for seed in (0, 4, 5):
+        results.write(finished("combined", seed))
+
+    assert sorted(PART.shown(results, [4, 5, 9]).results["combined"]) == [4, 5]
+    assert PART.shown(results, [9]).results == {}
+
+
 async def test_a_run_that_ends_leaves_its_result_and_what_its_parts_said_and_nothing_else(tmp_path: Path) -> None:
     results = Results(tmp_path, "w")
 
@@ -103,7 +122,7 @@ async def test_a_run_that_ends_leaves_its_result_and_what_its_parts_said_and_not
 
     async def play(arm: Any, seed: int, engine: Any, folder: Path, cache: Path, tell: Any) -> Result:
         leave(folder)
-        return Result(arm.name, seed, arm.flags(seed), {0: 0.1}, {"n_failed": 0.0, "seconds": 1.0})
+        return Result(arm.name, seed, arm.flags(seed), {512: 0.1}, {"n_failed": 0.0, "seconds": 1.0})
 
     part = replace(PART, play=play)
     (job,) = part.missing(results, Wish(["off"], [3], is_again=False))

@@ -15,6 +15,12 @@ COUNTED = (
 )  # fmt: skip
 
 
+def ends(results: ByArm, arm: str) -> str:
+    """How many seeds an arm has, and how many of them went to the world's end where some were cut."""
+    n, n_whole = len(results[arm]), len(scores(results, arm, LAST))
+    return str(n) if n == n_whole else f"{n}, {n_whole} to the end"
+
+
 def flat(results: ByArm) -> dict[str, float]:
     """Everything that is there: `arm_key`, `_low` and `_high` for its bounds, `arm_n_seeds`."""
     found: dict[str, float] = {}

@@ -6,6 +6,7 @@ from benchmarks.learning.bounds import estimate
 from benchmarks.learning.columns import ByArm, scores
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import ARMS
+from benchmarks.learning.style.figures import ends
 
 CAPTION = "Burnish, sandbox model, SIMULATED users; means and 95 % bootstrap bounds over seeds (n beside each arm)"
 
@@ -29,7 +30,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
             continue
         at = list(told)
         axes.plot(
-            at, [each.mean for each in told.values()], "o-", color=colours(i), ms=3, label=f"{arm} (n={len(results[arm])})"
+            at, [each.mean for each in told.values()], "o-", color=colours(i), ms=3, label=f"{arm} (n={ends(results, arm)})"
         )
         axes.fill_between(
             at, [each.low for each in told.values()], [each.high for each in told.values()], color=colours(i), alpha=0.15

@@ -8,7 +8,7 @@ from benchmarks.learning.bounds import Estimate, estimate, gain
 from benchmarks.learning.columns import ByArm, Measured, counted, scores, shown
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import ARMS, BASELINE, PRODUCT, WITH_GROUPS
-from benchmarks.learning.style.figures import barred
+from benchmarks.learning.style.figures import barred, ends
 
 BARS: tuple[Bar, ...] = (
     (f"score after 128 interactions, {PRODUCT} (aim)", "style_score_128", "≥ 0.76", lambda f: f["style_score_128"] >= 0.76),
@@ -44,8 +44,7 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
     people = Table("arm", "unseen users", "seen users", "retention", "sessions until 3", "users of 8", title="whom it helps")
     works = Table("arm", "versions", "refused", "rolled back", "trained on", "failed", "late", "seconds", title="what was done")
     for arm in there:
-        n = len(results[arm])
-        curves.add_row(arm, str(n), *(_of(scores(results, arm, at)) for at in world.MILESTONES))
+        curves.add_row(arm, ends(results, arm), *(_of(scores(results, arm, at)) for at in world.MILESTONES))
         over = [gain(scores(results, arm, at), scores(results, BASELINE, at)) for at in _GAINS_AT]
         gains.add_row(
             arm, str(min((each.n for each in over if each), default=0)), *map(_text, over), *_cells(results, arm, _COST)

@@ -9,6 +9,7 @@ from benchmarks.learning import loop, stack
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.queue import Tell
 from benchmarks.learning.results import Result
+from benchmarks.learning.stack import Stack
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import Arm
 from benchmarks.learning.style.exams import Exams
@@ -22,13 +23,19 @@ MOST_LOST = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long a run is; the world's length unless a test wants a short one."""
+    """How long a run is; the world's length unless a test wants a short one.
+
+    One that `is_cut` leaves out what is read off a run's end and what a run costs as a whole.
+    """
 
     n_interactions: int = world.N_INTERACTIONS
     milestones: Sequence[int] = world.MILESTONES
+    is_cut: bool = False
 
 
 WHOLE = Plan()
+CUT = {n: Plan(n, [at for at in world.MILESTONES if at <= n], is_cut=True) for n in world.MILESTONES[1:-1]}
+"""Runs that end early, by the interactions after which they do: for a gain at a milestone, by more seeds."""
 
 
 async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE) -> Result:
@@ -56,23 +63,27 @@ async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: P
             if n_asked in plan.milestones:
                 scores[n_asked] = await exams.score()
                 tell(0, f"score {scores[n_asked]:.2f} after {n_asked}")
-        retained, of_base = await exams.retention()
-        figures = {
-            "unseen": await exams.strangers(),
-            "seen": await exams.again(notes),
-            "retention": retained / of_base,
-            "retention_base": of_base,
-            **_sessions(talk),
-            **loop.costs(running),
-            "n_interactions": talk.n_had,
-            "n_requests": running.client.n_requests,
-            "n_failed": len(running.client.failures),
-            "n_late": n_late,
-            "seconds_waited": round(waited, 1),
-            "seconds": round(time.monotonic() - began, 1),
-        }
+        figures = {} if plan.is_cut else await _at_the_end(running, exams, talk, notes)
+        figures |= {"n_failed": len(running.client.failures), "n_late": n_late}
+        if not plan.is_cut:
+            figures |= {"seconds_waited": round(waited, 1), "seconds": round(time.monotonic() - began, 1)}
         (folder / "failures.txt").write_text("".join(f"{each}\n" for each in running.client.failures), encoding="utf-8")
     return Result(arm.name, seed, flags, scores, figures)
+
+
+async def _at_the_end(running: Stack, exams: Exams, talk: Talk, notes: Notes | None) -> dict[str, float]:
+    """What is read off a run's end, and what the run has cost."""
+    retained, of_base = await exams.retention()
+    return {
+        "unseen": await exams.strangers(),
+        "seen": await exams.again(notes),
+        "retention": retained / of_base,
+        "retention_base": of_base,
+        **_sessions(talk),
+        **loop.costs(running),
+        "n_interactions": talk.n_had,
+        "n_requests": running.client.n_requests,
+    }
 
 
 def _sessions(talk: Talk) -> dict[str, float]:
