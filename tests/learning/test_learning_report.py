@@ -86,7 +86,7 @@ def test_a_control_that_learns_fails_its_bar() -> None:
 def test_missing_arms_are_named_and_break_nothing() -> None:
     text = printed(results_of(8, {"combined": 0.95}))
 
-    assert "no results: off, binary, opd, combined+groups, memory" in text
+    assert "no results: off, binary, opd, binary+groups, opd+groups, combined+groups, memory" in text
     assert "SIMULATED" in text
     assert "world abc123" in text
     assert "not shown yet (0 seeds)" in text  # what needs another arm

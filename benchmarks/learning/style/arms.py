@@ -49,6 +49,8 @@ _ARMS = (
     Arm("binary", "policy gradient alone", {"learner.distill_weight": 0.0}),
     Arm("opd", "hints alone", {"learner.rl_weight": 0.0}),
     Arm("combined", "both"),
+    Arm("binary+groups", "policy gradient, and shadow groups", {"learner.distill_weight": 0.0, **GROUPS}),
+    Arm("opd+groups", "hints, and shadow groups", {"learner.rl_weight": 0.0, **GROUPS}),
     Arm("combined+groups", "both, and shadow groups", GROUPS),
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, has_notes=True),
     Arm("memory+lora", "notes, and both", has_notes=True),
