@@ -1,8 +1,9 @@
 """What is served beside what was learned: a panel a share of liars, defended and not."""
 
+from functools import partial
 from pathlib import Path
 
-from benchmarks.learning.bounds import estimate
+from benchmarks.learning import picture
 from benchmarks.learning.columns import ByArm
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, SHARES, Defence
@@ -18,39 +19,27 @@ _LINES = {"served": "-", "learner": ":"}
 
 def draw(folder: Path, results: ByArm) -> list[Path]:
     """Write `drill.png` and `drill.svg`; returns their paths, none where there is nothing to draw."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     shares = [share for share in SHARES if any(arm.share == share and results.get(arm.name) for arm in ARMS.values())]
     if not shares:
         return []
-    folder.mkdir(parents=True, exist_ok=True)
     n_rows, n_columns = (len(shares) + 1) // 2, min(2, len(shares))
     size = (max(8.5, 2 + 4.5 * n_columns), 1 + 3.5 * n_rows)  # the caption needs the width
-    figure, grid = pyplot.subplots(n_rows, n_columns, figsize=size, dpi=120, sharex=True, sharey=True, squeeze=False)
+    figure, grid = picture.pyplot().subplots(n_rows, n_columns, figsize=size, dpi=120, sharex=True, sharey=True, squeeze=False)
     for axes in grid.flat[len(shares) :]:
         axes.set_visible(False)
+    looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
     for share, axes in zip(shares, grid.flat, strict=False):
         for arm in (arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)):
             for name in _LINES:
-                looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
-                told = {n: estimate(list(found.values())) for n in looks if (found := at(results, arm.name, name, n))}
-                style = {"color": _COLOURS[arm.defence], "linestyle": _LINES[name]}
+                curve = picture.told(looks, partial(at, results, arm.name, name))
                 label = f"{arm.name}, {name} (n={len(results[arm.name])})"
-                axes.plot(list(told), [each.mean for each in told.values()], lw=1.4, label=label, **style)
-                low, high = [each.low for each in told.values()], [each.high for each in told.values()]
-                axes.fill_between(list(told), low, high, color=style["color"], alpha=0.12 if name == "served" else 0.05)
+                alpha = 0.12 if name == "served" else 0.05
+                style = {"color": _COLOURS[arm.defence], "linestyle": _LINES[name], "linewidth": 1.4}
+                picture.draw_band(axes, curve, label, alpha, **style)
         axes.set(title=f"{share:.0%} of the users lie", ylim=(-0.02, 1.02))
         axes.grid(alpha=0.25)
         axes.legend(fontsize=7, loc="upper left")
     figure.supxlabel("interactions with simulated users", fontsize=9)
     figure.supylabel("held-out score", fontsize=9)
     figure.suptitle(CAPTION, fontsize=8)
-    figure.tight_layout()
-    paths = [folder / "drill.png", folder / "drill.svg"]
-    for path in paths:
-        figure.savefig(path)
-    pyplot.close(figure)
-    return paths
+    return picture.save(figure, folder, "drill")
