@@ -5,7 +5,8 @@ With even odds beforehand, Bayes' rule gives for a reply y to a prompt x and a w
     P(h | x, y) = π(y | x, h) / (π(y | x, h) + π(y | x)) = σ(log π(y | x, h) − log π(y | x)),
 
 π the frozen base, h put where the teacher of hindsight distillation has it (learner/hints.py). So a group is scored without asking a judge,
-by one reward function that does not drift. The base must obey hints in context, which distillation asks of it as well.
+by one reward function that does not drift. The base must obey hints in context, which distillation asks of it as well. Where there are
+several wishes (`shadow.recall`), the score is the mean over them: a reply that heeds one of two is better than one that heeds none.
 """
 
 from collections.abc import Sequence
@@ -33,11 +34,11 @@ MIN_SPREAD = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A group's replies under both prompts, the live one first; `hinted` is empty where the wish cannot be put into the prompt."""
+    """A group's replies, the live one first, under the plain prompt and under that of each wish that can be put into it."""
 
     interaction_id: str
     plain: list[Text]
-    hinted: list[Text]
+    hinted: list[list[Text]]
 
 
 class WishGrader:
@@ -62,13 +63,20 @@ class WishGrader:
         if not found:
             return 0
         known = [asked for asked in found if asked.hinted]
-        told = iter(posteriors(self._policy, [t for a in known for t in a.plain], [t for a in known for t in a.hinted]))
-        scores = {asked.interaction_id: [next(told) for _ in asked.plain] for asked in known}
+        scores = self._scores(known)
         with self._journal.write() as session:
             for asked in found:
                 self._end(session, asked.interaction_id, scores.get(asked.interaction_id))
         log.info("scored shadow groups", agent=self._agent, n=len(known), lost=len(found) - len(known))
         return len(found)
+
+    def _scores(self, asked: Sequence[_Asked]) -> dict[str, list[float]]:
+        """By turn, each reply's mean posterior over the wishes."""
+        plain = [text for each in asked for _ in each.hinted for text in each.plain]
+        hinted = [text for each in asked for replies in each.hinted for text in replies]
+        told = iter(posteriors(self._policy, plain, hinted))
+        by_wish = {each.interaction_id: [[next(told) for _ in each.plain] for _ in each.hinted] for each in asked}
+        return {name: [sum(values) / len(values) for values in zip(*rows, strict=True)] for name, rows in by_wish.items()}
 
     def _end(self, session: Session, name: str, scores: Sequence[float] | None) -> None:
         if scores is None:
@@ -82,8 +90,9 @@ class WishGrader:
             return None
         said = interaction_of(session, turn)
         replies = [said.token_ids, *(from_bytes("i", member.token_ids) for member in shadows.members_of(session, name))]
-        prompt = hinted_prompt(self._policy.tokenizer, said.messages, said.tools, row.wish, said.prompt_ids)
-        hinted = [Text(prompt, ids) for ids in replies] if prompt is not None else []
+        tokenizer, wishes = self._policy.tokenizer, row.wish.splitlines()
+        prompts = [hinted_prompt(tokenizer, said.messages, said.tools, wish, said.prompt_ids) for wish in wishes]
+        hinted = [[Text(prompt, ids) for ids in replies] for prompt in prompts if prompt is not None]
         return _Asked(name, [Text(said.prompt_ids, ids) for ids in replies], hinted)
 
 

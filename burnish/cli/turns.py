@@ -95,7 +95,7 @@ def _drawn(told: Tree) -> Group:
 
 def _shadow_group(group: Tree) -> Table:
     why = f": {group['reason']}" if group["reason"] else f" in step {group['spent_step']}" if group["spent_step"] else ""
-    wish = group["wish"] or "the task alone"
+    wish = group["wish"].replace("\n", " · ") or "the task alone"
     title = escape(f"shadow group, {group['state']}{why} · graded on: {wish} · {group['n_tokens']} tokens")
     table = Table("member", "reply", "score", title=title)
     table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))

@@ -22,7 +22,15 @@ class Shadow(Section):
     max_others: int = Field(0, ge=0, description="Requests of others in the engine up to which it counts as idle.")
     needs_wish: bool = Field(
         True,
-        description="Only turns whose user's reaction gave an accepted hint get a group; false: a rubric also grades others, on the task.",
+        description="Only turns with a wish to grade on get a group: an accepted hint of their user; false: a rubric also grades others, "
+        "on the task.",
+    )
+    recall: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="Most wishes that a user has voiced about other turns, the latest, which a turn's group is graded on as well as on its "
+        "own; with them a turn that nobody complained about gets a group too. It is for wishes that last, as those for a style do.",
     )
     grader: Literal["likelihood", "rubric"] = Field(
         "likelihood",
@@ -34,5 +42,5 @@ class Shadow(Section):
 
     @property
     def asks_for_wish(self) -> bool:
-        """True where a turn without an accepted hint gets no group."""
+        """True where a turn without a wish to grade on gets no group."""
         return self.needs_wish or self.grader == "likelihood"

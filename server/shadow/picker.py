@@ -1,4 +1,4 @@
-"""Which live turns get a shadow group: recent final answers, sampled plainly, whose user said what would have been better."""
+"""Which live turns get a shadow group: recent final answers, sampled plainly, whose user has said what would be better."""
 
 import time
 from collections.abc import Collection
@@ -15,6 +15,7 @@ from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
 from burnish.records import GroupState, Reward, Sampling
 from burnish.rewards import compose
+from server.shadow.wishes import Wishes
 
 LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
@@ -28,25 +29,29 @@ def pick(session: Session, agent: str, loaded: Collection[int], settings: Settin
     n_begun, n_free = 0, WAITING - _n_drawing(session, agent)
     if n_free <= 0:
         return 0
-    for row, reward in eligible(session, agent, loaded, settings):
+    for row, reward, wish in eligible(session, agent, loaded, settings):
         if _n_of_user(session, row) >= settings.shadow.user_per_hour:
             continue
         record = reward.record_ids[0] if reward.record_ids else None
-        n_begun += shadows.begin(session, row, settings.shadow.group_size, reward.hint or "", record)
+        n_begun += shadows.begin(session, row, settings.shadow.group_size, wish, record)
         if n_begun >= n_free:
             break
     return n_begun
 
 
-def eligible(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[tuple[InteractionRow, Reward]]:
-    """Turns that may get a group and have none, the latest first, with what came back."""
+def eligible(
+    session: Session, agent: str, loaded: Collection[int], settings: Settings
+) -> list[tuple[InteractionRow, Reward, str]]:
+    """Turns that may get a group and have none, the latest first, with what came back and the wishes to grade on, a line each."""
     found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, settings)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
     told = [(row, compose(evidence[row.interaction_id])) for row in found]
     rewarded = [
         (row, effective.reward) for row, effective in told if effective.withheld is None and effective.reward is not None
     ]
-    return [(row, reward) for row, reward in rewarded if reward.hint or not settings.shadow.asks_for_wish]
+    wishes = Wishes(session, settings)
+    wished = [(row, reward, wishes.of(row, reward.hint)) for row, reward in rewarded]
+    return [each for each in wished if each[2] or not settings.shadow.asks_for_wish]
 
 
 def is_chosen(interaction_id: str, share: float) -> bool:
@@ -55,7 +60,7 @@ def is_chosen(interaction_id: str, share: float) -> bool:
 
 
 def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:
-    """Turns without a group that ended by themselves in text; with an accepted hint where one is needed."""
+    """Turns without a group that ended by themselves in text; with an accepted hint where one of their own is needed."""
     turn: Any = InteractionRow
     group: Any = ShadowGroupRow
     said: Any = JudgementRow
@@ -64,7 +69,8 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
     fit = (turn.may_train.is_(True), turn.kind == "main", turn.choice == 0)
     has_none = ~select(group.interaction_id).where(group.interaction_id == turn.interaction_id).exists()
     hinted = select(said.judgement_id).where(said.interaction_id == turn.interaction_id, said.hint_fate == "accepted").exists()
-    speaks = hinted if settings.shadow.asks_for_wish else or_(turn.is_ready.is_(True), turn.spent_step.is_not(None))
+    needs_own = settings.shadow.asks_for_wish and not settings.shadow.recall
+    speaks = hinted if needs_own else or_(turn.is_ready.is_(True), turn.spent_step.is_not(None))
     wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, speaks)
     return list(session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH)))
 

@@ -29,12 +29,12 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
     return World(journal, tmp_path, make_trainer)
 
 
-def draw(world: World, name: str, replies: Any = IDS) -> None:
+def draw(world: World, name: str, replies: Any = IDS, wish: str = WISH) -> None:
     """A group of `name`'s reply and `replies`, which waits for no judge."""
     message = {"role": "assistant", "content": "x"}
     drawn = [Drawn(message, "stop", array("i", ids), array("f", [-5.0] * len(ids))) for ids in replies]
     with world.journal.write() as session:
-        assert shadows.begin(session, session.get_one(InteractionRow, name), 1 + len(drawn), WISH, "j")
+        assert shadows.begin(session, session.get_one(InteractionRow, name), 1 + len(drawn), wish, "j")
         assert shadows.file(session, name, drawn, for_judge=False)
 
 
@@ -90,6 +90,22 @@ def test_members_get_the_posterior_under_the_base_whatever_the_adapter_says(worl
         assert session.get_one(ShadowGroupRow, name).judge_id.startswith("wish/")  # type: ignore[union-attr]
         assert session.query(RubricJob).count() == 0
     assert grader(world).grade(8) == 0
+
+
+def test_several_wishes_count_alike(world: World) -> None:
+    """The score of a group on two wishes is the mean of its scores on either; one that has no place in the prompt is left out."""
+    names = world.add(3)
+    for name, wish in zip(names, ("Use bold.", "Be brief.", "Use bold.\nBe brief."), strict=True):
+        draw(world, name, wish=wish)
+    with world.journal.write() as session:  # one prompt for all three
+        first = session.get_one(InteractionRow, names[0])
+        for name in names[1:]:
+            row = session.get_one(InteractionRow, name)
+            row.prompt_ids, row.message_digests, row.token_ids = first.prompt_ids, first.message_digests, first.token_ids
+    assert grader(world).grade(8) == 3
+    bold, brief, both = (told(world, name)[2] for name in names)
+    assert bold != brief
+    assert both == pytest.approx([(a + b) / 2 for a, b in zip(bold, brief, strict=True)], abs=1e-5)  # type: ignore[operator]
 
 
 def test_alike_replies_say_nothing(world: World) -> None:

@@ -10,11 +10,16 @@ import pytest
 from shadow_world import ShadowWorld, until
 from sqlalchemy import text
 
+from burnish import config
 from burnish.errors import EngineUnavailable
-from burnish.journal.turns import from_bytes
+from burnish.journal.tables import InteractionRow
+from burnish.journal.turns import from_bytes, record_judgement
 from burnish.records import Sampling
+from burnish.rewards import FEEDBACK
 from burnish.testing import Failure, Scripted, StubEngine
 from burnish.testing.reply import EOS, logprob_of
+from server.shadow.wishes import Wishes
+from tests.factories import judgement
 
 
 @pytest.fixture
@@ -223,3 +228,67 @@ async def test_without_a_wish_where_that_is_wanted(tmp_path: Path) -> None:
         await world.drawer.run_once()
         assert (found := world.group(name)) is not None and found.wish == "" and found.state == "drawn"
         await world.source.close()
+
+
+async def begun(world: ShadowWorld) -> None:
+    """Begin groups, draw none: somebody else has the engine."""
+    world.engine.n_running = 1
+    await world.drawer.run_once()
+
+
+def wishes(world: ShadowWorld, name: str) -> list[str] | None:
+    group = world.group(name)
+    return None if group is None else group.wish.splitlines()
+
+
+async def test_a_turn_that_nobody_complained_about_is_graded_on_its_users_earlier_wishes(tmp_path: Path) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, recall=2)
+        for hint in ("Use a list.", "Use  a\nsmile.", "Use bold.", "Use a smile."):
+            world.turn(hint, ended_at=1000.0)  # too old for a group of their own
+        liked, told = world.turn(hint=None), world.turn("Use a list.")
+        stranger = world.turn(hint=None, user="eve")
+        await begun(world)
+        assert wishes(world, liked) == ["Use a list.", "Use a smile."]  # the latest, none twice
+        assert wishes(world, told) == ["Use a list.", "Use a smile.", "Use bold."]  # its own comes first, and beside the others
+        assert wishes(world, stranger) is None
+        await world.source.close()
+        world.journal.close()
+
+
+@pytest.mark.parametrize("changes", [{"may_train": False}, {"agent": "other"}, {"user": "eve"}])
+async def test_what_must_not_be_learned_from_is_nobodys_wish(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, recall=4)
+        world.turn(**changes)
+        liked = world.turn(hint=None)
+        await begun(world)
+        assert wishes(world, liked) is None
+        await world.source.close()
+        world.journal.close()
+
+
+async def test_wishes_of_held_out_sessions_are_left_to_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, recall=4)
+        world.settings = config.load(flags={"state_dir": str(tmp_path), "gate.tier": "full", "shadow.recall": 4})
+        shown = [world.turn("Use bold."), world.turn("Use a list.")][1]  # the first of them in the session "s-t1"
+        monkeypatch.setattr("server.shadow.wishes.is_held_out", lambda session, share: share > 0 and session == "s-t1")
+        with world.journal.read() as session:
+            turn = session.get_one(InteractionRow, shown)
+            assert Wishes(session, world.settings).of(turn, None) == "Use a list."
+        await world.source.close()
+        world.journal.close()
+
+
+async def test_a_comment_that_was_taken_back_is_no_wish_any_more(tmp_path: Path) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, recall=4)
+        name = world.turn(hint=None)
+        with world.journal.write() as session:
+            said = judgement(name, -1, "Use bold.")
+            record_judgement(session, said, FEEDBACK)  # of a comment; no comment stands behind it now
+            turn = session.get_one(InteractionRow, name)
+            assert Wishes(session, world.settings).of(turn, None) == ""
+        await world.source.close()
+        world.journal.close()
