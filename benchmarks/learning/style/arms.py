@@ -17,7 +17,7 @@ COMMON: Mapping[str, Any] = {
 """Settings of every arm, over the sandbox's own (burnish/sandbox/burnish.toml)."""
 
 
-GROUPS: Mapping[str, Any] = {
+OWN_GROUPS: Mapping[str, Any] = {
     "shadow.enabled": True,
     # other runs share the engine: it is never idle, and no client waits for it
     "shadow.max_others": 1000,
@@ -25,6 +25,9 @@ GROUPS: Mapping[str, Any] = {
     "shadow.user_per_hour": 1000,
     "shadow.max_tokens": 48,
 }
+"""Shadow groups of turns whose user said what was missing, graded on that."""
+GROUPS: Mapping[str, Any] = {**OWN_GROUPS, "shadow.recall": 4, "learner.max_groups": 16}
+"""Shadow groups of all turns, graded on what their users have wished for by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ _ARMS = (
     Arm("memory+lora", "notes, and both", has_notes=True),
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
     Arm("hints_shuffled", "hints alone, each says any wish", {"learner.rl_weight": 0.0}, kind=MisledUser),
+    Arm("combined+own-groups", "both, and shadow groups of turns with a hint, graded on that", OWN_GROUPS, is_extra=True),
     Arm("dropped", "both, advantages below 0.05 left out", {"learner.min_advantage": 0.05}, is_extra=True),
     Arm("passes-1", "both, one optimiser step on each batch instead of two", {"learner.passes": 1}, is_extra=True),
     Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
