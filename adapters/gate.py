@@ -91,9 +91,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """Passed, or the reasons why not."""
+    """Passed, or the reasons why not; `has_forgotten`: it was sound, and refused for what it unlearned of other things."""
 
     faults: tuple[str, ...]
+    has_forgotten: bool = False
 
     @property
     def has_passed(self) -> bool:
@@ -108,13 +109,15 @@ def decide(evidence: Evidence) -> GateVerdict:
     elif not evidence.is_mechanical_checked:
         faults.append("the version's files were not checked")
     faults += _probe_faults(evidence.probe)
+    has_forgotten = False
     if evidence.needs_retention and not faults:  # whoever fails earlier is not asked
         faults += _retention_faults(evidence.retention)
+        has_forgotten = bool(faults) and evidence.retention is not None and evidence.retention.n >= N_MIN_RETENTION
     if evidence.needs_acceptance and not faults:
         faults += acceptance.faults(evidence.acceptance)
     if evidence.needs_replay and not faults:
         faults += replay.faults(evidence.replay)
-    return GateVerdict(tuple(faults))
+    return GateVerdict(tuple(faults), has_forgotten)
 
 
 def _probe_faults(probe: Probe | None) -> list[str]:

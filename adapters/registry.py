@@ -35,6 +35,8 @@ __all__ = [
     "versions",
 ]
 PREVIOUS = "previous"
+MAX_ATTEMPTS = 2
+"""Steps that the same rows may be in."""
 
 
 def alias(session: Session, agent: str, name: str = LIVE) -> int | None:
@@ -105,14 +107,25 @@ def promote(
 
 
 def refuse(
-    session: Session, agent: str, number: int, *, reason: str, evidence: Mapping[str, object], actor: str = "gate"
+    session: Session,
+    agent: str,
+    number: int,
+    *,
+    reason: str,
+    evidence: Mapping[str, object],
+    actor: str = "gate",
+    gives_back: bool = False,
 ) -> None:
-    """A candidate did not earn its place: its step is closed as refused and its rows are spent, with the reason."""
+    """A candidate did not earn its place: its step is closed as refused and its rows are spent, with the reason.
+
+    Where it `gives_back`, and this was the rows' first try, they come once more: nothing was found against what they say.
+    """
     row = version(session, agent, number)
     before = row.state
     row.state, row.reason, row.decided_at, row.evidence = VersionState.REFUSED, reason, time.time(), dict(evidence)
     if row.step_id is not None:
-        close_step(session, row.step_id, StepOutcome.REFUSED, reason)
+        is_first = session.get_one(StepRow, row.step_id).attempt < MAX_ATTEMPTS
+        close_step(session, row.step_id, StepOutcome.SUPERSEDED if gives_back and is_first else StepOutcome.REFUSED, reason)
     name = str(VersionName(agent, number))
     record(session, actor, "refuse", name, before, VersionState.REFUSED, reason, agent=agent)
 

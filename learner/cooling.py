@@ -3,19 +3,20 @@
 A learning rate that is too large makes candidates that the gate refuses, one after the other: each starts from the same live
 version and goes as far as the last one. So the rate falls with each such refusal and comes back a quarter as fast with each
 version that goes live, as a congestion window does: it settles where about four of five candidates are good. Steps that are refused
-even when they are smallest are not too long, they are too short to lead out: then it begins again with whole ones. Like the anchors'
-weight (`forgetting.py`) it is read off the journal instead of being kept, so that a restart finds the same; a replay finds it
+even when they are smallest are not too long, they are too short to lead out: then it begins again with whole ones. A version whose
+rows come once more does not count: what it forgot is answered by the anchors (`forgetting.py`) first, and by shorter steps where that was
+not enough. Like the anchors' weight it is read off the journal instead of being kept, so that a restart finds the same; a replay finds it
 in the manifest.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlmodel import Session
 
-from burnish.journal.tables import VersionRow
-from burnish.records import VersionState
+from burnish.journal.tables import StepRow, VersionRow
+from burnish.records import StepOutcome, VersionState
 
 SEEN = 64
 """Versions that are looked back on."""
@@ -41,7 +42,10 @@ def heat(outcomes: Iterable[bool]) -> float:
 def rate(session: Session, agent: str, cooling: float) -> float:
     """The factor on the learning rate of the agent's next step: `cooling` for each refusal that is not yet made good."""
     version: Any = VersionRow
-    query = select(version.state, version.evidence).where(version.agent == agent).order_by(version.version.desc()).limit(SEEN)
+    step: Any = StepRow
+    query = select(version.state, version.evidence).outerjoin(StepRow, step.step_id == version.step_id)
+    counts = or_(step.outcome.is_(None), step.outcome != StepOutcome.SUPERSEDED)
+    query = query.where(version.agent == agent, counts).order_by(version.version.desc()).limit(SEEN)
     decided = [outcome for row in session.execute(query) if (outcome := _outcome(row.state, row.evidence)) is not None]
     return float(cooling ** heat(reversed(decided)))
 

@@ -1,7 +1,8 @@
 """The learner's side of the journal: which turns are ready, and which step spent them. Each row is spent exactly once.
 
 Opening a step allocates the version number before any file is written. A step that a crash left open is superseded once
-(its rows come again, under a new number); the second failure of the same rows spends them.
+(its rows come again, under a new number), and so is one whose version was refused for what it forgot; the second failure of the same
+rows spends them.
 """
 
 import time
@@ -27,7 +28,6 @@ from learner.groups import Group, note, tell
 from learner.history import History
 from learner.samples import Right, RightKind
 
-MAX_ATTEMPTS = 2
 NOTHING = Account()
 
 
@@ -229,7 +229,7 @@ class Ledger:
 
     def fail(self, step: OpenStep, reason: str, account: Account = NOTHING) -> StepOutcome:
         """The step did not produce a version: its rows come again, or are spent when this was their last try."""
-        outcome = StepOutcome.FAILED if step.attempt >= MAX_ATTEMPTS else StepOutcome.SUPERSEDED
+        outcome = StepOutcome.FAILED if step.attempt >= registry.MAX_ATTEMPTS else StepOutcome.SUPERSEDED
         with self._journal.write() as session:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if session.get(VersionRow, (self.agent, step.version)) is not None:

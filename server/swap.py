@@ -274,7 +274,14 @@ class Swapper:
 
     async def _refuse(self, job: jobs.Leased, name: VersionName, evidence: Evidence, verdict: GateVerdict) -> None:
         with self._journal.write() as session:
-            registry.refuse(session, name.agent, name.version, reason="; ".join(verdict.faults), evidence=evidence.as_dict())
+            registry.refuse(
+                session,
+                name.agent,
+                name.version,
+                reason="; ".join(verdict.faults),
+                evidence=evidence.as_dict(),
+                gives_back=verdict.has_forgotten,
+            )
             jobs.finish(session, LoadJob, job)
         for engine in self._engines:
             await engine.unload(str(name))

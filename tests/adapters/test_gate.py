@@ -143,3 +143,20 @@ def test_what_is_stored_has_the_figures_and_what_was_not_shown_is_left_out() -> 
     }
     assert Evidence().as_dict() == {"mechanical": None}
     assert Evidence(mechanical_fault="x").as_dict() == {"mechanical": "x"}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "expected"),
+    [
+        (replace(GOOD, retention=replace(KEPT, n_lost=3)), True),
+        (GOOD, False),
+        (replace(GOOD, retention=None), False),
+        (replace(GOOD, retention=replace(KEPT, n=63)), False),
+        (replace(GOOD, retention=replace(KEPT, n_lost=3), mechanical_fault="a file is damaged"), False),
+        (replace(GOOD, needs_acceptance=True), False),
+    ],
+)
+def test_forgetting_is_told_from_other_faults(evidence: Evidence, expected: bool) -> None:
+    verdict = decide(evidence)
+    assert verdict.has_forgotten is expected
+    assert not (verdict.has_forgotten and verdict.has_passed)

@@ -63,6 +63,17 @@ def test_a_refusal_adds_one_or_begins_again_and_a_good_version_never_cools(outco
     assert refused == (before + 1.0 if before + 1.0 <= MOST else 0.0)
 
 
+def test_a_version_whose_rows_come_once_more_does_not_count(world: World) -> None:
+    for number, rate in ((1, 1.0), (2, 1.0), (3, 0.5)):
+        assert world.ledger.history.rate(0.5) == rate
+        if number == 3:
+            break
+        world.add(5 if number == 1 else 0)
+        assert world.loop.run_once()
+        with world.journal.write() as session:
+            registry.refuse(session, "agent", number, reason="no", evidence=ASKED, gives_back=True)
+
+
 def test_only_what_a_version_had_become_counts(world: World) -> None:
     expected = [1.0, 1.0, 0.5, 0.25, 0.5**1.75]
     for number, rate in enumerate(expected, 1):

@@ -162,6 +162,19 @@ def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journ
     assert spent(any_journal) == {"a": step.step_id, "b": step.step_id}
 
 
+def test_rows_of_a_version_that_forgot_come_once_more(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a", "b")
+    for attempt in (1, 2):
+        assert ledger.attempts_of(["a", "b"]) == attempt - 1
+        step = ledger.open(0, rows_of(ledger), attempt=attempt)
+        ledger.announce(step, "digest")
+        with any_journal.write() as session:
+            registry.refuse(session, "agent", attempt, reason="unlearned 9 of 96", evidence={}, gives_back=True)
+        assert ledger.undecided() is None
+        assert spent(any_journal) == (dict.fromkeys("ab", step.step_id) if attempt == 2 else {"a": None, "b": None})
+    assert steps(any_journal) == [(1, "superseded", 1), (2, "refused", 2)]
+
+
 def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Journal, ledger: Ledger) -> None:
     """A learner that was thought dead comes back: its rows are another's now, and must not teach twice."""
     ready(any_journal, "a")
