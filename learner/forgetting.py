@@ -1,10 +1,10 @@
 """How near an agent is to what the gate tolerates of forgetting, and how much harder its anchors pull therefore.
 
-A candidate that forgets too much is refused; its rows come once more, then they are spent. Where the live version stands at the limit already,
-the next candidate would be refused like the one before, and nothing would be learned any more. So the anchors' weight is a multiplier on the
-gate's constraint: it grows as the constraint binds, and falls back as it does not (a dual variable, read off the journal
-instead of being kept, so that a restart or a replay finds the same). And a step after such a refusal has no momentum: nine tenths of it
-would be the way on which the refused child was lost.
+A candidate that forgets too much is refused; its rows come once more, then they are spent. Where the live version stands at the limit
+already, the next candidate would be refused like the one before, and nothing would be learned any more. So the anchors' weight is a
+multiplier on the gate's constraint: it grows as the constraint binds, and falls back as it does not (a dual variable, read off the
+journal instead of being kept, so that a restart or a replay finds the same). And a step after such a refusal has no momentum: nine tenths
+of it would be the way on which the refused child was lost.
 """
 
 import math
