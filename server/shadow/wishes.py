@@ -13,10 +13,12 @@ from adapters.holdout import is_held_out
 from burnish.config import Settings
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow
-from burnish.rewards import compose
+from burnish.rewards import ACCEPTED, compose
 
-LOOKED_THROUGH = 64
-"""Of a user's latest hints: people repeat themselves."""
+LOOKED_THROUGH = 4096
+"""Of the latest hints, whoever gave them: a look must not cost more as the journal grows."""
+OF_USER = 64
+"""Of a user's latest hints among them: people repeat themselves."""
 
 
 class Wishes:
@@ -48,9 +50,11 @@ class Wishes:
                 user,
                 turn.may_train.is_(True),
             )
-            hinted = select(turn.interaction_id, turn.session_id).join(JudgementRow, turn.interaction_id == said.interaction_id)
-            latest = hinted.where(*mine, said.hint_fate == "accepted").order_by(said.created_at.desc()).limit(LOOKED_THROUGH)
-            found = self._session.connection().execute(latest).all()
+            accepted = select(said.interaction_id, said.created_at).where(said.hint_fate == ACCEPTED)
+            latest = accepted.order_by(said.created_at.desc()).limit(LOOKED_THROUGH).subquery()
+            hinted = select(turn.interaction_id, turn.session_id).join(latest, turn.interaction_id == latest.c.interaction_id)
+            wanted = hinted.where(*mine).order_by(latest.c.created_at.desc()).limit(OF_USER)
+            found = self._session.connection().execute(wanted).all()
             names = list(dict.fromkeys(name for name, session_id in found if not is_held_out(session_id, self._holdout)))
             evidence = evidence_of_all(self._session, names)
             told = [compose(evidence[name]).reward for name in names]

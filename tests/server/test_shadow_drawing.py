@@ -256,6 +256,22 @@ async def test_a_turn_that_nobody_complained_about_is_graded_on_its_users_earlie
         world.journal.close()
 
 
+async def test_a_look_goes_back_so_many_hints_and_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, recall=4)
+        names = [
+            world.turn(hint, user=user)
+            for hint, user in (("Use bold.", "ana"), ("Use a list.", "ana"), ("Use a smile.", "eve"))
+        ]
+        for most, expected in ((3, ["Use a list.", "Use bold."]), (2, ["Use a list."]), (1, [])):
+            monkeypatch.setattr("server.shadow.wishes.LOOKED_THROUGH", most)
+            with world.journal.read() as session:
+                turn = session.get_one(InteractionRow, names[0])
+                assert Wishes(session, world.settings).of(turn, None).splitlines() == expected
+        await world.source.close()
+        world.journal.close()
+
+
 @pytest.mark.parametrize("changes", [{"may_train": False}, {"agent": "other"}, {"user": "eve"}])
 async def test_what_must_not_be_learned_from_is_nobodys_wish(tmp_path: Path, changes: dict[str, Any]) -> None:
     with StubEngine(api_key="k") as engine:

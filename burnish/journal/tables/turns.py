@@ -142,7 +142,10 @@ class JudgementRow(SQLModel, table=True):
     """A judge's word on one turn, once per judge and origin (next state or feedback)."""
 
     __tablename__ = "judgement"
-    __table_args__ = (UniqueConstraint("interaction_id", "judge_id", "origin"),)
+    __table_args__ = (
+        UniqueConstraint("interaction_id", "judge_id", "origin"),
+        Index("ix_judgement_hinted", "hint_fate", "created_at"),
+    )
     judgement_id: str = Field(primary_key=True)
     interaction_id: str = Field(index=True)
     judge_id: str
