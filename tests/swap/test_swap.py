@@ -77,20 +77,23 @@ def refuse(world: World) -> None:
     world.engine.refuse("load")
 
 
+REFUSED = ("refused", True)
+
+
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "said", "outcome"),
     [
-        (alter, "was altered"),
-        (serve(BASE), "nearer to the base"),
-        (serve(PARENT), "nearer to the parent"),
-        (serve((-1.0015, -2.0)), "differ by 1.50e-03"),
-        (serve((float("nan"), -2.0)), "differ by inf"),
-        (refuse, "the engine refused it: load: the engine answered 400"),
-        (forget(3), "unlearned 3 of 64"),
+        (alter, "was altered", REFUSED),
+        (serve(BASE), "nearer to the base", REFUSED),
+        (serve(PARENT), "nearer to the parent", REFUSED),
+        (serve((-1.0015, -2.0)), "differ by 1.50e-03", REFUSED),
+        (serve((float("nan"), -2.0)), "differ by inf", REFUSED),
+        (refuse, "the engine refused it: load: the engine answered 400", REFUSED),
+        (forget(3), "unlearned 3 of 64", ("superseded", False)),  # its rows come once more
     ],
 )
 async def test_a_bad_candidate_is_refused_with_the_reason_and_leaves_nothing(
-    world: World, fault: Callable[[World], None], said: str
+    world: World, fault: Callable[[World], None], said: str, outcome: tuple[str, bool]
 ) -> None:
     world.announce(1)
     fault(world)
@@ -100,7 +103,7 @@ async def test_a_bad_candidate_is_refused_with_the_reason_and_leaves_nothing(
     row = world.version(1)
     assert row.state == "refused"
     assert said in row.reason
-    assert world.outcome(1) == ("refused", True)
+    assert world.outcome(1) == outcome
     assert world.job("agent@v1").state == "done"
     world.engine.come_back()
     await world.publish(2)  # the next one has its chance
