@@ -61,18 +61,18 @@ def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequenc
 
 
 def seeds_of(text: str) -> list[int]:
-    """`8`: the first eight seeds; `0-3`: from and to; `0,5,7`: these. Raises ArgumentTypeError for anything else."""
+    """`8`: the first eight seeds; `0-3`: from and to; `0,5,7`, `0-3,5`: these. Raises ArgumentTypeError for anything else."""
     try:
-        if "," in text:
-            return [int(each) for each in text.split(",")]
-        if "-" in text:
-            first, last = (int(each) for each in text.split("-"))
-            return list(range(first, last + 1))
-        if int(text) > 0:
-            return list(range(int(text)))
+        parts = text.split(",")
+        if len(parts) == 1 and text.isdecimal():
+            parts = [f"0-{int(text) - 1}"]
+        spans = [tuple(int(end) for end in part.split("-")) for part in parts]
+        seeds = [seed for span in spans for seed in range(span[0], span[-1] + 1)]
+        if all(len(span) <= 2 and span[0] <= span[-1] for span in spans) and len(set(seeds)) == len(seeds):
+            return seeds
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3 or 0,5,7 (0-0 for seed 0 alone); got {text!r}")
+    raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3, 0,5,7 or 0-3,5 (0-0 for seed 0 alone); got {text!r}")
 
 
 def _engine(given: argparse.Namespace) -> SharedEngine | None:
@@ -89,7 +89,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=names, action="append", help="this part alone; may be given again")
     parser.add_argument("--arms", type=lambda text: text.split(","), help="these arms, with commas; all that can run")
     parser.add_argument(
-        "--seeds", type=seeds_of, help="8 (the first eight, as without it), 0-3, or 0,5,7; with --report show these alone"
+        "--seeds", type=seeds_of, help="8 (the first eight, as without it), 0-3, or 0-3,5,7; with --report show these alone"
     )
     parser.add_argument(
         "--until", type=int, metavar="N", help=f"end runs of {_stops()} early, for gains at these by more seeds"

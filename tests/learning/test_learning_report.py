@@ -141,12 +141,14 @@ def test_the_command_reports_what_is_there(tmp_path: Path, capsys: pytest.Captur
     assert frozen.digest(world.FILES) in capsys.readouterr().out.replace("\n", "")
 
 
-@pytest.mark.parametrize(("text", "seeds"), [("3", [0, 1, 2]), ("2-4", [2, 3, 4]), ("0,5", [0, 5])])
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("3", [0, 1, 2]), ("2-4", [2, 3, 4]), ("0,5", [0, 5]), ("7-8,2,4-4", [7, 8, 2, 4])]
+)
 def test_seeds(text: str, seeds: list[int]) -> None:
     assert command.seeds_of(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["a few", "0", "-1", "1-", "0,"])
+@pytest.mark.parametrize("text", ["a few", "0", "-1", "1-", "0,", "4-2", "1-2-3", "1-3,2"])
 def test_bad_seeds_name_the_forms(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"expected 8 .*0-0 for seed 0 alone"):
         command.seeds_of(text)
