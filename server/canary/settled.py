@@ -4,18 +4,18 @@ Every turn is given once. `Cursor` remembers how far that is, small enough to be
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import text
 from sqlmodel import Session
 
 from adapters.canary import Turn
-from burnish.journal.evidence import reward_of
+from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import FeedbackRow, NextStateRow
 from burnish.journal.turns import feedback_of, rows_of, signal_of
-from burnish.records import FeedbackSource, NextStateKind, Signal, SignalKind, TargetKind
-from burnish.rewards import NOT_THE_AGENTS_FAULT, environment_fault, value_of
+from burnish.records import FeedbackSource, NextStateKind, Reward, Signal, SignalKind, TargetKind
+from burnish.rewards import INTEGRATED, NOT_THE_AGENTS_FAULT, compose, environment_fault, value_of
 
 LATE = 60.0
 """Seconds by which the record of a turn may come behind that of a later one: gateway processes write segments of their own."""
@@ -94,7 +94,7 @@ def _select(session: Session, where: str) -> Any:
 
 def _settled(session: Session, row: Any) -> Settled:
     name = str(row[0])
-    reward = reward_of(session, name)
+    reward = _reward(session, name)
     is_good = None if reward is None or reward.value == 0 else reward.value > 0
     shown = Turn(
         reward=is_good,
@@ -104,6 +104,20 @@ def _settled(session: Session, row: Any) -> Settled:
         latency=max(0.0, float(row[5]) - float(row[4])),
     )
     return Settled(name, int(row[1]), float(row[5]), str(row[3] or row[2]), shown)
+
+
+def _reward(session: Session, name: str) -> Reward | None:
+    """A turn's own reward; a session's outcome is counted with the one turn that it was filed with.
+
+    The learner gives it to every turn of the session. Here it would be one observation counted many times, and tests that are fed with
+    one observation many times find what is not there.
+    """
+    evidence = evidence_of(session, name)
+    reward = compose(evidence).reward
+    if reward is None or reward.source != INTEGRATED:
+        return reward
+    filed = {row.feedback_id for row in rows_of(session, FeedbackRow, name)}
+    return reward if filed.intersection(reward.record_ids) else compose(replace(evidence, on_session=())).reward
 
 
 def _rated(session: Session, name: str) -> bool | None:

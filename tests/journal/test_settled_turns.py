@@ -4,12 +4,14 @@ import time
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from adapters import agents, canaries, registry, undo
 from burnish.journal import Journal
-from burnish.journal.tables import InteractionRow, NextStateRow
+from burnish.journal.evidence import reward_of
+from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow, SessionRow
 from burnish.journal.turns import record_judgement
-from burnish.records import CanaryState, FeedbackSource, NextStateKind, Observation, Provenance, SignalKind
+from burnish.records import CanaryState, FeedbackSource, NextStateKind, Observation, Provenance, SignalKind, TargetKind
 from server.canary.settled import Cursor, Settled, latest, settled
 from tests.factories import interaction, judgement, user
 from tests.turns import add_feedback, add_turn
@@ -96,6 +98,21 @@ def test_what_a_turn_shows(any_journal: Journal) -> None:
     assert [shown[name].feedback for name in ("liked", "disliked", "harness", "fine")] == [True, False, None, None]
     assert [shown[name].reward for name in ("liked", "disliked", "harness", "fine")] == [True, False, True, None]
     assert [shown[name].tools for name in ("failed", "fine", "their fault", "liked")] == [False, True, None, None]
+
+
+def test_the_outcome_of_a_tool_session_counts_once(any_journal: Journal) -> None:
+    for i in range(4):
+        add(any_journal, f"t{i}", NOW - 50 + i, session_id="s", is_ready=True)
+    add_feedback(any_journal, "t3", None, outcome=-1.0, about=TargetKind.SESSION)
+    with any_journal.write() as session:
+        row = {"tenant": "default", "key_id": "key-1", "agent": "agent", "started_at": 1.0, "last_at": 1.0}
+        session.add(SessionRow(session_id="s", has_tools=True, **row))
+        session.execute(update(FeedbackRow).values(session_id="s"))
+    judge(any_journal, "t1", 1)
+    with any_journal.read() as session:
+        assert [reward_of(session, f"t{i}").source for i in range(4)] == ["integrated"] * 4  # type: ignore[union-attr]
+    shown = [each.turn.reward for each in read(any_journal, Cursor(NOW - 100, []))]
+    assert shown == [None, True, None, False]  # t1 by its own verdict, t3 by the outcome
 
 
 def test_the_latest_judged_turns_oldest_first(any_journal: Journal) -> None:

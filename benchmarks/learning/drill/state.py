@@ -1,4 +1,4 @@
-"""What the journal says between two rounds, and the operator who lets everything go on."""
+"""What the journal says between two rounds."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from adapters import agents, canaries, registry
+from adapters import canaries, registry
 from benchmarks.learning.stack import Stack
 from burnish.journal.tables import InteractionRow, StepRow, VersionRow
 from burnish.records import StepOutcome, VersionState
@@ -15,7 +15,6 @@ from burnish.records import StepOutcome, VersionState
 SETTLING = 30.0
 """Seconds to wait for what watches to have counted every judged turn; the swapper looks about once a second."""
 INTERVAL = 0.1
-ACTOR = "drill's operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +47,6 @@ async def settle(stack: Stack) -> None:
         if await asyncio.to_thread(_is_settled, stack):
             return
         await asyncio.sleep(INTERVAL)
-
-
-def let_go_on(stack: Stack) -> tuple[bool, bool]:
-    """A hurried operator: releases a hold and resumes learning, whatever they were for; whether there was either of them."""
-    with stack.journal.write() as session:
-        row = agents.find(session, stack.agent)
-        was_held, was_paused = row.held is not None, row.is_paused
-        if was_held:
-            agents.release(session, stack.agent, actor=ACTOR)
-            canaries.wake(session, stack.agent)
-        if was_paused:
-            agents.set_paused(session, stack.agent, False, actor=ACTOR)
-    return was_held, was_paused
 
 
 def counts(stack: Stack) -> dict[str, float]:

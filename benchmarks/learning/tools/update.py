@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from adapters import agents
+from benchmarks.learning import operator
 from benchmarks.learning.loop import INTERVAL, PATIENCE
 from benchmarks.learning.stack import Stack
 from burnish.demo import facts
@@ -91,7 +92,11 @@ def _ask(stack: Stack) -> None:
 
 
 def _is_decided(stack: Stack, n_before: int) -> bool:
-    """Nothing is asked for, open or on trial, and either a step has been taken or no row is left for one."""
+    """Nothing is asked for, open or on trial, and either a step has been taken or no row is left for one.
+
+    What a rollback holds is released: nobody else would decide what is on trial by then.
+    """
+    operator.let_go_on(stack)
     # counted first: a step that begins between the two looks is open in the second
     has_stepped = _n_steps(stack) > n_before
     pulse = facts.pulse(stack.journal, stack.agent)
