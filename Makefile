@@ -28,7 +28,7 @@ test: setup ## Everything that CI runs: lint, types, and all tests with real ser
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not slow and not harness and not browser"
+	$(BIN)/pytest -m "not slow and not harness and not browser" --durations 15
 
 test-slow: setup ## The long suites
 	$(BIN)/pytest -m slow --timeout 3600
