@@ -8,7 +8,8 @@ import aiohttp
 
 from server.retention import shown
 
-N_AT_ONCE = 16
+N_AT_ONCE = 64
+"""Requests of an examination: vLLM answers 480 of them in about half the time that 16 at a time take."""
 
 
 @dataclass(frozen=True, slots=True)
