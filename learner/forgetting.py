@@ -5,6 +5,9 @@ already, the next candidate would be refused like the one before, and nothing wo
 multiplier on the gate's constraint: it grows as the constraint binds, and falls back as it does not (a dual variable, read off the
 journal instead of being kept, so that a restart or a replay finds the same). And a step after such a refusal has no momentum: nine tenths
 of it would be the way on which the refused child was lost.
+
+Where that is not enough, it is mostly a prompt or two on a knife's edge that any step pushes over, one of anchors alone as well. So after
+a second refused child each step ends nearer to the base, where those prompts were right.
 """
 
 import math
@@ -21,6 +24,8 @@ from burnish.records import VersionState
 
 MOST = 16.0
 """Largest factor: beyond, anchors are all that a step is made of."""
+LEAST = 0.5
+"""Least that is left of an adapter: beyond, little of what it has learned is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,10 @@ class Forgetting:
         nearness = min(1.0, max(0.0, 2.0 * self.n_lost / self.n_tolerated - 1.0)) if self.n_tolerated > 0 else 0.0
         exponent = 2.0 * nearness + self.n_refused
         return growth**exponent if exponent * math.log(growth) < math.log(MOST) else MOST
+
+    def shrink(self, factor: float) -> float:
+        """What the next child's adapter is multiplied by: `factor` for each refused child but the first."""
+        return float(max(LEAST, factor ** max(0, self.n_refused - 1)))
 
 
 def forgetting(session: Session, agent: str, live: int) -> Forgetting:

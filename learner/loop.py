@@ -23,7 +23,6 @@ from learner import checkpoint
 from learner.account import Account
 from learner.anchors import Anchors
 from learner.courtesy import Courtesy
-from learner.forgetting import Forgetting
 from learner.groups import Group, GroupLedger
 from learner.held import Held
 from learner.ledger import Ledger, OpenStep, Ready
@@ -218,16 +217,18 @@ class Loop:
     def _work(self, live: int, samples: list[Sample], groups: Sequence[Group]) -> Work:
         """The step's rows with anchors, which pull the harder the more `live` and its children have forgotten.
 
-        After a child that forgot too much the step has no momentum: it would lead to where that child was. And it is the smaller
-        the more of the agent's versions were refused of late.
+        After a child that forgot too much the step has no momentum: it would lead to where that child was; after two it ends nearer to
+        the base. And it is the smaller the more of the agent's versions were refused of late.
         """
         anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
-        seen = self._ledger.history.forgetting(live) if anchors and self._settings.anchor_growth > 1.0 else Forgetting()
-        pull = seen.factor(self._settings.anchor_growth)
+        seen = self._ledger.history.forgetting(live)
+        grows = bool(anchors) and self._settings.anchor_growth > 1.0
+        pull = seen.factor(self._settings.anchor_growth) if grows else 1.0
         emphasis = {Anchor.name: pull} if pull != 1.0 else {}
         jurors = self._ledger.history.jurors(self._settings.jurors) if any(sample.hint for sample in samples) else []
         rate = self._ledger.history.rate(self._settings.cooling)
-        return Work(samples, anchors, groups, emphasis, has_momentum=not seen.n_refused, rate=rate, jurors=jurors)
+        has_momentum, shrink = not (grows and seen.n_refused), seen.shrink(self._settings.shrink)
+        return Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors, shrink)
 
     def _train(self, work: Work) -> StepResult:
         self._held.current = None  # until the step is published, the trainer holds no version
@@ -294,6 +295,8 @@ def _facts(work: Work) -> dict[str, Any]:
         facts["jurors"] = [juror.interaction_id for juror in work.jurors]
     if work.rate != 1.0:
         facts["rate"] = work.rate
+    if work.shrink != 1.0:
+        facts["shrink"] = work.shrink
     return facts if work.has_momentum else {**facts, "has_momentum": False}
 
 

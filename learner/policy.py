@@ -139,6 +139,13 @@ class Policy:
         """Take the current adapter's weights from copies, bit for bit."""
         adapter_file.copy(dict(tensors), self.parameters(), "the adapter that was sent")
 
+    def shrink(self, factor: float) -> None:
+        """Go from the current adapter towards the base: W = W₀ + `factor`·BA (WiSE-FT, arXiv 2109.01903)."""
+        with torch.no_grad():
+            for name, tensor in self.parameters().items():
+                if ".lora_B." in name:
+                    tensor.mul_(factor)
+
     def copy_teacher(self) -> dict[str, Tensor] | None:
         """The teacher's adapter as copies on the CPU; None where the base teaches."""
         if not self.has_teacher:

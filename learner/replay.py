@@ -77,7 +77,8 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
         jurors = _jurors(session, agent, version, manifest.get("jurors", []))
     drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
     emphasis, has_momentum, rate = manifest.get("emphasis", {}), manifest.get("has_momentum", True), manifest.get("rate", 1.0)
-    trainer.step(samples, drawn, groups, emphasis, has_momentum=has_momentum, rate=rate, jurors=jurors)
+    shrink = manifest.get("shrink", 1.0)
+    trainer.step(samples, drawn, groups, emphasis, has_momentum=has_momentum, rate=rate, jurors=jurors, shrink=shrink)
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)

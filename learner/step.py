@@ -79,14 +79,15 @@ class Trainer:
         has_momentum: bool = True,
         rate: float = 1.0,
         jurors: Sequence[Juror] = (),
+        shrink: float = 1.0,
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason` says why.
 
         `emphasis` multiplies the weights of the objectives that it names, in this step. Without momentum the step goes where this
         step's gradient points and nowhere else, and a tenth as far (1 − β₁). `rate` multiplies the learning rate. `jurors` are users
-        whom earlier replies pleased: they hear the samples' hints (`learner/jury.py`).
+        whom earlier replies pleased: they hear the samples' hints (`learner/jury.py`). `shrink` multiplies the adapter at the end.
         """
-        return self.take(Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors))
+        return self.take(Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors, shrink))
 
     def take(self, work: Work) -> StepResult:
         """`step`, with what it is given as one value."""
@@ -116,6 +117,8 @@ class Trainer:
                 with self._held(batch.used, metrics):
                     self.optimizer.step()
                     metrics |= self._further(batch.used, emphasis)
+                if work.shrink < 1.0:
+                    self.policy.shrink(work.shrink)
         except NotFinite as error:
             reason = str(error)
             readings = self._check(metrics, math.inf)

@@ -41,7 +41,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a step is given: see `Trainer.step`."""
+    """What a step is given: see `Trainer.step`. What it has learned by its end is multiplied by `shrink`."""
 
     samples: Sequence[Sample]
     anchors: Sequence[Tokens] = ()
@@ -50,3 +50,4 @@ class Work:
     has_momentum: bool = True
     rate: float = 1.0
     jurors: Sequence[Juror] = ()
+    shrink: float = 1.0

@@ -90,6 +90,13 @@ class Learner(Section):
         description="Factor on the anchors' weight for each version that was refused for what it forgot, since one went live; squared "
         "where the live one is at the gate's limit; a step after such a refusal has no momentum. 1: neither.",
     )
+    shrink: float = Field(
+        0.95,
+        gt=0,
+        le=1,
+        description="Factor on what the adapter adds to the base, at the end of a step, for each version but the first that was made from "
+        "the same live one and refused for what it forgot; a half at least. 1: never.",
+    )
     cooling: float = Field(
         0.5,
         gt=0,

@@ -146,3 +146,48 @@ def test_without_momentum_a_step_goes_where_its_own_gradient_points(make_trainer
     assert torch.equal(moved(0.5, has_momentum=False), moved(-0.5, has_momentum=False))
     there, back = moved(0.5, has_momentum=True), moved(-0.5, has_momentum=True)
     assert torch.dot(there, back) < 0.0 < there.norm()
+
+
+def test_after_two_refusals_a_step_ends_nearer_to_the_base_and_is_made_again_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """v1 is live; v2, v3 and v4, made from it, forgot too much; v4 and v5 are the nearer to the base, and say so."""
+    for number in (1, 2, 3, 4, 5):
+        world.add(5)
+        assert world.loop.run_once()
+        with world.journal.write() as session:
+            if number == 1:
+                registry.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(0))
+            elif number < 5:
+                registry.refuse(session, "agent", number, reason="forgot", evidence=retention(LIMIT + 1))
+    manifests = {number: world.store.verify("agent", number) for number in (1, 2, 3, 4, 5)}
+    assert {number: each["shrink"] for number, each in manifests.items() if "shrink" in each} == {4: 0.95, 5: 0.95**2}
+    assert manifests[5]["parent"] == 1
+
+    monkeypatch.setattr(replay, "trainer_for", lambda *_: world.make_trainer(**SETTINGS))
+    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
+    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
+    assert told.is_same and told.digest == world.digest(5, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("n_refused", "factor", "expected"),
+    [(0, 0.9, 1.0), (1, 0.9, 1.0), (2, 0.9, 0.9), (4, 0.9, 0.729), (99, 0.9, 0.5), (99, 1.0, 1.0)],
+)
+def test_golden_shrinking(n_refused: int, factor: float, expected: float) -> None:
+    assert Forgetting(0, 4, n_refused).shrink(factor) == pytest.approx(expected)
+
+
+def test_a_shrunk_step_is_the_same_step_between_base_and_adapter(make_trainer: Make, make_samples: Any) -> None:
+    """What is added to each weight of the base, BA, is that of the whole step times the factor."""
+
+    def added(shrink: float) -> dict[str, torch.Tensor]:
+        trainer = make_trainer(**SETTINGS)
+        trainer.step(make_samples(6), ANCHORS.texts)
+        assert trainer.step(make_samples(6), ANCHORS.texts, shrink=shrink).is_update
+        adapter = trainer.policy.copy_adapter()
+        return {name: adapter[name.replace("lora_A", "lora_B")] @ adapter[name] for name in adapter if "lora_A" in name}
+
+    whole, half = added(1.0), added(0.5)
+    assert whole and all(torch.allclose(half[name], 0.5 * each, atol=1e-7) for name, each in whole.items())
+    assert any(each.abs().max() > 1e-4 for each in whole.values())
