@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from burnish.config.section import Section
 
@@ -48,6 +48,11 @@ class Learner(Section):
     correction: Literal["bypass", "token_tis"] = Field(
         "bypass",
         description="Off-policy: clip the ratio to the engine's own log-probs, or weigh by a truncated ratio beside it.",
+    )
+    policy_loss: Literal["ppo", "gspo", "cispo"] = Field(
+        "ppo",
+        description="Clip the ratio of each token (PPO) or of whole replies (GSPO), or let it be a weight without a clip (CISPO); the "
+        'last two need `correction = "bypass"`.',
     )
     rl_weight: float = Field(1.0, ge=0, description="Weight of the policy-gradient term.")
     group_weight: float = Field(
@@ -217,3 +222,9 @@ class Learner(Section):
         if not 0.0 < limits[0] <= limits[1]:
             raise ValueError("give yellow and then red, both above 0 and red not below yellow, as in [0.1, 0.3]")
         return limits
+
+    @model_validator(mode="after")
+    def _form_knows_its_ratio(self) -> "Learner":
+        if self.policy_loss != "ppo" and self.correction != "bypass":
+            raise ValueError(f'policy_loss = "{self.policy_loss}" has its own ratio; give correction = "bypass" with it')
+        return self

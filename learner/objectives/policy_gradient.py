@@ -14,6 +14,8 @@ import torch
 
 from learner import kl
 from learner.advantages import RunningBaseline, scale_by_tokens
+from learner.cispo import weighted_policy_loss
+from learner.gspo import sequence_policy_loss
 from learner.losses import ClippedLoss, clipped_policy_loss, decoupled_policy_loss
 from learner.objectives.credit import advantages_of
 from learner.objectives.objective import Objective, Term, row_weights
@@ -26,7 +28,7 @@ from learner.samples import Sample
 class PolicyGradient(Objective):
     """PPO's clipped loss with dual clip; `scale_floor` switches division by max(σ_tok, floor) on.
 
-    `min_advantage`, `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`.
+    `min_advantage`, `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`, `form` is `policy_loss`.
     """
 
     name: ClassVar[str] = "policy_gradient"
@@ -44,10 +46,11 @@ class PolicyGradient(Objective):
         advantage: str = "baseline",
         groups: str = "prompt",
         is_decoupled: bool = False,
+        form: str = "ppo",
     ) -> None:
         self.clip = {"clip_low": clip_low, "clip_high": clip_high, "dual_clip": dual_clip}
         self.scale_floor, self.min_advantage = scale_floor, min_advantage
-        self.advantage, self.groups, self.is_decoupled = advantage, groups, is_decoupled
+        self.advantage, self.groups, self.is_decoupled, self.form = advantage, groups, is_decoupled, form
         self.baseline = RunningBaseline(baseline_decay)
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
@@ -99,6 +102,12 @@ class PolicyGradient(Objective):
 
     def _losses(self, batch: TokenBatch, logprobs: torch.Tensor, behaviour: torch.Tensor) -> ClippedLoss:
         advantages = batch.stream(self.stream)
+        if self.form == "cispo":
+            return weighted_policy_loss(logprobs, behaviour, advantages)
+        if self.form == "gspo":
+            lengths = [row.n_tokens for row in batch.rows if self.stream in row.streams]
+            bounds = {"clip_low": self.clip["clip_low"], "clip_high": self.clip["clip_high"]}
+            return sequence_policy_loss(logprobs, behaviour, advantages, lengths, **bounds)
         if not self.is_decoupled:
             return clipped_policy_loss(logprobs, behaviour, advantages, **self.clip)
         own = batch.at(self.stream, "own")

@@ -46,6 +46,7 @@ REGISTRY: dict[str, _Entry] = {
             advantage=s.advantage,
             groups=s.groups,
             is_decoupled=s.correction == "token_tis",
+            form=s.policy_loss,
         ),
     ),
     GroupGradient.name: _Entry(

@@ -23,7 +23,7 @@ def test_every_objective_and_monitor_has_a_row(name: str) -> None:
     assert f"| `{name}`" in rows("objectives.md")
 
 
-@pytest.mark.parametrize("setting", ["advantage", "correction", "distill_form"])
+@pytest.mark.parametrize("setting", ["advantage", "correction", "policy_loss", "distill_form"])
 def test_every_choice_has_a_row(setting: str) -> None:
     for choice in get_args(Learner.model_fields[setting].annotation):
         assert f'"{choice}"' in rows("objectives.md")

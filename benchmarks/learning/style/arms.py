@@ -29,6 +29,8 @@ OWN_GROUPS: Mapping[str, Any] = {
 GROUPS: Mapping[str, Any] = {**OWN_GROUPS, "shadow.recall": 4, "learner.max_groups": 16}
 """Shadow groups of all turns, graded on what their users have wished for by then."""
 
+_WIDE: Mapping[str, Any] = {"learner.clip_low": 0.5, "learner.clip_high": 1.0}
+
 
 @dataclass(frozen=True, slots=True)
 class Arm:
@@ -60,6 +62,9 @@ _ARMS = (
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
     Arm("hints_shuffled", "hints alone, each says any wish", {"learner.rl_weight": 0.0}, kind=MisledUser),
     Arm("combined+own-groups", "both, and shadow groups of turns with a hint, graded on that", OWN_GROUPS, is_extra=True),
+    Arm("gspo", "both, one ratio a reply", {"learner.policy_loss": "gspo"}, is_extra=True),
+    Arm("cispo", "both, the ratio a weight", {"learner.policy_loss": "cispo"}, is_extra=True),
+    Arm("clip-wide", "both, each token's ratio clipped at 0.5 and 2", _WIDE, is_extra=True),
     Arm("dropped", "both, advantages below 0.05 left out", {"learner.min_advantage": 0.05}, is_extra=True),
     Arm("passes-1", "both, one optimiser step on each batch instead of two", {"learner.passes": 1}, is_extra=True),
     Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
