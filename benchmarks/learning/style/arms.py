@@ -62,6 +62,12 @@ _ARMS = (
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
     Arm("hints_shuffled", "hints alone, each says any wish", {"learner.rl_weight": 0.0}, kind=MisledUser),
     Arm("combined+own-groups", "both, and shadow groups of turns with a hint, graded on that", OWN_GROUPS, is_extra=True),
+    Arm(
+        "opd+own-groups",
+        "hints, and shadow groups of turns with a hint, graded on that",
+        {"learner.rl_weight": 0.0, **OWN_GROUPS},
+        is_extra=True,
+    ),
     Arm("gspo", "both, one ratio a reply", {"learner.policy_loss": "gspo"}, is_extra=True),
     Arm("cispo", "both, the ratio a weight", {"learner.policy_loss": "cispo"}, is_extra=True),
     Arm("clip-wide", "both, each token's ratio clipped at 0.5 and 2", _WIDE, is_extra=True),
