@@ -47,7 +47,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
             holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
             wishes = WishGrader(journal, agent, trainer.policy) if chosen.shadow.grader == "likelihood" else None
-            groups = GroupLedger(journal, agent, wishes) if chosen.shadow.enabled else None
+            groups = GroupLedger(journal, agent, wishes) if chosen.has_groups else None
             return Loop(
                 Ledger(journal, agent), store, trainer, chosen.learner, anchors, retained, held, courtesy, holdout, groups
             )

@@ -51,7 +51,7 @@ def _is_calm(stack: Stack, n_turns: int, heeds_holds: bool) -> bool:
 
 def _is_drawing(stack: Stack) -> bool:
     """Whether a turn waits for its shadows: how many groups there are must not depend on how fast they are drawn."""
-    if not stack.settings.shadow.enabled:
+    if not stack.settings.has_groups:
         return False
     agent = routes.watch(routes_file(stack.settings)).current().agents[stack.agent]
     with stack.journal.read() as session:

@@ -1,6 +1,8 @@
 """A run's own Burnish on the shared engine: gateway, ingester, swapper, judge, learner, with a state directory of their own."""
 
+import re
 import shutil
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -28,6 +30,11 @@ class Stack:
     @property
     def agent(self) -> str:
         return self.settings.agent.name
+
+
+def agent_name(arm: str, seed: int) -> str:
+    """A name for the agent of a run that no run before had: vLLM knows adapters by name."""
+    return f"{re.sub('[^A-Za-z0-9.-]', '-', arm)}-{seed}-{int(time.time()):x}"
 
 
 @asynccontextmanager

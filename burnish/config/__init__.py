@@ -111,6 +111,13 @@ class Settings(BaseSettings):
         return self.canary.mode in ("on", "shadow") or (self.canary.mode == "auto" and self.gate.tier == "full")
 
     @property
+    def has_groups(self) -> bool:
+        """True where shadow groups are drawn and learned from (docs/learning.md says where they pay)."""
+        if self.shadow.enabled is not None:
+            return self.shadow.enabled
+        return not self.learner.rl_weight and self.learner.distill_weight > 0
+
+    @property
     def journal_url(self) -> str:
         return self.journal.url or f"sqlite:///{self.state_dir.resolve() / 'journal.db'}"
 

@@ -56,7 +56,7 @@ class Learner(Section):
     )
     rl_weight: float = Field(1.0, ge=0, description="Weight of the policy-gradient term.")
     group_weight: float = Field(
-        1.0, ge=0, description="Weight of the term over shadow groups, which there are where `shadow.enabled` is true."
+        1.0, ge=0, description="Weight of the term over shadow groups, which there are where `shadow.enabled` says so."
     )
     group_advantage: Literal["dr_grpo", "grpo", "rloo"] = Field(
         "dr_grpo", description="How a member of a shadow group is compared with the others: GRPO divides by their deviation."

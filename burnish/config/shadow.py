@@ -10,7 +10,11 @@ from burnish.config.section import Section
 class Shadow(Section):
     """More replies to live prompts, drawn while the engine is idle, for group-relative learning."""
 
-    enabled: bool = Field(False, description="Draw shadow replies to live prompts and learn from groups of them.")
+    enabled: bool | None = Field(
+        None,
+        description="Draw shadow replies to live prompts and learn from groups of them. None: where they have been shown to pay, that is "
+        "where hints alone are learned (`learner.rl_weight = 0`).",
+    )
     group_size: int = Field(4, ge=2, le=16, description="Replies of a group, the live one included.")
     tokens_per_minute: int = Field(4000, ge=1, description="Most tokens drawn in a minute, for all agents together.")
     share: float = Field(1.0, ge=0, le=1, description="Share of the eligible turns that get a group.")

@@ -89,7 +89,7 @@ class Drawer:
     def _pick(self) -> None:
         for agent in routes.watch(self._file).current().agents.values():
             settings = self._of(agent.name)
-            if settings.shadow.enabled:
+            if settings.has_groups:
                 with self._journal.write() as session:
                     pick(session, agent.name, {agent.live, *agent.loaded}, settings)
 

@@ -50,6 +50,21 @@ def test_a_bad_value_is_named(flags: dict[str, object], said: str) -> None:
         config.load(flags=flags)
 
 
+@pytest.mark.parametrize(
+    ("flags", "has_groups"),
+    [
+        ({}, False),
+        ({"shadow.recall": 4}, False),
+        ({"learner.rl_weight": 0.0}, True),
+        ({"learner.rl_weight": 0.0, "learner.distill_weight": 0.0}, False),
+        ({"learner.rl_weight": 0.0, "shadow.enabled": False}, False),
+        ({"shadow.enabled": True}, True),
+    ],
+)
+def test_shadow_groups_are_on_where_they_pay_or_where_told(flags: dict[str, object], has_groups: bool) -> None:
+    assert config.load(flags=flags).has_groups is has_groups
+
+
 def test_broken_toml_and_missing_file_are_one_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text("learner = [")

@@ -23,7 +23,7 @@ async def play(
 ) -> Result:
     """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
     began = time.monotonic()
-    agent = f"{arm.name}-{seed}-{int(time.time()):x}"  # vLLM knows adapters by name
+    agent = stack.agent_name(arm.name, seed)
     flags = arm.flags(seed)
     async with stack.running(folder, engine, agent, flags | _acceptance(arm, folder), cache) as running:
         talk = Talk(running.client, agent, world.people(seed, arm.share), None, is_named=True)

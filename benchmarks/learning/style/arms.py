@@ -29,6 +29,7 @@ OWN_GROUPS: Mapping[str, Any] = {
 GROUPS: Mapping[str, Any] = {**OWN_GROUPS, "shadow.recall": 4, "learner.max_groups": 16}
 """Shadow groups of all turns, graded on what their users have wished for by then."""
 
+_HINTS: Mapping[str, Any] = {"learner.rl_weight": 0.0, "shadow.enabled": False}
 _WIDE: Mapping[str, Any] = {"learner.clip_low": 0.5, "learner.clip_high": 1.0}
 
 
@@ -52,7 +53,7 @@ class Arm:
 _ARMS = (
     Arm("off", "nothing is learned", {"learner.enabled": False}),
     Arm("binary", "policy gradient alone", {"learner.distill_weight": 0.0}),
-    Arm("opd", "hints alone", {"learner.rl_weight": 0.0}),
+    Arm("opd", "hints alone", _HINTS),
     Arm("combined", "both"),
     Arm("binary+groups", "policy gradient, and shadow groups", {"learner.distill_weight": 0.0, **GROUPS}),
     Arm("opd+groups", "hints, and shadow groups", {"learner.rl_weight": 0.0, **GROUPS}),
@@ -60,7 +61,7 @@ _ARMS = (
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, has_notes=True),
     Arm("memory+lora", "notes, and both", has_notes=True),
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
-    Arm("hints_shuffled", "hints alone, each says any wish", {"learner.rl_weight": 0.0}, kind=MisledUser),
+    Arm("hints_shuffled", "hints alone, each says any wish", _HINTS, kind=MisledUser),
     Arm("combined+own-groups", "both, and shadow groups of turns with a hint, graded on that", OWN_GROUPS, is_extra=True),
     Arm(
         "opd+own-groups",

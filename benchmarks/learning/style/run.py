@@ -41,8 +41,7 @@ CUT = {n: Plan(n, [at for at in world.MILESTONES if at <= n], is_cut=True) for n
 async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE) -> Result:
     """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
     began = time.monotonic()
-    # a name that no other run has had: vLLM knows adapters by name
-    agent = f"{arm.name.replace('+', '-')}-{seed}-{int(time.time()):x}"
+    agent = stack.agent_name(arm.name, seed)
     flags = arm.flags(seed)
     async with stack.running(folder, engine, agent, flags, cache) as running:
         notes = Notes() if arm.has_notes else None

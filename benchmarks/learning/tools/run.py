@@ -44,8 +44,7 @@ async def run(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Pa
     than the arm stands for.
     """
     began = time.monotonic()
-    # a name that no other run has had: vLLM knows adapters by name
-    agent = f"{arm.name.replace('_', '-')}-{seed}-{int(time.time()):x}"
+    agent = stack.agent_name(arm.name, seed)
     flags = arm.flags(seed)
     async with AsyncExitStack() as held:
         where = {"judge.url": await held.enter_async_context(silent.running())} if arm.has_silent_judge else {}

@@ -1,0 +1,26 @@
+"""Every arm of every part can be run: its agent's name and its settings are ones that Burnish takes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.learning import stack
+from benchmarks.learning.drill.arms import ARMS as DRILL
+from benchmarks.learning.style.arms import ARMS as STYLE
+from benchmarks.learning.tools.arms import ARMS as TOOLS
+from burnish import config
+
+
+@pytest.mark.parametrize("arm", [*STYLE.values(), *TOOLS.values(), *DRILL.values()], ids=lambda arm: arm.name)
+def test_an_arm_is_one_that_burnish_takes(arm: Any, tmp_path: Path) -> None:
+    name = stack.agent_name(arm.name, 10)
+    settings = config.load(flags={**arm.flags(10), "agent.name": name, "state_dir": str(tmp_path)})
+
+    assert (settings.agent.name, settings.learner.seed) == (name, 10)
+
+
+def test_arms_without_groups_have_none() -> None:
+    drawing = {name for name, arm in STYLE.items() if config.load(flags=arm.flags(0)).has_groups}
+
+    assert drawing == {name for name in STYLE if "groups" in name}
