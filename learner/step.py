@@ -8,8 +8,7 @@ weights and optimiser untouched. A row that cannot be trained is dropped with it
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -35,7 +34,6 @@ from learner.ranks import Ranks
 from learner.right import right_replies
 from learner.rows import Row, TokenBatch, Tokens, count
 from learner.samples import Sample
-from learner.trust_region import TrustRegion
 from learner.work import StepResult, Work
 
 BETAS = (0.9, 0.98)
@@ -114,9 +112,8 @@ class Trainer:
             if reason is None:
                 if not work.has_momentum:
                     self._stop()
-                with self._held(batch.used, metrics):
-                    self.optimizer.step()
-                    metrics |= self._further(batch.used, emphasis)
+                self.optimizer.step()
+                metrics |= self._further(batch.used, emphasis)
                 if work.shrink < 1.0:
                     self.policy.shrink(work.shrink)
         except NotFinite as error:
@@ -235,22 +232,9 @@ class Trainer:
             metrics = {f"last/{name}": found[name] for name in _AT_LAST if name in found}
         return metrics
 
-    @contextmanager
-    def _held(self, rows: Sequence[Row], metrics: dict[str, float]) -> Iterator[None]:
-        """What is done to the policy inside the block goes no further than `max_step_kl`; what was measured is added to `metrics`."""
-        if not self.settings.max_step_kl:
-            yield
-            return
-        with self.policy.shared_among(self.ranks):
-            region = TrustRegion(self.policy, rows, self.settings.max_step_kl)
-        yield
-        with self.policy.shared_among(self.ranks):
-            metrics |= region.keep()
-
     def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """What may have to be given back because something came after the first optimiser step; None where nothing does."""
-        has_more = self.settings.passes > 1 or self.settings.max_step_kl > 0
-        return (self.policy.copy_adapter(), self.tensors()) if has_more else None
+        return (self.policy.copy_adapter(), self.tensors()) if self.settings.passes > 1 else None
 
     def _take_back(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
         if weights is not None:

@@ -21,12 +21,6 @@ class Learner(Section):
         description="Optimiser steps over the rows of one step: more learn more from each row, and take as many times as long.",
     )
     learning_rate: float = Field(1e-5, gt=0, description="AdamW's learning rate.")
-    max_step_kl: float = Field(
-        0.0,
-        ge=0,
-        description="Furthest that one step may take the policy, as KL(before || after) in nats per token of the step's own rows: "
-        "a longer step is shortened. 0: as far as the learning rate takes it.",
-    )
     rank: int = Field(16, ge=1, description="LoRA rank.")
     alpha: int = Field(32, ge=1, description="LoRA alpha; the update is scaled by alpha / rank.")
     clip_low: float = Field(0.2, gt=0, description="PPO clip below 1.")

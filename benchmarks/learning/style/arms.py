@@ -30,7 +30,6 @@ GROUPS: Mapping[str, Any] = {**OWN_GROUPS, "shadow.recall": 4, "learner.max_grou
 """Shadow groups of all turns, graded on what their users have wished for by then."""
 
 _HINTS: Mapping[str, Any] = {"learner.rl_weight": 0.0, "shadow.enabled": False}
-_WIDE: Mapping[str, Any] = {"learner.clip_low": 0.5, "learner.clip_high": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,6 @@ _ARMS = (
     ),
     Arm("gspo", "both, one ratio a reply", {"learner.policy_loss": "gspo"}, is_extra=True),
     Arm("cispo", "both, the ratio a weight", {"learner.policy_loss": "cispo"}, is_extra=True),
-    Arm("clip-wide", "both, each token's ratio clipped at 0.5 and 2", _WIDE, is_extra=True),
     Arm("dropped", "both, advantages below 0.05 left out", {"learner.min_advantage": 0.05}, is_extra=True),
     Arm("passes-1", "both, one optimiser step on each batch instead of two", {"learner.passes": 1}, is_extra=True),
     Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
