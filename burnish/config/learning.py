@@ -39,6 +39,13 @@ class Learner(Section):
         description="Rows whose reward is nearer than this to what was expected (in successes, 0 to 1) carry no policy gradient. It saves "
         "their passes; but those of an agent that is mostly liked are its successes, and then its failures push alone.",
     )
+    scale_floor: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Advantages of a step are divided by their deviation over its tokens (SPO++), which counts as at least this; 0: they "
+        "are not divided.",
+    )
     correction: Literal["bypass", "token_tis"] = Field(
         "bypass",
         description="Off-policy: clip the ratio to the engine's own log-probs, or weigh by a truncated ratio beside it.",

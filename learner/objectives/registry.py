@@ -42,6 +42,7 @@ REGISTRY: dict[str, _Entry] = {
             clip_high=s.clip_high,
             dual_clip=s.dual_clip,
             baseline_decay=s.baseline_decay,
+            scale_floor=s.scale_floor or None,
             min_advantage=s.min_advantage,
             advantage=s.advantage,
             groups=s.groups,

@@ -43,6 +43,21 @@ def test_every_estimator_and_correction_takes_a_step(
     assert result.is_update and result.metrics["grad_norm"] > 0.0
 
 
+def test_advantages_are_divided_by_their_deviation_where_it_is_asked_for(make_trainer: Make, make_samples: Samples) -> None:
+    samples, found = make_samples(6, hints=False), []
+    for floor in (0.0, 0.25):
+        trainer, rows = make_trainer(scale_floor=floor), [Row.of(sample) for sample in samples]
+        trainer.objectives[0].objective.stamp(rows, trainer.policy)
+        trained = [row for row in rows if "advantages" in row.streams]
+        advantages = torch.tensor([row.streams["advantages"][0].item() for row in trained])
+        found.append((advantages, torch.tensor([float(row.n_tokens) for row in trained])))
+    (plain, n_tokens), (scaled, _) = found
+    share = n_tokens / n_tokens.sum()
+    deviation = ((share * plain**2).sum() - (share * plain).sum() ** 2).sqrt().item()
+    assert scaled.tolist() == pytest.approx((plain / max(deviation, 0.25)).tolist(), rel=1e-4)
+    assert not torch.equal(plain, scaled)
+
+
 def test_on_policy_both_corrections_have_one_gradient(make_trainer: Make, make_samples: Samples) -> None:
     samples, weights = make_samples(6, hints=False), []
     for correction in ("bypass", "token_tis"):

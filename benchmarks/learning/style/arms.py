@@ -70,6 +70,7 @@ _ARMS = (
     ),
     Arm("gspo", "both, one ratio a reply", {"learner.policy_loss": "gspo"}, is_extra=True),
     Arm("cispo", "both, the ratio a weight", {"learner.policy_loss": "cispo"}, is_extra=True),
+    Arm("scaled", "both, advantages divided by their deviation over tokens", {"learner.scale_floor": 0.25}, is_extra=True),
     Arm("dropped", "both, advantages below 0.05 left out", {"learner.min_advantage": 0.05}, is_extra=True),
     Arm("passes-1", "both, one optimiser step on each batch instead of two", {"learner.passes": 1}, is_extra=True),
     Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
