@@ -34,6 +34,9 @@ from learner.main import anchors_for, trainer_for
 from learner.policy import Policy
 from learner.samples import Sample, Skipped, to_sample
 
+GONE: Mapping[str, object] = {"max_step_kl": 0.0}
+"""Settings that the learner had once, each with the value at which it did nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
@@ -55,16 +58,31 @@ class Replayed:
         return asdict(self) | {"is_same": self.is_same}
 
 
+def learner_of(told: Mapping[str, Any]) -> Learner:
+    """The learner's settings that a version was made with.
+
+    Raises AdapterError where one of them is no more and did something.
+    """
+    lost = [
+        name for name, value in told.items() if name not in Learner.model_fields and not (name in GONE and value == GONE[name])
+    ]
+    if lost:
+        raise AdapterError(
+            f"it was made with {', '.join(f'learner.{name}' for name in lost)}, which this Burnish does not have"
+        )
+    return Learner.model_validate({name: value for name, value in told.items() if name in Learner.model_fields})
+
+
 def replay(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Replayed:
     """Make `agent@v<version>` again with the learner's settings of then; `keep` is a new folder for the adapter.
 
-    Raises AdapterError where the version, its parent or a row's record is gone, or where another base is served now.
+    Raises AdapterError where the version, its parent, a row's record or a setting is gone, or where another base is served now.
     """
     store = AdapterStore(settings.adapters_dir.resolve())
     manifest = store.verify(agent, version)
     directory, parent = store.path(agent, version), int(manifest["parent"])
     state = json.loads((directory / checkpoint.STATE).read_text(encoding="utf-8"))
-    chosen = Learner.model_validate(state["settings"])
+    chosen = learner_of(state["settings"])
     trainer = trainer_for(settings, chosen, agent)
     anchors = anchors_for(settings, trainer.policy, chosen)
     if parent:

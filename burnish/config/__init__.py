@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         """True where shadow groups are drawn and learned from (docs/learning.md says where they pay)."""
         if self.shadow.enabled is not None:
             return self.shadow.enabled
-        return not self.learner.rl_weight and self.learner.distill_weight > 0
+        return self.learner.enabled and not self.learner.rl_weight and self.learner.distill_weight > 0
 
     @property
     def journal_url(self) -> str:

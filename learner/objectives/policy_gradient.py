@@ -26,7 +26,7 @@ from learner.samples import Sample
 
 
 class PolicyGradient(Objective):
-    """PPO's clipped loss with dual clip; `scale_floor` switches division by max(σ_tok, floor) on.
+    """PPO's clipped loss with dual clip; `scale_floor` above 0 divides advantages by max(σ_tok, floor).
 
     `min_advantage`, `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`, `form` is `policy_loss`.
     """
@@ -41,7 +41,7 @@ class PolicyGradient(Objective):
         clip_high: float,
         dual_clip: float,
         baseline_decay: float,
-        scale_floor: float | None = None,
+        scale_floor: float = 0.0,
         min_advantage: float = 0.0,
         advantage: str = "baseline",
         groups: str = "prompt",
@@ -63,7 +63,7 @@ class PolicyGradient(Objective):
         advantages = advantages_of(samples, self.baseline, self.advantage, self.groups)
         trained = [i for i, row in enumerate(judged) if row.sample and row.sample.has_ratio]
         heard = [i for i in trained if (size := abs(advantages[i].item())) > 0.0 and size >= self.min_advantage]
-        if heard and self.scale_floor is not None:
+        if heard and self.scale_floor:
             n_tokens = torch.tensor([float(judged[i].n_tokens) for i in heard])
             advantages[heard] = scale_by_tokens(advantages[heard], n_tokens, self.scale_floor)
         for i in heard:

@@ -57,6 +57,7 @@ def test_a_bad_value_is_named(flags: dict[str, object], said: str) -> None:
         ({"shadow.recall": 4}, False),
         ({"learner.rl_weight": 0.0}, True),
         ({"learner.rl_weight": 0.0, "learner.distill_weight": 0.0}, False),
+        ({"learner.rl_weight": 0.0, "learner.enabled": False}, False),
         ({"learner.rl_weight": 0.0, "shadow.enabled": False}, False),
         ({"shadow.enabled": True}, True),
     ],

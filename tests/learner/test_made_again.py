@@ -7,7 +7,7 @@ import pytest
 from world import SETTINGS, Make, World
 
 from adapters.store import AdapterStore
-from burnish.config import Settings
+from burnish.config import Learner, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
@@ -92,3 +92,12 @@ def test_a_parent_that_was_damaged_is_an_error(world: World) -> None:
     (world.store.path("agent", 1) / checkpoint.OPTIMIZER).write_bytes(b"")
     with pytest.raises(AdapterError, match="optimizer"):
         replay.replay(settings_of(world), world.journal, "agent", 2)
+
+
+def test_a_setting_that_is_gone_matters_only_where_it_did_something() -> None:
+    now = Learner(rank=8).model_dump(mode="json")
+    assert replay.learner_of({**now, "max_step_kl": 0.0}) == Learner(rank=8)
+    with pytest.raises(AdapterError, match=r"made with learner\.max_step_kl, which this Burnish does not have"):
+        replay.learner_of({**now, "max_step_kl": 0.01})
+    with pytest.raises(AdapterError, match=r"learner\.never_heard_of"):
+        replay.learner_of({**now, "never_heard_of": 0.0})
