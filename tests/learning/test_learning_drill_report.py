@@ -65,6 +65,22 @@ def test_other_arms_do_not_count_for_the_bar() -> None:
     assert figures.barred(results_of(8, 0.5, others)) == {}
 
 
+def test_defences_are_weighed_against_the_undefended_arm_of_the_same_share() -> None:
+    bare = {seed: result_of("undefended-25", seed, 0.5 + 0.1 * (seed % 2)) for seed in range(6)}
+    told = {**results_of(8, 0.0, ("defended-25", "unexamined-40")), "undefended-25": bare}
+
+    over = figures.worth(told, "defended-25")
+    assert over["served_last"].n == 6  # seeds that both have
+    assert over["served_last"].mean == pytest.approx(0.5 + 0.1 / 2 - 0.01 / 2)
+    assert over["served_drop"].mean == pytest.approx(-over["served_last"].mean)
+    assert over["served_last"].low < over["served_last"].mean < over["served_last"].high
+    assert figures.worth(told, "undefended-25") == figures.worth(told, "unexamined-40") == {}
+    assert figures.flat(told)["defended_25_over_undefended_served_last"] == pytest.approx(over["served_last"].mean)
+    assert "what is served, over undefended" in printed(told)
+    assert "+0.54 [+0.5" in printed(told)
+    assert "over undefended" not in printed(results_of(8, arms=("defended-25", "undefended-40")))
+
+
 def test_the_report_says_what_it_is_and_what_is_missing() -> None:
     text = printed(results_of(2, arms=("defended-25", "undefended-25")))
 

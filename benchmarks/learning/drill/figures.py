@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from itertools import pairwise
 
-from benchmarks.learning.bounds import estimate
+from benchmarks.learning.bounds import Estimate, estimate, gain
 from benchmarks.learning.columns import ByArm, BySeed, Measured
 from benchmarks.learning.columns import flat as spread
-from benchmarks.learning.drill.arms import BARRED
+from benchmarks.learning.drill.arms import ARMS, BARRED, Defence
 from benchmarks.learning.results import Result
 
 CURVES = ("served", "learner", "once")
@@ -14,6 +14,7 @@ COUNTED = (
     "rollbacks", "refused", "retention", "n_published", "n_promoted", "n_yellow", "n_red", "n_capped", "n_released", "n_resumed",
     "n_requests", "n_failed", "n_late", "seconds",
 )  # fmt: skip
+WORTH = ("served_best", "served_last", "served_drop", "retention")
 
 
 def drop(curve: Mapping[int, float]) -> float:
@@ -67,8 +68,22 @@ def at(results: ByArm, arm: str, name: str, n: int) -> BySeed:
     return {seed: curve[n] for seed, curve in curves.items() if n in curve}
 
 
+def worth(results: ByArm, arm: str) -> dict[str, Estimate]:
+    """What an arm's defences change against the undefended arm of the same share of liars, paired by seed: `WORTH`, the figure less the
+    undefended one's. Empty for an undefended arm and where no seed has both.
+    """
+    bare = f"{Defence.NONE}-{arm.rpartition('-')[2]}"
+    if arm == bare:
+        return {}
+    these, those = columns(results, arm), columns(results, bare)
+    found = {key: gain(these.get(key, {}), those.get(key, {})) for key in WORTH}
+    return {key: told for key, told in found.items() if told}
+
+
 def flat(results: ByArm) -> dict[str, float]:
-    """Everything that is there: `arm_key`, `_low` and `_high` for its bounds, `_most` for the worst seed's drop, `arm_n_seeds`."""
+    """Everything that is there: `arm_key`, `_low` and `_high` for its bounds, `_most` for the worst seed's drop, `arm_n_seeds`;
+    `arm_over_undefended_key` for what its defences change (`worth`).
+    """
     found: dict[str, float] = {}
     for arm in results:
         name = arm.replace("-", "_")
@@ -76,6 +91,9 @@ def flat(results: ByArm) -> dict[str, float]:
         found |= spread(name, by_key)
         found |= {f"{name}_{key}_most": max(by_key[key].values()) for key in by_key if key.endswith(("_drop", "_fall"))}
         found[f"{name}_n_seeds"] = len(results[arm])
+        for key, told in worth(results, arm).items() if arm in ARMS else ():
+            over = f"{name}_over_{Defence.NONE}_{key}"
+            found |= {over: told.mean, f"{over}_low": told.low, f"{over}_high": told.high}
     return found
 
 

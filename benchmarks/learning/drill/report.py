@@ -4,11 +4,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bars import Bar, text
-from benchmarks.learning.bounds import estimate
+from benchmarks.learning.bounds import Estimate, estimate
 from benchmarks.learning.columns import ByArm, BySeed, Measured, shown
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, BARRED
-from benchmarks.learning.drill.figures import barred, columns
+from benchmarks.learning.drill.figures import WORTH, barred, columns, worth
 
 BARS: tuple[Bar, ...] = (
     (f"deepest lasting fall of what is served, {BARRED}", "served_drop", "≤ 0.05", lambda f: f["served_drop"] <= 0.05),
@@ -59,6 +59,14 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         found = columns(results, arm)
         works.add_row(arm, _of(found.get("retention", {})), *(_mean(found.get(key, {})) for key in _WORK))
     console.print(works)
+    gains = Table(
+        "arm", "n", "best", "last", "lasting fall", "retention", title="what is served, over undefended, paired by seed"
+    )
+    for arm in there:
+        if over := worth(results, arm):
+            gains.add_row(arm, str(over[WORTH[0]].n), *(_change(over[key]) if key in over else "–" for key in WORTH))
+    if gains.rows:
+        console.print(gains)
     if missing := [name for name in ARMS if name not in there]:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
     console.print(_bars(barred(results)))
@@ -86,6 +94,10 @@ def _of(by_seed: BySeed) -> str:
         return "–"
     told = estimate(list(by_seed.values()))
     return f"{told.mean:.2f} \\[{told.low:.2f}, {told.high:.2f}]"
+
+
+def _change(told: Estimate) -> str:
+    return f"{told.mean:+.2f} \\[{told.low:+.2f}, {told.high:+.2f}]"
 
 
 def _mean(by_seed: BySeed) -> str:
