@@ -8,10 +8,14 @@ of it would be the way on which the refused child was lost.
 
 Where that is not enough, it is mostly a prompt or two on a knife's edge that any step pushes over, one of anchors alone as well. So after
 a second refused child each step ends nearer to the base, where those prompts were right.
+
+What is held back so has a price, and the gate may ask for that too: acceptance prompts or live turns held out, which the base answers
+worse. A child that kept what the base could and was refused there has paid too much, so it halves the count of those that forgot. Without
+that each child of the same live version would be held back as far as the last, and be refused like it.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +25,22 @@ from sqlmodel import Session
 from adapters.gate import tolerated
 from burnish.journal.tables import VersionRow
 from burnish.records import VersionState
+from learner.cooling import BEHAVIOUR
 
 MOST = 16.0
 """Largest factor: beyond, anchors are all that a step is made of."""
 LEAST = 0.5
 """Least that is left of an adapter: beyond, little of what it has learned is."""
+BEYOND = tuple(key for key in BEHAVIOUR if key != "retention")
+"""What the gate asks of those that kept what the base could."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """Of `n_tolerated` retention prompts that a version may lose the live one has lost `n_lost`; `n_refused` children of it lost more."""
+    """Of `n_tolerated` retention prompts that a version may lose the live one has lost `n_lost`; `n_refused` children of it lost more.
+
+    Each child that did not, and was refused for something else that it had become, halves `n_refused` (rounded down).
+    """
 
     n_lost: int = 0
     n_tolerated: int = 0
@@ -55,8 +65,19 @@ def forgetting(session: Session, agent: str, live: int) -> Forgetting:
     query = select(version.evidence).where(
         version.agent == agent, version.parent == live, version.state == VersionState.REFUSED
     )
-    outcomes = [_lost(evidence) for evidence in session.scalars(query)]
-    return Forgetting(n_lost, n_tolerated, sum(lost > most for lost, most in outcomes))
+    return Forgetting(n_lost, n_tolerated, counted(session.scalars(query.order_by(version.version))))
+
+
+def counted(children: Iterable[Mapping[str, Any]]) -> int:
+    """`Forgetting.n_refused`, from the evidence on one version's refused children, oldest first."""
+    found = 0
+    for evidence in children:
+        lost, most = _lost(evidence)
+        if lost > most:
+            found += 1
+        elif any(evidence.get(key) for key in BEYOND):
+            found //= 2
+    return found
 
 
 def _lost(evidence: Mapping[str, Any]) -> tuple[int, int]:

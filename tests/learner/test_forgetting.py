@@ -17,7 +17,7 @@ from burnish.journal import Journal
 from learner import replay
 from learner.adapter_file import WEIGHTS
 from learner.anchors import Anchors
-from learner.forgetting import MOST, Forgetting
+from learner.forgetting import MOST, Forgetting, counted
 from learner.loop import Loop
 from learner.rows import Text
 from learner.step import Trainer
@@ -34,6 +34,11 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
 
 def retention(n_lost: int, n_open: int = 0) -> dict[str, Any]:
     return {"retention": {**SET, "n_lost": n_lost, "n_open": n_open}}
+
+
+def unaccepted(n_lost: int = 0) -> dict[str, Any]:
+    """Of a version that kept what the base could, and passed too few of the operator's prompts."""
+    return {**retention(n_lost), "acceptance": {"n": 360, "n_passed": 251, "n_best": 284}}
 
 
 def with_anchors(world: World, **changes: Any) -> Loop:
@@ -168,6 +173,58 @@ def test_after_two_refusals_a_step_ends_nearer_to_the_base_and_is_made_again_so(
     monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
     told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
     assert told.is_same and told.digest == world.digest(5, WEIGHTS)
+
+
+FORGOT, UNACCEPTED, UNSOUND = retention(LIMIT + 1), unaccepted(LIMIT), {"mechanical_fault": "NaN", **retention(0)}
+
+
+@pytest.mark.parametrize(
+    ("children", "expected"),
+    [
+        ([], 0),
+        ([FORGOT] * 5, 5),
+        ([FORGOT] * 5 + [UNACCEPTED], 2),
+        ([FORGOT] * 5 + [UNACCEPTED] * 3, 0),
+        ([FORGOT] * 5 + [UNACCEPTED] * 30 + [FORGOT], 1),
+        ([UNACCEPTED, FORGOT, UNSOUND, FORGOT], 2),
+        ([FORGOT, FORGOT, {**retention(0), "replay": {"n": 24}}], 1),
+        ([FORGOT, FORGOT, {**retention(LIMIT + 1), "canary": {}}], 3),
+    ],
+)
+def test_who_kept_it_and_was_refused_halves_what_forgetting_counts(children: list[dict[str, Any]], expected: int) -> None:
+    assert counted(children) == expected
+
+
+def test_a_step_is_no_longer_drawn_to_the_base_when_that_is_what_is_refused(world: World) -> None:
+    """v1 is live; three made from it forgot too much, then two kept all and were not accepted: the next is a whole step with momentum."""
+    loop = with_anchors(world)
+    evidence = {1: retention(0), **dict.fromkeys((2, 3, 4), FORGOT), 5: unaccepted(), 6: unaccepted()}
+    for number in range(1, 8):
+        world.add(5)
+        assert loop.run_once()
+        with world.journal.write() as session:
+            if number == 1:
+                registry.promote(session, "agent", 1, expected=0, actor="gate", evidence=evidence[1])
+            elif number < 7:
+                registry.refuse(session, "agent", number, reason="worse", evidence=evidence[number])
+    manifests = {number: world.store.verify("agent", number) for number in range(2, 8)}
+    assert {number: each.get("shrink", 1.0) for number, each in manifests.items()} == {
+        2: 1,
+        3: 1,
+        4: 0.95,
+        5: 0.95**2,
+        6: 1,
+        7: 1,
+    }
+    assert {number: each.get("emphasis", {}).get("anchor", 1.0) for number, each in manifests.items()} == {
+        2: 1,
+        3: 2,
+        4: 4,
+        5: 8,
+        6: 2,
+        7: 1,
+    }
+    assert [number for number, each in manifests.items() if each.get("has_momentum", True)] == [2, 7]
 
 
 @pytest.mark.parametrize(
