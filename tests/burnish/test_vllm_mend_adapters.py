@@ -11,7 +11,7 @@ N_SLOTS, RANK, HIDDEN, OUTPUTS = 3, 4, 16, (8, 12)
 
 @pytest.fixture
 def mend() -> Any:
-    return pytest.importorskip("burnish.vllm_mend")
+    return pytest.importorskip("burnish.vllm_mend.adapters")
 
 
 def wrapper(mend: Any, slots: list[int]) -> Any:

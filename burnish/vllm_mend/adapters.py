@@ -1,4 +1,4 @@
-"""Mends for vLLM 0.32 on a CPU: a request without an adapter gets none, and adapters cost a small part of a step instead of most of it.
+"""A request without an adapter gets none, and adapters cost a small part of a step instead of most of it.
 
 vLLM marks a request without an adapter with slot -1, and its PyTorch operations index the adapters' weights with that: batched beside
 requests with adapters, the base answered with the adapter in the last slot (46 of 48 greedy answers were others than alone).
@@ -8,8 +8,7 @@ The same operations copy the adapter's two matrices once for every *token*, in e
 sandbox 64 % was theirs, a tenth the base's own products'. Here a layer keeps the matrices of all its slots and slices in one piece,
 and a step takes two products a layer, whoever is in it: with a small model the number of operations is what costs.
 
-vLLM's worker imports this module because the engine is started with `--worker-extension-cls burnish.vllm_mend.Mended`;
-nothing else does. GPUs have kernels of their own, which leave slot -1 out and copy nothing.
+GPUs have kernels of their own, which leave slot -1 out and copy nothing.
 """
 
 import functools
@@ -141,7 +140,3 @@ PunicaWrapperCPU.update_metadata = update_metadata
 PunicaWrapperCPU.add_lora_linear = add_lora_linear
 for layer in (BaseLinearLayerWithLoRA, MergedColumnParallelLinearWithLoRA):
     layer.create_lora_weights = joining(layer.create_lora_weights)
-
-
-class Mended:
-    """What vLLM's worker inherits from: nothing. Importing this module is what mends it."""
