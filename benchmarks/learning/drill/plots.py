@@ -23,13 +23,14 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     if not shares:
         return []
     n_rows, n_columns = (len(shares) + 1) // 2, min(2, len(shares))
-    size = (max(8.5, 2 + 4.5 * n_columns), 1 + 3.5 * n_rows)  # the caption needs the width
+    size = (max(8.5, 2 + 4.5 * n_columns), 1 + 4 * n_rows)  # the caption needs the width
     figure, grid = picture.pyplot().subplots(n_rows, n_columns, figsize=size, dpi=120, sharex=True, sharey=True, squeeze=False)
     for axes in grid.flat[len(shares) :]:
         axes.set_visible(False)
     looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
     for share, axes in zip(shares, grid.flat, strict=False):
-        for arm in (arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)):
+        shown = [arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)]
+        for arm in shown:
             for name in _LINES:
                 curve = picture.told(looks, partial(at, results, arm.name, name))
                 label = f"{arm.name}, {name} (n={len(results[arm.name])})"
@@ -38,7 +39,8 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
                 picture.draw_band(axes, curve, label, alpha, **style)
         axes.set(title=f"{share:.0%} of the users lie", ylim=(-0.02, 1.02))
         axes.grid(alpha=0.25)
-        axes.legend(fontsize=7, loc="upper left")
+        # under the panel, since curves go everywhere; a column an arm
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(shown), frameon=False)
     figure.supxlabel("interactions with simulated users", fontsize=9)
     figure.supylabel("held-out score", fontsize=9)
     figure.suptitle(CAPTION, fontsize=8)
