@@ -46,7 +46,7 @@ def faults(acceptance: Acceptance | None) -> list[str]:
         return []
     return [
         f"{acceptance.n_passed} of {acceptance.n} replies to acceptance prompts passed, the best version so far {acceptance.n_best}: "
-        f"{acceptance.margin:.0%} of them are tolerated"
+        f"{100 * acceptance.margin:.3g}% of them are tolerated"
     ]
 
 

@@ -141,7 +141,7 @@ def _retention_faults(retention: Retention | None) -> list[str]:
     if retention.loss_bound > retention.margin:
         return [
             f"unlearned {retention.n_lost} of {retention.n} retention prompts: up to {retention.loss_bound:.1%} lost at 95 % "
-            f"confidence, {retention.margin:.0%} tolerated"
+            f"confidence, {100 * retention.margin:.3g}% tolerated"
         ]
     return []
 

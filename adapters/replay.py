@@ -77,7 +77,7 @@ def faults(replay: Replay | None) -> list[str]:
     elif replay.loss_bound > limits.margin:
         found.append(
             f"lost {replay.n_lost} and won {replay.n_won} of {replay.n_decided} held-out pairs: up to {replay.loss_bound:.1%} net lost "
-            f"at 95 % confidence, {limits.margin:.0%} tolerated"
+            f"at 95 % confidence, {100 * limits.margin:.3g}% tolerated"
         )
     return found + _measured(replay)
 

@@ -25,9 +25,10 @@ def test_the_margin_is_of_all_prompts(n_passed: int, n_best: int | None, is_good
     assert (not acceptance.faults(shown(n_passed, n_best))) is is_good
 
 
-def test_no_margin_tolerates_nothing() -> None:
-    assert acceptance.faults(shown(59, 60, margin=0.0)) == [
-        "59 of 100 replies to acceptance prompts passed, the best version so far 60: 0% of them are tolerated"
+@pytest.mark.parametrize(("margin", "n_passed", "told"), [(0.0, 59, "0%"), (0.025, 57, "2.5%")])
+def test_what_is_refused_is_told_with_the_margin_as_it_was_set(margin: float, n_passed: int, told: str) -> None:
+    assert acceptance.faults(shown(n_passed, 60, margin=margin)) == [
+        f"{n_passed} of 100 replies to acceptance prompts passed, the best version so far 60: {told} of them are tolerated"
     ]
 
 
