@@ -4,8 +4,6 @@ Last axis is the vocabulary, or the student's top K of it; values are natural lo
 alone: callers detach the teacher.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -33,20 +31,6 @@ def tail_reverse_kl(student_top: Tensor, teacher_top: Tensor) -> Tensor:
 def reverse_kl(student: Tensor, teacher: Tensor) -> Tensor:
     """KL(π_θ ‖ π_T) = Σ p_θ (log p_θ − log p_T) over the last axis. [..., V] -> [...]."""
     return (student.exp() * (student - teacher)).sum(-1)
-
-
-def jensen_shannon(student: Tensor, teacher: Tensor, alpha: float = 0.5) -> Tensor:
-    """Generalised Jensen-Shannon divergence (arXiv 2306.13649, SDPO). [..., V] -> [...].
-
-    With M = (1−α)·S + α·T: (1−α)·KL(S‖M) + α·KL(T‖M); α = 1/2 is symmetric and lies in [0, ln 2]. The ends are, by
-    convention, α = 0: KL(T‖S), α = 1: KL(S‖T).
-    """
-    if alpha == 0.0:
-        return reverse_kl(teacher, student)
-    if alpha == 1.0:
-        return reverse_kl(student, teacher)
-    mixture = torch.logaddexp(student + math.log(1.0 - alpha), teacher + math.log(alpha))
-    return (1.0 - alpha) * reverse_kl(student, mixture) + alpha * reverse_kl(teacher, mixture)
 
 
 def cap_per_token(divergence: Tensor, cap: float) -> Tensor:
