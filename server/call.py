@@ -12,11 +12,11 @@ import msgspec
 
 from burnish.chunk import Answer, Chunk
 from burnish.records import Sampling
+from server import remote_fields
 
 JsonObject = dict[str, msgspec.Raw]
 Reply = tuple[int, bytes, list[tuple[bytes, bytes]]]
 CHAT = "/v1/chat/completions"
-_OURS = frozenset({"return_token_ids", "logprobs", "top_logprobs", "cache_salt", "include_reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Call:
         return msgspec.json.encode({"model": engine_model, **self.body})
 
     def for_remote(self, model: str) -> bytes:
-        """The body to send to a model elsewhere: what only our engine understands is left out."""
-        body = {name: value for name, value in self.body.items() if name not in _OURS}
-        return msgspec.json.encode({"model": model, **body})
+        """The body to send to a model elsewhere: OpenAI's own fields. What it leaves out joins `ignored`."""
+        self.ignored = tuple(dict.fromkeys([*self.ignored, *remote_fields.left_out(self.body)]))
+        return msgspec.json.encode({"model": model, **remote_fields.kept(self.body)})
 
     def messages_of(self, choice: int) -> msgspec.Raw:
         """The messages that choice number `choice` replies to."""

@@ -96,8 +96,9 @@ class Exchange:
                     raise
                 log.warning("asking the remote model instead", request_id=self._request_id, reason=str(error))
         self._target = remote(self._target, state.settings.remote.model)
+        body = call.for_remote(self._target.engine_model)
         self._get_ready()
-        return await state.engines.ask_remote(routes, call.path, call.for_remote(self._target.engine_model), self._request_id)
+        return await state.engines.ask_remote(routes, call.path, body, self._request_id)
 
     def _get_ready(self) -> None:
         """What the answer will need; done while the engine works."""

@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from burnish import routes as table
 from burnish.config import Settings
-from burnish.errors import ConfigError
+from burnish.errors import ConfigError, RequestError
+from server import remote_fields
 from server.sse import event_of
 
 log = structlog.get_logger(__name__)
@@ -42,8 +43,11 @@ def remote_app(settings: Settings) -> FastAPI:
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {routes.current().engine_key}".encode()):
             return _error(401, "the gateway's key is wanted")
-        body: dict[str, Any] = await request.json()
-        body.pop("model", None)
+        body = remote_fields.kept(await request.json())
+        try:
+            remote_fields.check_tools(body.get("tools"))
+        except RequestError as error:
+            return _error(400, str(error), error.param)
         response_id = f"chatcmpl-{request.headers.get('x-request-id', '')}"
         try:
             answer: Any = await litellm.acompletion(
@@ -88,6 +92,6 @@ def run(settings: Settings) -> None:
     uvicorn.Server(config).run()
 
 
-def _error(status: int, message: str) -> JSONResponse:
-    tree = {"error": {"message": message, "type": "RemoteError", "param": None, "code": status}}
+def _error(status: int, message: str, param: str | None = None) -> JSONResponse:
+    tree = {"error": {"message": message, "type": "RemoteError", "param": param, "code": status}}
     return JSONResponse(tree, status_code=status)

@@ -1,5 +1,6 @@
 """A remote model in an agent's place: asked through litellm in a process of its own, recorded, never trained."""
 
+import json
 import os
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
@@ -16,6 +18,7 @@ from gateways import ENGINE_KEY, Running, make_keys, serve, write_table
 
 from burnish.config import Engine, Remote, Settings, to_environment
 from burnish.testing import Failure, StubEngine
+from server import remote_fields
 
 
 def free_port() -> int:
@@ -139,3 +142,94 @@ def test_it_may_answer_in_the_agents_name_always(gateway: Running) -> None:
 def test_nobody_without_the_key_reaches_it(remote: Pair) -> None:
     body = {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
     assert httpx.post(f"{remote.url}/v1/chat/completions", json=body).status_code == 401
+
+
+SAID = {"model": "agent", "messages": [{"role": "user", "content": "hi"}]}
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": SAID,
+    "/v1/messages": SAID | {"max_tokens": 9},
+    "/v1/responses": {"model": "agent", "input": "hi"},
+}
+LITELLMS_OWN = """
+import inspect, json, os
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+import litellm
+from litellm.types.utils import all_litellm_params
+from openai.types.chat import completion_create_params as standard
+named = {*inspect.signature(litellm.acompletion).parameters, *inspect.signature(litellm.completion).parameters}
+named |= {*all_litellm_params, *litellm.OPENAI_CHAT_COMPLETION_PARAMS, "extra_body", "metadata"}
+print(json.dumps(sorted(named - ({*standard.CompletionCreateParamsBase.__annotations__, "stream"} - {"metadata"}))))
+"""
+
+
+@pytest.fixture(scope="module")
+def own() -> dict[str, Any]:
+    """A value for each parameter of litellm that is no field of OpenAI's chat completions."""
+    told = subprocess.run([sys.executable, "-c", LITELLMS_OWN], capture_output=True, text=True, check=True).stdout
+    names = json.loads(told.splitlines()[-1])
+    assert {"api_base", "base_url", "api_key", "extra_headers", "mock_response", "metadata"} <= set(names)
+    return dict.fromkeys(names, "planted") | {"thinking": {"type": "disabled"}, "metadata": {"planted": "planted"}}
+
+
+def asked(gateway: Running, path: str, **more: Any) -> httpx.Response:
+    with gateway.client("talker") as client:
+        return client.post(path, json=BODIES[path] | more)
+
+
+@pytest.mark.parametrize("gateway", ["always"], indirect=True)
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("name", ["base_url", "api_base", "extra_headers", "mock_response", "extra_body", "model_list"])
+def test_no_field_of_a_client_changes_where_or_how_it_is_asked(gateway: Running, remote: Pair, path: str, name: str) -> None:
+    with StubEngine(["stolen"], base_name="larger", needs_loaded=False) as thief:
+        planted = {
+            "extra_headers": {"x-planted": "1"},
+            "extra_body": {"planted": 1},
+            "model_list": [{"model_name": "larger", "litellm_params": {"model": "openai/larger", "api_base": thief.url}}],
+        }
+        reply = asked(gateway, path, **{name: planted.get(name, f"{thief.url}/v1")})
+        assert (reply.status_code, "from afar" in reply.text) == (200, True), reply.text
+        assert (thief.requests, thief.headers) == ([], [])
+    assert set(remote.model.requests[-1]) <= remote_fields.FIELDS | {"model"}
+    assert "x-planted" not in remote.model.headers[-1]
+    assert name in reply.headers["x-burnish-ignored"].split(", ")
+
+
+@pytest.mark.parametrize("gateway", ["always"], indirect=True)
+@pytest.mark.parametrize("path", BODIES)
+def test_none_of_litellms_own_parameters_passes_any_dialect(
+    gateway: Running, remote: Pair, own: dict[str, Any], path: str
+) -> None:
+    reply = asked(gateway, path, **own)
+    assert (reply.status_code, "from afar" in reply.text) == (200, True), reply.text
+    assert set(remote.model.requests[-1]) <= remote_fields.FIELDS | {"model"}
+    assert "planted" not in json.dumps(remote.model.requests[-1])
+
+
+def test_the_process_that_calls_litellm_drops_them_again(remote: Pair, own: dict[str, Any]) -> None:
+    key = {"authorization": f"Bearer {ENGINE_KEY}"}
+    reply = httpx.post(f"{remote.url}/v1/chat/completions", json={**SAID, "temperature": 0.5, **own}, headers=key)
+    assert (reply.status_code, reply.json()["choices"][0]["message"]["content"]) == (200, "from afar")
+    sent = remote.model.requests[-1]
+    assert (sent["model"], sent["temperature"]) == ("larger", 0.5)
+    assert "planted" not in json.dumps(sent)
+    assert remote_fields.kept(own) == {}
+
+
+@pytest.mark.parametrize("gateway", ["always"], indirect=True)
+def test_a_tool_that_litellm_would_run_itself_is_refused(gateway: Running, remote: Pair) -> None:
+    with StubEngine(["stolen"]) as thief:
+        tool = {"type": "mcp", "server_label": "x", "server_url": f"{thief.url}/mcp/x", "require_approval": "never"}
+        n_before = len(remote.model.requests)
+        reply = asked(gateway, "/v1/chat/completions", tools=[tool])
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, "tools[0].type")
+        assert (thief.headers, len(remote.model.requests)) == ([], n_before)
+
+
+@pytest.mark.parametrize("gateway", ["always"], indirect=True)
+def test_openais_own_fields_go_there(gateway: Running, remote: Pair) -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    fields = {"seed": 7, "stop": ["x"], "tools": [tool], "tool_choice": "auto", "max_tokens": 9, "top_p": 0.5}
+    reply = asked(gateway, "/v1/chat/completions", **fields)
+    sent = remote.model.requests[-1]
+    assert {name: sent[name] for name in fields} == fields
+    assert "x-burnish-ignored" not in reply.headers
