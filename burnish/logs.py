@@ -1,4 +1,7 @@
-"""How log lines look: structlog, readable on a terminal or one JSON object a line; never a request's body."""
+"""How log lines look: structlog, readable on a terminal or one JSON object a line; never a request's body.
+
+Tracebacks show files, lines and messages, never the values of local variables: those hold keys, bodies and whole records.
+"""
 
 import io
 import logging
@@ -16,10 +19,12 @@ def configure(log_format: str, part: str | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso" if log_format == "json" else "%H:%M:%S", utc=log_format == "json"),
         structlog.processors.StackInfoRenderer(),
     ]
+    as_json = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+    as_text = structlog.dev.RichTracebackFormatter(show_locals=False)
     renderers: list[structlog.typing.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [as_json, structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28)]
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28, exception_formatter=as_text)]
     )
     structlog.configure(
         processors=[*shared, _without_none, *renderers],

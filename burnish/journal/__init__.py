@@ -45,7 +45,7 @@ class Journal:
         Raises JournalError with the remedy where that is impossible.
         """
         try:
-            engine = create_engine(url, pool_pre_ping=True)
+            engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)  # errors are logged; parameters are records
         except (ArgumentError, ModuleNotFoundError) as error:
             raise JournalError(f"journal.url is not usable: {error}") from error
         if engine.dialect.name == "sqlite":
