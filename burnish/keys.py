@@ -1,6 +1,6 @@
 """Keys and scopes. A key is shown once, when it is made; what is stored is its SHA-256 and its first characters.
 
-An inference key may talk and may leave feedback that counts as the harness's, below the judge's word; only a key with the
+An inference key may talk and may leave feedback that is stored as the harness's and never a reward; only a key with the
 feedback scope speaks for a user. A viewer sees what is served and why, an operator changes it (promote, roll back), admin may
 do everything, keys included.
 """

@@ -70,7 +70,7 @@ class LinkRule(StrEnum):
 
 
 class FeedbackSource(StrEnum):
-    """Who gave feedback, and with it how far it is trusted: a verifier outranks a user, a user the judge, the judge the harness."""
+    """Who gave feedback, and with it how far it is trusted: a verifier outranks a user, a user the judge. The harness's is no reward."""
 
     VERIFIER = "verifier"
     USER = "user"

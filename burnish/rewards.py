@@ -1,8 +1,11 @@
 """The effective reward of a turn: a pure function of the stored records, recomputable for any past version.
 
-Levels, highest first: what a program verified, what a user said, what became of it later, the judge, what is implied and what the
-harness says. The highest that has a word gives the reward; no lower one adds to it. No word is None, never 0. Strong words of the upper
-three against each other, and failures of the environment, withhold the turn: it is kept, with the reason, and never trained on.
+Levels, highest first: what a program verified, what a user said, what became of it later, the judge and what is implied. The highest
+that has a word gives the reward; no lower one adds to it. No word is None, never 0. Strong words of the upper three against each other,
+and failures of the environment, withhold the turn: it is kept, with the reason, and never trained on.
+
+Whoever holds an inference key writes tools' results and may send feedback as the harness. So the harness's feedback is never a reward, and
+a tool's result is one only where the operator named the tool (`journal.verifiers`). What another tool shows takes back no user's word.
 
 In a tool session whose outcome is known the reward of a step is that outcome plus the step's own (process and outcome integrated:
 R_t = o + Σ r_t,i / m, reference/algorithms.md §3). Only a user's own words become a hint.
@@ -47,7 +50,6 @@ class Level(StrEnum):
     OUTCOME = "outcome"
     JUDGE = "judge"
     IMPLICIT = "implicit"
-    HARNESS = "harness"
 
 
 INTEGRATED = "integrated"
@@ -94,14 +96,14 @@ class Word(NamedTuple):
 
 def compose(evidence: Evidence) -> Effective:
     """The reward of the highest level that has one; within a level of people the latest word counts."""
-    if (fault := environment_fault(evidence.signals)) is not None:
+    if (fault := _fault(evidence)) is not None:
         return Effective(None, f"environment fault: {fault}")
     feedback = [f for f in evidence.feedback if not f.is_deleted]
     own = [f for f in feedback if f.about is not TargetKind.SESSION]  # a good conversation may hold a bad reply
     if (against := _contradiction(_upper(own, evidence.signals)) or _users_disagree(own)) is not None:
         return Effective(None, f"disagreement: {against}")
     words = _upper(feedback, evidence.signals)
-    words += [word for word in (_judge(evidence.verdicts), _implied(evidence), _harness(feedback)) if word]
+    words += [word for word in (_judge(evidence.verdicts), _implied(evidence)) if word]
     last = words[0] if words else None
     outcome = _of_session(evidence.on_session)
     hint = _hint(evidence.verdicts, _user(feedback))
@@ -122,6 +124,14 @@ def environment_fault(signals: Sequence[Signal]) -> str | None:
     return None
 
 
+def _fault(evidence: Evidence) -> str | None:
+    """The fault that withholds the turn. Where a user or a verifier has spoken, only a tool that the operator named can show one."""
+    said = (*evidence.feedback, *evidence.on_session)
+    if any(f.source is not FeedbackSource.HARNESS and not f.is_deleted for f in said):
+        return environment_fault([s for s in evidence.signals if s.provenance is Provenance.VERIFIER])
+    return environment_fault(evidence.signals)
+
+
 def value_of(feedback: Feedback) -> float | None:
     """A rating, or a score in [0, 1] as one; None where neither was given."""
     if feedback.rating is not None:
@@ -135,9 +145,9 @@ def _upper(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word
 
 
 def _verified(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word]:
-    """The worst that a program says: an operator's verifier, a trusted tool, or a server that refuses the agent's own arguments.
+    """The worst that a program says: an operator's verifier, or a tool that the operator named.
 
-    What an untrusted tool prints never praises: an agent can print what it likes.
+    What another tool prints is no word: agents and clients can print what they like.
     """
     values = [
         (value, f.feedback_id) for f in feedback if f.source is FeedbackSource.VERIFIER and (value := _any(f)) is not None
@@ -147,10 +157,10 @@ def _verified(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[W
 
 
 def _shown(signal: Signal) -> float | None:
-    if signal.kind is SignalKind.HTTP_STATUS and 400 <= signal.value < 500 and signal.value not in NOT_THE_AGENTS_FAULT:
-        return -1.0
     if signal.provenance is not Provenance.VERIFIER:
         return None
+    if signal.kind is SignalKind.HTTP_STATUS and 400 <= signal.value < 500 and signal.value not in NOT_THE_AGENTS_FAULT:
+        return -1.0
     if signal.kind is SignalKind.TESTS:
         return 1.0 if signal.value == 1.0 else -1.0
     if signal.kind is SignalKind.EXIT_CODE:
@@ -191,12 +201,6 @@ def _implied(evidence: Evidence) -> Word | None:
         return Word(Level.IMPLICIT, REGENERATED, NEXT_STATE)
     changed = max((s.value for s in evidence.signals if s.kind is SignalKind.EDIT), default=0.0)
     return Word(Level.IMPLICIT, -min(1.0, changed), NEXT_STATE) if changed > REWRITTEN else None
-
-
-def _harness(feedback: Sequence[Feedback]) -> Word | None:
-    said = [f for f in feedback if f.source is FeedbackSource.HARNESS and _any(f) is not None]
-    last = max(said, key=lambda f: f.created_at, default=None)
-    return Word(Level.HARNESS, _any(last) or 0.0, last.feedback_id) if last else None
 
 
 def _any(feedback: Feedback) -> float | None:

@@ -23,7 +23,11 @@ from server import harness_words, kind, linking
 from server.kind import Kind
 from server.signals import signals_of
 
-_WEB = re.compile(r"web|fetch|browse|http|url|crawl|scrape|search", re.IGNORECASE)
+_NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WEB = frozenset(
+    {"web", "websearch", "webfetch", "fetch", "browse", "browser", "http", "https", "url", "urls", "crawl", "scrape"}
+)
+"""Parts of a tool's name (`web_search`, `fetchUrl`) that speak of the web."""
 _TOOLS = frozenset({"tool", "function"})
 _ANSWERED = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
 _YIELD = text("DELETE FROM next_state WHERE interaction_id = :interaction AND kind NOT IN (:user_reply, :tool_result)")
@@ -72,7 +76,7 @@ class NextStates:
             name = _tool_name(message, reply)
             if name in self._verifiers:
                 return Provenance.VERIFIER
-            return Provenance.WEB if _WEB.search(name) else Provenance.TOOL
+            return Provenance.WEB if is_of_the_web(name) else Provenance.TOOL
         if role != "user":
             return Provenance.HARNESS
         if parent.finish_reason == "tool_calls" or harness_words.is_result(kind.text_of(message)):
@@ -103,6 +107,11 @@ class NextStates:
             "created_at": follower.started_at,
         }
         return insert_or_skip(session, NextStateRow, values)
+
+
+def is_of_the_web(tool: str) -> bool:
+    """True where a part of the tool's name speaks of the web; `curl` and `search_code` do not."""
+    return any(part.lower() in _WEB for part in _NAME_PART.findall(tool))
 
 
 def note_ended(session: Session, what: NextStateKind, closed_at: float) -> int:

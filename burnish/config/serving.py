@@ -100,7 +100,7 @@ class Journal(Section):
     poll_interval: float = Field(0.1, gt=0, description="Seconds between the ingester's looks at the segments.")
     verifiers: tuple[str, ...] = Field(
         (),
-        description="Tools whose exit codes and test results you trust as a verdict, e.g. run_tests; others' never praise a reply.",
+        description="Tools whose exit codes, test results and HTTP statuses are verdicts, e.g. run_tests; others' are never rewards.",
     )
 
 

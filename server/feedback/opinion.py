@@ -1,7 +1,8 @@
 """An opinion as a body says it, and as a batch of bodies does: what may be said, and how much of it.
 
 Whose word it is follows from the key, never from the body: the feedback scope speaks for a user, a key that may only talk speaks
-for the harness, below the judge. A verifier is the operator's (tests, exit codes), and so is the key that may speak for one.
+for the harness. The harness's word is stored and never a reward. A verifier is the operator's (tests, exit codes), and so is the key that
+may speak for one.
 """
 
 from typing import Annotated, Any

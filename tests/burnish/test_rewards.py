@@ -49,8 +49,6 @@ def harness_says(rating: float | None, at: float = 2000.0) -> Feedback:
         ([user_says(0.25)], [], 0.25, "user"),
         ([harness_says(1.0)], [verdict(-1)], -1.0, "judge"),
         ([harness_says(1.0)], [verdict(0)], 0.0, "judge"),
-        ([harness_says(1.0)], [verdict(None)], 1.0, "harness"),  # an abstention is no verdict
-        ([harness_says(0.5)], [], 0.5, "harness"),
         ([user_says(None, comment="no bold")], [verdict(1)], 1.0, "judge"),  # words without a rating
     ],
 )
@@ -64,7 +62,14 @@ def test_the_highest_level_that_spoke_counts_alone(
 
 @pytest.mark.parametrize(
     ("said", "verdicts"),
-    [([], []), ([], [verdict(None)]), ([user_says(None, comment="hm")], []), ([], [verdict(-1, HINT, origin=FEEDBACK)])],
+    [
+        ([], []),
+        ([], [verdict(None)]),
+        ([user_says(None, comment="hm")], []),
+        ([], [verdict(-1, HINT, origin=FEEDBACK)]),
+        ([harness_says(1.0)], []),  # the key that talks does not vote
+        ([harness_says(-1.0)], [verdict(None)]),
+    ],
 )
 def test_nothing_said_is_none_not_zero(said: Sequence[Feedback], verdicts: Sequence[Verdict]) -> None:
     assert compose(said, verdicts) is None
@@ -110,6 +115,7 @@ def verifier_says(rating: float | None, at: float = 2000.0, **changes: object) -
     return feedback("t", rating, feedback_id=f"verifier-{at:.0f}", source=FeedbackSource.VERIFIER, created_at=at, **changes)
 
 
+NAMED_422 = signal(SignalKind.HTTP_STATUS, 422, Provenance.VERIFIER)
 TESTS_PASSED = signal(SignalKind.TESTS, 1.0, Provenance.VERIFIER)
 
 
@@ -128,9 +134,11 @@ TESTS_PASSED = signal(SignalKind.TESTS, 1.0, Provenance.VERIFIER)
             -1.0,
             "verifiable",
         ),
-        (Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 422)]), -1.0, "verifiable"),
+        (Evidence((), [verdict(1)], signals=[NAMED_422]), -1.0, "verifiable"),
+        (Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 422)]), 1.0, "judge"),  # anybody can write that
+        (Evidence([user_says(1.0)], signals=[signal(SignalKind.HTTP_STATUS, 404)]), 1.0, "user"),
         (
-            Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 401)]),
+            Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 401, Provenance.VERIFIER)]),
             1.0,
             "judge",
         ),  # credentials are no argument
@@ -154,6 +162,8 @@ def test_every_level_stands_in_its_place(evidence: Evidence, value: float, sourc
         Evidence(kind=NextStateKind.SESSION_CLOSED),
         Evidence(signals=[signal(SignalKind.EXIT_CODE, 1)]),  # grep finds nothing: nobody's fault
         Evidence(signals=[signal(SignalKind.TESTS, 1.0)]),
+        Evidence(signals=[signal(SignalKind.HTTP_STATUS, 404)]),  # a line that was searched for, perhaps
+        Evidence(signals=[signal(SignalKind.HTTP_STATUS, 404, Provenance.WEB)]),
         Evidence(signals=[signal(SignalKind.EDIT, 0.01, Provenance.USER)]),  # a harness's own spelling
         Evidence([user_says(1.0, is_deleted=True)]),
     ],
@@ -166,9 +176,12 @@ def test_what_says_nothing_gives_nothing(evidence: Evidence) -> None:
     ("evidence", "reason"),
     [
         (
-            Evidence([user_says(1.0)], [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 503)]),
+            Evidence([user_says(1.0)], [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 503, Provenance.VERIFIER)]),
             "environment fault: HTTP 503",
         ),
+        (Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 503)]), "environment fault: HTTP 503"),
+        (Evidence([harness_says(1.0)], signals=[signal(SignalKind.TIMEOUT, 1.0)]), "environment fault: time-out"),
+        (Evidence([user_says(1.0), verifier_says(-1.0)], signals=[NAMED_422]), "disagreement: user +1, verifiable -1"),
         (Evidence((), [verdict(-1)], signals=[signal(SignalKind.TIMEOUT, 1.0)]), "environment fault: time-out"),
         (Evidence([verifier_says(-1.0), user_says(1.0)]), "disagreement: user +1, verifiable -1"),
         (Evidence([user_says(1.0), user_says(None, outcome=-1.0, at=9.0)]), "disagreement: user +1, outcome -1"),
@@ -177,6 +190,22 @@ def test_what_says_nothing_gives_nothing(evidence: Evidence) -> None:
 )
 def test_strong_contradictions_and_faults_of_the_environment_withhold_the_turn(evidence: Evidence, reason: str) -> None:
     assert compose_all(evidence) == Effective(None, reason)
+
+
+@pytest.mark.parametrize("fault", [signal(SignalKind.HTTP_STATUS, 503), signal(SignalKind.TIMEOUT, 1.0, Provenance.WEB)])
+def test_what_a_client_says_of_the_environment_takes_back_no_users_word(fault: Signal) -> None:
+    assert compose_all(Evidence([user_says(1.0)], [verdict(-1)], signals=[fault])).reward == Reward(
+        1.0, "user", ["user-2000"], None
+    )
+    assert compose_all(Evidence([verifier_says(-1.0)], signals=[fault])).reward == Reward(
+        -1.0, "verifiable", ["verifier-2000"], None
+    )
+    won = [user_says(None, outcome=1.0, about=TargetKind.SESSION, at=50.0)]
+    assert compose_all(Evidence(signals=[fault], on_session=won)).reward == Reward(1.0, "integrated", ["user-50"], None, 0)
+    right = user_says(None, demonstration="Do it so.")  # no number, and still a lesson (burnish/journal/evidence.py)
+    assert compose_all(Evidence([right], signals=[fault])) == Effective(None)
+    taken_back = user_says(1.0, is_deleted=True)
+    assert compose_all(Evidence([taken_back], signals=[fault])).withheld is not None
 
 
 def test_a_bad_reply_in_a_good_conversation_is_no_contradiction() -> None:

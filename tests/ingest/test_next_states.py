@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
-from burnish.journal.tables import InteractionRow, NextStateRow
-from burnish.records import Interaction
+from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
+from burnish.records import FeedbackSource, Interaction
 from server.ingest import Ingester
-from tests.factories import assistant, user
+from server.next_state import is_of_the_web
+from tests.factories import assistant, feedback, user
 from tests.ingest.pen import FOREVER, Pen, asked, follow, ingest, links, next_state
 
 LONG = "The sum of the two numbers that you named is forty-two, and the first one is the larger."
@@ -58,12 +60,60 @@ def test_a_failure_of_the_environment_is_no_case_for_the_judge(any_journal: Jour
     pen.say(follow(broken, result("book", '{"status": 503, "error": "try later"}')), "it is down")
     refused = pen.say([user("book that")], calling("book"), finish_reason="tool_calls")
     pen.say(follow(refused, result("book", '{"status": 422, "error": "no such date"}')), "which date?")
-    ingest(any_journal, pen)
+    Ingester(any_journal, pen.folder, session_ttl=FOREVER, verifiers=("book",)).run_once()
     assert asked(any_journal) == {f"{refused.interaction_id}|next_state"}
     with any_journal.read() as session:
         assert reward_of(session, broken.interaction_id) is None
         reward = reward_of(session, refused.interaction_id)
     assert reward is not None and (reward.value, reward.source) == (-1.0, "verifiable")
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [
+        ("book", '{"status": 404}'),
+        ("grep", "server.log: HTTP 404"),
+        ("book", '{"status": 503}'),
+        ("bash", "the command timed out"),
+        ("web_fetch", "the request timed out"),
+    ],
+)
+def test_what_a_client_writes_as_a_tools_result_neither_rewards_nor_takes_back_a_users_word(
+    any_journal: Journal, pen: Pen, tool: str, text: str
+) -> None:
+    liked = pen.say([user("do it")], calling(tool), finish_reason="tool_calls")
+    pen.say(follow(liked, result(tool, text)), "done")
+    alone = pen.say([user("do that")], calling(tool), finish_reason="tool_calls")
+    pen.say(follow(alone, result(tool, text)), "done")
+    pen.write(feedback(liked.interaction_id, 1.0))
+    Ingester(any_journal, pen.folder, session_ttl=FOREVER, verifiers=("run_tests",)).run_once()
+    assert signals(any_journal, alone), "what was printed is stored and shown"
+    with any_journal.read() as session:
+        rewards = [reward_of(session, turn.interaction_id) for turn in (liked, alone)]
+    assert rewards[0] is not None and (rewards[0].value, rewards[0].source) == (1.0, "user")
+    assert rewards[1] is None
+
+
+def test_a_thumb_of_the_key_that_talks_is_stored_and_is_no_reward(any_journal: Journal, pen: Pen) -> None:
+    turn = pen.say([user("hi")], "hello")
+    pen.write(feedback(turn.interaction_id, 1.0, source=FeedbackSource.HARNESS))
+    ingest(any_journal, pen)
+    with any_journal.read() as session:
+        assert [row.source for row in session.scalars(select(FeedbackRow))] == ["harness"]
+        assert reward_of(session, turn.interaction_id) is None
+    assert not is_ready(any_journal, turn)
+
+
+@pytest.mark.parametrize(
+    "name", ["web_search", "WebFetch", "fetch", "fetchUrl", "http_get", "HTTPGet", "browser.open", "open-url"]
+)
+def test_these_names_speak_of_the_web(name: str) -> None:
+    assert is_of_the_web(name)
+
+
+@pytest.mark.parametrize("name", ["curl", "research", "search_code", "search", "grep", "webhook", "prefetcher", "", "bash"])
+def test_these_names_do_not(name: str) -> None:
+    assert not is_of_the_web(name)
 
 
 def test_asking_once_more_is_a_word_on_the_reply_before(any_journal: Journal, pen: Pen) -> None:

@@ -96,7 +96,7 @@ def test_what_a_turn_shows(any_journal: Journal) -> None:
             session.add(row)
     shown = {each.interaction_id: each.turn for each in read(any_journal, cursor)}
     assert [shown[name].feedback for name in ("liked", "disliked", "harness", "fine")] == [True, False, None, None]
-    assert [shown[name].reward for name in ("liked", "disliked", "harness", "fine")] == [True, False, True, None]
+    assert [shown[name].reward for name in ("liked", "disliked", "harness", "fine")] == [True, False, None, None]
     assert [shown[name].tools for name in ("failed", "fine", "their fault", "liked")] == [False, True, None, None]
 
 
