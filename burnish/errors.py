@@ -62,6 +62,10 @@ class JournalError(BurnishError):
     """The journal cannot be opened, migrated or written."""
 
 
+class TableError(BurnishError):
+    """The serving table cannot be read. It is left as it is: a table made from nothing has no keys and no engines."""
+
+
 class SegmentError(JournalError):
     """A segment's frame is torn or fails its checksum; nothing before it is affected."""
 

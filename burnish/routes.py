@@ -13,9 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.files import Watched, read_json, replace_text, sync
+import structlog
+
+from burnish.errors import TableError
+from burnish.files import UNREADABLE, Watched, replace_text, sync
 from burnish.keys import Key, Scope
 from burnish.records import VersionName
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +144,23 @@ def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
 
 
 class Held:
-    """The table while no other process changes it. One that the machine's crash has cut off is as good as none: a start makes it anew."""
+    """The table while no other process changes it.
 
-    def __init__(self, path: Path) -> None:
+    Raises TableError where the table is missing or cannot be read, unless `is_made_anew`: then what is put next holds all of it.
+    """
+
+    def __init__(self, path: Path, *, is_made_anew: bool = False) -> None:
         self._path = path
         try:
-            present = read_json(path)
-        except ValueError:
-            present = None
-        self.table = parse(present) if present else Routes()
+            self.table = parse(_present(path))
+        except (FileNotFoundError, *UNREADABLE) as error:
+            if not is_made_anew:
+                raise TableError(
+                    f"{path}: expected a serving table, got {error!r}; nothing was written. `burnish up` makes the table anew"
+                ) from error
+            if not isinstance(error, FileNotFoundError):
+                log.warning("the serving table cannot be read and is made anew", path=str(path), error=repr(error))
+            self.table = Routes()
 
     def put(self, table: Routes) -> Routes:
         """Replace the table; the generation grows by one."""
@@ -156,20 +169,28 @@ class Held:
         return self.table
 
 
+def _present(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 @contextmanager
-def held(path: Path) -> Iterator[Held]:
-    """Keep every other process from changing the table. Nobody waits for a disk meanwhile: what was put is made durable afterwards."""
+def held(path: Path, *, is_made_anew: bool = False) -> Iterator[Held]:
+    """Keep every other process from changing the table. Nobody waits for a disk meanwhile: what was put is made durable afterwards.
+
+    `is_made_anew`: the block puts keys, engines and agents, so that a table that cannot be read may be replaced (server/prepare.py).
+    Raises TableError where another one cannot be read.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        present = Held(path)
+        present = Held(path, is_made_anew=is_made_anew)
         before = present.table
         yield present
     if present.table is not before:
         sync(path)
 
 
-def update(path: Path, change: Callable[[Routes], Routes]) -> Routes:
-    """Read, change and replace the table while no other process does."""
-    with held(path) as present:
+def update(path: Path, change: Callable[[Routes], Routes], *, is_made_anew: bool = False) -> Routes:
+    """Read, change and replace the table while no other process does. Raises as `held`."""
+    with held(path, is_made_anew=is_made_anew) as present:
         return present.put(change(present.table))

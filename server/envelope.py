@@ -26,6 +26,7 @@ from burnish.errors import (
     Overloaded,
     RateLimited,
     RequestError,
+    TableError,
 )
 
 UNAUTHENTICATED = frozenset({"missing_api_key", "invalid_api_key", "invalid_token", "expired_token", "revoked_token"})
@@ -56,7 +57,7 @@ def status_of(error: BaseException) -> int:
             return {TOO_LARGE: 413, WRONG_METHOD: 405}.get(error.code or "", 400)
         case RateLimited():
             return 429
-        case EngineError() | JournalError():
+        case EngineError() | JournalError() | TableError():
             return 503
         case _:
             return 500

@@ -40,7 +40,7 @@ def admin_key_file(settings: Settings) -> Path:
 
 
 def refresh(settings: Settings, journal: Journal) -> routes.Routes:
-    """Write keys, engines and aliases from the settings and the registry into the serving table."""
+    """Write keys, engines and aliases from the settings and the registry into the serving table, which is made where there is none."""
     admin = keys.ensure_secret(admin_key_file(settings))
 
     def change(table: routes.Routes) -> routes.Routes:
@@ -58,7 +58,7 @@ def refresh(settings: Settings, journal: Journal) -> routes.Routes:
             keys={**known, root.digest: root},
         )
 
-    return routes.update(routes_file(settings), change)
+    return routes.update(routes_file(settings), change, is_made_anew=True)
 
 
 def _served(session: Session, table: routes.Routes) -> list[AgentRow]:

@@ -1,6 +1,11 @@
 """Small shared files: replaced whole, watched cheaply; the serving table and keys."""
 
+import errno
 import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from burnish import keys, routes
+from burnish.errors import TableError
 from burnish.files import Watched, read_json, replace_text
 
 
@@ -57,18 +63,103 @@ def test_the_serving_table_round_trips_and_is_private(tmp_path: Path) -> None:
     assert table.agents["agent"].engine_model(0, "base") == "base"
 
 
-def test_a_table_that_a_crash_has_cut_off_is_made_anew(tmp_path: Path) -> None:
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
     path = tmp_path / "routes.json"
-    routes.write(path, routes.Routes(generation=3))
-    path.write_bytes(path.read_bytes()[:20])
-    after = routes.update(path, lambda table: replace(table, base_name="b"))
-    assert (after.generation, after.base_name) == (1, "b")
-    assert routes.watch(path).current() == after
+    routes.write(path, routes.Routes())
+    return path
 
 
-def test_nobody_waits_for_the_disk_while_the_table_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+FOREIGN = ["", "{", "null", "[]", "{}", '{"generation": 3}', None]
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_a_table_that_cannot_be_read_is_left_as_it_is(table: Path, text: str | None) -> None:
+    if text is None:
+        table.unlink()
+    else:
+        table.write_text(text)
+    with pytest.raises(TableError, match=r"routes\.json: expected a serving table, got .*`burnish up` makes the table anew"):
+        routes.update(table, lambda present: replace(present, base_name="b"))
+    assert (table.read_text() if table.exists() else None) == text
+    after = routes.update(table, lambda present: replace(present, base_name="b"), is_made_anew=True)
+    assert routes.watch(table).current() == after == routes.Routes(generation=1, base_name="b")
+
+
+@pytest.mark.parametrize("text", [text for text in FOREIGN if text is not None])
+def test_who_had_a_table_keeps_it_while_the_file_cannot_be_read(
+    table: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, key = keys.mint([keys.Scope.INFERENCE])
+    good = routes.Routes(generation=3, engines=("http://e",), keys={key.digest: key})
+    routes.write(table, good)
+    watched = routes.watch(table)
+    assert watched.current() == good
+    replace_text(table, text)
+    assert [watched.current(), watched.current()] == [good, good]
+    assert capsys.readouterr().out.count("what it said before stands") == 1
+    routes.write(table, replace(good, generation=4))
+    assert watched.current().generation == 4
+
+
+ROOM = 16 * 1024
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from burnish.files import replace_text
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+try:
+    replace_text(Path(sys.argv[1]), "new " * int(sys.argv[2]))
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_a_text_that_fits_in_part_leaves_the_old_one(tmp_path: Path) -> None:
+    """Past the limit on a file's size the system takes what fits, as on a full disk, and refuses the next byte."""
+    path = tmp_path / "a.json"
+    replace_text(path, "old")
+    told = subprocess.run([sys.executable, "-c", LIMITED, str(path), str(ROOM)], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "OSError"
+    assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["a.json"])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_on_a_full_disk_the_table_stands_and_the_writer_is_told(small_disk: Path) -> None:
+    path = small_disk / "routes.json"
+    _, key = keys.mint([keys.Scope.INFERENCE])
+    good = routes.Routes(engines=("http://e",), keys={key.digest: key})
+    routes.write(path, good)
+    before = path.read_bytes()
+    (small_disk / "filler").write_bytes(bytes(64 * 1024 - 3 * 4096))  # two pages are left, or one
+    many = {f"a{i}": routes.AgentRoute(f"a{i}") for i in range(200)}
+    for _ in range(2):  # the next writer finds no table without keys and engines either
+        with pytest.raises(OSError) as told:
+            routes.update(path, lambda present: replace(present, agents=many))
+        assert told.value.errno == errno.ENOSPC
+        assert path.read_bytes() == before
+        assert [name for name in os.listdir(small_disk) if name.endswith(".tmp")] == []
+    (small_disk / "filler").unlink()
+    after = routes.update(path, lambda present: replace(present, base_name="b"))
+    assert (after.engines, list(after.keys)) == (good.engines, [key.digest])
+
+
+def test_nobody_waits_for_the_disk_while_the_table_is_held(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was put is seen at once, and synced when the next one may already hold the table."""
-    path, order = tmp_path / "routes.json", []
+    path, order = table, []
 
     def slow(handle: int) -> None:
         with routes.held(path):  # would wait for ever, did the first one hold it still
@@ -79,15 +170,15 @@ def test_nobody_waits_for_the_disk_while_the_table_is_held(tmp_path: Path, monke
     assert order == ["b"]
 
 
-def test_concurrent_changes_of_the_table_are_all_kept(tmp_path: Path) -> None:
-    path = tmp_path / "routes.json"
+def test_concurrent_changes_of_the_table_are_all_kept(table: Path) -> None:
+    path = table
 
     def add(n: int) -> None:
         routes.update(path, lambda t: replace(t, agents={**t.agents, f"a{n}": routes.AgentRoute(f"a{n}")}))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(40)))
-    table = routes.watch(path).current()
-    assert len(table.agents) == 40
-    assert table.generation == 40
-    assert [name for name in os.listdir(tmp_path) if name.endswith(".tmp")] == []
+    after = routes.watch(path).current()
+    assert len(after.agents) == 40
+    assert after.generation == 40
+    assert [name for name in os.listdir(path.parent) if name.endswith(".tmp")] == []

@@ -9,7 +9,8 @@ import pytest
 
 from adapters import registry
 from burnish import config, routes
-from burnish.errors import ConfigError
+from burnish.errors import ConfigError, TableError
+from server import table
 from server.inflight import is_drained, path_of
 from server.launch import IN_PROCESS, check_model, command, engine_key, environment
 from server.prepare import admin_key_file, prepare, refresh, routes_file
@@ -90,12 +91,28 @@ def test_preparing_twice_keeps_keys_and_aliases(settings: config.Settings) -> No
     journal.close()
     prepare(settings).close()
     assert admin_key_file(settings).read_text() == key
-    table = routes.watch(routes_file(settings)).current()
-    route = table.agents["agent"]
+    present = routes.watch(routes_file(settings)).current()
+    route = present.agents["agent"]
     assert (route.live, route.previous, route.loaded) == (2, 1, (1, 2))
-    assert table.engines == settings.engine_urls == ("http://127.0.0.1:8701",)
-    assert table.engine_key == engine_key(settings)
-    assert [k.name for k in table.keys.values()] == ["admin.key"]
+    assert present.engines == settings.engine_urls == ("http://127.0.0.1:8701",)
+    assert present.engine_key == engine_key(settings)
+    assert [k.name for k in present.keys.values()] == ["admin.key"]
+
+
+def test_a_table_that_was_cut_off_gets_its_keys_and_engines_back_at_a_start_and_not_before(settings: config.Settings) -> None:
+    journal = prepare(settings)
+    file = routes_file(settings)
+    whole = routes.watch(file).current()
+    cut_off = file.read_bytes()[:200]
+    file.write_bytes(cut_off)
+    with pytest.raises(TableError):
+        table.sync(journal, file, "agent")
+    assert file.read_bytes() == cut_off
+    journal.close()
+    prepare(settings).close()
+    after = routes.watch(file).current()
+    assert (after.keys, after.engines, after.agents) == (whole.keys, whole.engines, whole.agents)
+    assert after.keys and after.engines and after.agents
 
 
 def test_an_engine_is_started_with_the_versions_it_had_but_not_with_damaged_ones(settings: config.Settings) -> None:
