@@ -1,5 +1,6 @@
 """A version's whole story: where it comes from, the rows and the step that made it, what it had to show, and when it was live."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ from sqlalchemy import func, select
 from sqlmodel import Session
 
 from adapters.agents import LIVE
+from adapters.replay import UNASKED
 from adapters.versions import version
 from burnish.journal import steps
 from burnish.journal.tables import AliasRow, AuditRow, CanaryRow, ComparisonRow, InteractionRow, VersionRow
@@ -77,13 +79,14 @@ def _step(session: Session, row: VersionRow) -> Tree | None:
 
 
 def _comparisons(session: Session, agent: str, number: int) -> Mapping[str, int]:
-    """How the judge found its replies beside the live version's."""
+    """How the judge found its replies beside the live version's; of `unasked` turns there are none."""
     columns: Any = ComparisonRow
     rows = session.connection().execute(
-        select(columns.outcome, func.count()).where(columns.agent == agent, columns.version == number).group_by(columns.outcome)
+        select(columns.outcome, columns.reason).where(columns.agent == agent, columns.version == number)
     )
     names = {1: "won", -1: "lost", 0: "tied", None: "undecided"}
-    return {names[outcome]: int(n) for outcome, n in rows.tuples()}
+    found = ("unasked" if (reason or "").startswith(UNASKED) else names[outcome] for outcome, reason in rows.tuples())
+    return dict(Counter(found))
 
 
 def _history(session: Session, agent: str, number: int) -> list[Tree]:

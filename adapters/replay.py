@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass
 
 Z95 = 1.6448536269514722
 MAX_SHARE_UNDECIDED = 0.2
-"""Beyond, the pairs that the judge did decide may not be like the others."""
+"""Beyond, the pairs that were asked and that the judge did decide may not be like the others."""
+UNASKED = "cannot be asked: "
+"""How the reason of a pair begins that has no replies: the engine refused the turn, for want of room in the context say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Of `n` pairs the candidate's reply was better in `n_won`, the live version's in `n_lost`; `n_undecided` the judge left open."""
+    """Of `n` pairs the candidate's reply was better in `n_won`, the live version's in `n_lost`; `n_undecided` the judge left open.
+
+    `n_unasked` more turns make no pair: the engine refused one version or both.
+    """
 
     n: int
     n_won: int
@@ -44,6 +49,7 @@ class Replay:
     candidate: Measures
     live: Measures
     limits: Limits
+    n_unasked: int = 0
 
     @property
     def n_decided(self) -> int:
@@ -70,8 +76,15 @@ def faults(replay: Replay | None) -> list[str]:
     if replay is None:
         return ["insufficient evidence: no held-out turns were answered again"]
     limits, found = replay.limits, []
+    n_turns = replay.n + replay.n_unasked
+    refused = (
+        f"the engine refused {replay.n_unasked} of {n_turns} held-out turns; a smaller gate.replay_tokens leaves long ones room"
+    )
     if replay.n_decided < limits.n_min:
-        found.append(f"insufficient evidence: {replay.n_decided} held-out pairs decided, {limits.n_min} needed")
+        also = f"; {refused}" if replay.n_unasked else ""
+        found.append(f"insufficient evidence: {replay.n_decided} held-out pairs decided, {limits.n_min} needed{also}")
+    elif replay.n_unasked > MAX_SHARE_UNDECIDED * n_turns:
+        found.append(f"insufficient evidence: {refused}")
     elif replay.n_undecided > MAX_SHARE_UNDECIDED * replay.n:
         found.append(f"insufficient evidence: the judge left {replay.n_undecided} of {replay.n} held-out pairs undecided")
     elif replay.loss_bound > limits.margin:

@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy import select
 
 from burnish import routes
+from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
 from burnish.records import VersionName
@@ -60,8 +61,7 @@ class Drain:
                 del self._off[name]
             elif self._is_drained(name, generation):
                 del self._off[name]
-                for engine in self._engines:
-                    await engine.unload(str(name))
+                await self.unload(name)
                 log.info("unloaded", version=str(name))
             elif time.monotonic() > until and name.agent in present.agents:
                 del self._off[name]
@@ -73,6 +73,16 @@ class Drain:
         if left is not None:
             route, generation = left
             self._off |= {VersionName(agent, number): (generation, math.inf) for number in route.loaded}
+
+    async def unload(self, name: VersionName) -> None:
+        """Take a version off every engine. One that refuses keeps it until the next start, which sweeps it off."""
+        for engine in self._engines:
+            try:
+                await engine.unload(str(name))
+            except EngineUnavailable:
+                raise
+            except EngineError as error:
+                log.error("a version cannot be unloaded", version=str(name), engine=engine.url, error=str(error))
 
     async def _sweep(self, present: routes.Routes) -> None:
         """Find the versions that a swapper which died had taken off the table and not yet off the engines."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlmodel import Session
 
+from adapters.replay import UNASKED
 from burnish.journal import blobs
 from burnish.journal.jobs import enqueue, insert_or_skip
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
@@ -23,6 +24,21 @@ def put(session: Session, name: VersionName, baseline: int, turn: str, new: Repl
     columns = {**key, **digests, **told, "baseline": baseline, "created_at": time.time(), "votes": []}
     if insert_or_skip(session, ComparisonRow, columns) and not is_same:
         enqueue(session, CompareJob, f"{name}|{turn}", key)
+
+
+def put_unasked(session: Session, name: VersionName, baseline: int, turn: str, why: str) -> None:
+    """Remember that candidate `name` and version `baseline` could not be asked about `turn`, so that nobody asks again."""
+    empty = _kept(session, Reply({}, None))
+    key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
+    digests = {"candidate_digest": empty, "baseline_digest": empty}
+    told = {"outcome": None, "reason": f"{UNASKED}{why[:500]}"}
+    columns = {**key, **digests, **told, "baseline": baseline, "created_at": time.time(), "votes": []}
+    insert_or_skip(session, ComparisonRow, columns)
+
+
+def was_asked(row: ComparisonRow) -> bool:
+    """False for a pair without replies."""
+    return not (row.reason or "").startswith(UNASKED)
 
 
 def tools_of(session: Session, turn: InteractionRow) -> Sequence[Mapping[str, Any]]:

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import structlog
 from sqlalchemy import select
 from sqlmodel import Session
 
 from adapters.holdout import is_held_out
 from adapters.replay import Limits, Measures, Replay
 from burnish.config import Gate
-from burnish.errors import Postponed
+from burnish.errors import EngineError, EngineUnavailable, Postponed
 from burnish.journal import Journal
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
@@ -25,6 +26,7 @@ from server import pairs
 from server.engine import Engine, Reply
 from server.vllm import LOW_PRIORITY
 
+log = structlog.get_logger(__name__)
 CONCURRENCY = 8
 LOOKED_THROUGH = 20
 """Times the turns wanted: so many of the latest are looked through for held-out ones."""
@@ -84,18 +86,32 @@ class Replayer:
             )
         slots = asyncio.Semaphore(CONCURRENCY)
 
-        async def ask(model: str, messages: Any, tools: Any) -> Reply:
+        async def ask(model: str, messages: Any, tools: Any) -> Reply | EngineError:
             async with slots:
-                return await self._engine.chat(
-                    model, messages, tools=tools, max_tokens=gate.replay_tokens, priority=LOW_PRIORITY
-                )
+                try:
+                    return await self._engine.chat(
+                        model, messages, tools=tools, max_tokens=gate.replay_tokens, priority=LOW_PRIORITY
+                    )
+                except EngineUnavailable:
+                    raise
+                except EngineError as error:  # a context too long, say: the turn makes no pair
+                    return error
 
         answered = await asyncio.gather(
             *(asyncio.gather(ask(str(name), said, tools), ask(live_model, said, tools)) for _, said, tools in asked)
         )
+        n_refused = sum(any(isinstance(reply, EngineError) for reply in pair) for pair in answered)
+        if n_refused:
+            log.warning("held-out turns cannot be asked", version=str(name), n=n_refused, n_asked=len(asked))
+            if lost := {str(name), live_model}.difference(await self._engine.models()):
+                raise EngineUnavailable(f"the engine has lost {', '.join(sorted(lost))} while it was asked; it is asked again")
         with self._journal.write() as session:
             for (turn, *_), (new, old) in zip(asked, answered, strict=True):
-                pairs.put(session, name, live, turn.interaction_id, new, old)
+                if isinstance(new, EngineError) or isinstance(old, EngineError):
+                    why = new if isinstance(new, EngineError) else old
+                    pairs.put_unasked(session, name, live, turn.interaction_id, str(why))
+                else:
+                    pairs.put(session, name, live, turn.interaction_id, new, old)
 
 
 def _turns(session: Session, agent: str, gate: Gate) -> list[InteractionRow]:
@@ -111,7 +127,8 @@ def _limits(gate: Gate) -> Limits:
     return Limits(gate.min_replay, gate.replay_margin, gate.replay_length, gate.replay_repetition, gate.replay_broken_calls)
 
 
-def _replay(session: Session, rows: Sequence[ComparisonRow], limits: Limits) -> Replay:
+def _replay(session: Session, made: Sequence[ComparisonRow], limits: Limits) -> Replay:
+    rows = [row for row in made if pairs.was_asked(row)]
     outcomes = [row.outcome for row in rows]
     turns = [session.get(InteractionRow, row.interaction_id) for row in rows]
     had_tools = [turn is not None and turn.tools_digest is not None for turn in turns]
@@ -123,6 +140,7 @@ def _replay(session: Session, rows: Sequence[ComparisonRow], limits: Limits) -> 
         candidate=measures(messages_of(session, [row.candidate_digest for row in rows]), had_tools),
         live=measures(messages_of(session, [row.baseline_digest for row in rows]), had_tools),
         limits=limits,
+        n_unasked=len(made) - len(rows),
     )
 
 

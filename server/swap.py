@@ -201,7 +201,7 @@ class Swapper:
 
     async def _try(self, job: jobs.Leased, name: VersionName, live: int) -> None:
         started = time.monotonic()
-        evidence = self._shown.get(name) or await self._trial.gather(name)
+        evidence = await self._shown_before(name) or await self._trial.gather(name)
         verdict = decide(evidence)
         if verdict.has_passed and self._replayer is not None and self._replayer.is_wanted(name.agent):
             self._shown = {name: evidence}
@@ -222,6 +222,20 @@ class Swapper:
             reasons="; ".join(verdict.faults) or None,
             **shown,
         )
+
+    async def _shown_before(self, name: VersionName) -> Evidence | None:
+        """What a candidate that waits has shown. The engines have it afterwards: one that was started again has lost it."""
+        shown = self._shown.get(name)
+        if shown is not None:
+            try:
+                await self._trial.load(name)
+            except EngineUnavailable:
+                raise
+            except EngineError as error:
+                log.warning("a waiting candidate is tried anew", version=str(name), error=str(error))
+                self._shown = {}
+                return None
+        return shown
 
     async def _replay(self, name: VersionName, live: int) -> Replay:
         """Raises Postponed."""
@@ -283,8 +297,7 @@ class Swapper:
                 gives_back=verdict.has_forgotten,
             )
             jobs.finish(session, LoadJob, job)
-        for engine in self._engines:
-            await engine.unload(str(name))
+        await self._drain.unload(name)
 
     async def _promote_again(self, job: jobs.Leased, name: VersionName) -> None:
         """An operator named an older version that is not loaded: load it, then flip. What cannot be loaded is given up."""

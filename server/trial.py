@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import structlog
 from sqlalchemy import select
 
 from adapters.acceptance import Acceptance, best, of_live
@@ -23,6 +24,7 @@ from burnish.records import VersionName
 from server.engine import Engine
 from server.retention import RetentionSet
 
+log = structlog.get_logger(__name__)
 N_WARM = 1
 N_PLACES = 4
 """Places of the probe that are asked for, those of the largest change first."""
@@ -109,13 +111,21 @@ class Trial:
             raise
 
     async def warm(self, name: VersionName) -> None:
-        """Let the version read the newest prompts, so that its first real request finds them cached."""
+        """Let the version read the newest prompts, so that its first real request finds them cached. Prompts may be refused."""
         turn: Any = InteractionRow
         with self._journal.read() as session:
             newest = select(turn.prompt_ids).where(turn.agent == name.agent).order_by(turn.ended_at.desc()).limit(N_WARM)
             prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
         asked = [prompt for prompt in prompts if prompt]
-        await asyncio.gather(*(self._ask(engine, name, asked) for engine in self._engines))
+        await asyncio.gather(*(self._warm(engine, name, asked) for engine in self._engines))
+
+    async def _warm(self, engine: Engine, name: VersionName, prompts: Sequence[Sequence[int]]) -> None:
+        try:
+            await self._ask(engine, name, prompts)
+        except EngineUnavailable:
+            raise
+        except EngineError as error:  # a prompt of a time with more context, say: the version is no worse for it
+            log.info("a version cannot be warmed", version=str(name), engine=engine.url, error=str(error))
 
     async def _probe(self, engine: Engine, name: VersionName) -> Probe:
         """The engine's log-probs of the probe's tokens beside the learner's."""

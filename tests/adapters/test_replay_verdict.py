@@ -29,6 +29,11 @@ def test_an_even_candidate_passes_and_its_bound_is_as_worked_out_by_hand() -> No
         ({"n": 63, "n_lost": 0, "n_won": 63}, "insufficient evidence: 63 held-out pairs decided, 64 needed"),
         ({"n": 120, "n_lost": 0, "n_undecided": 60}, "insufficient evidence: 60 held-out pairs decided"),
         ({"n_undecided": 41, "n_lost": 0}, "the judge left 41 of 200 held-out pairs undecided"),
+        (
+            {"n": 60, "n_lost": 0, "n_won": 0, "n_unasked": 20},
+            "60 held-out pairs decided, 64 needed; the engine refused 20 of 80 held-out turns",
+        ),
+        ({"n_unasked": 51}, "insufficient evidence: the engine refused 51 of 251 held-out turns; a smaller gate.replay_tokens"),
         ({"candidate": replace(LIKE, length=33.0)}, "replies of 33.0 tokens"),
         ({"candidate": replace(LIKE, length=5.0)}, "replies of 5.0 tokens"),
         ({"candidate": replace(LIKE, repetition=0.2)}, "repeats 20.0% of its 4-grams"),
@@ -38,6 +43,12 @@ def test_an_even_candidate_passes_and_its_bound_is_as_worked_out_by_hand() -> No
 def test_every_fault_is_named(changes: dict[str, object], said: str) -> None:
     told = faults(replace(EVEN, **changes))
     assert len(told) == 1 and said in told[0]
+
+
+def test_a_few_turns_that_cannot_be_asked_are_told_and_no_fault() -> None:
+    seen = replace(EVEN, n_unasked=50)
+    assert faults(seen) == []
+    assert (seen.as_dict()["n_unasked"], seen.n_decided) == (50, 200)
 
 
 def test_nothing_shown_is_no_pass() -> None:

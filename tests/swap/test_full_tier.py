@@ -1,11 +1,14 @@
 """The full tier: a candidate is compared with the live version on turns that were held out, and waits until they are decided."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from swap_world import World
 
+from adapters.lineage import lineage
+from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.tables import CompareJob, ComparisonRow
 from server.replay import Replayer
 from tests.factories import interaction, user
@@ -129,3 +132,94 @@ async def test_turns_that_say_nothing_are_not_put(full: World) -> None:
     full.announce(1)
     await full.swapper.run_once()
     assert "41 held-out turns" in (full.job("agent@v1").error or "")
+
+
+def too_long(first: int) -> Callable[[str, str], str]:
+    """An engine that finds held-out turns from number `first` on too long, as vLLM does for prompt and reply together."""
+
+    def reply(model: str, text: str) -> str:
+        if text.startswith("held") and int(text.split()[1]) >= first:
+            raise EngineError("POST /v1/chat/completions: the engine answered 400: maximum context length is 2048 tokens")
+        return "ok"
+
+    return reply
+
+
+async def test_turns_that_the_engine_refuses_are_counted_and_the_swapper_goes_on(full: World) -> None:
+    talk(full, 79)
+    full.engine.replies = too_long(70)
+    full.announce(1)
+    assert await full.swapper.run_once()
+    assert full.live() == 1
+    evidence = full.version(1).evidence["replay"]
+    assert (evidence["n"], evidence["n_decided"], evidence["n_unasked"]) == (71, 71, 9)
+    with full.journal.read() as session:
+        assert lineage(session, "agent", 1)["comparisons"] == {"tied": 71, "unasked": 9}
+        assert session.query(CompareJob).count() == 0
+
+
+@pytest.mark.parametrize("first", [0, 40])
+async def test_where_most_turns_are_refused_the_candidate_is_and_the_next_one_is_tried(full: World, first: int) -> None:
+    talk(full, 79)
+    full.engine.replies = too_long(first)
+    full.announce(1)
+    assert await full.swapper.run_once()
+    assert (full.live(), full.version(1).state, full.outcome(1)) == (0, "refused", ("refused", True))
+    told = f"the engine refused {79 - first} of 80 held-out turns; a smaller gate.replay_tokens leaves long ones room"
+    assert full.version(1).reason.startswith("insufficient evidence") and told in full.version(1).reason
+    assert full.version(1).evidence["replay"]["n_unasked"] == 79 - first
+    full.engine.replies = lambda model, text: "ok"
+    full.announce(2)
+    assert await full.swapper.run_once()
+    assert full.live() == 2
+
+
+async def test_refused_turns_are_not_asked_again(full: World) -> None:
+    talk(full, 79)
+    full.engine.replies = lambda model, text: otherwise(model, too_long(70)(model, text) and text)
+    full.announce(1)
+    await full.swapper.run_once()
+    assert "70 of 80 held-out pairs wait for the judge" in (full.job("agent@v1").error or "")
+    n_asked = full.engine.n_calls("chat")
+    judge_all_but_unasked(full)
+    await again(full)
+    assert full.live() == 1
+    assert full.engine.n_calls("chat") == n_asked
+    assert full.version(1).evidence["replay"]["n_unasked"] == 9
+
+
+def judge_all_but_unasked(world: World) -> None:
+    with world.journal.write() as session:
+        for row in session.query(ComparisonRow).filter_by(outcome=None, reason=None).all():
+            row.outcome = 1
+
+
+async def test_an_engine_that_loses_the_candidate_while_it_waits_gets_it_back(full: World) -> None:
+    talk(full, 80)
+    full.engine.replies = otherwise
+    full.announce(1)
+    await full.swapper.run_once()
+    full.engine.loaded.clear()
+    judge(full, 1, 0)
+    await again(full)
+    assert full.live() == 1 and "agent@v1" in full.engine.loaded
+
+
+async def test_an_engine_that_loses_the_candidate_while_it_answers_says_nothing_of_it(full: World) -> None:
+    talk(full, 80)
+
+    def restarts(model: str, text: str) -> str:
+        if text == "held 60":
+            full.engine.loaded.clear()
+        return "ok"
+
+    full.engine.replies = restarts
+    full.announce(1)
+    with pytest.raises(EngineUnavailable, match="has lost agent@v1"):
+        await full.swapper.run_once()
+    with full.journal.read() as session:
+        assert session.query(ComparisonRow).count() == 0
+    full.engine.replies = lambda model, text: "ok"
+    await again(full)
+    assert full.live() == 1
+    assert full.version(1).evidence["replay"]["n_unasked"] == 0

@@ -9,7 +9,7 @@ import pytest
 from swap_world import ACCEPTED, PROMPTS, World
 
 from burnish import routes
-from burnish.errors import AdapterError, Conflict, EngineUnavailable, NotFound
+from burnish.errors import AdapterError, Conflict, EngineError, EngineUnavailable, NotFound
 from burnish.journal import jobs
 from burnish.journal.tables import AuditRow, LoadJob
 from server import drain, release, swap
@@ -425,6 +425,33 @@ async def test_a_candidate_that_the_engine_will_not_answer_for_is_refused(world:
     world.engine.refuse(method)
     await world.swapper.run_once()
     assert world.version(1).state == "refused"
+
+
+async def test_a_version_that_cannot_be_warmed_goes_live_all_the_same(world: World) -> None:
+    add_turn(world.journal, interaction([user("a")], prompt_ids=array("i", [5] * 9)))
+    world.announce(1)
+    world.engine.fails = lambda method, name: (
+        EngineError("400: too long") if method == "next_logprobs" and world.engine.n_calls("next_logprobs") > 2 else None
+    )
+    assert await world.swapper.run_once()
+    assert world.live() == 1
+    assert world.engine.n_calls("next_logprobs") == 3  # two of the probe, and the one that was refused
+
+
+async def test_a_refused_version_that_cannot_be_unloaded_stops_nothing_and_goes_at_the_next_start(world: World) -> None:
+    world.engine.values["agent@v1"] = (-5.0, -5.0)
+    world.engine.refuse("unload")
+    world.announce(1)
+    assert await world.swapper.run_once()
+    assert (world.version(1).state, world.outcome(1)) == ("refused", ("refused", True))
+    world.announce(2)
+    assert await world.swapper.run_once()
+    assert world.live() == 2
+    assert "agent@v1" in world.engine.loaded
+    world.engine.come_back()
+    world.gateway_reports()
+    await world.restarted().run_once()
+    assert set(world.engine.loaded) == {"agent@v2"}
 
 
 async def test_a_version_that_cannot_be_restored_does_not_stop_the_others(world: World) -> None:
