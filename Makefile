@@ -47,7 +47,8 @@ LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --uni
 	--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
 
 lock: setup ## Write locks/ anew after a change of pyproject.toml (UPGRADE=--upgrade takes newer versions)
-	printf 'torch\ntriton\n' | $(LOCK) pyproject.toml locks/torch.txt --extra cpu --extra dev --excludes - --output-file locks/cpu.txt
+	printf 'torch\ntriton\n' | $(LOCK) pyproject.toml locks/torch.txt --extra cpu --extra dev --excludes - \
+		--output-file locks/cpu.txt
 	$(LOCK) pyproject.toml --extra gpu --extra dev --output-file locks/gpu.txt
 	printf 'setuptools\nuv\n' | $(LOCK) - --output-file locks/build.txt
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes `.venv` with everything Burnish needs, from a bare Python. Standard library only; safe to run again.
 
-Installs the versions in `locks/`, whose hashes uv checks, then Burnish itself. Picks the GPU build where an NVIDIA driver
-answers, else the CPU build. The CPU build of torch comes from pip's find-links where they are set (in the environment or in
-pip's configuration), else from PyTorch's own CPU index, else, with a warning, from the default index. `--check` only says
-whether the environment is up to date.
+Installs the versions in `locks/`, then Burnish itself; uv checks the hashes. Picks the GPU build where an NVIDIA driver
+answers, else the CPU build. The CPU build of torch comes from pip's find-links where they are set (in the environment
+or in pip's configuration), else from PyTorch's own CPU index, else, with a warning, from the default index. `--check`
+only says whether the environment is up to date.
 """
 
 import argparse
@@ -26,13 +26,14 @@ OLDEST, NEWEST = (3, 11), (3, 13)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", choices=["cpu", "gpu"], help="which build to install (default: what this machine has)")
+    parser.add_argument("--build", choices=["cpu", "gpu"], help="the build (default: what this machine has)")
     parser.add_argument("--check", action="store_true", help="exit with 1 where the environment is not up to date")
     arguments = parser.parse_args()
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         found = ".".join(map(str, sys.version_info[:3]))
         print(
-            f"burnish: needs Python 3.11 to 3.13, found {found}; name another with `make PYTHON=python3.12 …`", file=sys.stderr
+            f"burnish: needs Python 3.11 to 3.13, found {found}; name another with `make PYTHON=python3.12 …`",
+            file=sys.stderr,
         )
         return 1
     build = arguments.build or ("gpu" if has_gpu() else "cpu")
@@ -102,7 +103,7 @@ def install(build: str) -> None:
             # all that it needs is there now
             run([*base, "--no-deps", "--build-constraints", str(BUILD), "--editable", "."])
             return
-    raise SystemExit("burnish: the installation failed; the messages above say why. Check the network, then run it again.")
+    raise SystemExit("burnish: the installation failed, see above. Check the network, then run it again.")
 
 
 def find_links() -> str:

@@ -1,7 +1,7 @@
 """`python -m benchmarks.learning`: whether Burnish learns from its (simulated) users, with controls and seeds.
 
-Runs that are finished are kept under `.work/results/` and never made again (`--again` does). `--report` writes a summary of each arm
-into `docs/results/` and draws tables and pictures from the summaries that are there.
+Runs that are finished are kept under `.work/results/` and never made again (`--again` does). `--report` writes a summary
+of each arm into `docs/results/` and draws tables and pictures from the summaries that are there.
 """
 
 import argparse
@@ -125,7 +125,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"a folder that --report writes and reads (default {SUMMARIES}), or a file that it reads",
     )  # fmt: skip
     parser.add_argument(
-        "--collect", type=Path, metavar="FILE", help="run nothing; summarise all runs, of whatever settings, into this file"
+        "--collect", type=Path, metavar="FILE", help="run nothing; summarise all runs, with any settings, into this file"
     )
     given = parser.parse_args(arguments)
     known = {arm for part in PARTS for arm in part.arms}

@@ -112,7 +112,7 @@ class Part:
         ]
 
     def summaries(self, results: Results) -> list[Summary]:
-        """What is there of each arm, with its present settings. A seed is a part of them, so each seed is looked up with its own."""
+        """What is there of each arm, with its present settings. Each seed is looked up with its own."""
         found = {name: results.all(name, arm.flags) for name, arm in self.arms.items()}
         return [
             Summary(self.name, name, results.world, UNDER, shared(self.arms[name].flags(0)), runs)
@@ -121,7 +121,7 @@ class Part:
         ]
 
     def shown(self, summaries: Sequence[Summary], seeds: Collection[int] | None = None) -> Shown:
-        """What these say of this part, of these `seeds` alone where they are given. Notes name what is not of today's arms."""
+        """What these say of this part, of these `seeds` alone where given. Notes name what is not of today's arms."""
         own = [summary for summary in summaries if summary.part == self.name]
         gone = [each.arm for each in own if each.arm not in self.arms]
         results: dict[str, dict[int, Result]] = {}
@@ -131,10 +131,11 @@ class Part:
                 results[name] = shown
         world = frozen.digest(self.world)
         others = [each.arm for each in own if each.arm in self.arms and not self._is_present(each, world)]
-        notes = [
-            *([f"measured in another world or with other settings than today's: {', '.join(others)}"] if others else []),
-            *([f"no arm of today, so in no table (--json has them): {', '.join(gone)}"] if gone else []),
-        ]
+        notes: list[str] = []
+        if others:
+            notes.append(f"measured in another world or with other settings than today's: {', '.join(others)}")
+        if gone:
+            notes.append(f"no arm of today, so in no table (--json has them): {', '.join(gone)}")
         return Shown(self.tables, results, ", ".join(sorted({each.world for each in own})) or world, notes)
 
     def _is_present(self, summary: Summary, world: str) -> bool:

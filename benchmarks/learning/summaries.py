@@ -1,7 +1,8 @@
 """Summaries of finished runs: for every seed what the tables, bounds and pictures need, and nothing else.
 
-A file holds one summary or several. `<part>/<arm>.json` in a folder is an arm as it is reported. A comparison of two versions of the
-code, or of variants of an arm, is one file with a summary for each. Tables and pictures are drawn from summaries alone.
+A file holds one summary or several. `<part>/<arm>.json` in a folder is an arm as it is reported. A comparison of two
+versions of the code, or of variants of an arm, is one file with a summary for each. Tables and pictures are drawn from
+summaries alone.
 """
 
 import json
@@ -22,7 +23,8 @@ SEED = "learner.seed"
 class Summary:
     """The runs of one arm in one world with the same settings, by seed.
 
-    `world` is the world's hash (64 hex digits), `under` are the sandbox's settings, `settings` the arm's own without the seed.
+    `world` is the world's hash (64 hex digits). `under` are the sandbox's settings, `settings` the arm's own without the
+    seed.
     """
 
     part: str
@@ -94,7 +96,9 @@ def collect(folder: Path) -> list[Summary]:
 def _merged(before: Summary, after: Summary) -> Summary:
     """The runs of both; of a seed that both have the later one, unless it ended earlier on its way."""
     longer = {
-        seed: run for seed, run in before.runs.items() if seed in after.runs and max(run.scores) > max(after.runs[seed].scores)
+        seed: run
+        for seed, run in before.runs.items()
+        if seed in after.runs and max(run.scores) > max(after.runs[seed].scores)  # the last milestone of each
     }
     return replace(after, runs={**before.runs, **after.runs, **longer})
 

@@ -1,4 +1,4 @@
-"""locks/: every requirement of the project has one version and its hashes, from no particular host; torch alone has no hash."""
+"""locks/: each requirement has one version and its hashes, from no particular host; torch alone has no hash."""
 
 import re
 import tomllib
@@ -41,7 +41,8 @@ def pins(build: str, python: str) -> dict[str, str]:
         for requirement, _ in entries(path.name):
             if requirement.specifier and holds(requirement.marker, python):
                 (one,) = requirement.specifier
-                assert one.operator == "==" and found.setdefault(requirement.name, one.version) == one.version, requirement.name
+                assert one.operator == "==", requirement
+                assert found.setdefault(requirement.name, one.version) == one.version, requirement
     return found
 
 
@@ -49,7 +50,8 @@ def pins(build: str, python: str) -> dict[str, str]:
 @pytest.mark.parametrize("build", ["cpu", "gpu"])
 def test_each_requirement_has_a_version_that_fits(build: str, python: str) -> None:
     pinned = pins(build, python)
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"][build], *PROJECT["optional-dependencies"]["dev"]]
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *extras[build], *extras["dev"]]
     for requirement in map(Requirement, wanted):
         if holds(requirement.marker, python):
             name = requirement.name.lower().replace("_", "-")
