@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo demo-control check test test-slow test-harness test-browser format clean
+.PHONY: help setup demo demo-control check test test-slow test-harness test-browser format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,15 @@ test-browser: setup ## The thumbs for web pages in a real Chromium (installs Deb
 format: setup ## Rewrite the code's layout
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+LOCK = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links $(UPGRADE)
+
+lock: setup ## Write locks/ anew after a change of pyproject.toml (UPGRADE=--upgrade takes newer versions)
+	printf 'torch\ntriton\n' | $(LOCK) pyproject.toml locks/torch.txt --extra cpu --extra dev --excludes - \
+		--output-file locks/cpu.txt
+	$(LOCK) pyproject.toml --extra gpu --extra dev --output-file locks/gpu.txt
+	printf 'setuptools\nuv\n' | $(LOCK) - --output-file locks/build.txt
 
 clean: ## Remove the environment and caches (never .burnish)
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .import_linter_cache

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes `.venv` with everything Burnish needs, from a bare Python. Standard library only; safe to run again.
 
-Picks the GPU build where an NVIDIA driver answers, else the CPU build. The CPU build of torch comes from pip's find-links
-where they are set (in the environment or in pip's configuration), else from PyTorch's own CPU index, else, with a warning,
-from the default index. `--check` only says whether the environment is up to date.
+Installs the versions in `locks/`, then Burnish itself; uv checks the hashes. Picks the GPU build where an NVIDIA driver
+answers, else the CPU build. The CPU build of torch comes from pip's find-links where they are set (in the environment
+or in pip's configuration), else from PyTorch's own CPU index, else, with a warning, from the default index. `--check`
+only says whether the environment is up to date.
 """
 
 import argparse
@@ -18,18 +19,21 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parent
 VENV = HOME / ".venv"
 STAMP = VENV / ".burnish-stamp"
+BUILD = HOME / "locks" / "build.txt"
+"""uv, and what builds Burnish itself."""
 OLDEST, NEWEST = (3, 11), (3, 13)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", choices=["cpu", "gpu"], help="which build to install (default: what this machine has)")
+    parser.add_argument("--build", choices=["cpu", "gpu"], help="the build (default: what this machine has)")
     parser.add_argument("--check", action="store_true", help="exit with 1 where the environment is not up to date")
     arguments = parser.parse_args()
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         found = ".".join(map(str, sys.version_info[:3]))
         print(
-            f"burnish: needs Python 3.11 to 3.13, found {found}; name another with `make PYTHON=python3.12 …`", file=sys.stderr
+            f"burnish: needs Python 3.11 to 3.13, found {found}; name another with `make PYTHON=python3.12 …`",
+            file=sys.stderr,
         )
         return 1
     build = arguments.build or ("gpu" if has_gpu() else "cpu")
@@ -54,11 +58,17 @@ def has_gpu() -> bool:
     return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0
 
 
+def locks(build: str) -> list[Path]:
+    """What a build installs. `torch.txt` has no hashes, since the CPU build of torch comes from several places."""
+    names = [f"{build}.txt", "torch.txt"] if build == "cpu" else [f"{build}.txt"]
+    return [HOME / "locks" / name for name in names]
+
+
 def fingerprint(build: str) -> str:
     """Changes when what should be installed does."""
     digest = hashlib.sha256()
-    for name in ("pyproject.toml", "constraints.txt", "overrides.txt", "bootstrap.py"):
-        digest.update((HOME / name).read_bytes())
+    for file in (HOME / "pyproject.toml", HOME / "bootstrap.py", *locks(build)):
+        digest.update(file.read_bytes())
     return f"{build} {sys.version_info[:2]} {digest.hexdigest()}"
 
 
@@ -69,17 +79,15 @@ def make_venv() -> None:
         made = subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False)
         if made.returncode:
             raise SystemExit("burnish: python3 -m venv failed; on Debian or Ubuntu install the package python3-venv")
-    run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv>=0.9"])
+    run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", str(BUILD)])
 
 
 def install(build: str) -> None:
     """Everything, from the first source of a CPU torch that works."""
     environment = dict(os.environ)
     links = find_links()
-    base = [
-        str(VENV / "bin" / "uv"), "pip", "install", "--python", str(VENV / "bin" / "python"),
-        "--constraint", "constraints.txt", "--override", "overrides.txt", "--editable", f".[{build},dev]",
-    ]  # fmt: skip
+    base = [str(VENV / "bin" / "uv"), "pip", "install", "--python", str(VENV / "bin" / "python")]
+    wanted = [argument for lock in locks(build) for argument in ("--requirement", str(lock))]
     attempts: list[tuple[str, list[str]]] = []
     if build == "gpu":
         attempts.append(("the default index", []))
@@ -91,9 +99,11 @@ def install(build: str) -> None:
         attempts.append(("the default index (a CUDA build, several GB, that works on a CPU too)", []))
     for source, flags in attempts:
         say(f"installing; torch comes from {source}")
-        if subprocess.run(base + flags, cwd=HOME, env=environment, check=False).returncode == 0:
+        if subprocess.run(base + wanted + flags, cwd=HOME, env=environment, check=False).returncode == 0:
+            # all that it needs is there now
+            run([*base, "--no-deps", "--build-constraints", str(BUILD), "--editable", "."])
             return
-    raise SystemExit("burnish: the installation failed; the messages above say why. Check the network, then run it again.")
+    raise SystemExit("burnish: the installation failed, see above. Check the network, then run it again.")
 
 
 def find_links() -> str:

@@ -1,6 +1,7 @@
 """`python -m benchmarks.learning`: whether Burnish learns from its (simulated) users, with controls and seeds.
 
-Runs that are finished are kept under `.work/learning/` and never made again (`--again` does); the report uses what is there.
+Runs that are finished are kept under `.work/results/` and never made again (`--again` does). `--report` writes a summary
+of each arm into `docs/results/` and draws tables and pictures from the summaries that are there.
 """
 
 import argparse
@@ -11,18 +12,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.bars import make_console
-from benchmarks.learning import frozen, queue
+from benchmarks.learning import frozen, queue, summaries
 from benchmarks.learning.drill.part import PART as DRILL
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.part import Part, Wish
 from benchmarks.learning.queue import Job
 from benchmarks.learning.results import Results
 from benchmarks.learning.style.part import PART as STYLE
+from benchmarks.learning.summaries import Summary
 from benchmarks.learning.tools.part import PART as TOOLS
 from burnish import logs
+from burnish.errors import BurnishError
 
 PARTS: tuple[Part, ...] = (STYLE, TOOLS, DRILL)
-HOME = Path(".work") / "learning"
+HOME = Path(".work") / "results"
+SUMMARIES = Path("docs") / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,6 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console = make_console()
     # a supervisor's lines would break the bar, and each part's output is in a file already
     logs.configure("console", "learning")
+    if given.collect is not None:
+        collected = summaries.collect(given.home)
+        summaries.write(given.collect, collected)
+        console.print(f"{len(collected)} summaries written to {given.collect}", highlight=False)
+        return
     parts = [part for part in PARTS if part.name in (given.only or [part.name])]
     folders = {part.name: Results(given.home / part.name, frozen.digest(part.world)) for part in parts}
     faults: list[str] = []
@@ -40,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures: dict[str, float] = {}
     unmet: list[str] = []
     for part in parts:
-        shown = part.shown(folders[part.name], given.seeds if given.report else None)
+        fresh = part.summaries(folders[part.name])
+        shown = part.shown(_reported(given.summaries, fresh), given.seeds) if given.report else part.shown(fresh)
         shown.show(console)
         figures |= shown.figures()
         unmet += shown.unmet()
@@ -52,6 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for fault in faults:
         console.print(f"[red]broken:[/] {fault}", highlight=False)
     sys.exit(1 if faults or unmet else 0)
+
+
+def _reported(place: Path, fresh: Sequence[Summary]) -> list[Summary]:
+    """What a report is drawn from: a file as it is; a folder after these were taken into it."""
+    if place.suffix == ".json":
+        return summaries.read(place)
+    summaries.update(place, fresh)
+    return summaries.read(place) if place.is_dir() else []
 
 
 def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
@@ -98,10 +116,17 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--engine", default="", metavar="URL", help="a vLLM that runs already, with room for all adapters")
     parser.add_argument("--engine-key", default="", metavar="KEY", help="its key")
     parser.add_argument("--again", action="store_true", help="make finished runs again")
-    parser.add_argument("--report", action="store_true", help="run nothing, show what is there")
+    parser.add_argument("--report", action="store_true", help="run nothing; summarise what is there and show it")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     parser.add_argument("--plots", type=Path, help="also draw the curves into this folder")
-    parser.add_argument("--home", type=Path, default=HOME, help="where results are kept")
+    parser.add_argument("--home", type=Path, default=HOME, help=f"where runs are kept (default {HOME})")
+    parser.add_argument(
+        "--summaries", type=Path, default=SUMMARIES, metavar="PATH",
+        help=f"a folder that --report writes and reads (default {SUMMARIES}), or a file that it reads",
+    )  # fmt: skip
+    parser.add_argument(
+        "--collect", type=Path, metavar="FILE", help="run nothing; summarise all runs, with any settings, into this file"
+    )
     given = parser.parse_args(arguments)
     known = {arm for part in PARTS for arm in part.arms}
     unknown = [arm for arm in given.arms or () if arm not in known]
@@ -115,4 +140,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BurnishError as error:
+        sys.exit(f"benchmarks.learning: {error}")

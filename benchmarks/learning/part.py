@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 from rich.console import Console
 
+from benchmarks.learning import frozen
 from benchmarks.learning.columns import ByArm
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.queue import Job, Tell
-from benchmarks.learning.results import Result, Results
+from benchmarks.learning.results import UNDER, Result, Results
+from benchmarks.learning.summaries import Summary, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,18 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The results of all arms in one world."""
+    """The results of all arms. `notes` say what else a reader must know of them, a line each."""
 
     tables: Tables
     results: ByArm
     world: str
+    notes: Sequence[str] = ()
 
     def show(self, console: Console) -> None:
         """Print the tables."""
         self.tables.show(console, self.results, self.world)
+        for note in self.notes:
+            console.print(note, highlight=False)
 
     def draw(self, folder: Path) -> list[Path]:
         """Write the pictures; their paths."""
@@ -106,15 +111,36 @@ class Part:
             if wish.is_again or not _has_reached(n, results.find(arm.name, seed, arm.flags(seed)))
         ]
 
-    def shown(self, results: Results, seeds: Collection[int] | None = None) -> Shown:
-        """What is there, of these `seeds` alone where they are given.
-
-        A seed's own setting is part of its settings, so each seed is looked up with its own.
-        """
+    def summaries(self, results: Results) -> list[Summary]:
+        """What is there of each arm, with its present settings. Each seed is looked up with its own."""
         found = {name: results.all(name, arm.flags) for name, arm in self.arms.items()}
-        if seeds is not None:
-            found = {name: {seed: by_seed[seed] for seed in by_seed if seed in seeds} for name, by_seed in found.items()}
-        return Shown(self.tables, {name: by_seed for name, by_seed in found.items() if by_seed}, results.world)
+        return [
+            Summary(self.name, name, results.world, UNDER, shared(self.arms[name].flags(0)), runs)
+            for name, runs in found.items()
+            if runs
+        ]
+
+    def shown(self, summaries: Sequence[Summary], seeds: Collection[int] | None = None) -> Shown:
+        """What these say of this part, of these `seeds` alone where given. Notes name what is not of today's arms."""
+        own = [summary for summary in summaries if summary.part == self.name]
+        gone = [each.arm for each in own if each.arm not in self.arms]
+        results: dict[str, dict[int, Result]] = {}
+        for name in (*self.arms, *gone):
+            runs = {seed: run for each in own if each.arm == name for seed, run in each.runs.items()}
+            if shown := {seed: run for seed, run in runs.items() if seeds is None or seed in seeds}:
+                results[name] = shown
+        world = frozen.digest(self.world)
+        others = [each.arm for each in own if each.arm in self.arms and not self._is_present(each, world)]
+        notes: list[str] = []
+        if others:
+            notes.append(f"measured in another world or with other settings than today's: {', '.join(others)}")
+        if gone:
+            notes.append(f"no arm of today, so in no table (--json has them): {', '.join(gone)}")
+        return Shown(self.tables, results, ", ".join(sorted({each.world for each in own})) or world, notes)
+
+    def _is_present(self, summary: Summary, world: str) -> bool:
+        settings = shared(self.arms[summary.arm].flags(0))
+        return (summary.world, summary.under, summary.settings) == (world, UNDER, settings)
 
     def _job(self, results: Results, arm: AnyArm, seed: int, n: int) -> Job:
         play = self.play if n == self.n else self.cut[n]

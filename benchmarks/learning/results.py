@@ -1,13 +1,15 @@
-"""Finished runs as files: one JSON per (arm, seed) under the world's hash, written by one rename when the run has ended.
+"""Finished runs as files: one JSON per (arm, seed) under the world's hash, written by one rename when a run has ended.
 
-A run that dies leaves no result. A result of other settings than the arm's present ones is not used: it tells of another arm. Nor is
-one over other settings of the sandbox, which stand under every arm's.
+A run that dies leaves no result. A result with other settings than the arm's present ones is not used: it tells of
+another arm. Nor is one over other settings of the sandbox, which stand under every arm's. These files stay on the machine
+that made them; what is published is a summary of them (`summaries.py`).
 """
 
 import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,16 @@ UNDER: Mapping[str, Any] = tomllib.loads((MODEL.parent / "burnish.toml").read_te
 """The sandbox's settings."""
 
 
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What one run showed. `scores` by interactions; `figures` are flat numbers; `settings` what the run was given.
 
-    `curves` are further columns by interactions, of parts that have some.
+    `curves` are further columns by interactions, of parts that have some. `date` is the day on which the run ended (UTC,
+    ISO 8601).
     """
 
     arm: str
@@ -31,6 +38,14 @@ class Result:
     scores: Mapping[int, float]
     figures: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    date: str = field(default_factory=_today)
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> "Result":
+        """From a result's file. Raises KeyError where a field is missing."""
+        curves = {name: curve_of(curve) for name, curve in kept["curves"].items()}
+        scores = curve_of(kept["scores"])
+        return cls(kept["arm"], int(kept["seed"]), kept["settings"], scores, kept["figures"], curves, kept["date"])
 
 
 class Results:
@@ -49,8 +64,7 @@ class Results:
         kept = read_json(self._path(arm, seed))
         if kept is None or (kept["world"], kept["under"], kept["settings"]) != (self.world, UNDER, dict(settings)):
             return None
-        curves = {name: _curve(curve) for name, curve in kept.get("curves", {}).items()}
-        return Result(kept["arm"], int(kept["seed"]), kept["settings"], _curve(kept["scores"]), kept["figures"], curves)
+        return Result.of(kept)
 
     def all(self, arm: str, settings_of: Callable[[int], Mapping[str, Any]]) -> dict[int, Result]:
         """By seed, every result of the arm with its present settings."""
@@ -62,5 +76,6 @@ class Results:
         return self.folder / arm / f"{seed}.json"
 
 
-def _curve(kept: Mapping[str, Any]) -> dict[int, float]:
+def curve_of(kept: Mapping[str, Any]) -> dict[int, float]:
+    """Values by interactions, from JSON, where keys are text."""
     return {int(n): float(value) for n, value in kept.items()}

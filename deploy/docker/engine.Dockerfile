@@ -6,14 +6,15 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc g++ \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/burnish
-COPY pyproject.toml README.md LICENSE constraints.txt overrides.txt ./
+COPY pyproject.toml README.md LICENSE ./
+COPY locks ./locks
 COPY burnish ./burnish
 COPY server ./server
 COPY judges ./judges
 COPY learner ./learner
 COPY adapters ./adapters
-RUN pip install --no-cache-dir "uv>=0.9" \
-    && uv pip install --system --no-cache --constraint constraints.txt --override overrides.txt ".[gpu]" \
+RUN pip install --no-cache-dir --requirement locks/build.txt \
+    && uv pip install --system --no-cache --constraint locks/gpu.txt --build-constraints locks/build.txt ".[gpu]" \
     && useradd --create-home --uid 10001 burnish \
     && install -d -o burnish -g burnish /state
 

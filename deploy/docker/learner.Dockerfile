@@ -3,14 +3,15 @@
 FROM python:3.12-slim
 
 WORKDIR /opt/burnish
-COPY pyproject.toml README.md LICENSE constraints.txt overrides.txt ./
+COPY pyproject.toml README.md LICENSE ./
+COPY locks ./locks
 COPY burnish ./burnish
 COPY server ./server
 COPY judges ./judges
 COPY learner ./learner
 COPY adapters ./adapters
-RUN pip install --no-cache-dir "uv>=0.9" \
-    && uv pip install --system --no-cache --constraint constraints.txt --override overrides.txt . torch==2.13.0 peft \
+RUN pip install --no-cache-dir --requirement locks/build.txt \
+    && uv pip install --system --no-cache --constraint locks/gpu.txt --build-constraints locks/build.txt . torch==2.13.0 peft \
     && useradd --create-home --uid 10001 burnish \
     && install -d -o burnish -g burnish /state
 

@@ -14,7 +14,7 @@ def resolve(extra: str) -> dict[str, str]:
     """Versions that the extra resolves to on Linux with Python 3.11."""
     command = [
         *(sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--quiet", "--no-header", "--no-annotate"),
-        *("--extra", extra, "--constraint", "constraints.txt", "--override", "overrides.txt"),
+        *("--extra", extra, "--constraint", f"locks/{extra}.txt"),
         *("--python-version", "3.11", "--python-platform", "x86_64-unknown-linux-gnu"),
     ]
     done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False)

@@ -109,7 +109,7 @@ def test_results_are_kept_with_both_curves(tmp_path: Path) -> None:
     results.write(result)
 
     assert results.find("defended-10", 3, ARMS["defended-10"].flags(3)) == result
-    assert set(PART.shown(results).results) == {"defended-10"}
+    assert set(PART.shown(PART.summaries(results)).results) == {"defended-10"}
 
 
 def test_the_command_reports_the_drill_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,19 @@ def test_the_command_reports_the_drill_alone(tmp_path: Path, capsys: pytest.Capt
     results.write(result_of(BARRED, 0, 0.1))
 
     with pytest.raises(SystemExit) as ended:
-        command.main(["--report", "--only", "drill", "--home", str(tmp_path), "--json", str(tmp_path / "f.json")])
+        command.main(
+            [
+                "--report",
+                "--only",
+                "drill",
+                "--home",
+                str(tmp_path),
+                "--summaries",
+                str(tmp_path / "s"),
+                "--json",
+                str(tmp_path / "f.json"),
+            ]
+        )
 
     assert ended.value.code == 1  # one seed shows nothing
     kept = json.loads((tmp_path / "f.json").read_text())

@@ -130,7 +130,10 @@ def test_the_command_reports_what_is_there(tmp_path: Path, capsys: pytest.Captur
     for by_seed in results_of(2).values():
         for result in by_seed.values():
             results.write(result)
-    arguments = ["--report", "--home", str(tmp_path), "--json", str(tmp_path / "f.json"), "--plots", str(tmp_path / "p")]
+    arguments = [
+        "--report", "--home", str(tmp_path), "--summaries", str(tmp_path / "s"),
+        "--json", str(tmp_path / "f.json"), "--plots", str(tmp_path / "p"),
+    ]  # fmt: skip
 
     with pytest.raises(SystemExit) as ended:
         command.main(arguments)
@@ -138,6 +141,7 @@ def test_the_command_reports_what_is_there(tmp_path: Path, capsys: pytest.Captur
     assert ended.value.code == 1  # two seeds show nothing
     kept = json.loads((tmp_path / "f.json").read_text())
     assert kept["combined_n_seeds"] == 2
+    assert sorted(path.stem for path in (tmp_path / "s" / "style").iterdir()) == sorted(FINAL)
     assert frozen.digest(world.FILES) in capsys.readouterr().out.replace("\n", "")
 
 

@@ -98,7 +98,7 @@ def test_shown_uses_what_is_there(tmp_path: Path) -> None:
     for seed in (0, 4):
         results.write(finished("combined", seed))
 
-    told = PART.shown(results)
+    told = PART.shown(PART.summaries(results))
 
     assert {arm: sorted(by_seed) for arm, by_seed in told.results.items()} == {"combined": [0, 4]}
 
@@ -108,8 +108,8 @@ def test_shown_can_be_asked_of_some_seeds_alone(tmp_path: Path) -> None:
     for seed in (0, 4, 5):
         results.write(finished("combined", seed))
 
-    assert sorted(PART.shown(results, [4, 5, 9]).results["combined"]) == [4, 5]
-    assert PART.shown(results, [9]).results == {}
+    assert sorted(PART.shown(PART.summaries(results), [4, 5, 9]).results["combined"]) == [4, 5]
+    assert PART.shown(PART.summaries(results), [9]).results == {}
 
 
 async def test_a_run_that_ends_leaves_its_result_and_what_its_parts_said_and_nothing_else(tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ def test_finished_runs_are_used_and_not_made_again(tmp_path: Path) -> None:
     assert missing == ["untrained 0", "outcome 0", "outcome+hints 0", "integrated+hints 0"]
     assert [job.name for job in PART.missing(results, Wish(["judged"], [0, 1], is_again=False))] == ["judged 0", "judged 1"]
     assert [job.name for job in PART.missing(results, Wish(["integrated"], [0], is_again=True))] == ["integrated 0"]
-    assert list(PART.shown(results).results) == ["integrated"]
+    assert list(PART.shown(PART.summaries(results)).results) == ["integrated"]
 
 
 def test_an_arm_of_one_part_is_none_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
