@@ -1,8 +1,8 @@
 """AdapterStore: the directory of adapter versions, `<root>/<agent>/v000012/`. No torch, no HTTP.
 
 Guarantees: a version's directory appears complete and durable in one rename, or not at all; it is never written again and
-its number never reused; `verify` names the file that is missing, altered, surplus, of the wrong shape or of another base. What
-nobody published (an aside directory, a version that no step row knows) is removed by `sweep`; a version goes by one rename too.
+its number never reused; `verify` names the file that is missing, altered, surplus, of the wrong shape or of another base. A version
+goes by one rename too, and only by `remove`: what an interrupted step published `sweep` moves into `<root>/quarantine/`.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,12 @@ from adapters.base import revision
 from adapters.contents import check_contents
 from burnish.config import Settings
 from burnish.errors import AdapterError
+from burnish.files import replace_text
 
 MANIFEST = "manifest.json"
+QUARANTINE = "quarantine"
 _VERSION = re.compile(r"v(\d{6,})")
+_ASIDE = re.compile(r"\.v(\d{6,})\.tmp-\d+")
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -51,6 +54,29 @@ class AdapterStore:
     def versions(self, agent: str) -> list[int]:
         """Numbers of the versions that exist, ascending."""
         return sorted(number for number, _ in self._directories(agent))
+
+    def highest(self) -> dict[str, int]:
+        """The highest number of each agent that has versions here."""
+        names = [path.name for path in sorted(self.root.iterdir()) if _AGENT.fullmatch(path.name)] if self.root.is_dir() else []
+        return {name: found[-1] for name in names if (found := self.versions(name))}
+
+    @property
+    def binding(self) -> Path:
+        """The file with the id of the journal that this store belongs to (adapters/binding.py). No agent can be called so."""
+        return self.root / ".journal-id"
+
+    def journal_id(self) -> str | None:
+        """The id in that file, None where there is none."""
+        try:
+            return self.binding.read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise AdapterError(f"cannot read {self.binding}: {error}") from error
+
+    def bind(self, journal_id: str) -> None:
+        """Write that file; durable on return."""
+        replace_text(self.binding, f"{journal_id}\n")
 
     def manifest(self, agent: str, version: int) -> dict[str, Any]:
         """What was recorded when the version was published."""
@@ -126,17 +152,33 @@ class AdapterStore:
             "serve the other base with engine.model, or learn anew"
         )
 
-    def sweep(self, agent: str, known: set[int]) -> list[Path]:
-        """Remove directories that were written aside, and versions not in `known`; returns what was removed.
+    def sweep(self, agent: str, unfinished: Collection[int]) -> dict[Path, Path | None]:
+        """Clear up what interrupted steps left; `unfinished` are the numbers of this agent's steps that ended without a version.
 
-        For the start of the one process that writes this agent's versions: whatever lies aside then is a dead writer's.
+        A version that such a step published is moved into quarantine; what it had half written is removed. All else stays. Returns
+        what lay there, each with its new path, None where it is removed. For the start of the one process that trains this agent.
         """
+        cleared: dict[Path, Path | None] = {}
         home = self.path(agent, 1).parent
-        aside = sorted(home.glob(".v*.tmp-*"))
-        unknown = [path for number, path in self._directories(agent) if number not in known]
-        for path in (*aside, *unknown):
-            shutil.rmtree(path)
-        return [*aside, *unknown]
+        for path in sorted(home.iterdir()) if home.is_dir() else ():
+            match = _ASIDE.fullmatch(path.name)
+            if match and int(match[1]) in unfinished:
+                shutil.rmtree(path)
+                cleared[path] = None
+        for number, path in list(self._directories(agent)):
+            if number in unfinished:
+                cleared[path] = self._quarantine(agent, path)
+        return cleared
+
+    def _quarantine(self, agent: str, path: Path) -> Path:
+        now = time.time_ns()
+        stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now // 10**9))}.{now % 10**9:09d}Z"
+        target = self.root / QUARANTINE / f"{agent}@{path.name}-{stamp}"
+        target.parent.mkdir(exist_ok=True)
+        path.rename(target)
+        _fsync(target.parent)
+        _fsync(path.parent)
+        return target
 
     def remove(self, agent: str, version: int) -> bool:
         """Take the version's files away, first from its name and then from the disk; False where there are none.

@@ -14,6 +14,7 @@ from burnish.journal.tables import LoadJob, StepRow, VersionRow
 from burnish.records import UNDECIDED, VersionName, VersionState
 
 UNFINISHED = "its import has not ended"
+_NUMBERED: tuple[Any, ...] = (StepRow, VersionRow)
 
 
 def version(session: Session, agent: str, number: int, *, is_locked: bool = False) -> VersionRow:
@@ -45,11 +46,20 @@ def check_servable(row: VersionRow) -> None:
         raise Conflict(f"{name} was refused: {row.reason or 'no reason is recorded'}; choose another", code="version_refused")
 
 
+def highest(session: Session) -> dict[str, int]:
+    """The highest number that each agent's steps and versions were given; agents without any are left out."""
+    found: dict[str, int] = {}
+    for table in _NUMBERED:
+        for agent, number in session.connection().execute(select(table.agent, func.max(table.version)).group_by(table.agent)):
+            found[agent] = max(found.get(agent, 0), number)
+    return found
+
+
 def next_number(session: Session, agent: str) -> int:
     """The number that the agent's next version gets: above every one that a step or a version ever had."""
-    tables: tuple[Any, ...] = (StepRow, VersionRow)
     highest = [
-        session.connection().execute(select(func.max(table.version)).where(table.agent == agent)).scalar() for table in tables
+        session.connection().execute(select(func.max(table.version)).where(table.agent == agent)).scalar()
+        for table in _NUMBERED
     ]
     return max((number or 0 for number in highest), default=0) + 1
 

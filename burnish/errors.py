@@ -71,7 +71,7 @@ class SegmentError(JournalError):
 
 
 class AdapterError(BurnishError):
-    """An adapter directory is incomplete, altered or of the wrong shape."""
+    """An adapter directory is incomplete, altered or of the wrong shape, or the store is another journal's."""
 
 
 class Postponed(BurnishError):

@@ -20,11 +20,16 @@ class History:
         self._journal = journal
         self._agent = agent
 
-    def known_versions(self) -> set[int]:
-        """Numbers whose directories must stay: every version row."""
-        columns: Any = VersionRow
+    def unfinished(self) -> set[int]:
+        """Numbers of steps that ended without a version: whatever has such a number on the disk is what they left there."""
+        step: Any = StepRow
+        version: Any = VersionRow
+        announced = select(version.version).where(version.agent == self._agent)
+        query = select(step.version).where(
+            step.agent == self._agent, step.outcome != StepOutcome.OPEN, step.version.not_in(announced)
+        )
         with self._journal.read() as session:
-            return set(session.scalars(select(columns.version).where(columns.agent == self._agent)))
+            return set(session.scalars(query))
 
     def lags(self, live: int) -> Callable[[int], int]:
         """A function from a version to how many published versions `live` is ahead of it."""

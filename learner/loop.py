@@ -67,7 +67,7 @@ class Loop:
         self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._held_until = 0.0
-        self._has_recovered = self._has_swept = False
+        self._has_recovered = False
         self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
@@ -133,14 +133,13 @@ class Loop:
         return True
 
     def _recover(self) -> None:
-        """After a start: give back what a dead learner's step held, and remove what it left on disk."""
+        """After a start: give back what a dead learner's step held, and clear up what it left on disk."""
         while (step := self._ledger.interrupted()) is not None:
             outcome = self._ledger.fail(step, "the learner ended in mid-step")
             log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
-        if not self._has_swept:  # once: later, what lies aside may be an import that is being written
-            for path in self._store.sweep(self._ledger.agent, self._ledger.history.known_versions()):
-                log.warning("removed an orphan directory", path=path.name)
-        self._has_recovered = self._has_swept = True
+        for path, target in self._store.sweep(self._ledger.agent, self._ledger.history.unfinished()).items():
+            log.warning("cleared up what an interrupted step left", path=path.name, moved_to=str(target) if target else None)
+        self._has_recovered = True
 
     def _is_due(self) -> bool:
         n_ready, oldest = self._ledger.count_ready()

@@ -6,6 +6,7 @@ from pathlib import Path
 import structlog
 import torch
 
+from adapters.binding import bind
 from adapters.store import AdapterStore
 from burnish.config import Learner, Settings
 from burnish.journal import Journal
@@ -27,12 +28,13 @@ log = structlog.get_logger()
 
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
-    """Train until `is_stopping()`."""
+    """Train until `is_stopping()`. Raises AdapterError where the journal is not the adapter store's own, or is older than it."""
     ranks = Ranks.from_environment(_device(settings.learner))
     journal = Journal.open(settings.journal_url)
     desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))
     if ranks.rank:
         return follow(ranks, lambda chosen: desks.of(chosen)[0])
+    bind(journal, AdapterStore(settings.adapters_dir.resolve()))
     with Courtesy(Pace(settings.learner.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
 
         def loop_of(chosen: Settings, agent: str) -> Loop:

@@ -132,14 +132,17 @@ def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:
 async def _list_models(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
     routes = state.routes.current()
-    data = [models.entry(name, caller, routes, {}) for name in models.names(caller, routes)]
-    await send_json(send, 200, {"object": "list", "data": data})
+    shown, has_more = models.page(models.names(caller, routes), scope["query_string"])
+    data = [models.entry(name, caller, routes, {}, state.settings.engine.max_model_len) for name in shown]
+    ends = {"first_id": shown[0] if shown else None, "last_id": shown[-1] if shown else None}
+    await send_json(send, 200, {"object": "list", "data": data, "has_more": has_more, **ends})
 
 
 async def _show_model(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
-    name, model_map = scope["path"][len(MODEL_PATH) :], state.settings.gateway.model_map
-    await send_json(send, 200, models.entry(name, caller, state.routes.current(), model_map))
+    name, settings = scope["path"][len(MODEL_PATH) :], state.settings
+    shown = models.entry(name, caller, state.routes.current(), settings.gateway.model_map, settings.engine.max_model_len)
+    await send_json(send, 200, shown)
 
 
 async def _healthz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:

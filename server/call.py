@@ -39,7 +39,8 @@ class Call:
     `body` holds the engine's fields as JSON text, all but `model`; `messages` and `tools` are JSON arrays in chat form, as
     recorded (with several prompts in one request, `prompts` holds those of each); `render` makes the answer's Renderer from
     the pinned version's name and the request id; `ignored` names what the client sent and nobody acts on. Where the engine refuses the
-    body, `check` looks at what was left to it and raises RequestError with the place at fault.
+    body, `check` looks at what was left to it and raises RequestError with the place at fault. `strict_tools` go to the engine in place
+    of the body's own, until it turns out that it can make no grammar of them.
     """
 
     model: str
@@ -56,10 +57,12 @@ class Call:
     prompts: tuple[msgspec.Raw, ...] = ()
     check: "Callable[[], object] | None" = None
     ignored: tuple[str, ...] = ()
+    strict_tools: msgspec.Raw | None = None
 
     def for_engine(self, engine_model: str) -> bytes:
         """The body to send to the engine."""
-        return msgspec.json.encode({"model": engine_model, **self.body})
+        tools = {} if self.strict_tools is None else {"tools": self.strict_tools}
+        return msgspec.json.encode({"model": engine_model, **self.body, **tools})
 
     def for_remote(self, model: str) -> bytes:
         """The body to send to a model elsewhere: OpenAI's own fields. What it leaves out joins `ignored`."""

@@ -72,12 +72,22 @@ class Exchange:
         self._target = split(target, routes, self._caller.key_id, self._labels.session_id, call.messages)
         with state.heartbeat.hold(self._target.name):  # nothing may wait between reading the table and counting the request
             async with state.watches.watch(receive) as client:
-                response = await self._ask(routes)
                 try:
-                    await (self._stream if call.is_stream else self._whole)(response, send, client)
-                finally:
-                    self._turn.abandon()
-                    response.close()
+                    await self._answer(routes, send, client)
+                except RequestError as error:  # nothing has been sent; it may lie with the tools that we made strict
+                    if call.strict_tools is None or self._target.upstream is not None:
+                        raise
+                    log.info("asking again without strict tools", request_id=self._request_id, reason=str(error))
+                    call.strict_tools = None
+                    await self._answer(routes, send, client)
+
+    async def _answer(self, routes: Routes, send: Send, client: ClientWatch) -> None:
+        response = await self._ask(routes)
+        try:
+            await (self._stream if self._call.is_stream else self._whole)(response, send, client)
+        finally:
+            self._turn.abandon()
+            response.close()
 
     async def _ask(self, routes: Routes) -> Response:
         """The answer, unread: of the engine, else (where that is set) of the remote model in its place."""

@@ -2,7 +2,8 @@
 
 First the version's row says that its files are gone, in a transaction that has looked at every use once more; only then they go,
 by a rename and then for good. A crash in between leaves a row without files or files under another name, and both are mended at the
-next look. The row stays: its number is never given again, and the rows that it was trained on stay spent.
+next look. The row stays: its number is never given again, and the rows that it was trained on stay spent. A journal that is not the
+store's own removes nothing.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 from adapters import agents, audit
+from adapters.binding import bind
 from adapters.keep import Kept, Plan, Uses, plan
 from adapters.store import AdapterStore
 from adapters.versions import versions
@@ -71,21 +73,30 @@ class Keeper:
 
     def remove_all(self) -> list[Removal]:
         """Remove what may go, of every agent."""
+        bind(self._journal, self._store)
         with self._journal.read() as session:
             names = [row.name for row in agents.listed(session)]
-        done = [self.remove(name, actor="retention") for name in names]
+        done = [self._remove(name, "retention") for name in names]
         for removal in done:
             for number, why in removal.plan.remove.items():
                 log.info("removed a version's files", version=str(VersionName(removal.agent, number)), reason=why)
         return done
 
     def remove(self, agent: str, *, actor: str, is_dry: bool = False) -> Removal:
-        """Remove what may go of one agent; with `is_dry` only say what that is. Raises NotFound for an unknown agent."""
+        """Remove what may go of one agent; with `is_dry` only say what that is.
+
+        Raises NotFound for an unknown agent, AdapterError where the journal is not the store's own.
+        """
         with self._journal.read() as session:
             agents.find(session, agent)
+            if is_dry:
+                return Removal(agent, self._plan(session, agent), False)
+        bind(self._journal, self._store)
+        return self._remove(agent, actor)
+
+    def _remove(self, agent: str, actor: str) -> Removal:
+        with self._journal.read() as session:
             wanted = self._plan(session, agent)
-        if is_dry:
-            return Removal(agent, wanted, False)
         self._finish(agent)
         done = Plan(keep=dict(wanted.keep))
         for number, why in sorted(wanted.remove.items()):

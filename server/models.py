@@ -4,17 +4,19 @@ A caller sees its own tenant's agents only; any other name does not exist for it
 another by `gateway.model_map`, for harnesses that insist on names such as `claude-…`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import parse_qsl
 
-from burnish.errors import NotAllowed, NotFound
+from burnish.errors import NotAllowed, NotFound, RequestError
 from burnish.records import VersionName
 from burnish.routes import AgentRoute, Routes
 from server.auth import Caller
 
 MAX_REMEMBERED = 10_000
+MAX_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,41 @@ def names(caller: Caller, routes: Routes) -> list[str]:
     return found
 
 
-def entry(name: str, caller: Caller, routes: Routes, model_map: Mapping[str, str]) -> dict[str, Any]:
-    """One model as `GET /v1/models/{id}` shows it."""
+def entry(
+    name: str, caller: Caller, routes: Routes, model_map: Mapping[str, str], max_model_len: int | None = None
+) -> dict[str, Any]:
+    """One model as `GET /v1/models/{id}` shows it, with OpenAI's fields and Anthropic's: each client reads its own.
+
+    `max_model_len` is the engine's limit on prompt and reply together, in tokens; vLLM cuts a larger `max_tokens` to what is left of it.
+    """
     target = resolve(name, caller, routes, model_map)
     parent = None if target.is_base else routes.base_name
-    return {"id": name, "object": "model", "created": 0, "owned_by": "burnish", "root": target.name, "parent": parent}
+    ours = {"id": name, "object": "model", "created": 0, "owned_by": "burnish", "root": target.name, "parent": parent}
+    theirs = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
+    return {**ours, **theirs, "max_input_tokens": max_model_len, "max_tokens": max_model_len}
+
+
+def page(known: Sequence[str], query: bytes) -> tuple[Sequence[str], bool]:
+    """The part of `known` that a query string asks for as Anthropic's clients do, and whether more follows in that direction.
+
+    Without `limit` it is all that comes after `after_id` or before `before_id`. Raises RequestError naming the parameter at fault.
+    """
+    asked = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    limit = asked.get("limit", str(MAX_PAGE))
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 5 and 1 <= int(limit) <= MAX_PAGE):
+        raise RequestError(f"limit: expected a number from 1 to {MAX_PAGE}, got {limit!r}", param="limit", code="invalid_value")
+    size = int(limit) if "limit" in asked else len(known)
+    left = known
+    for name in ("after_id", "before_id"):
+        if (cursor := asked.get(name)) is None:
+            continue
+        if cursor not in left:
+            what = f"{name}: there is no model {cursor!r} here (any more); begin without it"
+            raise RequestError(what, param=name, code="invalid_value")
+        at = left.index(cursor)
+        left = left[at + 1 :] if name == "after_id" else left[:at]
+    shown = left[max(0, len(left) - size) :] if "before_id" in asked else left[:size]
+    return shown, len(shown) < len(left)
 
 
 def _existing(model: str, caller: Caller, routes: Routes) -> Target | None:

@@ -94,13 +94,13 @@ class Turn:
         self._drafts.clear()
 
     def _checked(self, read: Callable[[bytes], A], data: bytes) -> A:
-        """The engine's words by `read`; raises EngineError or EngineUnavailable where they are none."""
+        """The engine's words by `read`; raises EngineError, EngineUnavailable or RequestError where they are none."""
         try:
             taken = read(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._unreadable(data, error) from error
         if taken.error is not None:
-            raise engine_error(taken.error, self._request_id)
+            raise engine_error(taken.error, self._request_id, has_begun=bool(self._response_id))
         if not self._response_id:
             if not taken.id:
                 raise self._unreadable(data, ValueError("no id"))

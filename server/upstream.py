@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from burnish.errors import EngineError, EngineUnavailable, RequestError
+from burnish.errors import BurnishError, EngineError, EngineUnavailable, RequestError
 from burnish.routes import Routes
 from server.envelope import TOO_LARGE
 from server.pool import Pool, Response
@@ -95,8 +95,13 @@ def _bases(engines: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(url.rstrip("/").removesuffix("/v1") for url in engines)
 
 
-def engine_error(error: Any, request_id: str) -> EngineUnavailable:
-    """What an `error` event of the engine's stream means for the client; the engine's own words stay in the log."""
+def engine_error(error: Any, request_id: str, *, has_begun: bool) -> BurnishError:
+    """What an `error` event of the engine's stream means for the client; the engine's own words stay in the log.
+
+    As the first event it may be what a 400 is for a reply that is not streamed: vLLM looks at grammars after it has begun its answer.
+    """
+    if not has_begun and isinstance(error, dict) and error.get("code") == 400:
+        return _blamed(error, 400)
     log.warning("engine failed in mid-stream", request_id=request_id, error=error)
     return EngineUnavailable("the engine failed while it was answering; please try again")
 
@@ -119,15 +124,9 @@ def _refusal(path: str, status: int, text: bytes, request_id: str) -> Exception:
     """An engine's error status as ours. Its words reach the client only where the client's own body is to blame."""
     if status in (400, 413, 422):
         try:
-            error = msgspec.json.decode(text)["error"]
-            message, param = str(error["message"]), error.get("param")
-        except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
-            message, param = "the engine cannot honour this request", None
-        param = param.removeprefix("body.") if isinstance(param, str) else None
-        code = TOO_LARGE if status == 413 else "invalid_value"
-        if "maximum context length" in message or "maximum model length" in message:
-            code = "context_length_exceeded"  # OpenAI's word, at which harnesses compact
-        return RequestError(message, code=code, param=param)
+            return _blamed(msgspec.json.decode(text)["error"], status)
+        except (msgspec.DecodeError, KeyError, TypeError):
+            return _blamed(None, status)
     # vLLM has the route only where its model can; its 404 for a version that is not loaded names the model
     if path == EMBEDDINGS and (status in (405, 501) or (status == 404 and b"does not exist" not in text)):
         return RequestError("model: the engine's model has no embeddings", param="model", code="unsupported")
@@ -137,3 +136,16 @@ def _refusal(path: str, status: int, text: bytes, request_id: str) -> Exception:
     if status in (401, 403):
         return EngineError("the engine refuses the gateway's key; see the gateway's log")
     return EngineUnavailable("the engine failed; please try again")
+
+
+def _blamed(error: Any, status: int) -> RequestError:
+    """What the engine says of a body that it cannot honour."""
+    try:
+        message, param = str(error["message"]), error.get("param")
+    except (KeyError, TypeError, AttributeError):
+        message, param = "the engine cannot honour this request", None
+    param = param.removeprefix("body.") if isinstance(param, str) else None
+    code = TOO_LARGE if status == 413 else "invalid_value"
+    if "maximum context length" in message or "maximum model length" in message:
+        code = "context_length_exceeded"  # OpenAI's word, at which harnesses compact
+    return RequestError(message, code=code, param=param)

@@ -73,7 +73,36 @@ def parse(body: bytes) -> Call:
         said=common.said_of(fields),
         render=lambda model, request_id: ChatRenderer(fields, model),
         check=(lambda: common.check("messages", messages, _messages_decoder)) if is_long else None,
+        strict_tools=strict_tools(raw["tools"], fields.tool_choice) if tools else None,
     )
+
+
+def strict_tools(tools: msgspec.Raw, choice: str | dict[str, Any] | None) -> msgspec.Raw | None:
+    """`tools` with `strict` on those that `choice` forces, so that the engine holds their arguments to the schema.
+
+    Without it vLLM 0.32 forces the call and leaves the arguments free. A tool that says `strict: false` stays free. None where nothing
+    is forced or nothing changes; a choice between calling and not calling is sampled freely.
+    """
+    name = _forced(choice)
+    if name is None:
+        return None
+    made, is_changed = _objects(tools), False
+    for tool in made:
+        function = _tree(tool["function"]) if tool.get("function", NULL) != NULL else {}
+        is_meant = not name or ("name" in function and msgspec.json.decode(function["name"]) == name)
+        if function and is_meant and function.get("strict", NULL) == NULL:
+            tool["function"] = msgspec.Raw(msgspec.json.encode(function | {"strict": TRUE}))
+            is_changed = True
+    return msgspec.Raw(msgspec.json.encode(made)) if is_changed else None
+
+
+def _forced(choice: str | dict[str, Any] | None) -> str | None:
+    """The tool that must be called, empty where any may be; None where no call is forced."""
+    if choice == "required":
+        return ""
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _for_engine(raw: JsonObject, fields: Fields) -> JsonObject:
@@ -181,7 +210,7 @@ class ChatRenderer:
         if not chunk.choices:
             return False
         is_needed = False
-        choices = _choices(tree["choices"])
+        choices = _objects(tree["choices"])
         for choice, typed in zip(choices, chunk.choices, strict=True):
             if not self._wants_ids:
                 choice.pop("token_ids", None)
@@ -231,4 +260,4 @@ _PLAIN_BODY = b'{"id":%b,"object":"chat.completion","created":%d,"model":%b,"sys
 _HAS_REASONING = re.compile(rb'"reasoning": *[^ n]')
 _encode = msgspec.json.encode
 _tree = msgspec.json.Decoder(JsonObject).decode
-_choices = msgspec.json.Decoder(list[JsonObject]).decode
+_objects = msgspec.json.Decoder(list[JsonObject]).decode

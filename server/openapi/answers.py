@@ -22,7 +22,15 @@ def _is(value: str) -> Tree:
     return {"const": value}
 
 
-_MODEL = _exactly(id=_TEXT, object=_is("model"), created=_COUNT, owned_by=_TEXT, root=_TEXT, parent=_TEXT_OR_NULL)
+_LIMIT: Tree = {"type": ["integer", "null"], "minimum": 1, "description": "`engine.max_model_len`, where it is set."}
+_MODEL = {
+    **_exactly(
+        **{"id": _TEXT, "object": _is("model"), "created": _COUNT, "owned_by": _TEXT, "root": _TEXT, "parent": _TEXT_OR_NULL},
+        **{"type": _is("model"), "display_name": _TEXT, "created_at": {**_TEXT, "format": "date-time"}},
+        **{"lifecycle": _is("active"), "max_input_tokens": _LIMIT, "max_tokens": _LIMIT},
+    ),
+    "description": "A model, with OpenAI's fields and Anthropic's.",
+}
 SCHEMAS: dict[str, Tree] = {
     "Chat": _object(
         *("id", "object", "created", "model", "choices", "usage", "system_fingerprint"),
@@ -75,7 +83,13 @@ SCHEMAS: dict[str, Tree] = {
         data={"type": "array", "items": _object("index", "object", "embedding", index=_COUNT, object=_is("embedding"))},
         usage={"type": "object"},
     ),
-    "Models": _exactly(object=_is("list"), data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}}),
+    "Models": _exactly(
+        object=_is("list"),
+        data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+        has_more={"type": "boolean"},
+        first_id=_TEXT_OR_NULL,
+        last_id=_TEXT_OR_NULL,
+    ),
     "Model": _MODEL,
     "Accepted": _exactly(id=_TEXT, target=_TEXT, about={"enum": ["response", "turn", "session"]}, status=_is("pending")),
     "AcceptedBatch": _exactly(feedback={"type": "array", "items": {"$ref": "#/components/schemas/Accepted"}}),

@@ -7,6 +7,7 @@ from server.call import CHAT
 from server.dialects import completions, messages, responses
 from server.dialects.messages import count
 from server.feedback import accept
+from server.models import MAX_PAGE
 from server.openapi import requests
 from server.openapi.answers import errors, reply, whole
 
@@ -31,6 +32,14 @@ _NAME: Tree = {
     "description": "A model name: `agent`, `agent@v3` or the base's own.",
     "schema": {"type": "string", "minLength": 1, "examples": ["agent"]},
 }
+_PAGE: list[Tree] = [
+    {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
+    for name, text, schema in (
+        ("limit", "So many at most; all without it.", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}),
+        ("after_id", "Only what comes after this model.", {"type": "string"}),
+        ("before_id", "Only what comes before this model.", {"type": "string"}),
+    )
+]
 
 
 def paths() -> dict[str, Tree]:
@@ -85,7 +94,10 @@ def paths() -> dict[str, Tree]:
         },
         "/v1/models": {
             "get": _operation(
-                "list_models", "The model names that this key may use.", {"200": whole("Models"), **errors("401", "403", "500")}
+                "list_models",
+                "The model names that this key may use.",
+                {"200": whole("Models"), **errors("400", "401", "403", "500")},
+                parameters=_PAGE,
             )
         },
         "/v1/models/{id}": {

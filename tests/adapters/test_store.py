@@ -160,18 +160,32 @@ def test_a_directory_under_another_name_is_refused(store: AdapterStore) -> None:
         store.verify("agent", 1)
 
 
-def test_sweep_removes_what_no_step_knows_and_nothing_else(store: AdapterStore) -> None:
+def test_sweep_sets_aside_what_steps_left_and_nothing_else(store: AdapterStore) -> None:
     for version in (1, 2, 3):
         publish(store, version)
-    publish(AdapterStore(store.root.parent / "other"), 9)
-    aside = store.root / "agent" / ".v000004.tmp-1"
-    aside.mkdir()
-    (aside / "adapter_model.safetensors").write_bytes(b"half")
-    removed = store.sweep("agent", known={1, 3, 4})
-    assert removed == [aside, store.path("agent", 2)]
-    assert store.versions("agent") == [1, 3]
-    assert store.sweep("agent", known={1, 3, 4}) == []
-    assert store.sweep("nobody", known=set()) == []
+    home = store.root / "agent"
+    names = [".v000002.tmp-1", ".v000004.tmp-1", ".v000001.tmp-9", ".v000005.tmp-1", ".v000002.gone-1", "notes", "v2"]
+    for name in names:
+        (home / name).mkdir()
+        (home / name / "adapter_model.safetensors").write_bytes(b"half")
+    content = (store.path("agent", 2) / "adapter_model.safetensors").read_bytes()
+    cleared = store.sweep("agent", unfinished={2, 4, 7})
+    published = store.path("agent", 2)
+    moved = cleared.pop(published)
+    assert cleared == {home / name: None for name in names[:2]}
+    assert moved is not None and moved.parent == store.root / "quarantine" and moved.name.startswith("agent@v000002-")
+    assert (moved / "adapter_model.safetensors").read_bytes() == content
+    assert sorted(path.name for path in home.iterdir()) == sorted([*names[2:], "v000001", "v000003"])
+    assert store.sweep("agent", unfinished={2, 4, 7}) == {}
+    assert store.sweep("nobody", unfinished={1}) == {}
+    assert store.highest() == {"agent": 3}
+
+
+def test_a_number_may_be_set_aside_twice(store: AdapterStore) -> None:
+    for _ in range(2):
+        publish(store, 1)
+        store.sweep("agent", unfinished={1})
+    assert len(list((store.root / "quarantine").iterdir())) == 2
 
 
 @pytest.mark.parametrize(("agent", "version"), [("../x", 1), ("", 1), ("a/b", 1), ("agent", 0)])

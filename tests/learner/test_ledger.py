@@ -80,7 +80,7 @@ def test_a_users_spent_turns_are_counted_and_kept_with_the_row(any_journal: Jour
 def test_an_empty_ledger_has_nothing(ledger: Ledger) -> None:
     assert ledger.ready_ids(10) == []
     assert ledger.count_ready() == (0, None)
-    assert (ledger.live(), ledger.undecided(), ledger.interrupted(), ledger.history.known_versions()) == (0, None, None, set())
+    assert (ledger.live(), ledger.undecided(), ledger.interrupted(), ledger.history.unfinished()) == (0, None, None, set())
 
 
 def test_opening_allocates_the_next_number_and_notes_the_rows_as_they_stand(any_journal: Journal, ledger: Ledger) -> None:
@@ -141,7 +141,9 @@ def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_jour
     assert ledger.undecided() == 1
     step = ledger.open(0, rows_of(ledger), attempt=2)
     assert ledger.interrupted() == OpenStep(step.step_id, 2, 0, 2)
-    assert ledger.history.known_versions() == {1}
+    assert ledger.history.unfinished() == set()
+    ledger.fail(OpenStep(step.step_id, 2, 0, 2), "the learner ended in mid-step")
+    assert ledger.history.unfinished() == {2}
 
 
 def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journal: Journal, ledger: Ledger) -> None:
@@ -183,9 +185,9 @@ def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Jou
     again = ledger.open(0, rows_of(ledger), attempt=2)
     with pytest.raises(LearnerError, match="step of v1 is superseded"):
         ledger.announce(late, "d")
-    assert (ledger.history.known_versions(), ledger.undecided()) == (set(), None)
+    assert (ledger.history.unfinished(), ledger.undecided()) == ({1}, None)
     ledger.announce(again, "d")
-    assert ledger.history.known_versions() == {2}
+    assert ledger.history.unfinished() == {1}
 
 
 def test_an_empty_step_spends_its_rows(any_journal: Journal, ledger: Ledger) -> None:

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from world import SETTINGS, Make, World
 
 from adapters import registry
 from burnish import config
-from burnish.errors import LearnerError
+from burnish.errors import AdapterError, LearnerError
 from burnish.journal import Journal
 from burnish.journal.evidence import settle
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
@@ -294,6 +296,43 @@ def test_wherever_a_learner_dies_its_rows_are_trained_once(world: World, monkeyp
     assert world.steps() == [(1, 0, "superseded", 1), (2, 0, "open", 2)]
     assert world.rows_of(2) == sorted(names)
     assert (world.states(), world.files()) == ({2: "candidate"}, ["v000002"])
+    kept = [path.name[:13] for path in world.store.root.glob("quarantine/*")]
+    assert kept == (["agent@v000001"] if place == "learner.ledger.Ledger.announce" else [])  # it was a whole version
+
+
+def test_what_the_journal_does_not_know_stays_where_it_is(world: World) -> None:
+    for name in ("v000001", "v000007", ".v000007.tmp-1"):
+        (world.store.root / "agent" / name).mkdir(parents=True)
+    assert not world.loop.run_once()
+    world.add(1)
+    assert not world.loop.run_once()
+    assert world.files() == [".v000007.tmp-1", "v000001", "v000007"]
+
+
+@pytest.mark.parametrize("why", ["another journal", "an older copy"])
+def test_a_learner_beside_a_journal_that_is_not_its_stores_does_not_start(
+    world: World, base_dir: Path, sqlite_url: str, tmp_path: Path, migrated_file: Path, why: str
+) -> None:
+    flags = {"engine.model": str(base_dir), "state_dir": str(tmp_path), "journal.url": sqlite_url, "agent.name": "agent"}
+    flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {"learner.monitors": "watch"}
+    main.run(config.load(flags=flags), lambda: True)  # the first start
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    if why == "another journal":
+        copy.write_bytes(migrated_file.read_bytes())
+        other = Journal.open(f"sqlite:///{copy}")
+        with other.write() as session:
+            registry.ensure_agent(session, "agent")
+        other.close()
+    world.add(5)
+    assert world.loop.run_once()
+    assert world.files() == ["v000001"]
+    with pytest.raises(AdapterError, match="is not the one of" if why == "another journal" else "is older than"):
+        main.run(config.load(flags=flags | {"journal.url": f"sqlite:///{copy}"}), lambda: True)
+    assert world.files() == ["v000001"]
+    world.store.verify("agent", 1)
+    main.run(config.load(flags=flags), lambda: True)
 
 
 def forget_the_dead(world: World) -> None:

@@ -142,30 +142,60 @@ def test_tools_on_responses(gateway: Running, gpt: openai.OpenAI, stream: bool) 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_on_messages(gateway: Running, claude: anthropic.Anthropic, stream: bool) -> None:
-    # In the sandbox's own words: nothing holds these arguments to a schema, and the model has to end them by itself.
-    takes_key = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
-    asked: Any = {
-        "model": "base",
-        "messages": [{"role": "user", "content": "Please look up amber."}],
-        "tools": [{"name": "pick", "description": "Looks up the value of a key.", "input_schema": takes_key}],
-        "tool_choice": {"type": "any"},
-        "max_tokens": 200,
-        "extra_body": {"temperature": 0.0},
-    }
+    asked: Any = {"model": "base", "messages": SAID, "tools": OWN_TOOLS, "tool_choice": {"type": "any"}, "max_tokens": 200}
     if stream:
         with claude.messages.stream(**asked) as events:
             reply = events.get_final_message()
     else:
         reply = claude.messages.create(**asked)
     calls = [block for block in reply.content if block.type == "tool_use"]
-    check_call(gateway, json.dumps(calls[0].input), is_strict=False)  # Messages has no `strict`
+    check_call(gateway, json.dumps(calls[0].input))
     assert reply.stop_reason == "tool_use"
+    assert claude.messages.count_tokens(**{name: asked[name] for name in asked if name != "max_tokens"}).input_tokens == len(
+        gateway.interactions[0].prompt_ids
+    )
 
 
-def check_call(gateway: Running, shown: str, *, is_strict: bool = True) -> None:
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "pick"}}])
+def test_a_forced_tool_is_held_to_its_schema_without_being_strict(gateway: Running, gpt: openai.OpenAI, choice: Any) -> None:
+    tools: Any = [{"type": "function", "function": {"name": "pick", "parameters": SCHEMA}}]
+    reply: Any = gpt.chat.completions.create(model="base", messages=SAID, tools=tools, tool_choice=choice, max_tokens=200)
+    check_call(gateway, reply.choices[0].message.tool_calls[0].function.arguments)
+
+
+def test_a_forced_tool_is_held_to_its_schema_on_responses(gateway: Running, gpt: openai.OpenAI) -> None:
+    tools: Any = [{"type": "function", "name": "pick", "parameters": SCHEMA}]
+    reply = gpt.responses.create(model="base", input="hello", tools=tools, tool_choice="required", max_output_tokens=200)
+    calls = [item for item in reply.output if item.type == "function_call"]
+    check_call(gateway, calls[0].arguments)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "odd",
+    [{"type": "string", "pattern": "(a)\\1"}, {"type": "integer", "minimum": 3, "maximum": 1}, {"$ref": "#/$defs/none"}, False],
+    ids=["pattern", "range", "reference", "never"],
+)
+def test_a_schema_that_the_engine_cannot_take_is_not_enforced(
+    gateway: Running, gpt: openai.OpenAI, odd: Any, stream: bool
+) -> None:
+    parameters = {"type": "object", "properties": {"x": odd}, "required": ["x"]}
+    asked: Any = {"model": "base", "messages": SAID, "max_tokens": 40, "tool_choice": "required"}
+    strict: Any = [{"type": "function", "function": {"name": "pick", "parameters": parameters, "strict": True}}]
+    with pytest.raises(openai.BadRequestError, match="grammar"):
+        gpt.chat.completions.create(**asked, tools=strict, stream=stream)
+    tools: Any = [{"type": "function", "function": {"name": "pick", "parameters": parameters}}]
+    reply: Any = gpt.chat.completions.create(**asked, tools=tools, stream=stream)
+    if stream:
+        assert list(reply)
+    (row,) = gateway.interactions
+    assert (row.quarantine, len(row.token_ids) > 0) == (None, True)
+
+
+def check_call(gateway: Running, shown: str) -> None:
     (row,) = gateway.interactions
     call = row.reply["tool_calls"][0]["function"]
     assert call["name"] == "pick"
     assert json.loads(shown) == json.loads(call["arguments"])
-    assert not is_strict or json.loads(shown) == {"x": "a"}
+    assert json.loads(shown) == {"x": "a"}
     assert (row.quarantine, len(row.token_ids)) == (None, len(row.logprobs))

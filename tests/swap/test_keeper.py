@@ -12,7 +12,7 @@ from swap_world import World
 from adapters import registry, versions
 from adapters.store import AdapterStore
 from burnish import config
-from burnish.errors import Conflict, NotFound
+from burnish.errors import AdapterError, Conflict, NotFound
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, CanaryRow, InteractionRow, LoadJob, StepRow
 from server.keeper import Keeper
@@ -129,6 +129,24 @@ async def test_a_crash_at_any_point_is_mended_at_the_next_look(world: World, mon
     keeper(world).remove_all()
     assert removed(world) == [1, 2, 3]
     assert names(world) == ["v000004", "v000005", "v000006"]
+
+
+async def test_a_journal_that_is_not_the_stores_own_removes_nothing(world: World, tmp_path: Path) -> None:
+    """It has versions under the same numbers, which are of no use any more."""
+    keeper(world, keep_live=9).remove("agent", actor="ana")
+    other = world.settings.model_copy(update={"journal": config.Journal(url=f"sqlite:///{tmp_path / 'other.db'}")})
+    journal = prepare(other)
+    with journal.write() as session:
+        for number in range(1, 8):
+            registry.announce(session, "agent", number, parent=0, step_id=None, digest="d")
+            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+    stranger = Keeper(other.model_copy(update={"versions": config.Versions(keep_live=0)}), journal)
+    with pytest.raises(AdapterError, match="is not the one of the adapter store"):
+        stranger.remove("agent", actor="ana")
+    with pytest.raises(AdapterError, match="is not the one of the adapter store"):
+        stranger.remove_all()
+    assert kept(world) == [1, 2, 3, 4, 5, 6]
+    journal.close()
 
 
 async def test_refused_versions_stay_for_some_days(world: World) -> None:

@@ -7,7 +7,7 @@ from sqlmodel import Field, SQLModel
 
 
 class LeaseRow(SQLModel, table=True):
-    """Who may do what only one process may do at a time (state)."""
+    """Who may do what only one process may do at a time (state); and, for ever, which adapter store is this journal's."""
 
     __tablename__ = "lease"
     name: str = Field(primary_key=True)

@@ -31,7 +31,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
     translation = Translation(await read_body(scope, receive, gateway.max_body_bytes))
     routes = state.routes.current()
     target = resolve(translation.fields.model, caller, routes, gateway.model_map)
-    asked = {"model": target.engine_model, "add_generation_prompt": True, **translation.prompt}
+    asked = {"model": target.engine_model, "add_generation_prompt": True, **translation.counted()}
     with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
         async with state.watches.watch(receive) as client:
             response = await state.engines.ask(routes, TOKENIZE, msgspec.json.encode(asked), request_id)

@@ -119,6 +119,12 @@ class Translation:
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return msgspec.json.encode(body)
 
+    def counted(self) -> dict[str, Any]:
+        """What decides the prompt's tokens: `strict` on forced tools does, where the model's template shows it."""
+        choice = chosen(self.fields.tool_choice, self.tools).get("tool_choice") if self.fields.tool_choice else None
+        tools = chat.strict_tools(msgspec.Raw(msgspec.json.encode(self.tools)), choice)
+        return self.prompt if tools is None else {**self.prompt, "tools": tools}
+
     def _ignore(self, name: str) -> None:
         """Names come from the client and go into a header: only plain ones, and not too many."""
         if len(self._ignored) < MAX_IGNORED and name not in SILENT and _PLAIN.fullmatch(name):

@@ -67,6 +67,6 @@ def _function(tool: Tool, place: str) -> dict[str, Any]:
     if not bytes(tool.input_schema).startswith(b"{"):
         raise RequestError(f"{place}.input_schema: expected an object", param=f"{place}.input_schema", code="invalid_value")
     function["parameters"] = tool.input_schema
-    if tool.strict:
-        function["strict"] = True
+    if tool.strict is not None:
+        function["strict"] = tool.strict
     return {"type": "function", "function": function}

@@ -59,12 +59,14 @@ class Toolbox:
 def toolbox_of(tools: list[Tool], choice: str | Choice | None) -> Toolbox:
     """What the engine gets for `tools` and `tool_choice`; raises RequestError naming the field at fault."""
     box = Toolbox()
+    free: set[str] = set()
     for position, tool in enumerate(tools):
         if not _TYPE.fullmatch(tool.type):
             raise _wrong(f"tools[{position}].type", "expected the name of a tool's type")
         if function := _function(tool, f"tools[{position}]"):
             box.chat.append({"type": "function", "function": function})
             box.kinds[function["name"]] = _KINDS[tool.type]
+            free |= {function["name"]} if tool.strict is False else set()
         else:
             box.ignored.append(f"tools.{tool.type}")
     if isinstance(choice, Choice) and choice.type == "allowed_tools":
@@ -72,7 +74,13 @@ def toolbox_of(tools: list[Tool], choice: str | Choice | None) -> Toolbox:
         box.chat = [tool for tool in box.chat if tool["function"]["name"] in names]
         choice = choice.mode or "auto"
     box.choice = _choice(choice, box)
+    if box.choice not in (None, "auto", "none"):  # else a forced tool is made strict (server/dialects/chat.py)
+        box.chat = [_freed(tool) if tool["function"]["name"] in free else tool for tool in box.chat]
     return box
+
+
+def _freed(tool: Tree) -> Tree:
+    return {**tool, "function": {**tool["function"], "strict": False}}
 
 
 def _function(tool: Tool, place: str) -> Tree | None:
@@ -92,7 +100,7 @@ def _function(tool: Tool, place: str) -> Tree | None:
         function["description"] = tool.description
     if tool.parameters is not None:
         function["parameters"] = tool.parameters
-    if tool.strict:  # not passed on as false: the engine's default means the same and leaves the prompt alone
+    if tool.strict:  # false is passed on only where a tool is forced: elsewhere it means the same and would change the prompt
         function["strict"] = True
     return function
 
