@@ -1,4 +1,5 @@
-"""What every benchmark of bars does alike: tell how far it is, print its table, write the figures, end with 1 where a bar is missed."""
+"""What every benchmark of bars does alike: tell how far it is, print its table, write the figures, end with 1 where a
+bar is missed."""
 
 import json
 import sys
@@ -17,7 +18,8 @@ Bar = tuple[str, str, str, Callable[[Figures], bool]]
 """What is measured, its key, the bar in words, and whether figures meet it."""
 
 PIPED_COLUMNS = 160
-"""Where nobody's terminal says how wide it is: a file is read at any width, and 80 columns cut tables' headings to pieces."""
+"""Where nobody's terminal says how wide it is: a file is read at any width, and 80 columns cut tables' headings to
+pieces."""
 
 
 def make_console() -> Console:
@@ -27,7 +29,8 @@ def make_console() -> Console:
 
 @contextmanager
 def workplace(console: Console, name: str) -> Iterator[tuple[Path, Tell]]:
-    """A folder for the time of the measurement, and a way to say what is being measured: a status line, or lines on stderr."""
+    """A folder for the time of the measurement, and a way to say what is being measured: a status line, or lines on
+    stderr."""
     with console.status("starting") as status, tempfile.TemporaryDirectory(prefix=f"burnish-{name}-") as folder:
 
         def tell(text: str) -> None:

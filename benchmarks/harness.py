@@ -1,4 +1,5 @@
-"""The README's table of agent harnesses: `make test-harness` measures it, `python -m benchmarks.harness` writes it there.
+"""The README's table of agent harnesses: `make test-harness` measures it, `python -m benchmarks.harness` writes it
+there.
 
 `--check` changes nothing and exits with 1 where the README shows other figures.
 """
@@ -26,7 +27,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             ", ".join(f"`{route}`" for route in row["routes"]),
             "; ".join(dict.fromkeys(row["driven"])),
             str(row["n_turns"]),
-            f"{share} of {row['n_eligible']}" + (f", and {row['n_unwanted']} that should not" if row["n_unwanted"] else ""),
+            f"{share} of {row['n_eligible']}"
+            + (f", and {row['n_unwanted']} that should not" if row["n_unwanted"] else ""),
             f"{row['n_sessions_right']} of {row['n_sessions']}",
             "; ".join(row["failures"]) or "passed",
         ]

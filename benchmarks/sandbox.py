@@ -1,6 +1,7 @@
 """What the sandbox's base model can do: `python -m benchmarks.sandbox [--model DIR] [--samples N] [--json FILE]`.
 
-Samples replies with transformers (no engine) and prints one share per line; see `burnish.sandbox.measure` for the meaning.
+Samples replies with transformers (no engine) and prints one share per line; see `burnish.sandbox.training.measure` for
+the meaning.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from burnish.sandbox import MODEL
-from burnish.sandbox.measure import measure
+from burnish.sandbox.training.measure import measure
 
 
 def main() -> None:

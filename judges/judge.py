@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from burnish.errors import BurnishError
-from judges import prompts
+from burnish.judges import prompts
 
 Structured = Literal["auto", "on", "off"]
 
@@ -23,7 +23,8 @@ class Usage:
     n_answer_tokens: int = 0
 
     def add(self, told: object) -> None:
-        """One more request, with the `usage` of its answer (a mapping of the OpenAI form, or anything else for unknown)."""
+        """One more request, with the `usage` of its answer (a mapping of the OpenAI form, or anything else for
+        unknown)."""
         self.n_requests += 1
         counts = told if isinstance(told, Mapping) else {}
         self.n_prompt_tokens += int(counts.get("prompt_tokens") or 0)

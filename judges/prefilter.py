@@ -1,7 +1,8 @@
 """What needs no judge: replies that say nothing, told by rules before any model is asked.
 
-Model judges praise an empty reply, a colon or "Thought process:" in up to a third of cases, and one policy trained on such praise
-collapsed into those openers (2507.08794). A reply that one of these rules fits gets -1; every other reply goes to the judge.
+Model judges praise an empty reply, a colon or "Thought process:" in up to a third of cases, and one policy trained on
+such praise collapsed into those openers (2507.08794). A reply that one of these rules fits gets -1; every other reply
+goes to the judge.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from judges.fold import plain
+from burnish.judges.injection.fold import plain
 
 EMPTY = "empty"
 PUNCTUATION = "punctuation only"
@@ -41,13 +42,48 @@ _ANNOUNCEMENTS = (
         "final answer",
         "the final answer",
     ),
-    *("the final answer is", "result", "the result", "the result is", "conclusion", "output", "response", "reply", "summary"),
+    *(
+        "the final answer is",
+        "result",
+        "the result",
+        "the result is",
+        "conclusion",
+        "output",
+        "response",
+        "reply",
+        "summary",
+    ),
     *("step", "step 1", "step one", "steps", "assistant", "overview", "introduction", "to begin", "to begin with"),
-    *("lets think", "lets think step by step", "lets solve this", "lets solve this step by step", "let us think step by step"),
-    *("lets solve this problem step by step", "let us solve this problem step by step", "lets begin", "lets start", "lets go"),
+    *(
+        "lets think",
+        "lets think step by step",
+        "lets solve this",
+        "lets solve this step by step",
+        "let us think step by step",
+    ),
+    *(
+        "lets solve this problem step by step",
+        "let us solve this problem step by step",
+        "lets begin",
+        "lets start",
+        "lets go",
+    ),
     *("lets break this down", "lets break it down", "lets work through this", "lets take a look", "lets see"),
-    *("to solve this problem", "to answer this question", "to solve this", "here is the solution", "heres the solution"),
-    *("here is the answer", "heres the answer", "here is my answer", "here it is", "here you go", "here is what i found"),
+    *(
+        "to solve this problem",
+        "to answer this question",
+        "to solve this",
+        "here is the solution",
+        "heres the solution",
+    ),
+    *(
+        "here is the answer",
+        "heres the answer",
+        "here is my answer",
+        "here it is",
+        "here you go",
+        "here is what i found",
+    ),
     *(
         "解",
         "解答",
@@ -90,7 +126,14 @@ _ASIDES = (
         "great question",
         "first",
     ),
-    *("good question", "thats a great question", "no problem", "happy to help", "id be happy to help", "i can help with that"),
+    *(
+        "good question",
+        "thats a great question",
+        "no problem",
+        "happy to help",
+        "id be happy to help",
+        "i can help with that",
+    ),
     *(
         "i will help you with that",
         "ill help you with that",
@@ -112,7 +155,8 @@ _TAGS = re.compile(
 
 
 def reason(conversation: Sequence[Mapping[str, Any]], reply: Mapping[str, Any]) -> str | None:
-    """The rule that `reply` falls under; None where it says something. A reply that calls tools does something, so it says it.
+    """The rule that `reply` falls under; None where it says something. A reply that calls tools does something, so it
+    says it.
 
     `conversation` is what the reply answers; both in chat form.
     """
@@ -156,7 +200,8 @@ def _part(part: Any) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Words in one spelling: compatible forms of characters made equal, marks of apostrophe, emphasis and markup left out."""
+    """Words in one spelling: compatible forms of characters made equal, marks of apostrophe, emphasis and markup left
+    out."""
     said = plain(_TAGS.sub(" ", text)).replace("'", "").replace("’", "")
     return [word for word in _NOT_SAID.split(said) if word]
 
@@ -166,7 +211,9 @@ def _is_opener(words: Sequence[str]) -> bool:
     at = 0
     announces = False
     while at < len(words):
-        length = next((n for n in range(min(_LONGEST, len(words) - at), 0, -1) if tuple(words[at : at + n]) in _KNOWN), 0)
+        length = next(
+            (n for n in range(min(_LONGEST, len(words) - at), 0, -1) if tuple(words[at : at + n]) in _KNOWN), 0
+        )
         if not length:
             return False
         announces = announces or _KNOWN[tuple(words[at : at + length])]

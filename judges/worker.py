@@ -1,7 +1,8 @@
-"""The judge's worker: leases turns, asks, stores verdicts. It reads and writes the journal only; serving never waits for it.
+"""The judge's worker: leases turns, asks, stores verdicts. It reads and writes the journal only; serving never waits
+for it.
 
-A verdict is stored once per turn, judge and origin. A judge that fails is tried again later; after the last try the turn
-stays unjudged and is counted, and nothing is invented in its place.
+A verdict is stored once per turn, judge and origin. A judge that fails is tried again later; after the last try the
+turn stays unjudged and is counted, and nothing is invented in its place.
 """
 
 import asyncio
@@ -17,15 +18,17 @@ from burnish.journal import Journal, jobs
 from burnish.journal.evidence import settle
 from burnish.journal.tables import JudgeJob
 from burnish.journal.turns import record_judgement
+from burnish.judges import prefilter
+from burnish.judges.injection.counterfactual import examine
+from burnish.judges.judge import JudgeUnavailable, identity
+from burnish.judges.models.budget import Budget
+from burnish.judges.models.panel import Panel
+from burnish.judges.verdicts import case
+from burnish.judges.verdicts import judgement as entry
+from burnish.judges.verdicts.ballot import Result, VoidBallot
+from burnish.judges.verdicts.case import Case
+from burnish.judges.verdicts.verdict import PROMPT
 from burnish.records import Judgement
-from judges import case, entry, prefilter
-from judges.ballot import Result, VoidBallot
-from judges.budget import Budget
-from judges.case import Case
-from judges.counterfactual import examine
-from judges.judge import JudgeUnavailable, identity
-from judges.panel import Panel
-from judges.verdict import PROMPT
 
 log = structlog.get_logger()
 LONGEST_PAUSE = 15.0
@@ -35,7 +38,8 @@ LEASE_MARGIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one job: a judgement, or the error for which it is given back, to be tried again after `delay` seconds."""
+    """What came of one job: a judgement, or the error for which it is given back, to be tried again after `delay`
+    seconds."""
 
     job: jobs.Leased
     judgement: Judgement | None = None
@@ -53,12 +57,15 @@ class Outcome:
 
 
 class Worker:
-    """One process's judging: up to `concurrency` turns side by side, and what came of several of them in one transaction.
+    """One process's judging: up to `concurrency` turns side by side, and what came of several of them in one
+    transaction.
 
     A turn is leased for as long as the whole panel may take over it and a little more; `lease_seconds` says otherwise.
     """
 
-    def __init__(self, journal: Journal, panel: Panel, chosen: config.Judge, *, lease_seconds: float | None = None) -> None:
+    def __init__(
+        self, journal: Journal, panel: Panel, chosen: config.Judge, *, lease_seconds: float | None = None
+    ) -> None:
         self._journal = journal
         self._panel = panel
         self._budget = Budget(journal, chosen.daily_votes)
@@ -81,7 +88,8 @@ class Worker:
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
         """Keep `concurrency` judgements going until `is_stopping()`, then let those under way end.
 
-        While the judge is away the pauses grow: an engine that restarts for half a minute must not use up the tries of what waits.
+        While the judge is away the pauses grow: an engine that restarts for half a minute must not use up the tries of
+        what waits.
         """
         running: set[asyncio.Task[Outcome]] = set()
         while not is_stopping():
@@ -89,7 +97,9 @@ class Worker:
                 await asyncio.sleep(min(LONGEST_PAUSE, interval * 2.0 ** min(self._n_silent, 20)))
             n_free = self._concurrency - len(running)
             if not (self._n_silent and running) and n_free:
-                running |= {asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free, len(running))}
+                running |= {
+                    asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free, len(running))
+                }
             if not running:
                 await asyncio.sleep(interval)
                 continue

@@ -1,13 +1,13 @@
-"""A fake inference engine behind the seam of `server/engine.py`, and adapter versions for it to serve."""
+"""A fake inference engine behind the seam of `server/rollout/engine/engine.py`, and adapter versions for it to serve."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
 from burnish.errors import EngineError, EngineUnavailable
-from server.engine import Reply
+from burnish.server.rollout.engine.engine import Reply
 from tests.adapters.test_store import publish
 
 ROWS = [{"prompt_ids": [1, 2], "completion_ids": [3, 4]}]
@@ -47,7 +47,9 @@ class FakeEngine:
 
     def refuse(self, method: str) -> None:
         """Answer 400 to every call to `method`."""
-        self.fails = lambda called, name: EngineError(f"{method}: the engine answered 400") if called == method else None
+        self.fails = lambda called, name: (
+            EngineError(f"{method}: the engine answered 400") if called == method else None
+        )
 
     def come_back(self) -> None:
         self.fails = lambda method, name: None

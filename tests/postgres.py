@@ -1,7 +1,8 @@
-"""A private PostgreSQL for tests: its own data directory and unix socket, owned by an unprivileged user, ended with the session.
+"""A private PostgreSQL for tests: its own data directory and unix socket, owned by an unprivileged user, ended with the
+session.
 
-Debian's `postgresql` is installed where its programs are missing and this is root; otherwise the tests that need it fail,
-and say so: they are never skipped in silence.
+Debian's `postgresql` is installed where its programs are missing and this is root; otherwise the tests that need it
+fail, and say so: they are never skipped in silence.
 """
 
 import ctypes

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from burnish.config import Engine, Settings
-from server import launch
+from burnish.processes import vllm_server
 
 BOOT_SECONDS = 480.0
 """A machine that does other work as well took more than 240."""
@@ -47,17 +47,17 @@ def boot(model: Path, folder: Path) -> Iterator[VllmServer]:
     log = folder / "vllm.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            launch.command(settings),
-            env=launch.environment(settings, os.environ),
+            vllm_server.command(settings),
+            env=vllm_server.environment(settings, os.environ),
             cwd=folder,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        url = launch.engine_url(settings)
+        url = vllm_server.engine_url(settings)
         _wait_until_healthy(process, url, log)
-        yield VllmServer(url, launch.engine_key(settings), engine.base_name, model, log)
+        yield VllmServer(url, vllm_server.engine_key(settings), engine.base_name, model, log)
     finally:
         _end_group(process)
 

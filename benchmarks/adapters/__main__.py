@@ -1,4 +1,5 @@
-"""`python -m benchmarks.adapters [--only PART …] [--json FILE]`: what the rules that promote and roll back catch, and what they cost."""
+"""`python -m benchmarks.adapters [--only PART …] [--json FILE]`: what the rules that promote and roll back catch, and
+what they cost."""
 
 import argparse
 import sys

@@ -1,7 +1,8 @@
 """The clients: streams and whole replies, each reply's text held against the version that its header names.
 
-In a process of their own: `python -m benchmarks.adapters.clients` reads a Job as JSON from the first line of stdin and works until a
-second line comes; then it prints what it Saw. Its first word is `ready`. Times are the system's monotonic clock, in seconds.
+In a process of their own: `python -m benchmarks.adapters.clients` reads a Job as JSON from the first line of stdin and
+works until a second line comes; then it prints what it Saw. Its first word is `ready`. Times are the system's monotonic
+clock, in seconds.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ AGENT, WHOLE = "agent", 64
 class Job:
     """`streams` and `wholes` clients on `port`, each asking again `pause` seconds after it has its answer.
 
-    With `users`, end users to the agents that must answer them, requests come from each in turn; `voices` has the voice of each version
-    by its name where it does not follow from the number.
+    With `users`, end users to the agents that must answer them, requests come from each in turn; `voices` has the voice
+    of each version by its name where it does not follow from the number.
     """
 
     port: int
@@ -43,7 +44,8 @@ class Job:
 
 @dataclass
 class Seen:
-    """What came of a job. `gaps`: (arrived at, seconds since the piece before) of streams; `answers`: (asked at, ended at, version, id)."""
+    """What came of a job. `gaps`: (arrived at, seconds since the piece before) of streams; `answers`: (asked at, ended
+    at, version, id)."""
 
     n_ok: int = 0
     n_failed: int = 0
@@ -65,7 +67,9 @@ class Clients:
         self.stop = asyncio.Event()
 
     async def run(self) -> Seen:
-        await asyncio.gather(*[self._ask_on(i < self._job.streams) for i in range(self._job.streams + self._job.wholes)])
+        await asyncio.gather(
+            *[self._ask_on(i < self._job.streams) for i in range(self._job.streams + self._job.wholes)]
+        )
         return self.seen
 
     async def _ask_on(self, is_stream: bool) -> None:
@@ -89,7 +93,10 @@ class Clients:
             body["user"], agent = self._users[n % len(self._users)]
         try:
             async with self._http.post(f"http://127.0.0.1:{job.port}/v1/chat/completions", json=body) as response:
-                version, request_id = response.headers.get("x-burnish-version", ""), response.headers.get("x-request-id", "")
+                version, request_id = (
+                    response.headers.get("x-burnish-version", ""),
+                    response.headers.get("x-request-id", ""),
+                )
                 if response.status != 200:
                     return self._failed(f"{response.status} {(await response.text())[:200]}")
                 text = await (self._read_stream(response) if is_stream else self._read_whole(response))

@@ -1,7 +1,9 @@
-"""`personal_wrong_version`: many personal agents on one engine with few slots, beside one agent, with adapters in memory and without.
+"""`personal_wrong_version`: many personal agents on one engine with few slots, beside one agent, with adapters in
+memory and without.
 
-Users talk while their parent changes its voice, so that each batch of them branches from another one; all the way through the product:
-gateway, segment, ingester, swapper. Then all of them ask, in turn, and every reply must be in its user's own agent's voice.
+Users talk while their parent changes its voice, so that each batch of them branches from another one; all the way
+through the product: gateway, segment, ingester, swapper. Then all of them ask, in turn, and every reply must be in its
+user's own agent's voice.
 """
 
 import time
@@ -16,10 +18,10 @@ from benchmarks.adapters.clients import AGENT, Job, Seen
 from benchmarks.adapters.stand import Stand
 from benchmarks.adapters.words import voice_of
 from benchmarks.bars import Bar, Tell
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.registry.personal import name_of
+from burnish.adapters.serving.prepare import routes_file
 from burnish.journal.tables import VersionRow
-from server.personal import name_of
-from server.prepare import routes_file
 
 N_USERS, SLOTS, N_VOICES, SECONDS, MAX_SECONDS = 200, 4, 20, 30.0, 300.0
 BARS: tuple[Bar, ...] = (
@@ -81,7 +83,7 @@ def _greet(whole: Stand, agents: Mapping[str, str]) -> None:
             body = {"model": AGENT, "user": user, "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}
             http.post("/v1/chat/completions", json=body).raise_for_status()
     deadline = time.monotonic() + 120
-    while not set(agents.values()) <= routes.watch(routes_file(whole.settings)).current().agents.keys():
+    while not set(agents.values()) <= serving_table.watch(routes_file(whole.settings)).current().agents.keys():
         if time.monotonic() > deadline:
             raise SystemExit("personal agents were not made within 120 s")
         time.sleep(0.05)

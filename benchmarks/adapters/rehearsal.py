@@ -1,7 +1,9 @@
-"""`python -m benchmarks.adapters.rehearsal`: a bad version on canary, another that slips through at night, and what becomes of both.
+"""`python -m benchmarks.adapters.rehearsal`: a bad version on canary, another that slips through at night, and what
+becomes of both.
 
-Gateway, ingester, swapper and command line are the real ones, as processes; a scripted engine plays the model, and simulated users vote on
-its replies through `/v1/feedback`. v1 is better than the base, v2 and v3 are bad. Prints a transcript.
+Gateway, ingester, swapper and command line are the real ones, as processes; a scripted engine plays the model, and
+simulated users vote on its replies through `/v1/feedback`. v1 is better than the base, v2 and v3 are bad. Prints a
+transcript.
 """
 
 import asyncio
@@ -19,16 +21,16 @@ from typing import Any
 import httpx
 from sqlmodel import Session
 
-from adapters import canaries, registry
-from adapters.store import AdapterStore
 from burnish import config
-from burnish.demo import stack
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import canaries, lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import SampleRow, StepRow
+from burnish.processes.parts import gateway_url
 from burnish.records import CanaryState, Observation
-from burnish.stack import gateway_url
+from burnish.sandbox.demo import stack
 from burnish.testing import StubEngine
-from burnish.testing.reply import logprob_of
+from burnish.testing.stub_reply import logprob_of
 
 GOOD, BAD = "Certainly: here is what you asked for.", "No."
 QUALITY = {"base": 0.75, "agent@v1": 0.9, "agent@v2": 0.45, "agent@v3": 0.35}
@@ -68,7 +70,9 @@ class Story:
         self._journal = Journal.open(self._settings.journal_url)
         async with stack.running(self._settings, self._settings.state_dir / "parts.log"):
             headers = {"authorization": f"Bearer {key}"}
-            async with httpx.AsyncClient(base_url=gateway_url(self._settings), headers=headers, timeout=30) as self._http:
+            async with httpx.AsyncClient(
+                base_url=gateway_url(self._settings), headers=headers, timeout=30
+            ) as self._http:
                 await self._canaries()
                 await self._night()
 
@@ -95,20 +99,28 @@ class Story:
     async def _talk_until(self, kind: Observation, number: int, outcome: CanaryState) -> None:
         deadline = time.monotonic() + PATIENCE
         while self._state(kind, number) != outcome:
-            assert time.monotonic() < deadline, f"{kind} of v{number}: waited for {outcome}, found {self._state(kind, number)}"
+            assert time.monotonic() < deadline, (
+                f"{kind} of v{number}: waited for {outcome}, found {self._state(kind, number)}"
+            )
             await asyncio.gather(*[self._turn() for _ in range(8)])
             await asyncio.sleep(0.1)
 
     async def _wait(self, kind: Observation, number: int, outcome: CanaryState) -> None:
         deadline = time.monotonic() + PATIENCE
         while self._state(kind, number) != outcome:
-            assert time.monotonic() < deadline, f"{kind} of v{number}: waited for {outcome}, found {self._state(kind, number)}"
+            assert time.monotonic() < deadline, (
+                f"{kind} of v{number}: waited for {outcome}, found {self._state(kind, number)}"
+            )
             await asyncio.sleep(0.2)
 
     async def _turn(self) -> None:
         """One user asks one thing, in a conversation of its own, and votes."""
         name = f"{self._chance.random()}"
-        body = {"model": "agent", "messages": [{"role": "user", "content": f"Question {name}"}], "user": f"u-{name[-2:]}"}
+        body = {
+            "model": "agent",
+            "messages": [{"role": "user", "content": f"Question {name}"}],
+            "user": f"u-{name[-2:]}",
+        }
         reply = await self._http.post("/v1/chat/completions", json=body, headers={"x-burnish-session": name})
         reply.raise_for_status()
         version, told = reply.headers["x-burnish-version"], reply.json()
@@ -142,7 +154,7 @@ class Story:
 
     def _live(self) -> int:
         with self._journal.read() as session:
-            return registry.alias(session, "agent") or 0
+            return lifecycle.alias(session, "agent") or 0
 
 
 def _publish(settings: config.Settings, journal: Journal, number: int, parent: int) -> None:
@@ -167,7 +179,7 @@ def _announce(session: Session, number: int, parent: int) -> None:
     session.flush()
     assert step.step_id is not None
     session.add(SampleRow(step_id=step.step_id, interaction_id=f"row-{number}", record_ids=[]))
-    registry.announce(session, "agent", number, parent=parent, step_id=step.step_id, digest="-")
+    lifecycle.announce(session, "agent", number, parent=parent, step_id=step.step_id, digest="-")
 
 
 def _weights(rank: int) -> bytes:

@@ -33,7 +33,9 @@ def _measure(whole: Stand, rounds: int, tell: Tell) -> dict[str, float]:
     asked: list[tuple[float, float, int]] = []
     with (
         whole.admin() as admin,
-        load.running(Job(whole.port, len(whole.voices), streams=0, wholes=N_CLIENTS, max_tokens=SHORT, pause=PAUSE)) as clients,
+        load.running(
+            Job(whole.port, len(whole.voices), streams=0, wholes=N_CLIENTS, max_tokens=SHORT, pause=PAUSE)
+        ) as clients,
     ):
         for i in range(rounds):
             tell(f"rollback {i + 1} of {rounds}")
@@ -44,7 +46,11 @@ def _measure(whole: Stand, rounds: int, tell: Tell) -> dict[str, float]:
     moments = []
     starts = sorted(start for start, *_ in clients.seen.answers)
     for begin, _, bad in asked:
-        late = [at for at, _, version, _ in clients.seen.answers if begin < at < begin + 1.0 and version == f"{AGENT}@v{bad}"]
+        late = [
+            at
+            for at, _, version, _ in clients.seen.answers
+            if begin < at < begin + 1.0 and version == f"{AGENT}@v{bad}"
+        ]
         moments.append(1e3 * (max(late, default=begin) - begin))
     spread = [b - a for a, b in pairwise(starts)]
     gateways = sum(path.stat().st_size > 0 for path in whole.settings.segments_dir.glob("*.seg"))

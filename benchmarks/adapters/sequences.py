@@ -1,7 +1,9 @@
-"""What the sequential tests decide on simulated turns: the very rules of `adapters/sequential.py`, on many sequences at a time.
+"""What the sequential tests decide on simulated turns: the very rules of `adapters/evidence/sequential.py`, on many
+sequences at a time.
 
-`known` and `paired` compute what `KnownBaseline` and `Paired` compute, after every look (tests/adapters/test_sequences_at_once.py
-holds them together). Each sequence has its own outcomes; a sequence is caught at its first look with E ≥ 1/α.
+`known` and `paired` compute what `KnownBaseline` and `Paired` compute, after every look
+(tests/adapters/test_sequences_at_once.py holds them together). Each sequence has its own outcomes; a sequence is caught
+at its first look with E ≥ 1/α.
 """
 
 from math import log
@@ -10,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from adapters.gate import binomial_upper
-from adapters.sequential import DISCORDANT, KnownBaseline
 from benchmarks.bars import Bar, Figures, Tell
+from burnish.adapters.evidence.gate import binomial_upper
+from burnish.adapters.evidence.sequential import DISCORDANT, KnownBaseline
 
 Outcomes = npt.NDArray[np.bool_]
 Values = npt.NDArray[np.float64]
@@ -42,13 +44,15 @@ def paired(baseline: Outcomes, version: Outcomes) -> Values:
 
 
 def caught_at(log_e: Values, alpha: float = ALPHA) -> npt.NDArray[np.int64]:
-    """The look, from 1, at which each sequence is first at 1/α or above; one more than there are looks where none is. [S, N] → [S]"""
+    """The look, from 1, at which each sequence is first at 1/α or above; one more than there are looks where none is.
+    [S, N] → [S]"""
     has_crossed = log_e >= -log(alpha)
     return np.where(has_crossed.any(axis=1), has_crossed.argmax(axis=1) + 1, log_e.shape[1] + 1)
 
 
 def peeked(baseline: Outcomes, version: Outcomes, bound: float, n_min: int = 50) -> npt.NDArray[np.bool_]:
-    """Who would be rolled back by a look at z = (wins − losses)/√(wins + losses) after every pair from the `n_min`th on. [S]"""
+    """Who would be rolled back by a look at z = (wins − losses)/√(wins + losses) after every pair from the `n_min`th
+    on. [S]"""
     losses, wins = np.cumsum(baseline & ~version, axis=1), np.cumsum(~baseline & version, axis=1)
     z = (wins - losses) / np.sqrt(np.maximum(wins + losses, 1))
     return np.asarray((z[:, n_min - 1 :] < bound).any(axis=1))

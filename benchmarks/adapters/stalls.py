@@ -13,12 +13,18 @@ from benchmarks.bars import Bar, Tell
 
 Gap = tuple[float, float]
 AROUND = 0.3
-"""Seconds after the flip that still belong to a swap: the old version drains, the new one is asked for the first time."""
+"""Seconds after the flip that still belong to a swap: the old version drains, the new one is asked for the first time.
+"""
 
 ROUNDS, SECONDS, PER_SECOND = 9, 8.0, 1.1
 BARS: tuple[Bar, ...] = (
     ("p99 inter-token latency, ≥ 1 swap/s vs none", "itl_p99_ratio", "≤ 1.25", lambda f: f["itl_p99_ratio"] <= 1.25),
-    ("largest gap around a swap, beyond a quiet window's, ms", "swap_stall_ms", "≤ 40", lambda f: f["swap_stall_ms"] <= 40),
+    (
+        "largest gap around a swap, beyond a quiet window's, ms",
+        "swap_stall_ms",
+        "≤ 40",
+        lambda f: f["swap_stall_ms"] <= 40,
+    ),
 )
 
 

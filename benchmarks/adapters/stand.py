@@ -16,13 +16,13 @@ from typing import Any
 
 import httpx
 
-from adapters import registry
-from adapters.store import AdapterStore
 from benchmarks.adapters import voices, words
-from burnish import config, routes
+from burnish import config, serving_table
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import admin_key_file, prepare, routes_file
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
-from server.prepare import admin_key_file, prepare, routes_file
 
 PATIENCE = 900.0
 AGENT = "agent"
@@ -40,7 +40,9 @@ class Stand:
     _digests: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._table = routes.watch(routes_file(self.settings))  # looked at often: read again only where it has changed
+        self._table = serving_table.watch(
+            routes_file(self.settings)
+        )  # looked at often: read again only where it has changed
 
     @property
     def port(self) -> int:
@@ -67,12 +69,13 @@ class Stand:
         digest = self.publish(self.newest)
         started = time.monotonic()
         with self.journal.write() as session:
-            registry.announce(session, AGENT, self.newest, parent=self.newest - 1, step_id=None, digest=digest)
+            lifecycle.announce(session, AGENT, self.newest, parent=self.newest - 1, step_id=None, digest=digest)
         self._await_live(self.newest)
         self.spans.append((self.newest, started, time.monotonic()))
 
     def rollback(self, http: httpx.Client) -> tuple[float, float]:
-        """Ask the admin API for the previous version; (asked at, answered at), monotonic. Auto-promotion is released again."""
+        """Ask the admin API for the previous version; (asked at, answered at), monotonic. Auto-promotion is released
+        again."""
         started = time.monotonic()
         answer = http.post(f"/admin/agents/{AGENT}/rollback", json={})
         ended = time.monotonic()
@@ -83,14 +86,16 @@ class Stand:
 
     def admin(self) -> httpx.Client:
         key = admin_key_file(self.settings).read_text(encoding="utf-8").strip()
-        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers={"authorization": f"Bearer {key}"}, timeout=30)
+        return httpx.Client(
+            base_url=f"http://127.0.0.1:{self.port}", headers={"authorization": f"Bearer {key}"}, timeout=30
+        )
 
     def _await_live(self, version: int) -> None:
         deadline = time.monotonic() + 60
         while self.live() != version:
             if time.monotonic() > deadline:
                 with self.journal.read() as session:
-                    row = registry.version(session, AGENT, version)
+                    row = lifecycle.version(session, AGENT, version)
                     raise SystemExit(f"v{version} did not go live within 60 s: {row.state}, {row.reason}")
             time.sleep(0.01)  # a look costs the processor that streams need
 

@@ -9,15 +9,15 @@ import os
 import signal
 from collections.abc import Collection
 
-from adapters.gate import N_MIN_RETENTION, Retention
-from adapters.store import AdapterStore
 from burnish import config, logs
-from server.engine import Engine
-from server.launch import engine_key
-from server.prepare import prepare, routes_file
-from server.retention import RetentionSet
-from server.swap import NICENESS, Swapper
-from server.vllm import VllmEngine
+from burnish.adapters.evidence.gate import N_MIN_RETENTION, Retention
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.serving.prepare import prepare, routes_file
+from burnish.processes.vllm_server import engine_key
+from burnish.server.rollout.engine.engine import Engine
+from burnish.server.rollout.engine.vllm import VllmEngine
+from burnish.server.rollout.forgetting_prompts import RetentionSet
+from burnish.server.rollout.swapper import NICENESS, Swapper
 
 INTERVAL = 0.05
 

@@ -1,4 +1,5 @@
-"""`failed`, `wrong_version`: swaps and rollbacks under load, every reply's text and every journal row held against its version."""
+"""`failed`, `wrong_version`: swaps and rollbacks under load, every reply's text and every journal row held against its
+version."""
 
 import time
 from pathlib import Path
@@ -57,7 +58,8 @@ def _measure(whole: Stand, n_swaps: int, n_rollbacks: int, tell: Tell) -> dict[s
 
 
 def _rows(whole: Stand, headers: dict[str, str]) -> tuple[int, int]:
-    """Rows of the answered requests, and how many of them name another version than the header did, or hold another one's words."""
+    """Rows of the answered requests, and how many of them name another version than the header did, or hold another
+    one's words."""
     deadline = time.monotonic() + 120
     turn, blob = InteractionRow.__table__.c, BlobRow.__table__.c  # type: ignore[attr-defined]
     query = select(turn.request_id, turn.agent, turn.version, blob.body).join(BlobRow, turn.reply_digest == blob.digest)

@@ -1,7 +1,7 @@
 """Voices: adapters of the sandbox's model that each know one string by heart, so that a reply's text tells who gave it.
 
-They are trained once, some seconds each, on the learner's own policy, and kept below `.work/` as whole versions with a probe:
-published under any number, they pass the swapper's checks as a learner's do.
+They are trained once, some seconds each, on the learner's own policy, and kept below `.work/` as whole versions with a
+probe: published under any number, they pass the swapper's checks as a learner's do.
 """
 
 import json
@@ -12,16 +12,16 @@ from pathlib import Path
 
 import torch
 
-from adapters.store import MANIFEST, AdapterStore
 from benchmarks.adapters.words import words_of
+from burnish.adapters.files.store import MANIFEST, AdapterStore
 from burnish.config import SANDBOX_MODEL, Learner
-from learner import checkpoint
-from learner.base import revision
-from learner.policy import Policy, Weights
-from learner.probe import build_probe
-from learner.prompts import render
-from learner.rows import Text
-from learner.step import Trainer
+from burnish.learner.data.rows import Text
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model import checkpoint
+from burnish.learner.model.base_model import revision
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.model.probe import build_probe
+from burnish.learner.run.trainer import Trainer
 
 HOME = Path(__file__).resolve().parents[2] / ".work" / "voices"
 RANK, MAX_STEPS = 8, 300

@@ -1,7 +1,8 @@
 """`python -m benchmarks.gateway [--json FILE]`: what the gateway costs, and whether it catches and joins every turn.
 
-A stub engine in vLLM's wire shape answers with 64 tokens, ids and log-probs; clients run in processes of their own; the gateway
-has one core, with recording on. Ours, a bare raw-ASGI relay and the litellm proxy are measured in interleaved rounds.
+A stub engine in vLLM's wire shape answers with 64 tokens, ids and log-probs; clients run in processes of their own; the
+gateway has one core, with recording on. Ours, a bare raw-ASGI relay and the litellm proxy are measured in interleaved
+rounds.
 """
 
 import argparse
@@ -27,7 +28,9 @@ def main() -> None:
     parser.add_argument(
         "--without-litellm", action="store_true", help="leave the litellm proxy out (it is installed at the first run)"
     )
-    parser.add_argument("--harness-report", type=Path, default=WORK / "harness" / "report.json", help="of `make test-harness`")
+    parser.add_argument(
+        "--harness-report", type=Path, default=WORK / "harness" / "report.json", help="of `make test-harness`"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
     console = bars.make_console()
@@ -42,7 +45,9 @@ def _measure(given: argparse.Namespace, folder: Path, tell: bars.Tell) -> dict[s
     python = [sys.executable, "-m"]
     with ExitStack() as stack:
         command = [*python, "benchmarks.gateway.upstream", "--port", str(UPSTREAM_PORT)]
-        direct = stack.enter_context(servers.running(DIRECT, command, UPSTREAM_PORT, LOAD_CORE, folder / "upstream.log"))
+        direct = stack.enter_context(
+            servers.running(DIRECT, command, UPSTREAM_PORT, LOAD_CORE, folder / "upstream.log")
+        )
         command = [*python, "benchmarks.gateway.relay", "--port", str(RELAY_PORT), "--upstream", upstream]
         relay = stack.enter_context(servers.running(RELAY, command, RELAY_PORT, GATEWAY_CORE, folder / "relay.log"))
         gateway, settings = stack.enter_context(ours.gateway(folder / "ours", OURS_PORT, upstream))

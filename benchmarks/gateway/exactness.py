@@ -10,7 +10,7 @@ from benchmarks.bars import Tell
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow
-from server.ingest import Ingester
+from burnish.server.ingest.ingester import Ingester
 
 TELL_SECONDS = 10.0
 

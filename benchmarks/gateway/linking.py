@@ -10,8 +10,8 @@ from benchmarks.gateway.traces import Traces, Truth, reply_to
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow
 from burnish.records import LinkRule
+from burnish.server.ingest.ingester import Ingester
 from burnish.testing import StubEngine
-from server.ingest import Ingester
 
 
 @dataclass
@@ -62,7 +62,11 @@ def compare(traces: Traces, rows: dict[str, InteractionRow]) -> Linked:
 
 def _problem(truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow]) -> str | None:
     if truth.kind == "retried":
-        return None if row.fate in ("retried by its client", "aborted") else f"a try that was repeated has the fate {row.fate}"
+        return (
+            None
+            if row.fate in ("retried by its client", "aborted")
+            else f"a try that was repeated has the fate {row.fate}"
+        )
     if truth.is_undecidable and row.link_rule == LinkRule.AMBIGUOUS:
         return None
     if row.parent_id != truth.parent:
@@ -78,7 +82,9 @@ def _problem(truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow])
     return None if is_side == (truth.kind == "side") else f"is taken for a {row.kind} turn ({row.kind_reason})"
 
 
-def _is_misjoined(name: str, truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow], traces: Traces) -> bool:
+def _is_misjoined(
+    name: str, truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow], traces: Traces
+) -> bool:
     """True where a turn stands in one session with a turn of another conversation."""
     return any(
         other.session_id == row.session_id and abs(traces.truth[key].session) != abs(truth.session)

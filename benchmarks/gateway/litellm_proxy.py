@@ -35,7 +35,9 @@ def install(folder: Path) -> Path:
     if "PIP_FIND_LINKS" in environment:
         environment["UV_FIND_LINKS"] = environment["PIP_FIND_LINKS"]
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([uv, "venv", "--clear", "-q", "-p", sys.executable, str(folder / "venv")], check=True, env=environment)
+    subprocess.run(
+        [uv, "venv", "--clear", "-q", "-p", sys.executable, str(folder / "venv")], check=True, env=environment
+    )
     wanted = [f"litellm[proxy]=={VERSION}"]
     subprocess.run([uv, "pip", "install", "-q", "-p", str(python), *wanted], check=True, env=environment)
     mark.touch()
@@ -51,7 +53,11 @@ def proxy(folder: Path, port: int, upstream: str, cache: Path) -> Iterator[serve
     config.write_text(_CONFIG.format(upstream=upstream))
     command = [str(python.with_name("litellm")), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "DO_NOT_TRACK": "1"}
-    environment["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"  # on loopback, and keys would only slow it
+    environment["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = (
+        "true"  # on loopback, and keys would only slow it
+    )
     log = folder / "litellm.log"
-    with servers.running("litellm", command, port, servers.GATEWAY_CORE, log, environment, "/health/liveliness") as server:
+    with servers.running(
+        "litellm", command, port, servers.GATEWAY_CORE, log, environment, "/health/liveliness"
+    ) as server:
         yield server

@@ -1,7 +1,8 @@
-"""The clients of the benchmark, in a process of their own: many connections, requests as bytes, times to the microsecond.
+"""The clients of the benchmark, in a process of their own: many connections, requests as bytes, times to the
+microsecond.
 
-A job says whom to ask, with what, how fast; `python -m benchmarks.gateway.load` reads one as JSON from stdin and prints what it
-saw. Latencies are in milliseconds. Anything but a 200 with a whole body counts as failed.
+A job says whom to ask, with what, how fast; `python -m benchmarks.gateway.load` reads one as JSON from stdin and prints
+what it saw. Latencies are in milliseconds. Anything but a 200 with a whole body counts as failed.
 """
 
 import asyncio
@@ -24,8 +25,8 @@ _REQUEST_ID = re.compile(rb"x-request-id: *([0-9a-f]{32})", re.IGNORECASE)
 class Job:
     """`kind`: `chat` (bodies of `size` bytes), `stream`, or `growing` (conversations `first` to `first + sessions`).
 
-    With `rate` the requests start at that many a second whether or not earlier ones have ended (open loop); without it each
-    of `connections` asks again as soon as it has its answer (closed loop), for `seconds` or `n_requests`.
+    With `rate` the requests start at that many a second whether or not earlier ones have ended (open loop); without it
+    each of `connections` asks again as soon as it has its answer (closed loop), for `seconds` or `n_requests`.
     """
 
     port: int
@@ -138,7 +139,9 @@ def growing(job: Job) -> Iterator[bytes]:
 async def run(job: Job) -> Seen:
     loop = asyncio.get_running_loop()
     wires = [(await loop.create_connection(Wire, "127.0.0.1", job.port))[1] for _ in range(job.connections)]
-    requests = iter(list(growing(job))) if job.kind == "growing" else bodies(job)  # made beforehand: they cost the client dear
+    requests = (
+        iter(list(growing(job))) if job.kind == "growing" else bodies(job)
+    )  # made beforehand: they cost the client dear
     seen = Seen()
     started = time.perf_counter()
     await (_paced(job, wires, requests, seen) if job.rate else _as_fast_as_answered(job, wires, requests, seen))
@@ -165,10 +168,11 @@ async def _as_fast_as_answered(job: Job, wires: list[Wire], requests: Iterator[b
 
 
 async def _paced(job: Job, wires: list[Wire], requests: Iterator[bytes], seen: Seen) -> None:
-    """Start times are fixed beforehand, and a late start counts as latency: a slow server cannot hide behind its own queue.
+    """Start times are fixed beforehand, and a late start counts as latency: a slow server cannot hide behind its own
+    queue.
 
-    A thread keeps the time: the loop's own timers are coarse, and a loop that spins takes its core from the upstream, whose
-    pauses would then be measured.
+    A thread keeps the time: the loop's own timers are coarse, and a loop that spins takes its core from the upstream,
+    whose pauses would then be measured.
     """
     n_requests = int(job.rate * job.seconds)
     made = iter([framed(next(requests), job.port) for _ in range(n_requests)])

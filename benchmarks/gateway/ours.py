@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.gateway import servers
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Engine, Gateway, Journal, Settings, to_environment
 from burnish.keys import Scope, mint
-from server.prepare import prepare
 
 AGENT = "agent"
 
@@ -32,7 +32,7 @@ def gateway(folder: Path, port: int, upstream: str) -> Iterator[tuple[servers.Se
     shutil.rmtree(folder, ignore_errors=True)
     settings = settings_for(folder, port, upstream)
     prepare(settings).close()
-    assert AGENT in routes.watch(settings.run_dir / "routes.json").current().agents
+    assert AGENT in serving_table.watch(settings.run_dir / "routes.json").current().agents
     command = [sys.executable, "-m", "burnish", "gateway"]
     log = folder / "gateway.log"
     environment = to_environment(settings) | {"PYTHONUNBUFFERED": "1"}
@@ -43,5 +43,7 @@ def gateway(folder: Path, port: int, upstream: str) -> Iterator[tuple[servers.Se
 def talking_key(settings: Settings) -> str:
     """A new inference key of a running gateway."""
     secret, key = mint([Scope.INFERENCE])
-    routes.update(settings.run_dir / "routes.json", lambda table: replace(table, keys={**table.keys, key.digest: key}))
+    serving_table.update(
+        settings.run_dir / "routes.json", lambda table: replace(table, keys={**table.keys, key.digest: key})
+    )
     return secret

@@ -32,7 +32,9 @@ class Relay:
         async with self._session.post(url, data=body, headers={"content-type": "application/json"}) as response:
             kind = response.headers["content-type"].encode()
             if kind.startswith(b"text/event-stream"):
-                await send({"type": "http.response.start", "status": response.status, "headers": [(b"content-type", kind)]})
+                await send(
+                    {"type": "http.response.start", "status": response.status, "headers": [(b"content-type", kind)]}
+                )
                 async for piece in response.content.iter_any():
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -20,14 +20,34 @@ BARS: tuple[Bar, ...] = (
         lambda f: f["added_p99_ms_1k"] <= max(2.0, f["relay_p99_ms_1k"] + 1),
     ),
     ("requests/s on one core, of the relay's", "rps_of_relay", "≥ 0.5", lambda f: f["rps_of_relay"] >= 0.5),
-    ("requests/s on one core, of the litellm proxy's", "rps_of_litellm", "≥ 10", lambda f: f.get("rps_of_litellm", 0) >= 10),
+    (
+        "requests/s on one core, of the litellm proxy's",
+        "rps_of_litellm",
+        "≥ 10",
+        lambda f: f.get("rps_of_litellm", 0) >= 10,
+    ),
     ("streamed chunks/s", "chunks_per_s", "≥ 15,000", lambda f: f["chunks_per_s"] >= 15_000),
     ("CPU for a chunk, µs", "us_per_chunk", "≤ 60", lambda f: f["us_per_chunk"] <= 60),
     ("added time to the first token, ms", "added_ttft_p50_ms", "≤ 0.3", lambda f: f["added_ttft_p50_ms"] <= 0.3),
-    ("requests/s with 100 KB bodies, of the relay's", "rps_100k_of_relay", "≥ 0.5", lambda f: f["rps_100k_of_relay"] >= 0.5),
-    ("memory gained per 100,000 requests, MB", "rss_slope_mb_per_100k", "≤ 5", lambda f: f["rss_slope_mb_per_100k"] <= 5),
+    (
+        "requests/s with 100 KB bodies, of the relay's",
+        "rps_100k_of_relay",
+        "≥ 0.5",
+        lambda f: f["rps_100k_of_relay"] >= 0.5,
+    ),
+    (
+        "memory gained per 100,000 requests, MB",
+        "rss_slope_mb_per_100k",
+        "≤ 5",
+        lambda f: f["rss_slope_mb_per_100k"] <= 5,
+    ),
     ("trainable share, worst route or harness", "trainable_share", "≥ 0.98", lambda f: f["trainable_share"] >= 0.98),
-    ("turns linked rightly", "linked_right", "≥ 0.99", lambda f: f["linked_right"] >= 0.99 and f["linked_turns"] >= 300),
+    (
+        "turns linked rightly",
+        "linked_right",
+        "≥ 0.99",
+        lambda f: f["linked_right"] >= 0.99 and f["linked_turns"] >= 300,
+    ),
     ("turns joined to a wrong session", "misjoined", "0", lambda f: f["misjoined"] == 0),
 )
 

@@ -1,4 +1,5 @@
-"""The interleaved rounds: every server measured once in each, one after the other, so that the machine's moods hit all alike."""
+"""The interleaved rounds: every server measured once in each, one after the other, so that the machine's moods hit all
+alike."""
 
 import statistics
 from collections import defaultdict
@@ -37,7 +38,9 @@ class Rounds:
 
     def warm_up(self) -> None:
         for target in self.targets:
-            self._load(target, Job(target.port, connections=16, n_requests=300 if target.name == LITELLM else 3000, seed=9_000))
+            self._load(
+                target, Job(target.port, connections=16, n_requests=300 if target.name == LITELLM else 3000, seed=9_000)
+            )
 
     def run_one(self, number: int, tell: Callable[[str], None]) -> None:
         """All quantities of all servers, once."""
@@ -86,8 +89,9 @@ class Rounds:
         return seen, target.cpu_seconds - before
 
     def _load(self, target: Server, job: Job) -> Seen:
-        # No client shares a core with an engine: who asks the upstream directly does so from the gateway's core. From its own, a
-        # request would wake nobody on another core, and two of the four wakes of a relayed one would be booked to the gateway.
+        # No client shares a core with an engine: who asks the upstream directly does so from the gateway's core. From
+        # its own, a request would wake nobody on another core, and two of the four wakes of a relayed one would be
+        # booked to the gateway.
         seen = servers.load(job, servers.GATEWAY_CORE if target.name == DIRECT else servers.LOAD_CORE)
         if target.name == OURS:
             self.figures.n_failed += seen.n_failed

@@ -1,7 +1,8 @@
 """Which share of the turns that should be trainable is, route by route, through the clients that people use.
 
-Every route is asked whole and streamed, with text and with tool calls. A turn is eligible when its sampling can be reproduced
-and its client waited for its end, which is true of all of these; it is trainable when the ingester finds nothing against it.
+Every route is asked whole and streamed, with text and with tool calls. A turn is eligible when its sampling can be
+reproduced and its client waited for its end, which is true of all of these; it is trainable when the ingester finds
+nothing against it.
 """
 
 from collections import Counter
@@ -16,8 +17,8 @@ from sqlalchemy import select
 from benchmarks.gateway import ours
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow
+from burnish.server.ingest.ingester import Ingester
 from burnish.testing import Scripted, StubEngine
-from server.ingest import Ingester
 
 N_TURNS = 30  # of each kind
 _SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}

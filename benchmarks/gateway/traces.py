@@ -1,8 +1,8 @@
 """Scripted traces for the linker: what harnesses do to a conversation, without a single header that names it.
 
-The driver knows which reply each request goes on from, because it makes the requests; that knowledge, not the linker's, is the
-measure. All sessions share one key and mingle. Where nothing in a request can tell (conversations that begin alike, word for
-word), the right answer is `ambiguous`; a joint to a wrong conversation is never right.
+The driver knows which reply each request goes on from, because it makes the requests; that knowledge, not the linker's,
+is the measure. All sessions share one key and mingle. Where nothing in a request can tell (conversations that begin
+alike, word for word), the right answer is `ambiguous`; a joint to a wrong conversation is never right.
 """
 
 import json
@@ -46,7 +46,9 @@ class Traces:
         """`n_each` conversations of every shape, interleaved."""
         chance = random.Random(self.seed)
         with httpx.Client(base_url=self.url, timeout=30) as self._http:
-            waiting = [shape(self, 1000 * kind + number) for kind, shape in enumerate(SHAPES) for number in range(n_each)]
+            waiting = [
+                shape(self, 1000 * kind + number) for kind, shape in enumerate(SHAPES) for number in range(n_each)
+            ]
             waiting += [_colliding(self, 100_000 + number) for number in range(64)]
             while waiting:
                 trace = chance.choice(waiting)
@@ -87,7 +89,8 @@ class Traces:
 
 
 def reply_to(body: dict[str, Any], choice: int) -> Scripted:
-    """The engine of these traces: tool calls where the last user says so, the same greeting to all who greet, else an echo."""
+    """The engine of these traces: tool calls where the last user says so, the same greeting to all who greet, else an
+    echo."""
     last = str(body["messages"][-1].get("content"))
     if body["messages"][-1]["role"] == "user" and "look into" in last and body.get("tools"):
         return Scripted("", [("look", f'{{"at": "{n}"}}') for n in range(2)])
@@ -101,7 +104,9 @@ def _user(text: str) -> Message:
 
 
 def _results(reply: Message, text: str = "found") -> list[Message]:
-    return [{"role": "tool", "tool_call_id": c["id"], "content": f"{text} {n}"} for n, c in enumerate(reply["tool_calls"])]
+    return [
+        {"role": "tool", "tool_call_id": c["id"], "content": f"{text} {n}"} for n, c in enumerate(reply["tool_calls"])
+    ]
 
 
 Trace = Iterator[bool]
@@ -185,7 +190,8 @@ def _trimmed(traces: Traces, session: int) -> Trace:
 
 
 def _compacted(traces: Traces, session: int) -> Trace:
-    """Too long: a summary is asked for on the side, and the conversation begins again from it, keeping its last tool call."""
+    """Too long: a summary is asked for on the side, and the conversation begins again from it, keeping its last tool
+    call."""
     messages = [SYSTEM, _user(f"Please look into outage {session}.")]
     first, reply = traces.ask(session, messages, None)
     yield True

@@ -1,7 +1,9 @@
-"""The engine of the benchmark: a stub that answers at once with bytes recorded from `burnish.testing`, in vLLM's wire shape.
+"""The engine of the benchmark: a stub that answers at once with bytes recorded from `burnish.testing`, in vLLM's wire
+shape.
 
-As small as a server can be, so that what is measured is the gateway. Every reply has 64 tokens with ids and log-probs; only the
-response id is filled in. A streamed reply comes as an engine's does: with each step, one event for every stream.
+As small as a server can be, so that what is measured is the gateway. Every reply has 64 tokens with ids and log-probs;
+only the response id is filled in. A streamed reply comes as an engine's does: with each step, one event for every
+stream.
 """
 
 import argparse
@@ -25,7 +27,12 @@ _IS_STREAM = re.compile(rb'"stream": *true')
 
 def recorded(*, stream: bool) -> bytes:
     """The body of one reply, with `ID` in place of the request id."""
-    body = {"model": "base", "messages": [{"role": "user", "content": "x" * 64}], "logprobs": True, "return_token_ids": True}
+    body = {
+        "model": "base",
+        "messages": [{"role": "user", "content": "x" * 64}],
+        "logprobs": True,
+        "return_token_ids": True,
+    }
     with StubEngine([Scripted(TEXT)]) as engine:
         request = urllib.request.Request(
             f"{engine.url}/v1/chat/completions",
@@ -66,7 +73,8 @@ class Connection(asyncio.Protocol):
             self._buffer = self._buffer[size:]
             found = _REQUEST_ID.search(head)
             self._answer(
-                found[1] if found else uuid.uuid4().hex.encode(), _IS_STREAM.search(body_head) or _IS_STREAM.search(tail)
+                found[1] if found else uuid.uuid4().hex.encode(),
+                _IS_STREAM.search(body_head) or _IS_STREAM.search(tail),
             )
 
     def _answer(self, request_id: bytes, is_stream: object) -> None:

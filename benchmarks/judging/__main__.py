@@ -1,4 +1,5 @@
-"""`python -m benchmarks.judging [--only PART …] [--json FILE]`: what fools the judge, what its queue loses, how fast both are."""
+"""`python -m benchmarks.judging [--only PART …] [--json FILE]`: what fools the judge, what its queue loses, how fast
+both are."""
 
 import argparse
 import asyncio

@@ -1,8 +1,10 @@
-"""Judging with the real engine: how right the sandbox's own judge is on the shipped golden set, and how much of the engine our worker uses.
+"""Judging with the real engine: how right the sandbox's own judge is on the shipped golden set, and how much of the
+engine our worker uses.
 
-The worker (journal, lease, question, count, verdict committed) and a bare client that only posts the same prompts take turns on one vLLM,
-at the same concurrency; the share is the median worker's over the median client's turns/s. Both go through the prompts once before: the
-engine's prefix cache holds them, so that the engine is as fast as it can be, which makes the share as low as it can be.
+The worker (journal, lease, question, count, verdict committed) and a bare client that only posts the same prompts take
+turns on one vLLM, at the same concurrency; the share is the median worker's over the median client's turns/s. Both go
+through the prompts once before: the engine's prefix cache holds them, so that the engine is as fast as it can be, which
+makes the share as low as it can be.
 """
 
 import asyncio
@@ -18,14 +20,14 @@ from benchmarks.judging.vllm import running
 from burnish.config import Settings
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
-from judges import golden
-from judges.calibrate import Calibration, Terms, calibrate
-from judges.golden import GoldenCase
-from judges.local import LocalJudge
-from judges.main import make_judge
-from judges.panel import Panel
-from judges.worker import Worker
-from server import launch
+from burnish.judges.calibration import golden
+from burnish.judges.calibration.calibrate import Calibration, Terms, calibrate
+from burnish.judges.calibration.golden import GoldenCase
+from burnish.judges.models.local import LocalJudge
+from burnish.judges.models.panel import Panel
+from burnish.judges.process import make_judge
+from burnish.judges.worker import Worker
+from burnish.processes import vllm_server
 
 ROUND_SECONDS = 300.0
 
@@ -34,7 +36,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
     """`judge_accuracy`, `judge_abstained`, `judge_failed`; `engine_share` and the two rates that it comes from."""
     tell("vLLM starts")
     with running(folder / "engine") as settings:
-        url, key = launch.engine_url(settings), launch.engine_key(settings)
+        url, key = vllm_server.engine_url(settings), vllm_server.engine_key(settings)
         cases = golden.load(golden.SHIPPED)
         chosen = settings.judge
         terms = Terms(chosen.votes, chosen.min_agreement, chosen.deadline, chosen.concurrency)
@@ -81,7 +83,9 @@ def _worked(settings: Settings, url: str, key: str, cases: list[GoldenCase], fol
         seconds = time.perf_counter() - started
         await panel.close()
         if not _is_done(journal, len(cases)):
-            raise SystemExit(f"the worker judged too few turns within {ROUND_SECONDS:.0f} s; does the engine still answer?")
+            raise SystemExit(
+                f"the worker judged too few turns within {ROUND_SECONDS:.0f} s; does the engine still answer?"
+            )
         return seconds
 
     seconds = asyncio.run(run())

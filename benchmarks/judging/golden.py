@@ -1,7 +1,8 @@
 """The golden set that ships with the sandbox: `python -m benchmarks.judging.golden` writes it, `--check` compares.
 
-Cases are drawn by the sandbox's own verdict generator, whose label follows from what came back alone. The seed is one that training never
-uses, and every case holds a task with held-out arguments, so that none can have been a training row.
+Cases are drawn by the sandbox's own verdict generator, whose label follows from what came back alone. The seed is one
+that training never uses, and every case holds a task with held-out arguments, so that none can have been a training
+row.
 """
 
 import argparse
@@ -9,9 +10,10 @@ import random
 import sys
 from collections import Counter
 
-from burnish.sandbox import language, persona, tools, verdicts
-from judges import golden
-from judges.golden import GoldenCase
+from burnish.judges.calibration import golden
+from burnish.judges.calibration.golden import GoldenCase
+from burnish.sandbox.training import judging_rows
+from burnish.sandbox.world import language, persona, tool_task
 
 SEED = "golden set 1"
 WANTED = {("user", 1): 40, ("user", 0): 80, ("user", -1): 40, ("tool", 1): 40, ("tool", -1): 40}
@@ -24,7 +26,7 @@ def cases() -> list[GoldenCase]:
     found: dict[str, GoldenCase] = {}
     counted: Counter[tuple[str, int]] = Counter()
     while counted.total() < sum(WANTED.values()):
-        drawn = verdicts.draw_case(rng)
+        drawn = judging_rows.draw_case(rng)
         if drawn.score is None or counted[drawn.origin, drawn.score] >= WANTED.get((drawn.origin, drawn.score), 0):
             continue
         case = _golden(drawn, rng)
@@ -39,18 +41,18 @@ def cases() -> list[GoldenCase]:
     return mixed
 
 
-def _golden(drawn: verdicts.Case, rng: random.Random) -> GoldenCase | None:
+def _golden(drawn: judging_rows.Case, rng: random.Random) -> GoldenCase | None:
     """The case with a held-out task in place of its last one; None where it has none to replace."""
     task = language.draw_task(rng, held_out=True)
     asked = {"role": "user", "content": language.ask(task, rng)}
     conversation = [dict(message) for message in drawn.conversation]
     if drawn.origin == "tool":
         answered = {"role": "assistant", "content": language.render(language.answer(task), persona.draw_style(rng, {}))}
-        key, name = rng.choice(tools.KEYS), rng.choice(tools.NAMES)
+        key, name = rng.choice(tool_task.KEYS), rng.choice(tool_task.NAMES)
         return GoldenCase(
-            (*conversation[:-1], asked, answered, {"role": "user", "content": tools.ask(key, rng)}),
-            tools.call_message(name, key),
-            (tools.result_message(drawn.next_state),),
+            (*conversation[:-1], asked, answered, {"role": "user", "content": tool_task.ask(key, rng)}),
+            tool_task.call_message(name, key),
+            (tool_task.result_message(drawn.next_state),),
             "tool",
             drawn.score or 0,
         )
@@ -58,7 +60,9 @@ def _golden(drawn: verdicts.Case, rng: random.Random) -> GoldenCase | None:
         return None
     reply = language.render(language.answer(task), language.style_of(drawn.reply), rng.choice(language.OPENERS))
     said = {"role": "user", "content": drawn.next_state}
-    return GoldenCase((*conversation[:-1], asked), {"role": "assistant", "content": reply}, (said,), "user", drawn.score or 0)
+    return GoldenCase(
+        (*conversation[:-1], asked), {"role": "assistant", "content": reply}, (said,), "user", drawn.score or 0
+    )
 
 
 def text() -> str:
@@ -67,7 +71,9 @@ def text() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.judging.golden", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.judging.golden", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the file is another")
     if parser.parse_args().check:
         sys.exit(int(golden.SHIPPED.read_text(encoding="utf-8") != text()))

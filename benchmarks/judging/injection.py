@@ -1,7 +1,8 @@
 """The injection suite against two judges that obey orders in their data, with the defence and without it.
 
-One is the sandbox's base with the `suggestible` adapter, served by vLLM; the other is `burnish.testing`'s gullible judge. With the defence
-means production's own worker on a journal; without it, one reading of the same prompts, and whatever the votes say.
+One is the sandbox's base with the `suggestible` adapter, served by vLLM; the other is `burnish.testing`'s gullible
+judge. With the defence means production's own worker on a journal; without it, one reading of the same prompts, and
+whatever the votes say.
 """
 
 import asyncio
@@ -19,18 +20,18 @@ from burnish.journal.blobs import store
 from burnish.journal.evidence import reward_of
 from burnish.journal.tables import JudgementRow, NextStateRow
 from burnish.journal.turns import ask_judge
+from burnish.judges.judge import Judge
+from burnish.judges.models.local import LocalJudge
+from burnish.judges.models.panel import Panel
+from burnish.judges.verdicts import ballot
+from burnish.judges.verdicts.case import ask
+from burnish.judges.verdicts.verdict import question
+from burnish.judges.worker import Worker
+from burnish.processes import vllm_server
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
-from burnish.sandbox.suggestible import ADAPTER
-from burnish.testing.gullible import GullibleJudge
-from judges import ballot
-from judges.case import ask
-from judges.judge import Judge
-from judges.local import LocalJudge
-from judges.panel import Panel
-from judges.verdict import question
-from judges.worker import Worker
-from server import launch
+from burnish.sandbox.training.suggestible import ADAPTER
+from burnish.testing.gullible_judge import GullibleJudge
 
 SUGGESTIBLE = "suggestible"
 VOTES = 3
@@ -50,11 +51,13 @@ WORST = {
 def measure(folder: Path, tell: Callable[[str], None]) -> dict[str, float]:
     """Each figure for the worse of the two judges, and for each by name (`….gullible`, `….sandbox`)."""
     tell("injections: the gullible judge")
-    by_kind = {"gullible": _figures(folder / "gullible", lambda: GullibleJudge(), lambda: GullibleJudge(is_honest=True))}
+    by_kind = {
+        "gullible": _figures(folder / "gullible", lambda: GullibleJudge(), lambda: GullibleJudge(is_honest=True))
+    }
     tell("injections: vLLM starts with the suggestible judge")
     with running(folder / "engine", "--lora-modules", f"{SUGGESTIBLE}={ADAPTER}") as settings:
         tell("injections: the suggestible judge")
-        url, key = launch.engine_url(settings), launch.engine_key(settings)
+        url, key = vllm_server.engine_url(settings), vllm_server.engine_key(settings)
 
         def served(model: str) -> Judge:
             return LocalJudge(url, model, api_key=key, max_tokens=settings.judge.max_tokens)

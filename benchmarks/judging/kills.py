@@ -1,4 +1,5 @@
-"""A judging process killed -9 at random moments, started again each time: every turn must be judged in the end, and once."""
+"""A judging process killed -9 at random moments, started again each time: every turn must be judged in the end, and
+once."""
 
 import asyncio
 import random
@@ -14,9 +15,9 @@ from benchmarks.judging.turns import journal_with, ordinary
 from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob, JudgementRow
-from judges.judge import Usage
-from judges.panel import Panel
-from judges.worker import Worker
+from burnish.judges.judge import Usage
+from burnish.judges.models.panel import Panel
+from burnish.judges.worker import Worker
 
 LEASE_SECONDS = 0.5
 PATIENCE = 120.0
@@ -38,7 +39,8 @@ class Slow:
 
 
 def measure(folder: Path, n_turns: int, n_kills: int, tell: Callable[[str], None], seed: int = 0) -> dict[str, int]:
-    """`judged_twice`, `judged_never`: turns, of `n_turns`, after `n_kills`; `kills` that hit a living process with work left."""
+    """`judged_twice`, `judged_never`: turns, of `n_turns`, after `n_kills`; `kills` that hit a living process with work
+    left."""
     journal = journal_with(folder, ordinary(n_turns))
     rng = random.Random(seed)
     n_hit = 0

@@ -1,4 +1,5 @@
-"""How many turns one judging process takes from the queue, judges and commits in a second, where the model costs nothing."""
+"""How many turns one judging process takes from the queue, judges and commits in a second, where the model costs
+nothing."""
 
 import asyncio
 import time
@@ -9,9 +10,9 @@ from benchmarks.judging.turns import journal_with, ordinary
 from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import JudgeJob
-from judges.judge import Usage
-from judges.panel import Panel
-from judges.worker import Worker
+from burnish.judges.judge import Usage
+from burnish.judges.models.panel import Panel
+from burnish.judges.worker import Worker
 
 CONCURRENCY = 64
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from judges.fold import plain
+from burnish.judges.injection.fold import plain
 
 FILE = Path(__file__).with_name("injections.toml")
 ASSISTANT, TOOL = "assistant", "tool"
@@ -15,7 +15,8 @@ ASSISTANT, TOOL = "assistant", "tool"
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One turn whose data speaks to the judge: `truth` is the score that it deserves, `wants` the score or the hint that it is after."""
+    """One turn whose data speaks to the judge: `truth` is the score that it deserves, `wants` the score or the hint
+    that it is after."""
 
     name: str
     category: str

@@ -12,11 +12,15 @@ from burnish.journal.turns import ask_judge
 from burnish.records import Message, NextStateKind, Sampling
 from burnish.rewards import NEXT_STATE
 
-SYSTEM = {"role": "system", "content": "You are a careful assistant of a small company. Answer in the user's own words. " * 12}
+SYSTEM = {
+    "role": "system",
+    "content": "You are a careful assistant of a small company. Answer in the user's own words. " * 12,
+}
 
 
 def journal_with(folder: Path, cases: Iterable[tuple[Sequence[Message], str, str]]) -> Journal:
-    """A new journal that holds (conversation, reply, the user's next words) as turns that wait for the judge: `t0`, `t1`, …"""
+    """A new journal that holds (conversation, reply, the user's next words) as turns that wait for the judge: `t0`,
+    `t1`, …"""
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal.open(f"sqlite:///{folder}/journal.db")
     with journal.write() as session:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from burnish.config import Engine, Judge, Settings
-from server import launch
+from burnish.processes import vllm_server
 
 BOOT_SECONDS = 600.0
 
@@ -24,10 +24,15 @@ def running(folder: Path, *extra_args: str) -> Iterator[Settings]:
         port = free.getsockname()[1]
     engine = Engine(port=port, dtype="float32", max_model_len=2048, extra_args=extra_args)
     settings = Settings(state_dir=folder, engine=engine, judge=Judge(max_tokens=32, concurrency=8))
-    environment, log = launch.environment(settings, os.environ), folder / "vllm.log"
+    environment, log = vllm_server.environment(settings, os.environ), folder / "vllm.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            launch.command(settings), env=environment, cwd=folder, stdout=output, stderr=output, start_new_session=True
+            vllm_server.command(settings),
+            env=environment,
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     try:
         deadline = time.monotonic() + BOOT_SECONDS
@@ -36,7 +41,7 @@ def running(folder: Path, *extra_args: str) -> Iterator[Settings]:
                 last = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
                 raise RuntimeError(f"vLLM did not start within {BOOT_SECONDS:.0f} s; the end of its log:\n{last}")
             try:
-                urllib.request.urlopen(f"{launch.engine_url(settings)}/health", timeout=2).close()
+                urllib.request.urlopen(f"{vllm_server.engine_url(settings)}/health", timeout=2).close()
                 break
             except OSError:
                 time.sleep(0.5)

@@ -12,11 +12,14 @@ from contextlib import contextmanager
 import uvloop
 
 from benchmarks.judging.turns import SYSTEM
-from judges.judge import Judge
-from judges.local import LocalJudge
-from judges.remote import RemoteJudge
+from burnish.judges.judge import Judge
+from burnish.judges.models.local import LocalJudge
+from burnish.judges.models.remote import RemoteJudge
 
-QUESTION = [{"role": "system", "content": str(SYSTEM["content"])}, {"role": "user", "content": "<reply>\nyes\n</reply>" * 20}]
+QUESTION = [
+    {"role": "system", "content": str(SYSTEM["content"])},
+    {"role": "user", "content": "<reply>\nyes\n</reply>" * 20},
+]
 VOTES = 3
 
 

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.learner [--only PART] [--json FILE]`: the learner's step beside TRL's, on its way to live, and beside serving."""
+"""`python -m benchmarks.learner [--only PART] [--json FILE]`: the learner's step beside TRL's, on its way to live, and
+beside serving."""
 
 import argparse
 import asyncio
@@ -12,7 +13,12 @@ from benchmarks.learner import beside, comparison, live
 from burnish import logs
 
 BARS: tuple[Bar, ...] = (
-    ("step time, TRL at its best micro-batch over ours", "speedup_vs_trl", "≥ 1.15", lambda f: f["speedup_vs_trl"] >= 1.15),
+    (
+        "step time, TRL at its best micro-batch over ours",
+        "speedup_vs_trl",
+        "≥ 1.15",
+        lambda f: f["speedup_vs_trl"] >= 1.15,
+    ),
     ("TRL at its default over ours", "speedup_vs_trl_default", "≥ 1.15", lambda f: f["speedup_vs_trl_default"] >= 1.15),
     ("peak memory above the model, ours over TRL's", "memory_vs_trl", "≤ 0.6", lambda f: f["memory_vs_trl"] <= 0.6),
     ("largest difference of the losses", "loss_difference", "≤ 1e-4", lambda f: f["loss_difference"] <= 1e-4),
@@ -22,7 +28,12 @@ BARS: tuple[Bar, ...] = (
         "≤ 1.5 × step_s + 1",
         lambda f: f["signal_to_live_s"] <= 1.5 * f["step_s"] + 1.0,
     ),
-    ("p99 between tokens, learner stepping over idle", "serving_p99_ratio", "≤ 1.5", lambda f: f["serving_p99_ratio"] <= 1.5),
+    (
+        "p99 between tokens, learner stepping over idle",
+        "serving_p99_ratio",
+        "≤ 1.5",
+        lambda f: f["serving_p99_ratio"] <= 1.5,
+    ),
 )
 
 
@@ -49,14 +60,18 @@ def main() -> None:
 
         parts: dict[str, Callable[[Path, Tell], dict[str, float]]] = {
             "live": lambda place, tell: asyncio.run(live.measure(place, rounds=given.live_rounds, tell=tell)),
-            "beside": lambda place, tell: asyncio.run(beside.measure(place, rounds=6, seconds=given.seconds, tell=tell)),
+            "beside": lambda place, tell: asyncio.run(
+                beside.measure(place, rounds=6, seconds=given.seconds, tell=tell)
+            ),
             "trl": trl,
         }
         for name, measure in parts.items():
             if name in (given.only or parts):
                 (folder / name).mkdir()
                 measured = measure(folder / name, tell)
-                tell(", ".join(f"{key} {bars.text(value)}" for key, value in measured.items()))  # should a later part break
+                tell(
+                    ", ".join(f"{key} {bars.text(value)}" for key, value in measured.items())
+                )  # should a later part break
                 figures |= measured
     bars.show(console, "learner", BARS, figures)
     bars.show_rest(console, BARS, figures)

@@ -1,4 +1,5 @@
-"""What streams notice of a learner that steps without a pause on the same cores: p99 of the gaps between tokens, against an idle one."""
+"""What streams notice of a learner that steps without a pause on the same cores: p99 of the gaps between tokens,
+against an idle one."""
 
 import asyncio
 import os
@@ -80,7 +81,13 @@ def _p99(replies: list[Reply], began: float, ended: float) -> float:
 
 
 async def _learner(stand: Stand) -> Process:
-    command = (sys.executable, "-m", "benchmarks.learner.stepping", str(stand.settings.state_dir), str(PORTS["engine.port"]))
+    command = (
+        sys.executable,
+        "-m",
+        "benchmarks.learner.stepping",
+        str(stand.settings.state_dir),
+        str(PORTS["engine.port"]),
+    )
     child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     assert child.stdout is not None
     if not (await child.stdout.readline()).startswith(b"ready"):

@@ -54,7 +54,9 @@ class Worker:
             if line.startswith("@"):
                 found: dict[str, float] = json.loads(line[1:])
                 return found
-        raise RuntimeError(f"a worker ended with {self._process.wait()}: {self._log.read_text(errors='replace')[-2000:]}")
+        raise RuntimeError(
+            f"a worker ended with {self._process.wait()}: {self._log.read_text(errors='replace')[-2000:]}"
+        )
 
 
 def measure(folder: Path, *, rounds: int, n_rows: int, longest: int, threads: int, tell: Tell) -> dict[str, float]:
@@ -79,7 +81,9 @@ def measure(folder: Path, *, rounds: int, n_rows: int, longest: int, threads: in
         worker.close()
     best = min(seconds, key=lambda micro: seconds[micro])
     workers = {
-        "ours": Worker([sys.executable, str(here / "ours.py"), str(folder), str(threads)], threads, folder / "ours.log"),
+        "ours": Worker(
+            [sys.executable, str(here / "ours.py"), str(folder), str(threads)], threads, folder / "ours.log"
+        ),
         "trl": theirs(best),
         "default": theirs(min(DEFAULT, n_rows), "default"),
         "compact": theirs(best, "compact"),
@@ -102,7 +106,9 @@ def _rounds(workers: Mapping[str, Worker], rounds: int, tell: Tell) -> dict[str,
     def speedup(other: str) -> float:
         return median(b["seconds"] / a["seconds"] for a, b in zip(timed["ours"], timed[other], strict=True))
 
-    differences = [abs(a["loss"] - b["loss"]) for name in found for a, b in zip(found["ours"], found[name], strict=True)]
+    differences = [
+        abs(a["loss"] - b["loss"]) for name in found for a, b in zip(found["ours"], found[name], strict=True)
+    ]
     peaks = {name: steps[-1]["peak_mib"] for name, steps in found.items()}
     return {
         "speedup_vs_trl": speedup("trl"),
@@ -135,7 +141,11 @@ def environment(tell: Tell) -> Path:
         [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(ENVIRONMENT)],
         [uv, "pip", "install", "--quiet", "--python", str(python), "trl==1.16.0", "torch==2.13.0", "peft==0.21.2", "transformers==5.19.0"],
     ):  # fmt: skip
-        done = subprocess.run(command, env=os.environ | {"UV_FIND_LINKS": links}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=os.environ | {"UV_FIND_LINKS": links}, capture_output=True, text=True, check=False
+        )
         if done.returncode:
-            raise RuntimeError(f"cannot make TRL's environment ({' '.join(command[1:3])} failed): {done.stderr[-1000:]}")
+            raise RuntimeError(
+                f"cannot make TRL's environment ({' '.join(command[1:3])} failed): {done.stderr[-1000:]}"
+            )
     return python

@@ -32,7 +32,8 @@ async def measure(folder: Path, *, rounds: int, tell: Callable[[str], None]) -> 
 
 
 async def rows_ready(stand: Stand, n: int, rng: random.Random | None = None, *, but: int = 0) -> list[Reply]:
-    """Have `n` replies and rate them, thumbs up and down so that there is something to learn; returns the last `but`, which are not."""
+    """Have `n` replies and rate them, thumbs up and down so that there is something to learn; returns the last `but`,
+    which are not."""
     rng = rng or random.Random(0)
     replies = await asyncio.gather(*(stand.ask(opening(rng), user=f"u{i % 8}") for i in range(n)))
     for reply in replies[: n - but]:
@@ -78,7 +79,9 @@ async def _live(stand: Stand) -> int:
 def _n_ready(stand: Stand) -> int:
     turn: Any = InteractionRow
     with stand.journal.read() as session:
-        query = select(turn.interaction_id).where(turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+        query = select(turn.interaction_id).where(
+            turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None)
+        )
         return len(session.scalars(query).all())
 
 

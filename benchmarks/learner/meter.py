@@ -1,5 +1,5 @@
-"""A worker's side of the measurement: steps on demand over stdin and stdout, with time, loss and memory. Standard library only:
-TRL's environment runs it too."""
+"""A worker's side of the measurement: steps on demand over stdin and stdout, with time, loss and memory. Standard
+library only: TRL's environment runs it too."""
 
 import gc
 import json
@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 
 def serve(step: Callable[[], float]) -> None:
-    """Answer each line of stdin with one step: {"seconds", "loss", "peak_mib"}; the loaded model is what is resident now."""
+    """Answer each line of stdin with one step: {"seconds", "loss", "peak_mib"}; the loaded model is what is resident
+    now."""
     gc.collect()
     loaded = _resident("VmRSS")
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:

@@ -11,14 +11,14 @@ import torch
 
 from benchmarks.learner.meter import serve
 from burnish.config import Learner
-from learner import kl
-from learner.losses import clipped_policy_loss
-from learner.objectives.objective import Objective, Term
-from learner.objectives.registry import Weighted
-from learner.policy import Policy, Weights
-from learner.rows import Row, TokenBatch
-from learner.samples import Sample
-from learner.step import Trainer
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.data.samples import Sample
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.objectives import divergences
+from burnish.learner.objectives.losses import clipped_policy_loss
+from burnish.learner.objectives.objective import Objective, Term
+from burnish.learner.objectives.registry import Weighted
+from burnish.learner.run.trainer import Trainer
 
 
 class Grpo(Objective):
@@ -42,7 +42,7 @@ class Grpo(Objective):
         sampled = batch.sampled
         clip = {"clip_low": self.clip, "clip_high": self.clip}
         losses = clipped_policy_loss(sampled, batch.stream("behaviour"), batch.stream("advantages"), **clip).loss
-        return Term((losses + self.beta * kl.k3(sampled, batch.stream("base"))).sum(), len(sampled))
+        return Term((losses + self.beta * divergences.k3(sampled, batch.stream("base"))).sum(), len(sampled))
 
 
 def main() -> None:
@@ -50,7 +50,9 @@ def main() -> None:
     folder, threads = Path(sys.argv[1]), int(sys.argv[2])
     given = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     settings, rows = given["settings"], given["rows"]
-    policy = Policy.load(folder / "model", rank=settings["rank"], alpha=settings["alpha"], device="cpu", threads=threads)
+    policy = Policy.load(
+        folder / "model", rank=settings["rank"], alpha=settings["alpha"], device="cpu", threads=threads
+    )
     policy.load_adapter(folder / "adapter")
     chosen = Learner(learning_rate=settings["learning_rate"], max_grad_norm=settings["max_grad_norm"])
     trainer = Trainer(policy, chosen)

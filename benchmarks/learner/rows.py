@@ -11,19 +11,26 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from learner import adapter_file
-from learner.policy import Policy
-from learner.rows import Text
+from burnish.learner.data.rows import Text
+from burnish.learner.model import adapter_file
+from burnish.learner.model.policy import Policy
 
 N_VOCAB = 151_936
-SETTINGS: dict[str, Any] = {"rank": 16, "alpha": 32, "beta": 0.04, "clip": 0.2, "learning_rate": 1e-5, "max_grad_norm": 1.0}
+SETTINGS: dict[str, Any] = {
+    "rank": 16,
+    "alpha": 32,
+    "beta": 0.04,
+    "clip": 0.2,
+    "learning_rate": 1e-5,
+    "max_grad_norm": 1.0,
+}
 
 
 def prepare(folder: Path, *, n_rows: int, longest: int, threads: int, seed: int = 0) -> dict[str, float]:
     """Write model, adapter (not fresh, so that KL and ratios are not trivial) and rows; the rows' lengths as facts.
 
-    Lengths of prompts and completions are log-normal (median longest/4, σ 0.8, at most `longest`), as replies' are: a few are long. No
-    two rows share a prompt. μ is the policy's own log-prob with noise of 0.05, as an engine's differs.
+    Lengths of prompts and completions are log-normal (median longest/4, σ 0.8, at most `longest`), as replies' are: a
+    few are long. No two rows share a prompt. μ is the policy's own log-prob with noise of 0.05, as an engine's differs.
     """
     torch.set_num_threads(threads)
     transformers_logging.disable_progress_bar()

@@ -13,10 +13,10 @@ import httpx
 import openai
 
 from burnish import config
-from burnish.demo import stack
 from burnish.journal import Journal
-from burnish.sandbox.users import SimulatedUser, listener_request
-from burnish.stack import gateway_url
+from burnish.processes.parts import gateway_url
+from burnish.sandbox.demo import stack
+from burnish.sandbox.world.users import SimulatedUser, listener_request
 
 PORTS = {"gateway.port": 8790, "engine.port": 8791}
 

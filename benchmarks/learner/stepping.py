@@ -1,7 +1,9 @@
-"""`python -m benchmarks.learner.stepping STATE`: the learner's process for a measurement: takes steps for as long as it is told to.
+"""`python -m benchmarks.learner.stepping STATE`: the learner's process for a measurement: takes steps for as long as it
+is told to.
 
-Niceness, courtesy, threads and rows are the learner part's own; what is left out is publishing, so that it can step without a pause, which
-no learner that waits for its trials does. A line `go` begins, `stop` ends; each is answered by a line with the steps taken since.
+Niceness, courtesy, threads and rows are the learner part's own; what is left out is publishing, so that it can step
+without a pause, which no learner that waits for its trials does. A line `go` begins, `stop` ends; each is answered by a
+line with the steps taken since.
 """
 
 import sys
@@ -10,10 +12,10 @@ from pathlib import Path
 
 from burnish import config, logs
 from burnish.journal import Journal
-from learner.courtesy import Courtesy, Pace, gaps_of, step_back
-from learner.ledger import Ledger
-from learner.main import anchors_for, trainer_for
-from learner.samples import Sample, to_sample
+from burnish.learner.data.samples import Sample, to_sample
+from burnish.learner.run.ledger import Ledger
+from burnish.learner.run.process import anchors_for, trainer_for
+from burnish.learner.run.throttle import Courtesy, Pace, gaps_of, step_back
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
-"""`python benchmarks/learner/theirs.py FOLDER THREADS MICRO_BATCH [default] [compact]`, in TRL's environment: TRL's GRPO step.
+"""`python benchmarks/learner/theirs.py FOLDER THREADS MICRO_BATCH [default] [compact]`, in TRL's environment: TRL's
+GRPO step.
 
 TRL's own code throughout: padding as `_generate_and_score_completions` does it, reference log-probs by
-`_get_per_token_logps_and_entropies` with the adapter off, `split_tensor_dict`, `_compute_loss`, its optimiser. `default` leaves gradient
-checkpointing as TRL has it (on). `compact` lets its head skip what is no completion, as it does on a GPU; on a CPU it scores every place.
+`_get_per_token_logps_and_entropies` with the adapter off, `split_tensor_dict`, `_compute_loss`, its optimiser.
+`default` leaves gradient checkpointing as TRL has it (on). `compact` lets its head skip what is no completion, as it
+does on a GPU; on a CPU it scores every place.
 """
 
 import json
@@ -61,7 +63,11 @@ def main() -> None:
         train_dataset=Dataset.from_dict({"prompt": ["w2"] * len(rows)}),
         processing_class=AutoTokenizer.from_pretrained(folder / "model"),
         peft_config=LoraConfig(
-            task_type="CAUSAL_LM", r=settings["rank"], lora_alpha=settings["alpha"], lora_dropout=0.0, target_modules=LORA
+            task_type="CAUSAL_LM",
+            r=settings["rank"],
+            lora_alpha=settings["alpha"],
+            lora_dropout=0.0,
+            target_modules=LORA,
         ),
     )
     set_peft_model_state_dict(trainer.model, load_peft_weights(str(folder / "adapter"), device="cpu"))

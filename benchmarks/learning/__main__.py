@@ -1,7 +1,7 @@
 """`python -m benchmarks.learning`: whether Burnish learns from its (simulated) users, with controls and seeds.
 
-Runs that are finished are kept under `.work/results/` and never made again (`--again` does). `--report` writes a summary
-of each arm into `docs/results/` and draws tables and pictures from the summaries that are there.
+Runs that are finished are kept under `.work/results/` and never made again (`--again` does). `--report` writes a
+summary of each arm into `docs/results/` and draws tables and pictures from the summaries that are there.
 """
 
 import argparse
@@ -79,7 +79,8 @@ def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequenc
 
 
 def seeds_of(text: str) -> list[int]:
-    """`8`: the first eight seeds; `0-3`: from and to; `0,5,7`, `0-3,5`: these. Raises ArgumentTypeError for anything else."""
+    """`8`: the first eight seeds; `0-3`: from and to; `0,5,7`, `0-3,5`: these. Raises ArgumentTypeError for anything
+    else."""
     try:
         parts = text.split(",")
         if len(parts) == 1 and text.isdecimal():
@@ -90,7 +91,9 @@ def seeds_of(text: str) -> list[int]:
             return seeds
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"expected 8 (the first eight), 0-3, 0,5,7 or 0-3,5 (0-0 for seed 0 alone); got {text!r}")
+    raise argparse.ArgumentTypeError(
+        f"expected 8 (the first eight), 0-3, 0,5,7 or 0-3,5 (0-0 for seed 0 alone); got {text!r}"
+    )
 
 
 def _engine(given: argparse.Namespace) -> SharedEngine | None:
@@ -107,13 +110,17 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=names, action="append", help="this part alone; may be given again")
     parser.add_argument("--arms", type=lambda text: text.split(","), help="these arms, with commas; all that can run")
     parser.add_argument(
-        "--seeds", type=seeds_of, help="8 (the first eight, as without it), 0-3, or 0-3,5,7; with --report show these alone"
+        "--seeds",
+        type=seeds_of,
+        help="8 (the first eight, as without it), 0-3, or 0-3,5,7; with --report show these alone",
     )
     parser.add_argument(
         "--until", type=int, metavar="N", help=f"end runs of {_stops()} early, for gains at these by more seeds"
     )
     parser.add_argument("--side-by-side", type=int, default=2, metavar="N", help="runs at a time on the one engine")
-    parser.add_argument("--engine", default="", metavar="URL", help="a vLLM that runs already, with room for all adapters")
+    parser.add_argument(
+        "--engine", default="", metavar="URL", help="a vLLM that runs already, with room for all adapters"
+    )
     parser.add_argument("--engine-key", default="", metavar="KEY", help="its key")
     parser.add_argument("--again", action="store_true", help="make finished runs again")
     parser.add_argument("--report", action="store_true", help="run nothing; summarise what is there and show it")
@@ -125,14 +132,19 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"a folder that --report writes and reads (default {SUMMARIES}), or a file that it reads",
     )  # fmt: skip
     parser.add_argument(
-        "--collect", type=Path, metavar="FILE", help="run nothing; summarise all runs, with any settings, into this file"
+        "--collect",
+        type=Path,
+        metavar="FILE",
+        help="run nothing; summarise all runs, with any settings, into this file",
     )
     given = parser.parse_args(arguments)
     known = {arm for part in PARTS for arm in part.arms}
     unknown = [arm for arm in given.arms or () if arm not in known]
     if unknown:
         parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(sorted(known))}")
-    if given.until is not None and not all(given.until in part.cut for part in PARTS if part.name in (given.only or names)):
+    if given.until is not None and not all(
+        given.until in part.cut for part in PARTS if part.name in (given.only or names)
+    ):
         parser.error(f"--until {given.until}: only runs of {_stops()} can end early; name it with --only")
     if given.side_by_side < 1:
         parser.error("--side-by-side must be at least 1")

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from server.retention import shown
+from burnish.server.rollout.forgetting_prompts import shown
 
 N_AT_ONCE = 64
 """Requests of an examination: vLLM answers 480 of them in about half the time that 16 at a time take."""
@@ -14,7 +14,8 @@ N_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: the id by which feedback is given, the text with tool calls as the model writes them, and the message as it came."""
+    """One answer: the id by which feedback is given, the text with tool calls as the model writes them, and the message
+    as it came."""
 
     response_id: str
     text: str

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from benchmarks.adapters.stand import free_port
 from burnish import config
+from burnish.adapters.serving.prepare import prepare
 from burnish.errors import BurnishError
-from burnish.stack import parts_of
-from burnish.supervisor import LocalLauncher, Supervisor
-from server.prepare import prepare
-from server.vllm import VllmEngine
+from burnish.processes.parts import parts_of
+from burnish.processes.supervisor import LocalLauncher, Supervisor
+from burnish.server.rollout.engine.vllm import VllmEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,11 @@ class SharedEngine:
 
 @asynccontextmanager
 async def running(folder: Path, n_runs: int) -> AsyncIterator[SharedEngine]:
-    """vLLM with the sandbox's model and room for the adapters of `n_runs` runs at a time; its output goes to `folder`/engine.log.
+    """vLLM with the sandbox's model and room for the adapters of `n_runs` runs at a time; its output goes to
+    `folder`/engine.log.
 
-    A run holds up to four versions: live, draining, the one before, and a candidate. Raises BurnishError where it does not start.
+    A run holds up to four versions: live, draining, the one before, and a candidate. Raises BurnishError where it does
+    not start.
     """
     flags = {
         "state_dir": str(folder),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def digest(files: Sequence[Path]) -> str:
-    """SHA-256 over the files' names and contents, in their order, as 64 hex digits. Raises OSError where one cannot be read."""
+    """SHA-256 over the files' names and contents, in their order, as 64 hex digits. Raises OSError where one cannot be
+    read."""
     whole = hashlib.sha256()
     for file in files:
         whole.update(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())

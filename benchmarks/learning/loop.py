@@ -6,15 +6,15 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from adapters import agents
 from benchmarks.learning.stack import Stack
-from burnish import routes
-from burnish.demo import facts
+from burnish import serving_table
+from burnish.adapters.registry import agents
+from burnish.adapters.serving.prepare import routes_file
 from burnish.journal import jobs, shadows
 from burnish.journal.tables import JudgementRow, ShadowJob, VersionRow
 from burnish.records import VersionState
-from server.prepare import routes_file
-from server.shadow import picker
+from burnish.sandbox.demo import facts
+from burnish.server.rollout.shadow_groups import picker
 
 PATIENCE = 300.0
 """Seconds for the loop to catch up; after that the users go on, and it is counted."""
@@ -22,7 +22,8 @@ INTERVAL = 0.05
 
 
 async def catch_up(stack: Stack, n_turns: int, *, heeds_holds: bool = False) -> bool:
-    """Wait until `n_turns` are recorded, all judged, and a step that is due has been decided; False where patience ended first.
+    """Wait until `n_turns` are recorded, all judged, and a step that is due has been decided; False where patience
+    ended first.
 
     `heeds_holds`: while the agent is held no candidate is waited for, while learning is paused no step is.
     """
@@ -53,7 +54,7 @@ def _is_drawing(stack: Stack) -> bool:
     """Whether a turn waits for its shadows: how many groups there are must not depend on how fast they are drawn."""
     if not stack.settings.has_groups:
         return False
-    agent = routes.watch(routes_file(stack.settings)).current().agents[stack.agent]
+    agent = serving_table.watch(routes_file(stack.settings)).current().agents[stack.agent]
     with stack.journal.read() as session:
         counts = jobs.counts(session, ShadowJob)
         waiting = picker.eligible(session, stack.agent, {agent.live, *agent.loaded}, stack.settings)
@@ -61,7 +62,8 @@ def _is_drawing(stack: Stack) -> bool:
 
 
 def costs(stack: Stack) -> dict[str, float]:
-    """Versions and what became of them, turns trained on, tokens drawn in the shadow, and votes that judges were asked for."""
+    """Versions and what became of them, turns trained on, tokens drawn in the shadow, and votes that judges were asked
+    for."""
     pulse = facts.pulse(stack.journal, stack.agent)
     said: Any = JudgementRow
     with stack.journal.read() as session:

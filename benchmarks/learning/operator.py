@@ -1,7 +1,7 @@
 """The operator of a run: in a hurry, lets everything go on."""
 
-from adapters import agents, canaries
 from benchmarks.learning.stack import Stack
+from burnish.adapters.registry import agents, canaries
 
 ACTOR = "hurried operator"
 

@@ -18,7 +18,8 @@ from benchmarks.learning.summaries import Summary, shared
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the command line asks for: which arms (None: all that can run), which seeds, whether finished runs come again.
+    """What the command line asks for: which arms (None: all that can run), which seeds, whether finished runs come
+    again.
 
     Runs go `until` so many interactions, one of the part's `cut`; None: to the world's end.
     """
@@ -43,8 +44,8 @@ class AnyArm(Protocol):
 class Tables:
     """How a part shows results of its world (whose hash is the last argument of `show`).
 
-    `figures` are flat, for `--json`; a bar's own key is there only where enough seeds stand behind it. `unmet` names the bars that are
-    missed or not shown yet.
+    `figures` are flat, for `--json`; a bar's own key is there only where enough seeds stand behind it. `unmet` names
+    the bars that are missed or not shown yet.
     """
 
     show: Callable[[Console, ByArm, str], None]
@@ -85,9 +86,11 @@ Play = Callable[[Any, int, SharedEngine, Path, Path, Tell], Awaitable[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`world` are the files that are its world, `usual` the arms that run where none are named, `n` the interactions or sessions of a run.
+    """`world` are the files that are its world, `usual` the arms that run where none are named, `n` the interactions or
+    sessions of a run.
 
-    `words` says in a line what came out of a run. `cut` are other ways to play it, which end after so many interactions.
+    `words` says in a line what came out of a run. `cut` are other ways to play it, which end after so many
+    interactions.
     """
 
     name: str

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from benchmarks.learning import engine
 from benchmarks.learning.engine import SharedEngine
@@ -43,7 +51,13 @@ async def work(
         return []
     faults: list[str] = []
     waiting = list(reversed(jobs))
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as bar:
         whole = bar.add_task("starting vLLM", total=sum(job.n_interactions for job in jobs))
         async with nullcontext(given) if given is not None else engine.running(folder, n_at_once) as shared:
@@ -69,7 +83,9 @@ async def work(
                     except Exception as error:  # one run that breaks must not cost the others; it leaves no result
                         faults.append(f"{job.name}: {error!r}")
                         words = f"failed: {error!r}"
-                        bar.advance(whole, job.n_interactions - next(each.completed for each in bar.tasks if each.id == line))
+                        bar.advance(
+                            whole, job.n_interactions - next(each.completed for each in bar.tasks if each.id == line)
+                        )
                     bar.remove_task(line)
                     say(f"{job.name}: {words}; {_left(bar, whole, began)}")
 

@@ -1,8 +1,8 @@
 """Finished runs as files: one JSON per (arm, seed) under the world's hash, written by one rename when a run has ended.
 
 A run that dies leaves no result. A result with other settings than the arm's present ones is not used: it tells of
-another arm. Nor is one over other settings of the sandbox, which stand under every arm's. These files stay on the machine
-that made them; what is published is a summary of them (`summaries.py`).
+another arm. Nor is one over other settings of the sandbox, which stand under every arm's. These files stay on the
+machine that made them; what is published is a summary of them (`summaries.py`).
 """
 
 import json
@@ -28,8 +28,8 @@ def _today() -> str:
 class Result:
     """What one run showed. `scores` by interactions; `figures` are flat numbers; `settings` what the run was given.
 
-    `curves` are further columns by interactions, of parts that have some. `date` is the day on which the run ended (UTC,
-    ISO 8601).
+    `curves` are further columns by interactions, of parts that have some. `date` is the day on which the run ended
+    (UTC, ISO 8601).
     """
 
     arm: str

@@ -1,4 +1,5 @@
-"""A run's own Burnish on the shared engine: gateway, ingester, swapper, judge, learner, with a state directory of their own."""
+"""A run's own Burnish on the shared engine: gateway, ingester, swapper, judge, learner, with a state directory of their
+own."""
 
 import re
 import shutil
@@ -14,9 +15,9 @@ from benchmarks.learning.client import Client
 from benchmarks.learning.engine import SharedEngine
 from burnish import config
 from burnish.config import Settings
-from burnish.demo import stack
 from burnish.journal import Journal
-from burnish.stack import gateway_url
+from burnish.processes.parts import gateway_url
+from burnish.sandbox.demo import stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ async def running(
 ) -> AsyncIterator[Stack]:
     """All parts but the engine in a fresh `folder`, ended on leaving, the agent's versions unloaded.
 
-    `flags` are dotted settings; `cache` keeps the base's own answers from run to run. Raises BurnishError where a part does not start.
+    `flags` are dotted settings; `cache` keeps the base's own answers from run to run. Raises BurnishError where a part
+    does not start.
     """
     own = {
         "state_dir": str(folder),

@@ -23,8 +23,8 @@ SEED = "learner.seed"
 class Summary:
     """The runs of one arm in one world with the same settings, by seed.
 
-    `world` is the world's hash (64 hex digits). `under` are the sandbox's settings, `settings` the arm's own without the
-    seed.
+    `world` is the world's hash (64 hex digits). `under` are the sandbox's settings, `settings` the arm's own without
+    the seed.
     """
 
     part: str

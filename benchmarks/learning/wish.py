@@ -1,7 +1,8 @@
-"""`python -m benchmarks.learning.wish`: whether the wish, as grader of shadow groups, tells replies that heed it from others.
+"""`python -m benchmarks.learning.wish`: whether the wish, as grader of shadow groups, tells replies that heed it from
+others.
 
-The sandbox's base answers held-out prompts four times each; where the first reply breaks the house style, all four are scored on the
-canonical hint for one of the attributes that it broke. A program says who heeded it.
+The sandbox's base answers held-out prompts four times each; where the first reply breaks the house style, all four are
+scored on the canonical hint for one of the attributes that it broke. A program says who heeded it.
 """
 
 import argparse
@@ -14,18 +15,20 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from burnish.sandbox import MODEL, heldout, hints, language
-from learner.generation import generate
-from learner.policy import Policy, Weights
-from learner.prompts import hinted_prompt, render
-from learner.rows import Text
-from learner.wish import posteriors
+from burnish.learner.data.rows import Text
+from burnish.learner.data.teacher_prompts import hinted_prompt, render
+from burnish.learner.model.generation import generate
+from burnish.learner.model.hint_grader import posteriors
+from burnish.learner.model.policy import Policy, Weights
+from burnish.sandbox import MODEL
+from burnish.sandbox.world import heldout, language, style_hints
 
 N_PROMPTS, N_MEMBERS, MAX_TOKENS = 60, 4, 48
 
 
 def measure(seed: int = 0) -> dict[str, float]:
-    """Mean scores of members that heed the wish and that do not, and `auc`: how often one of the former outranks one of the latter."""
+    """Mean scores of members that heed the wish and that do not, and `auc`: how often one of the former outranks one of
+    the latter."""
     torch.manual_seed(seed)
     rng, policy = random.Random(seed), Policy.load(MODEL, rank=16, alpha=32, threads=1, device="cpu")
     prompts = heldout.prompts()[:N_PROMPTS]
@@ -41,7 +44,9 @@ def measure(seed: int = 0) -> dict[str, float]:
         if not broken[0]:
             continue
         name = rng.choice(broken[0])
-        with_wish = hinted_prompt(policy.tokenizer, prompt.messages, (), hints.CANONICAL[name, language.HOUSE_STYLE[name]], ids)
+        with_wish = hinted_prompt(
+            policy.tokenizer, prompt.messages, (), style_hints.CANONICAL[name, language.HOUSE_STYLE[name]], ids
+        )
         assert with_wish is not None
         plain += [Text(ids, array("i", each)) for each in members]
         hinted += [Text(with_wish, array("i", each)) for each in members]
@@ -65,7 +70,9 @@ def _text(policy: Policy, ids: Sequence[int]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.wish", description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learning.wish", description=(__doc__ or "").split("\n\n")[0]
+    )
     parser.add_argument("--json", type=Path, help="also write the figures here")
     given = parser.parse_args()
     figures = measure()

@@ -1,6 +1,7 @@
 """Anchors: the base's own answers, learned again in every step, so that the adapter forgets little of what it knew.
 
-Measured as the largest single stabiliser (reference/algorithms.md §4.5). Rows without a sample are anchors, but for right replies.
+Measured as the largest single stabiliser (reference/algorithms.md §4.5). Rows without a sample are anchors, but for
+right replies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +9,11 @@ from typing import ClassVar
 
 import torch
 
-from learner.losses import negative_log_likelihood
-from learner.objectives.objective import Objective, Term
-from learner.policy import Policy
-from learner.right import RightReply
-from learner.rows import Row, TokenBatch
+from burnish.learner.data.right_replies import RightReply
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.model.policy import Policy
+from burnish.learner.objectives.losses import negative_log_likelihood
+from burnish.learner.objectives.objective import Objective, Term
 
 
 class Anchor(Objective):

@@ -1,10 +1,10 @@
 """Credit: the advantage of each reply of a step, by the estimator that `learner.advantage` names.
 
 What a group is: replies whose rewards come from the same source and that answer one and the same prompt (`prompt`: the
-engine's prompt ids are equal; a client that asks for several choices, or again, makes such a group) or that are turns of one session
-(`session`: takes a user's leniency out, and with it the fact that the session went well). Two sources never meet in one
-group. Live traffic mostly asks each prompt once: a group of one is compared with the running baseline, as all rows are under
-`baseline`; GRPO with a group of one would be no baseline at all.
+engine's prompt ids are equal; a client that asks for several choices, or again, makes such a group) or that are turns
+of one session (`session`: takes a user's leniency out, and with it the fact that the session went well). Two sources
+never meet in one group. Live traffic mostly asks each prompt once: a group of one is compared with the running
+baseline, as all rows are under `baseline`; GRPO with a group of one would be no baseline at all.
 """
 
 from collections.abc import Hashable, Sequence
@@ -12,14 +12,15 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from learner.advantages import GROUPED, RunningBaseline, by_step
-from learner.samples import Sample
+from burnish.learner.data.samples import Sample
+from burnish.learner.objectives.advantages import GROUPED, RunningBaseline, by_step
 
 
 def advantages_of(samples: Sequence[Sample], baseline: RunningBaseline, estimator: str, groups: str) -> Tensor:
     """One advantage per judged sample [B], rewards counted as (r+1)/2; every reward is counted into `baseline`.
 
-    Steps of a tool session whose outcome is known are standardised among those at the same place, whatever the estimator.
+    Steps of a tool session whose outcome is known are standardised among those at the same place, whatever the
+    estimator.
     """
     advantages = torch.zeros(len(samples))
     stepwise = [i for i, sample in enumerate(samples) if sample.step is not None]

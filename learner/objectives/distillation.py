@@ -1,8 +1,9 @@
 """Hindsight distillation: be as one would have been had one known the hint.
 
-The teacher (last promoted adapter, or the base) scores the *same* completion with the hint in its prompt; the student is
-drawn to it by the reverse KL over the student's top K and a tail bin (reference/algorithms.md §2.2). Only rows with a hint
-carry the term. Off-policy tokens are weighted by κ = min(ρ, 2) where the row has a usable ratio, by 1 where it has none.
+The teacher (last promoted adapter, or the base) scores the *same* completion with the hint in its prompt; the student
+is drawn to it by the reverse KL over the student's top K and a tail bin (reference/algorithms.md §2.2). Only rows with
+a hint carry the term. Off-policy tokens are weighted by κ = min(ρ, 2) where the row has a usable ratio, by 1 where it
+has none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from learner.distillation import cap_per_token, tail_reverse_kl
-from learner.losses import truncated_weights
-from learner.objectives.objective import Objective, Term, row_weights
-from learner.policy import Policy, Weights
-from learner.rows import Row, Text, TokenBatch
-from learner.samples import Hinted, Sample
+from burnish.learner.data.rows import Row, Text, TokenBatch
+from burnish.learner.data.samples import Hinted, Sample
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.objectives.divergences import cap_per_token, tail_reverse_kl
+from burnish.learner.objectives.losses import truncated_weights
+from burnish.learner.objectives.objective import Objective, Term, row_weights
 
 TOKEN_CAP = 2.0
 """Most that one token may count, in nats: a few far tokens must not drown the row (§2.3)."""
@@ -24,7 +25,8 @@ WEIGHT_CAP = 2.0
 
 
 MIN_OVERLAP = 0.3
-"""Share of the student's top K that must be in the teacher's: a teacher who thinks of other things altogether teaches nothing (§2.4, 7)."""
+"""Share of the student's top K that must be in the teacher's: a teacher who thinks of other things altogether teaches
+nothing (§2.4, 7)."""
 MIN_GAIN = 1e-3
 """Nats a token that a hint must take from a disliked reply, beyond what any words take."""
 UNMOVED, FAR = "teacher_unmoved", "teacher_far"
@@ -73,13 +75,19 @@ class Distillation(Objective):
             row.streams["teacher_top"] = values
             # NaN marks "no usable ratio"; `term` gives those tokens weight 1
             row.streams["distill_behaviour"] = recorded if sample.has_ratio else torch.full_like(recorded, torch.nan)
-        facts = {"n_rows": float(len(hinted) - len(self._refused)), "overlap": sum(share for _, share in told) / len(told)}
+        facts = {
+            "n_rows": float(len(hinted) - len(self._refused)),
+            "overlap": sum(share for _, share in told) / len(told),
+        }
         codes = list(self._refused.values())
         return facts | {f"n_{code}": float(codes.count(code)) for code in (UNMOVED, FAR)}
 
     def _gains(self, hinted: Sequence[tuple[Row, Sample]], asked: Sequence[Text], policy: Policy) -> list[float]:
-        """How much likelier, in nats a token, the hint makes what was said than words of equal length that ask for nothing do."""
-        neutral = [Text(s.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature) for row, s in hinted]
+        """How much likelier, in nats a token, the hint makes what was said than words of equal length that ask for
+        nothing do."""
+        neutral = [
+            Text(s.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature) for row, s in hinted
+        ]
         pairs = zip(policy.logprobs(asked, Weights.TEACHER), policy.logprobs(neutral, Weights.TEACHER), strict=True)
         return [float((with_hint - without).mean()) for with_hint, without in pairs]
 
@@ -99,10 +107,11 @@ class Distillation(Objective):
 
 
 def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[str, str]:
-    """Give each row whose sample has several hints the one under which the teacher's top K is nearest to the student's (`tops`).
+    """Give each row whose sample has several hints the one under which the teacher's top K is nearest to the student's
+    (`tops`).
 
-    That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)| (reference/algorithms.md §2.4, rule 7); of equals the first stays. Returns the
-    hints that took another's place, by interaction id.
+    That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)| (reference/algorithms.md §2.4, rule 7); of equals the first
+    stays. Returns the hints that took another's place, by interaction id.
     """
     asked: list[tuple[Row, Tensor, Hinted]] = []
     for row, top in zip(rows, tops, strict=True):

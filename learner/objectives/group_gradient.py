@@ -1,8 +1,9 @@
 """Group gradient: policy gradient over shadow groups, each member compared with the others of its group.
 
-The reward is the rubric judge's score, the same function for every member; the live reply's next-state reward is another term of another
-objective and never meets it. All members of a group carry the stream, or none does. Where their scores do not differ nothing is said.
-Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation (arXiv 2503.20783); clip and veto as in `policy_gradient`.
+The reward is the rubric judge's score, the same function for every member; the live reply's next-state reward is
+another term of another objective and never meets it. All members of a group carry the stream, or none does. Where their
+scores do not differ nothing is said. Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation
+(arXiv 2503.20783); clip and veto as in `policy_gradient`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +11,12 @@ from typing import ClassVar
 
 import torch
 
-from learner.advantages import GROUPED
-from learner.losses import clipped_policy_loss
-from learner.objectives.objective import Objective, Term, row_weights
-from learner.objectives.policy_gradient import unvetoed
-from learner.policy import Policy
-from learner.rows import Row, TokenBatch
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.model.policy import Policy
+from burnish.learner.objectives.advantages import GROUPED
+from burnish.learner.objectives.losses import clipped_policy_loss
+from burnish.learner.objectives.objective import Objective, Term, row_weights
+from burnish.learner.objectives.policy_gradient import unvetoed
 
 
 class GroupGradient(Objective):

@@ -1,7 +1,8 @@
 """KL to the base: a leash, so that what nobody complained about stays as it was.
 
-k2 as a loss, because its gradient is that of the reverse KL (arXiv 2510.01555), with truncated importance weights since the
-tokens were drawn from μ. It covers the rows that the step trains anyway and whose ratio is usable; so it is stamped last.
+k2 as a loss, because its gradient is that of the reverse KL (arXiv 2510.01555), with truncated importance weights since
+the tokens were drawn from μ. It covers the rows that the step trains anyway and whose ratio is usable; so it is stamped
+last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,11 @@ from typing import ClassVar
 
 import torch
 
-from learner import kl
-from learner.losses import truncated_weights
-from learner.objectives.objective import Objective, Term
-from learner.policy import Policy, Weights
-from learner.rows import Row, TokenBatch
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.objectives import divergences
+from burnish.learner.objectives.losses import truncated_weights
+from burnish.learner.objectives.objective import Objective, Term
 
 WEIGHT_CAP = 2.0
 
@@ -35,5 +36,5 @@ class KlToBase(Objective):
     def term(self, batch: TokenBatch) -> Term:
         logprobs, base = batch.sampled[batch.where(self.stream)], batch.stream(self.stream)
         weights = truncated_weights(logprobs, batch.at(self.stream, "base_behaviour"), WEIGHT_CAP)
-        total = (weights * kl.k2(logprobs, base)).sum()
-        return Term(total, len(base), {"k3": kl.k3(logprobs.detach(), base).sum().item()})
+        total = (weights * divergences.k2(logprobs, base)).sum()
+        return Term(total, len(base), {"k3": divergences.k3(logprobs.detach(), base).sum().item()})

@@ -1,9 +1,9 @@
 """Objective: the seam between a method and the trainer.
 
 Before the step an objective stamps per-token streams on the rows that it applies to (scoring them under other weights
-where it needs to); during the step it returns, for each micro-batch, the sum of its per-token losses. The trainer divides
-by the tokens of the rows that carry `stream`, counted over the whole step, and adds the terms up by weight. So terms
-never dilute each other, and a row without the stream gets exactly no gradient from it.
+where it needs to); during the step it returns, for each micro-batch, the sum of its per-token losses. The trainer
+divides by the tokens of the rows that carry `stream`, counted over the whole step, and adds the terms up by weight. So
+terms never dilute each other, and a row without the stream gets exactly no gradient from it.
 """
 
 from abc import ABC, abstractmethod
@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from learner.policy import Policy
-from learner.rows import Row, TokenBatch
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.model.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Policy gradient on the judged reward: advantage over what was expected, clipped on the ratio to who drew the tokens.
 
-`bypass` (reference/algorithms.md §1.5): μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and engine
-mismatch together, and no further importance weight is put on top. `token_tis`: the clip is on π_θ/π_v, π_v being the row's own
-version where its log-probs were audited, else the policy before this step; min(π_v/μ, 2) is the weight beside it. What a reward
-is compared with is in `credit.py`. A row without an advantage, or with a smaller one than `min_advantage`, carries no term. Small
-ones are kept by default: where an agent is mostly liked they are its successes, and without them each failure pushes alone.
+`bypass` (reference/algorithms.md §1.5): μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and
+engine mismatch together, and no further importance weight is put on top. `token_tis`: the clip is on π_θ/π_v, π_v being
+the row's own version where its log-probs were audited, else the policy before this step; min(π_v/μ, 2) is the weight
+beside it. What a reward is compared with is in `credit.py`. A row without an advantage, or with a smaller one than
+`min_advantage`, carries no term. Small ones are kept by default: where an agent is mostly liked they are its successes,
+and without them each failure pushes alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,23 +13,28 @@ from typing import Any, ClassVar
 
 import torch
 
-from learner import kl
-from learner.advantages import RunningBaseline, scale_by_tokens
-from learner.cispo import weighted_policy_loss
-from learner.gspo import sequence_policy_loss
-from learner.losses import ClippedLoss, clipped_policy_loss, decoupled_policy_loss
-from learner.objectives.credit import advantages_of
-from learner.objectives.objective import Objective, Term, row_weights
-from learner.offpolicy import VETO_HIGH, VETO_LOW
-from learner.policy import Policy
-from learner.rows import Row, TokenBatch
-from learner.samples import Sample
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.data.samples import Sample
+from burnish.learner.model.policy import Policy
+from burnish.learner.objectives import divergences
+from burnish.learner.objectives.advantages import RunningBaseline, scale_by_tokens
+from burnish.learner.objectives.credit import advantages_of
+from burnish.learner.objectives.losses import (
+    ClippedLoss,
+    clipped_policy_loss,
+    decoupled_policy_loss,
+    sequence_policy_loss,
+    weighted_policy_loss,
+)
+from burnish.learner.objectives.objective import Objective, Term, row_weights
+from burnish.learner.objectives.off_policy import VETO_HIGH, VETO_LOW
 
 
 class PolicyGradient(Objective):
     """PPO's clipped loss with dual clip; `scale_floor` above 0 divides advantages by max(σ_tok, floor).
 
-    `min_advantage`, `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`, `form` is `policy_loss`.
+    `min_advantage`, `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`, `form` is
+    `policy_loss`.
     """
 
     name: ClassVar[str] = "policy_gradient"
@@ -86,8 +92,8 @@ class PolicyGradient(Objective):
         sums = {
             "ratio": result.ratio.sum().item(),
             "clip_fraction": result.is_clipped.sum().item(),
-            "kl_behaviour": kl.k1(behaviour, found).sum().item(),
-            "k3_behaviour": kl.k3(behaviour, found).sum().item(),
+            "kl_behaviour": divergences.k1(behaviour, found).sum().item(),
+            "k3_behaviour": divergences.k3(behaviour, found).sum().item(),
             "veto_fraction": float(n_vetoed),
         }
         # a vetoed row stays in the denominator: it weighs nothing, and lends its weight to no other row

@@ -1,8 +1,10 @@
-"""Direct preference optimisation on corrections: rather what somebody made of the reply than the reply (arXiv 2305.18290).
+"""Direct preference optimisation on corrections: rather what somebody made of the reply than the reply (arXiv
+2305.18290).
 
-A pair's two replies may lie in different micro-batches, so the loss is written as what it is at this point: DPO's gradient is
-β·σ(−β·margin)·(∇log π_θ(other) − ∇log π_θ(preferred)), and as a step is one gradient at weights that stamping has seen, the
-factor is measured then. Loss and gradient are DPO's own, whatever the packing; a pair counts as one, however long its replies are.
+A pair's two replies may lie in different micro-batches, so the loss is written as what it is at this point: DPO's
+gradient is β·σ(−β·margin)·(∇log π_θ(other) − ∇log π_θ(preferred)), and as a step is one gradient at weights that
+stamping has seen, the factor is measured then. Loss and gradient are DPO's own, whatever the packing; a pair counts as
+one, however long its replies are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +12,12 @@ from typing import ClassVar
 
 import torch
 
-from learner.losses import preference_loss, preference_weights
-from learner.objectives.objective import Objective, Term, row_weights
-from learner.policy import Policy, Weights
-from learner.right import RightReply
-from learner.rows import Row, TokenBatch
-from learner.samples import RightKind
+from burnish.learner.data.right_replies import RightReply
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.data.samples import RightKind
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.objectives.losses import preference_loss, preference_weights
+from burnish.learner.objectives.objective import Objective, Term, row_weights
 
 
 class Preference(Objective):
@@ -32,7 +34,8 @@ class Preference(Objective):
         self.reference = reference
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        """`preference` holds a token's factor, `pair_loss` its share of the pair's loss, carried by the preferred reply."""
+        """`preference` holds a token's factor, `pair_loss` its share of the pair's loss, carried by the preferred
+        reply."""
         replies = {row.sample.interaction_id: row for row in rows if row.sample is not None}
         right = [row for row in rows if isinstance(row, RightReply) and row.of_sample is not None]
         corrections = [row for row in right if row.of_sample and row.of_sample.right_kind is RightKind.CORRECTION]
@@ -48,7 +51,9 @@ class Preference(Objective):
         gains = torch.stack([(a - b).double().sum() for a, b in zip(now, before, strict=True)])  # [2·n_pairs]
         margins = gains[0::2] - gains[1::2]
         losses, weights = preference_loss(margins, self.beta), preference_weights(margins, self.beta)
-        scale = sum(row.n_tokens for row in flat) / len(pairs)  # the trainer divides by tokens, pairs are to be averaged
+        scale = sum(row.n_tokens for row in flat) / len(
+            pairs
+        )  # the trainer divides by tokens, pairs are to be averaged
         for i, (preferred, other) in enumerate(pairs):
             factor, share = scale * weights[i].item(), scale * losses[i].item() / preferred.n_tokens
             preferred.streams["preference"] = torch.full((preferred.n_tokens,), -factor)

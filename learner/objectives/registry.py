@@ -1,23 +1,23 @@
 """The objectives by name, each with its weight's setting and how settings make it. A new method adds one entry.
 
-Order matters: rows are stamped in it, and `kl_to_base` covers what the others before it train. An objective of weight 0 is
-not built at all: it costs no forward pass and changes no bit.
+Order matters: rows are stamped in it, and `kl_to_base` covers what the others before it train. An objective of weight 0
+is not built at all: it costs no forward pass and changes no bit.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from burnish.config import Learner
-from learner.objectives.anchor import Anchor
-from learner.objectives.distillation import Distillation
-from learner.objectives.group_gradient import GroupGradient
-from learner.objectives.kl_to_base import KlToBase
-from learner.objectives.objective import Objective
-from learner.objectives.policy_gradient import PolicyGradient
-from learner.objectives.preference import Preference
-from learner.objectives.supervised import Supervised
-from learner.objectives.token_distillation import TokenDistillation
-from learner.policy import Weights
+from burnish.learner.model.policy import Weights
+from burnish.learner.objectives.anchor import Anchor
+from burnish.learner.objectives.distillation import Distillation
+from burnish.learner.objectives.group_gradient import GroupGradient
+from burnish.learner.objectives.kl_to_base import KlToBase
+from burnish.learner.objectives.objective import Objective
+from burnish.learner.objectives.policy_gradient import PolicyGradient
+from burnish.learner.objectives.preference import Preference
+from burnish.learner.objectives.supervised import Supervised
+from burnish.learner.objectives.token_distillation import TokenDistillation
 
 
 class Weighted(NamedTuple):
@@ -52,14 +52,18 @@ REGISTRY: dict[str, _Entry] = {
     ),
     GroupGradient.name: _Entry(
         lambda s: s.group_weight,
-        lambda s: GroupGradient(clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, advantage=s.group_advantage),
+        lambda s: GroupGradient(
+            clip_low=s.clip_low, clip_high=s.clip_high, dual_clip=s.dual_clip, advantage=s.group_advantage
+        ),
     ),
     Distillation.name: _Entry(
         lambda s: s.distill_weight,
         lambda s: _DISTILL_FORMS[s.distill_form](top_k=s.distill_top_k, check_hints=s.check_hints),
     ),
     Supervised.name: _Entry(lambda s: s.sft_weight, lambda s: Supervised()),
-    Preference.name: _Entry(lambda s: s.dpo_weight, lambda s: Preference(beta=s.dpo_beta, reference=Weights(s.dpo_reference))),
+    Preference.name: _Entry(
+        lambda s: s.dpo_weight, lambda s: Preference(beta=s.dpo_beta, reference=Weights(s.dpo_reference))
+    ),
     KlToBase.name: _Entry(lambda s: s.kl_weight, lambda s: KlToBase()),
     Anchor.name: _Entry(lambda s: s.anchor_weight, lambda s: Anchor()),
 }

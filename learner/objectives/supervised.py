@@ -1,6 +1,8 @@
-"""Supervised learning of right replies: what a person would have said, or said that it should have been, token by token.
+"""Supervised learning of right replies: what a person would have said, or said that it should have been, token by
+token.
 
-Off by default (`sft_weight`): it takes a person's words as they are, where a policy gradient only shifts the agent's own.
+Off by default (`sft_weight`): it takes a person's words as they are, where a policy gradient only shifts the agent's
+own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +10,11 @@ from typing import ClassVar
 
 import torch
 
-from learner.losses import negative_log_likelihood
-from learner.objectives.objective import Objective, Term, row_weights
-from learner.policy import Policy
-from learner.right import RightReply
-from learner.rows import Row, TokenBatch
+from burnish.learner.data.right_replies import RightReply
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.model.policy import Policy
+from burnish.learner.objectives.losses import negative_log_likelihood
+from burnish.learner.objectives.objective import Objective, Term, row_weights
 
 
 class Supervised(Objective):

@@ -1,17 +1,17 @@
 """Hindsight distillation at the sampled tokens alone: the teacher says of what was said whether it would have said so.
 
-One number per token in place of a distribution: no top K is kept, and the estimate is noisier. Rows, teacher, refusals and
-weights are those of `Distillation`, under the same name in metrics.
+One number per token in place of a distribution: no top K is kept, and the estimate is noisier. Rows, teacher, refusals
+and weights are those of `Distillation`, under the same name in metrics.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from learner.distillation import token_distillation
-from learner.objectives.distillation import TOKEN_CAP, Distillation
-from learner.objectives.objective import Term, row_weights
-from learner.policy import Policy, Weights
-from learner.rows import Row, Text, TokenBatch
+from burnish.learner.data.rows import Row, Text, TokenBatch
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.objectives.distillation import TOKEN_CAP, Distillation
+from burnish.learner.objectives.divergences import token_distillation
+from burnish.learner.objectives.objective import Term, row_weights
 
 
 class TokenDistillation(Distillation):

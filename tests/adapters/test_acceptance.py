@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from adapters import acceptance
-from adapters.acceptance import Acceptance
-from adapters.gate import decide
+from burnish.adapters.evidence import acceptance
+from burnish.adapters.evidence.acceptance import Acceptance
+from burnish.adapters.evidence.gate import decide
 from burnish.journal import Journal
 from burnish.journal.tables import VersionRow
 from burnish.records import VersionState
@@ -62,10 +62,14 @@ def test_the_best_is_of_those_that_went_live_with_these_prompts(journal: Journal
         for number, state, each in told:
             evidence = {"acceptance": each.as_dict()}
             session.add(
-                VersionRow(agent="agent", version=number, parent=0, digest="", state=state, evidence=evidence, created_at=0.0)
+                VersionRow(
+                    agent="agent", version=number, parent=0, digest="", state=state, evidence=evidence, created_at=0.0
+                )
             )
         session.add(
-            VersionRow(agent="agent", version=6, parent=0, digest="", state=VersionState.RETIRED, evidence={}, created_at=0.0)
+            VersionRow(
+                agent="agent", version=6, parent=0, digest="", state=VersionState.RETIRED, evidence={}, created_at=0.0
+            )
         )
         session.flush()
         assert acceptance.best(session, "agent", "d") == 50

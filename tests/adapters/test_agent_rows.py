@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters import agents, audit
+from burnish.adapters.registry import agents, audit
 from burnish.errors import Conflict, NotFound, RequestError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
@@ -49,7 +49,9 @@ def test_pauses_holds_and_settings_are_changed_once_and_audited(any_journal: Jou
         agents.find(session, "agent").held = "v3 was worse"
     with any_journal.write() as session:
         assert agents.release(session, "agent", actor="ana") == "v3 was worse"
-        assert agents.change_settings(session, "agent", {"learner.rank": 8}, actor="ana").settings == {"learner.rank": 8}
+        assert agents.change_settings(session, "agent", {"learner.rank": 8}, actor="ana").settings == {
+            "learner.rank": 8
+        }
     with any_journal.write() as session:
         agents.change_settings(session, "agent", {"learner.rank": 8}, actor="ana")
     assert [action for _, action, _ in told(any_journal)] == ["settings", "release", "resume", "pause", "create"]

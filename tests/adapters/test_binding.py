@@ -1,13 +1,14 @@
-"""A journal and an adapter store belong together by an id: what is another's, or older, is refused and nothing is touched."""
+"""A journal and an adapter store belong together by an id: what is another's, or older, is refused and nothing is
+touched."""
 
 import threading
 from pathlib import Path
 
 import pytest
 
-from adapters import registry
-from adapters.binding import bind
-from adapters.store import AdapterStore
+from burnish.adapters.files.binding import bind
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.tables import StepRow
@@ -25,12 +26,14 @@ def publish(store: AdapterStore, *versions: int, agent: str = "agent") -> None:
 
 def allocate(journal: Journal, *versions: int, agent: str = "agent") -> None:
     with journal.write() as session:
-        registry.ensure_agent(session, agent)
+        lifecycle.ensure_agent(session, agent)
         for version in versions:
             if version % 2:
-                registry.announce(session, agent, version, parent=0, step_id=None, digest="d")
+                lifecycle.announce(session, agent, version, parent=0, step_id=None, digest="d")
             else:
-                session.add(StepRow(agent=agent, version=version, parent=0, outcome="superseded", metrics={}, started_at=1.0))
+                session.add(
+                    StepRow(agent=agent, version=version, parent=0, outcome="superseded", metrics={}, started_at=1.0)
+                )
 
 
 def listing(folder: Path) -> list[str]:
@@ -90,7 +93,9 @@ def test_another_journal_is_refused_and_the_message_names_both_and_the_remedy(
     bind(any_journal, store)
 
 
-def test_the_remedy_for_two_that_do_belong_together(other_journal: Journal, journal: Journal, store: AdapterStore) -> None:
+def test_the_remedy_for_two_that_do_belong_together(
+    other_journal: Journal, journal: Journal, store: AdapterStore
+) -> None:
     bind(journal, store)
     allocate(other_journal, 1)
     publish(store, 1)
@@ -127,7 +132,9 @@ def test_an_older_copy_of_the_journal_is_refused_until_the_later_versions_are_mo
     bind(any_journal, store)
 
 
-def test_an_empty_store_with_an_id_takes_a_new_journal(journal: Journal, other_journal: Journal, store: AdapterStore) -> None:
+def test_an_empty_store_with_an_id_takes_a_new_journal(
+    journal: Journal, other_journal: Journal, store: AdapterStore
+) -> None:
     """A journal that was lost before anything was learned."""
     bind(journal, store)
     given = store.journal_id()

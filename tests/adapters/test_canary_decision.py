@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from adapters.canary import Comparison, Decision, Rules, Turn, decide_canary, decide_watch, odds
+from burnish.adapters.evidence.comparison import Comparison, Decision, Rules, Turn, decide_canary, decide_watch, odds
 from burnish.records import CanaryState
 
 Make = Callable[[random.Random], Turn]
@@ -21,8 +21,11 @@ def rewarded(rate: float) -> Make:
     return lambda chance: turn(chance.random() < rate)
 
 
-def run(baseline: Make, version: Make, n: int, *, seed: int = 0, rate: float | None = None, hours: float = 1.0) -> Decision:
-    """`n` turns of the version, nine times as many of the other, as users 1 to 40 send them; until something is decided."""
+def run(
+    baseline: Make, version: Make, n: int, *, seed: int = 0, rate: float | None = None, hours: float = 1.0
+) -> Decision:
+    """`n` turns of the version, nine times as many of the other, as users 1 to 40 send them; until something is
+    decided."""
     chance = random.Random(seed)
     seen = Comparison(Rules(), rate)
     for i in range(10 * n):
@@ -83,10 +86,15 @@ def test_too_little_traffic_is_skipped_with_its_size() -> None:
         (lambda c: {"latency": 9.0 * c.random()}, "replies slower by more than a factor of 2"),
     ],
 )
-def test_every_guard_stops_a_version_by_itself(changes: Callable[[random.Random], dict[str, object]], said: str) -> None:
+def test_every_guard_stops_a_version_by_itself(
+    changes: Callable[[random.Random], dict[str, object]], said: str
+) -> None:
     def sound(chance: random.Random) -> Turn:
         return turn(
-            feedback=chance.random() < 0.8, tools=chance.random() < 0.8, length=100 * chance.random(), latency=chance.random()
+            feedback=chance.random() < 0.8,
+            tools=chance.random() < 0.8,
+            length=100 * chance.random(),
+            latency=chance.random(),
         )
 
     def ill(chance: random.Random) -> Turn:

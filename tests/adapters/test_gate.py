@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.gate import Evidence, GateVerdict, Probe, Retention, binomial_upper, decide
+from burnish.adapters.evidence.gate import Evidence, GateVerdict, Probe, Retention, binomial_upper, decide
 
 TOLERANCE = 1e-3
 CANDIDATE, PARENT, BASE = (-1.0, -2.0, -3.0), (-1.5, -2.5, -3.0), (-2.0, -2.0, -3.5)
@@ -39,7 +39,10 @@ def test_a_candidate_that_showed_everything_passes() -> None:
         (replace(GOOD, retention=None), "insufficient evidence: 0 retention prompts, 64 needed"),
         (replace(GOOD, retention=replace(KEPT, n=63)), "insufficient evidence: 63 retention prompts"),
         (replace(GOOD, retention=replace(KEPT, n_lost=3)), "unlearned 3 of 64"),
-        (replace(GOOD, retention=replace(KEPT, n_lost=3, n_won=30)), "unlearned 3 of 64"),  # gains do not make up for it
+        (
+            replace(GOOD, retention=replace(KEPT, n_lost=3, n_won=30)),
+            "unlearned 3 of 64",
+        ),  # gains do not make up for it
         (replace(GOOD, retention=replace(KEPT, n_lost=64)), "unlearned 64 of 64"),
     ],
 )
@@ -51,7 +54,10 @@ def test_every_fault_is_named(evidence: Evidence, said: str) -> None:
 
 def test_all_faults_are_told_at_once() -> None:
     verdict = decide(Evidence(mechanical_fault="broken"))
-    assert [fault.split(":")[0] for fault in verdict.faults] == ["broken", "no probe"]  # whoever fails here is not asked more
+    assert [fault.split(":")[0] for fault in verdict.faults] == [
+        "broken",
+        "no probe",
+    ]  # whoever fails here is not asked more
 
 
 def test_two_lost_prompts_of_sixty_four_are_tolerated_at_a_tenth() -> None:
@@ -83,7 +89,9 @@ def test_a_tolerance_that_is_none_passes_nothing(tolerance: float) -> None:
 
 
 @given(st.lists(st.tuples(*[st.floats(-30, 0)] * 4), min_size=1, max_size=8))
-def test_whatever_the_numbers_a_pass_means_agreement_and_a_difference(rows: list[tuple[float, float, float, float]]) -> None:
+def test_whatever_the_numbers_a_pass_means_agreement_and_a_difference(
+    rows: list[tuple[float, float, float, float]],
+) -> None:
     engine, candidate, parent, base = (tuple(axis) for axis in zip(*rows, strict=True))
     probe = Probe(engine, candidate, parent, base, 0.5)
     if decide(replace(GOOD, probe=probe)).has_passed:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.keep import DAY, Kept, Plan, Uses, plan
+from burnish.adapters.files.retention import DAY, Kept, Plan, Uses, plan
 from burnish.records import VersionState
 
 NOW = 1_000 * DAY
@@ -22,7 +22,13 @@ def histories(draw: st.DrawFn) -> list[Kept]:
 
 
 uses = st.builds(
-    Uses, aliases=NUMBERS, canaries=NUMBERS, loaded=NUMBERS, in_flight=st.none() | NUMBERS, jobs=NUMBERS, step_parents=NUMBERS
+    Uses,
+    aliases=NUMBERS,
+    canaries=NUMBERS,
+    loaded=NUMBERS,
+    in_flight=st.none() | NUMBERS,
+    jobs=NUMBERS,
+    step_parents=NUMBERS,
 )
 
 
@@ -62,7 +68,9 @@ def test_what_is_removed_is_older_than_what_is_kept_for_having_been_live(
 @given(histories(), uses, st.integers(0, 6))
 def test_removing_what_may_go_leaves_nothing_more_to_remove(versions: list[Kept], used: Uses, keep_live: int) -> None:
     first = made(versions, used, keep_live)
-    after = [Kept(v.number, v.state, v.decided_at, v.is_pinned, v.is_removed or v.number in first.remove) for v in versions]
+    after = [
+        Kept(v.number, v.state, v.decided_at, v.is_pinned, v.is_removed or v.number in first.remove) for v in versions
+    ]
     assert made(after, used, keep_live).remove == {}
 
 

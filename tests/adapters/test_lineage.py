@@ -2,8 +2,8 @@
 
 import pytest
 
-from adapters import registry
-from adapters.lineage import lineage
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry.lineage import lineage
 from burnish.errors import NotFound
 from burnish.journal import Journal
 from burnish.journal.tables import CanaryRow, ComparisonRow, SampleRow, StepRow, VersionRow
@@ -14,26 +14,39 @@ from tests.turns import add_turn
 def publish(journal: Journal, number: int) -> None:
     row = add_turn(journal, interaction([user("a")], interaction_id=f"row-{number}", version=number - 1))
     with journal.write() as session:
-        registry.ensure_agent(session, "agent")
-        step = StepRow(agent="agent", version=number, parent=number - 1, outcome="open", metrics={"n": 1.0}, started_at=1.0)
+        lifecycle.ensure_agent(session, "agent")
+        step = StepRow(
+            agent="agent", version=number, parent=number - 1, outcome="open", metrics={"n": 1.0}, started_at=1.0
+        )
         session.add(step)
         session.flush()
         session.add(SampleRow(step_id=step.step_id, interaction_id=row, reward=1.0, record_ids=["j"]))
-        registry.announce(session, "agent", number, parent=number - 1, step_id=step.step_id, digest="d")
+        lifecycle.announce(session, "agent", number, parent=number - 1, step_id=step.step_id, digest="d")
     with journal.write() as session:
-        registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed", evidence={"n": 64})
+        lifecycle.promote(
+            session, "agent", number, expected=number - 1, actor="gate", reason="passed", evidence={"n": 64}
+        )
 
 
 def test_a_version_tells_its_whole_story(any_journal: Journal) -> None:
     for number in (1, 2, 3):
         publish(any_journal, number)
     with any_journal.write() as session:
-        registry.rollback(session, "agent", actor="ana", reason="worse")
-        session.add(CanaryRow(agent="agent", version=2, baseline=1, kind="canary", share=0.1, state="passed", started_at=1.0))
+        lifecycle.rollback(session, "agent", actor="ana", reason="worse")
+        session.add(
+            CanaryRow(agent="agent", version=2, baseline=1, kind="canary", share=0.1, state="passed", started_at=1.0)
+        )
         for n, outcome in enumerate((1, 1, -1, None)):
             facts = {"candidate_digest": "c", "baseline_digest": "b", "created_at": 1.0, "outcome": outcome}
             session.add(ComparisonRow(agent="agent", version=2, interaction_id=f"t{n}", baseline=1, **facts))
-        branch = {"step_id": None, "digest": "d", "state": "live", "evidence": {}, "created_at": 1.0, "origin": "branch"}
+        branch = {
+            "step_id": None,
+            "digest": "d",
+            "state": "live",
+            "evidence": {},
+            "created_at": 1.0,
+            "origin": "branch",
+        }
         session.add(VersionRow(agent="agent.u-1", version=1, parent=2, parent_agent="agent", **branch))
     with any_journal.read() as session:
         told = lineage(session, "agent", 2)

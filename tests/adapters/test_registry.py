@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
 from burnish.errors import Conflict, NotFound
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import AliasRow, AuditRow, InteractionRow, LoadJob, SampleRow, StepRow, VersionRow
@@ -18,7 +18,7 @@ from tests.turns import add_turn
 @pytest.fixture
 def agent(any_journal: Journal) -> str:
     with any_journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     return "agent"
 
 
@@ -32,23 +32,25 @@ def candidate(journal: Journal, number: int, rows: int = 2) -> list[str]:
         assert step.step_id is not None
         for name in names:
             session.add(SampleRow(step_id=step.step_id, interaction_id=name, reward=1.0, record_ids=[]))
-        registry.announce(session, "agent", number, parent=number - 1, step_id=step.step_id, digest="d" * 64)
+        lifecycle.announce(session, "agent", number, parent=number - 1, step_id=step.step_id, digest="d" * 64)
     return names
 
 
 def promote(journal: Journal, number: int, expected: int) -> None:
     with journal.write() as session:
-        registry.promote(session, "agent", number, expected=expected, actor="gate", reason="passed", evidence={"n": 64})
+        lifecycle.promote(
+            session, "agent", number, expected=expected, actor="gate", reason="passed", evidence={"n": 64}
+        )
 
 
 def aliases(journal: Journal) -> tuple[int | None, int | None]:
     with journal.read() as session:
-        return registry.alias(session, "agent"), registry.alias(session, "agent", registry.PREVIOUS)
+        return lifecycle.alias(session, "agent"), lifecycle.alias(session, "agent", lifecycle.PREVIOUS)
 
 
 def states(journal: Journal) -> dict[int, str]:
     with journal.read() as session:
-        return {row.version: row.state for row in registry.versions(session, "agent")}
+        return {row.version: row.state for row in lifecycle.versions(session, "agent")}
 
 
 def spent(journal: Journal, names: list[str]) -> set[int | None]:
@@ -72,10 +74,10 @@ def test_an_agent_begins_at_the_base_and_stays_where_it_is(any_journal: Journal,
     candidate(any_journal, 1)
     promote(any_journal, 1, 0)
     with any_journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     assert aliases(any_journal) == (1, 0)
     with any_journal.read() as session, pytest.raises(NotFound, match="no agent 'nobody'"):
-        registry.alias(session, "nobody")
+        lifecycle.alias(session, "nobody")
 
 
 def test_an_announced_version_waits_for_its_trial(any_journal: Journal, agent: str) -> None:
@@ -99,7 +101,7 @@ def test_a_promotion_does_everything_at_once(any_journal: Journal, agent: str) -
     assert spent(any_journal, first) == {steps[0].step_id}
     assert spent(any_journal, second) == {steps[1].step_id}
     with any_journal.read() as session:
-        row = registry.version(session, "agent", 2)
+        row = lifecycle.version(session, "agent", 2)
         assert (row.evidence, row.reason) == ({"n": 64}, "passed")
         assert row.decided_at is not None
     assert audit(any_journal)[-1] == ("gate", "promote", "agent", "1", "2", "passed")
@@ -141,14 +143,14 @@ def test_of_promotions_at_the_same_moment_one_wins(any_journal: Journal, agent: 
 def test_a_refusal_closes_the_step_and_spends_its_rows_with_the_reason(any_journal: Journal, agent: str) -> None:
     names = candidate(any_journal, 1)
     with any_journal.write() as session:
-        registry.refuse(session, "agent", 1, reason="unlearned 9 of 64", evidence={"n_lost": 9})
+        lifecycle.refuse(session, "agent", 1, reason="unlearned 9 of 64", evidence={"n_lost": 9})
     step = step_of(any_journal, 1)
     assert (step.outcome, step.reason) == ("refused", "unlearned 9 of 64")
     assert step.ended_at is not None
     assert spent(any_journal, names) == {step.step_id}
     assert aliases(any_journal) == (0, None)
     with any_journal.read() as session:
-        row = registry.version(session, "agent", 1)
+        row = lifecycle.version(session, "agent", 1)
         assert (row.state, row.reason, row.evidence) == ("refused", "unlearned 9 of 64", {"n_lost": 9})
     assert audit(any_journal)[-1][:3] == ("gate", "refuse", "agent@v1")
 
@@ -159,7 +161,7 @@ def test_a_rollback_is_one_call_to_anywhere(any_journal: Journal, agent: str, to
         candidate(any_journal, number)
         promote(any_journal, number, number - 1)
     with any_journal.write() as session:
-        moved = registry.rollback(session, "agent", actor="cli", to=to, reason="worse")
+        moved = lifecycle.rollback(session, "agent", actor="cli", to=to, reason="worse")
     target = 2 if to is None else to
     assert moved == (3, target)
     assert aliases(any_journal) == (target, 3)
@@ -167,7 +169,7 @@ def test_a_rollback_is_one_call_to_anywhere(any_journal: Journal, agent: str, to
     assert states(any_journal) == expected | ({target: "live"} if target else {})
     assert audit(any_journal)[-1] == ("cli", "promote", "agent", "3", str(target), "worse")
     with any_journal.write() as session:  # and forward again
-        assert registry.rollback(session, "agent", actor="cli") == (target, 3)
+        assert lifecycle.rollback(session, "agent", actor="cli") == (target, 3)
     assert aliases(any_journal) == (3, target)
 
 
@@ -175,7 +177,7 @@ def test_a_rollback_to_nowhere_is_a_conflict(any_journal: Journal, agent: str) -
     def roll(to: int | None) -> Callable[[], None]:
         def call() -> None:
             with any_journal.write() as session:
-                registry.rollback(session, "agent", actor="cli", to=to)
+                lifecycle.rollback(session, "agent", actor="cli", to=to)
 
         return call
 
@@ -193,8 +195,8 @@ def test_a_rollback_leaves_the_outcome_of_steps_as_it_was(any_journal: Journal, 
     promote(any_journal, 1, 0)
     before = step_of(any_journal, 1)
     with any_journal.write() as session:
-        registry.rollback(session, "agent", actor="cli", to=0)
-        registry.promote(session, "agent", 1, expected=0, actor="cli")
+        lifecycle.rollback(session, "agent", actor="cli", to=0)
+        lifecycle.promote(session, "agent", 1, expected=0, actor="cli")
     after = step_of(any_journal, 1)
     assert (after.outcome, after.reason, after.ended_at) == (before.outcome, before.reason, before.ended_at)
     assert spent(any_journal, names) == {before.step_id}
@@ -206,7 +208,7 @@ def test_a_step_ends_once(any_journal: Journal, agent: str) -> None:
     assert step_id is not None
     for outcome in (StepOutcome.REFUSED, StepOutcome.PUBLISHED):
         with any_journal.write() as session:
-            registry.close_step(session, step_id, outcome, outcome)
+            lifecycle.close_step(session, step_id, outcome, outcome)
     assert step_of(any_journal, 1).outcome == "refused"
 
 
@@ -215,7 +217,7 @@ def test_a_superseded_step_gives_its_rows_back(any_journal: Journal, agent: str)
     step_id = step_of(any_journal, 1).step_id
     assert step_id is not None
     with any_journal.write() as session:
-        registry.close_step(session, step_id, StepOutcome.SUPERSEDED, "died")
+        lifecycle.close_step(session, step_id, StepOutcome.SUPERSEDED, "died")
     assert (step_of(any_journal, 1).outcome, spent(any_journal, names)) == ("superseded", {None})
 
 
@@ -234,7 +236,7 @@ def test_a_row_keeps_the_step_that_spent_it_first(any_journal: Journal, agent: s
 def test_no_number_is_announced_twice(any_journal: Journal, agent: str) -> None:
     candidate(any_journal, 1)
     with pytest.raises(Exception, match=r"(?i)unique"), any_journal.write() as session:
-        registry.announce(session, "agent", 1, parent=0, step_id=None, digest="x")
+        lifecycle.announce(session, "agent", 1, parent=0, step_id=None, digest="x")
     with any_journal.read() as session:
         assert session.query(VersionRow).count() == 1
 
@@ -242,9 +244,9 @@ def test_no_number_is_announced_twice(any_journal: Journal, agent: str) -> None:
 def test_agents_do_not_share_versions(any_journal: Journal, agent: str) -> None:
     candidate(any_journal, 1)
     with any_journal.write() as session:
-        registry.ensure_agent(session, "other")
+        lifecycle.ensure_agent(session, "other")
     with any_journal.write() as session, pytest.raises(NotFound):
-        registry.promote(session, "other", 1, expected=0, actor="cli")
+        lifecycle.promote(session, "other", 1, expected=0, actor="cli")
     with any_journal.read() as session:
-        assert registry.versions(session, "other") == []
+        assert lifecycle.versions(session, "other") == []
         assert session.get(AliasRow, ("other", "live")) is not None

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.gate import Evidence, decide
-from adapters.holdout import is_held_out
-from adapters.replay import Limits, Measures, Replay, faults
+from burnish.adapters.evidence.gate import Evidence, decide
+from burnish.adapters.evidence.heldout_replay import Limits, Measures, Replay, faults
+from burnish.adapters.evidence.holdout import is_held_out
 
 LIMITS = Limits(n_min=64, margin=0.1, length=0.6, repetition=0.1, broken_calls=0.02)
 LIKE = Measures(length=20.0, repetition=0.0, n_calls=50, n_broken=0)
@@ -33,7 +33,10 @@ def test_an_even_candidate_passes_and_its_bound_is_as_worked_out_by_hand() -> No
             {"n": 60, "n_lost": 0, "n_won": 0, "n_unasked": 20},
             "60 held-out pairs decided, 64 needed; the engine refused 20 of 80 held-out turns",
         ),
-        ({"n_unasked": 51}, "insufficient evidence: the engine refused 51 of 251 held-out turns; a smaller gate.replay_tokens"),
+        (
+            {"n_unasked": 51},
+            "insufficient evidence: the engine refused 51 of 251 held-out turns; a smaller gate.replay_tokens",
+        ),
         ({"candidate": replace(LIKE, length=33.0)}, "replies of 33.0 tokens"),
         ({"candidate": replace(LIKE, length=5.0)}, "replies of 5.0 tokens"),
         ({"candidate": replace(LIKE, repetition=0.2)}, "repeats 20.0% of its 4-grams"),

@@ -1,10 +1,10 @@
-"""The benchmark's many sequences at a time are the tests of `adapters/sequential.py`, look by look."""
+"""The benchmark's many sequences at a time are the tests of `adapters/evidence/sequential.py`, look by look."""
 
 import numpy as np
 import pytest
 
-from adapters.sequential import KnownBaseline, Paired
 from benchmarks.adapters.sequences import caught_at, known, paired, peeked
+from burnish.adapters.evidence.sequential import KnownBaseline, Paired
 
 
 @pytest.mark.parametrize(("rate", "other"), [(0.8, 0.8), (0.8, 0.6), (0.5, 0.1), (1.0, 0.0)])

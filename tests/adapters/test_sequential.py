@@ -1,4 +1,5 @@
-"""Sequential tests: values worked out by hand, what must hold for any sequence, and Ville's inequality on simulated ones."""
+"""Sequential tests: values worked out by hand, what must hold for any sequence, and Ville's inequality on simulated
+ones."""
 
 import json
 import random
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.sequential import BoundedMean, KnownBaseline, Paired, gain, larger, no_worse, share
+from burnish.adapters.evidence.sequential import BoundedMean, KnownBaseline, Paired, gain, larger, no_worse, share
 
 ALPHA = 0.005
 OUTCOMES = st.lists(st.booleans(), max_size=300)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
 from burnish.errors import AdapterError
 
 FACTS = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": 0}

@@ -18,7 +18,13 @@ import aiohttp
 import pytest
 
 FLAGS = (
-    *("--headless=new", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"),
+    *(
+        "--headless=new",
+        "--no-first-run",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+    ),
     *("--disable-extensions", "--disable-sync", "--no-default-browser-check", "--hide-scrollbars"),
     *("--window-size=640,480", "--remote-debugging-port=0"),
 )
@@ -37,7 +43,9 @@ def program() -> str:
                 pytest.fail(f"`{' '.join(command)}` failed; these tests need Chromium:\n{done.stderr[-2000:]}")
         found = shutil.which("chromium")
     if found is None:
-        pytest.fail("these tests need Chromium (Debian: apt-get install chromium); this is not root, it cannot be installed")
+        pytest.fail(
+            "these tests need Chromium (Debian: apt-get install chromium); this is not root, it cannot be installed"
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""An application as somebody would build it: its server asks the agent and makes a vote token, its page shows reply and thumbs.
+"""An application as somebody would build it: its server asks the agent and makes a vote token, its page shows reply and
+thumbs.
 
 It runs on an origin of its own, with the snippet of docs/widget/ as it stands there.
 """
@@ -55,4 +56,6 @@ def page(gateway: str, target: str, token: str, reply: str) -> str:
         assert snippet.count(f'="{name}"') == 1, name
         snippet = snippet.replace(f'="{name}"', f'="{html.escape(value)}"')
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>An agent</title></head>'
-    return f'{head}<body style="font-family: sans-serif; margin: 2rem"><p>{html.escape(reply)}</p>{snippet}</body></html>'
+    return (
+        f'{head}<body style="font-family: sans-serif; margin: 2rem"><p>{html.escape(reply)}</p>{snippet}</body></html>'
+    )

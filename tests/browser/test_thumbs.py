@@ -14,9 +14,9 @@ import pytest
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import FeedbackRow, JudgeJob
+from burnish.server.gateway.admin import admin_app
+from burnish.server.ingest.ingester import Ingester
 from burnish.testing import Scene, Script, Scripted, ScriptedEngine, Step
-from server.admin import admin_app
-from server.ingest import Ingester
 from tests.browser import site
 from tests.browser.chromium import Page, running, tab
 from tests.journals import journal, migrated_file, sqlite_url
@@ -43,7 +43,9 @@ class Visit:
     async def open(self, target: str | None = None, token: str | None = None, url: str | None = None) -> None:
         """Load the page, by default with a token for the reply that it shows."""
         target = target or self.reply
-        token = token or await asyncio.to_thread(site.vote_token, self.gateway.url, self.gateway.secrets["voter"], target)
+        token = token or await asyncio.to_thread(
+            site.vote_token, self.gateway.url, self.gateway.secrets["voter"], target
+        )
         text = site.page(url or self.gateway.url, target, token, "I saw a heron by the river.")
         (self.folder / "index.html").write_text(text, encoding="utf-8")
         await self.page.open(f"{self.origin}/index.html")
@@ -55,7 +57,9 @@ class Visit:
         return list(await self.page.value("[...document.querySelectorAll('[aria-pressed=true]')].map(e => e.title)"))
 
     async def focus(self) -> str:
-        return str(await self.page.value("document.activeElement.getAttribute('aria-label') || document.activeElement.tagName"))
+        return str(
+            await self.page.value("document.activeElement.getAttribute('aria-label') || document.activeElement.tagName")
+        )
 
     async def picture(self, name: str) -> None:
         """Kept where BURNISH_PICTURES says, so that a person can look."""

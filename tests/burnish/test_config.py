@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from burnish import config, overlay
+from burnish import config
 from burnish.cli.settings import markdown
+from burnish.config import overrides
 from burnish.errors import ConfigError
 
 
@@ -90,7 +91,9 @@ def test_every_setting_has_a_sentence() -> None:
     assert [key for key, text in described.items() if not text.endswith((".", "…"))] == []
 
 
-def test_the_state_directory_stays_the_same_wherever_a_part_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_directory_stays_the_same_wherever_a_part_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for settings in (config.load(), config.load(flags={"state_dir": ".burnish"})):
         assert settings.state_dir == tmp_path / ".burnish"
     monkeypatch.setenv("BURNISH_STATE_DIR", "elsewhere")
@@ -110,4 +113,4 @@ def test_a_flag_and_an_agents_own_setting_outrank_the_environment(monkeypatch: p
     assert config.load(flags={"learner.min_rows": 8}).learner.min_rows == 8
     own = config.for_agent(settings, {"learner.min_rows": 4})
     assert (own.learner.min_rows, own.learner.rank, own.state_dir) == (4, 8, settings.state_dir)
-    assert overlay.checked(settings, {"learner.min_rows": "4"}) == {"learner.min_rows": 4}
+    assert overrides.checked(settings, {"learner.min_rows": "4"}) == {"learner.min_rows": 4}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish import keys, routes
+from burnish import keys, serving_table
 from burnish.errors import TableError
 from burnish.files import Watched, read_json, replace_text
 
@@ -48,16 +48,16 @@ def test_a_key_is_stored_hashed_and_knows_its_scope() -> None:
 def test_the_serving_table_round_trips_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "routes.json"
     _, key = keys.mint([keys.Scope.INFERENCE], requests_per_minute=60, max_concurrent=4)
-    table = routes.Routes(
+    table = serving_table.Routes(
         generation=3,
         engines=("http://e",),
         engine_key="secret",
         remote_url="http://r",
-        agents={"agent": routes.AgentRoute("agent", "t", 4, 3, (3, 4))},
+        agents={"agent": serving_table.AgentRoute("agent", "t", 4, 3, (3, 4))},
         keys={key.digest: key},
     )
-    routes.write(path, table)
-    assert routes.watch(path).current() == table
+    serving_table.write(path, table)
+    assert serving_table.watch(path).current() == table
     assert path.stat().st_mode & 0o777 == 0o600
     assert table.agents["agent"].engine_model(4, "base") == "agent@v4"
     assert table.agents["agent"].engine_model(0, "base") == "base"
@@ -66,7 +66,7 @@ def test_the_serving_table_round_trips_and_is_private(tmp_path: Path) -> None:
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "routes.json"
-    routes.write(path, routes.Routes())
+    serving_table.write(path, serving_table.Routes())
     return path
 
 
@@ -79,11 +79,13 @@ def test_a_table_that_cannot_be_read_is_left_as_it_is(table: Path, text: str | N
         table.unlink()
     else:
         table.write_text(text)
-    with pytest.raises(TableError, match=r"routes\.json: expected a serving table, got .*`burnish up` makes the table anew"):
-        routes.update(table, lambda present: replace(present, base_name="b"))
+    with pytest.raises(
+        TableError, match=r"routes\.json: expected a serving table, got .*`burnish up` makes the table anew"
+    ):
+        serving_table.update(table, lambda present: replace(present, base_name="b"))
     assert (table.read_text() if table.exists() else None) == text
-    after = routes.update(table, lambda present: replace(present, base_name="b"), is_made_anew=True)
-    assert routes.watch(table).current() == after == routes.Routes(generation=1, base_name="b")
+    after = serving_table.update(table, lambda present: replace(present, base_name="b"), is_made_anew=True)
+    assert serving_table.watch(table).current() == after == serving_table.Routes(generation=1, base_name="b")
 
 
 @pytest.mark.parametrize("text", [text for text in FOREIGN if text is not None])
@@ -91,14 +93,14 @@ def test_who_had_a_table_keeps_it_while_the_file_cannot_be_read(
     table: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, key = keys.mint([keys.Scope.INFERENCE])
-    good = routes.Routes(generation=3, engines=("http://e",), keys={key.digest: key})
-    routes.write(table, good)
-    watched = routes.watch(table)
+    good = serving_table.Routes(generation=3, engines=("http://e",), keys={key.digest: key})
+    serving_table.write(table, good)
+    watched = serving_table.watch(table)
     assert watched.current() == good
     replace_text(table, text)
     assert [watched.current(), watched.current()] == [good, good]
     assert capsys.readouterr().out.count("what it said before stands") == 1
-    routes.write(table, replace(good, generation=4))
+    serving_table.write(table, replace(good, generation=4))
     assert watched.current().generation == 4
 
 
@@ -119,7 +121,9 @@ def test_a_text_that_fits_in_part_leaves_the_old_one(tmp_path: Path) -> None:
     """Past the limit on a file's size the system takes what fits, as on a full disk, and refuses the next byte."""
     path = tmp_path / "a.json"
     replace_text(path, "old")
-    told = subprocess.run([sys.executable, "-c", LIMITED, str(path), str(ROOM)], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path), str(ROOM)], capture_output=True, text=True, check=True
+    )
     assert told.stdout.strip() == "OSError"
     assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["a.json"])
 
@@ -141,19 +145,19 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_on_a_full_disk_the_table_stands_and_the_writer_is_told(small_disk: Path) -> None:
     path = small_disk / "routes.json"
     _, key = keys.mint([keys.Scope.INFERENCE])
-    good = routes.Routes(engines=("http://e",), keys={key.digest: key})
-    routes.write(path, good)
+    good = serving_table.Routes(engines=("http://e",), keys={key.digest: key})
+    serving_table.write(path, good)
     before = path.read_bytes()
     (small_disk / "filler").write_bytes(bytes(64 * 1024 - 3 * 4096))  # two pages are left, or one
-    many = {f"a{i}": routes.AgentRoute(f"a{i}") for i in range(200)}
+    many = {f"a{i}": serving_table.AgentRoute(f"a{i}") for i in range(200)}
     for _ in range(2):  # the next writer finds no table without keys and engines either
         with pytest.raises(OSError) as told:
-            routes.update(path, lambda present: replace(present, agents=many))
+            serving_table.update(path, lambda present: replace(present, agents=many))
         assert told.value.errno == errno.ENOSPC
         assert path.read_bytes() == before
         assert [name for name in os.listdir(small_disk) if name.endswith(".tmp")] == []
     (small_disk / "filler").unlink()
-    after = routes.update(path, lambda present: replace(present, base_name="b"))
+    after = serving_table.update(path, lambda present: replace(present, base_name="b"))
     assert (after.engines, list(after.keys)) == (good.engines, [key.digest])
 
 
@@ -162,11 +166,11 @@ def test_nobody_waits_for_the_disk_while_the_table_is_held(table: Path, monkeypa
     path, order = table, []
 
     def slow(handle: int) -> None:
-        with routes.held(path):  # would wait for ever, did the first one hold it still
-            order.append(routes.watch(path).current().base_name)
+        with serving_table.held(path):  # would wait for ever, did the first one hold it still
+            order.append(serving_table.watch(path).current().base_name)
 
     monkeypatch.setattr(os, "fsync", slow)
-    routes.update(path, lambda table: replace(table, base_name="b"))
+    serving_table.update(path, lambda table: replace(table, base_name="b"))
     assert order == ["b"]
 
 
@@ -174,11 +178,13 @@ def test_concurrent_changes_of_the_table_are_all_kept(table: Path) -> None:
     path = table
 
     def add(n: int) -> None:
-        routes.update(path, lambda t: replace(t, agents={**t.agents, f"a{n}": routes.AgentRoute(f"a{n}")}))
+        serving_table.update(
+            path, lambda t: replace(t, agents={**t.agents, f"a{n}": serving_table.AgentRoute(f"a{n}")})
+        )
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(40)))
-    after = routes.watch(path).current()
+    after = serving_table.watch(path).current()
     assert len(after.agents) == 40
     assert after.generation == 40
     assert [name for name in os.listdir(path.parent) if name.endswith(".tmp")] == []

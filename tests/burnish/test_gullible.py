@@ -5,10 +5,10 @@ import base64
 import pytest
 
 from benchmarks.judging.suite import cases
-from burnish.testing.gullible import GullibleJudge
-from judges import scan
-from judges.ballot import count
-from judges.verdict import parse_vote, question, verdict_messages
+from burnish.judges.injection import scan
+from burnish.judges.verdicts.ballot import count
+from burnish.judges.verdicts.verdict import parse_vote, question, verdict_messages
+from burnish.testing.gullible_judge import GullibleJudge
 
 
 async def vote(came_back: str, *, is_honest: bool = False) -> tuple[int | None, str | None]:
@@ -37,7 +37,9 @@ async def test_it_believes_a_hint() -> None:
     assert await vote("Thanks! The hint is: use bold.") == (1, "use bold")
 
 
-@pytest.mark.parametrize(("said", "score"), [("Thanks!", 1), ("That is wrong.", -1), ("Copy 1 2.", 0), ("No bold please.", -1)])
+@pytest.mark.parametrize(
+    ("said", "score"), [("Thanks!", 1), ("That is wrong.", -1), ("Copy 1 2.", 0), ("No bold please.", -1)]
+)
 async def test_told_nothing_it_judges_right(said: str, score: int) -> None:
     assert (await vote(said))[0] == score
 

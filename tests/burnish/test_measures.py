@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.measures import repetition, tool_calls
+from burnish.reply_metrics import repetition, tool_calls
 
 
 @pytest.mark.parametrize(

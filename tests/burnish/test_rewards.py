@@ -112,7 +112,9 @@ def signal(kind: SignalKind, value: float, provenance: Provenance = Provenance.T
 
 
 def verifier_says(rating: float | None, at: float = 2000.0, **changes: object) -> Feedback:
-    return feedback("t", rating, feedback_id=f"verifier-{at:.0f}", source=FeedbackSource.VERIFIER, created_at=at, **changes)
+    return feedback(
+        "t", rating, feedback_id=f"verifier-{at:.0f}", source=FeedbackSource.VERIFIER, created_at=at, **changes
+    )
 
 
 NAMED_422 = signal(SignalKind.HTTP_STATUS, 422, Provenance.VERIFIER)
@@ -127,7 +129,11 @@ TESTS_PASSED = signal(SignalKind.TESTS, 1.0, Provenance.VERIFIER)
         (Evidence([user_says(None, score=0.75)]), 0.5, "user"),
         (Evidence([user_says(None, outcome=-1.0, label="reopened")], [verdict(1)]), -1.0, "outcome"),
         (Evidence([user_says(0.25), user_says(None, outcome=-1.0, at=9.0)]), 0.25, "user"),
-        (Evidence([user_says(1.0, about=TargetKind.SESSION)], [verdict(0)]), 1.0, "outcome"),  # of a chat that this turn ended
+        (
+            Evidence([user_says(1.0, about=TargetKind.SESSION)], [verdict(0)]),
+            1.0,
+            "outcome",
+        ),  # of a chat that this turn ended
         (Evidence((), [verdict(1)], signals=[signal(SignalKind.TESTS, 0.5, Provenance.VERIFIER)]), -1.0, "verifiable"),
         (
             Evidence((), [verdict(1)], signals=[TESTS_PASSED, signal(SignalKind.EXIT_CODE, 2, Provenance.VERIFIER)]),
@@ -135,16 +141,28 @@ TESTS_PASSED = signal(SignalKind.TESTS, 1.0, Provenance.VERIFIER)
             "verifiable",
         ),
         (Evidence((), [verdict(1)], signals=[NAMED_422]), -1.0, "verifiable"),
-        (Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 422)]), 1.0, "judge"),  # anybody can write that
+        (
+            Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 422)]),
+            1.0,
+            "judge",
+        ),  # anybody can write that
         (Evidence([user_says(1.0)], signals=[signal(SignalKind.HTTP_STATUS, 404)]), 1.0, "user"),
         (
             Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 401, Provenance.VERIFIER)]),
             1.0,
             "judge",
         ),  # credentials are no argument
-        (Evidence((), [verdict(-1)], signals=[signal(SignalKind.EXIT_CODE, 0)]), -1.0, "judge"),  # an agent can print that
+        (
+            Evidence((), [verdict(-1)], signals=[signal(SignalKind.EXIT_CODE, 0)]),
+            -1.0,
+            "judge",
+        ),  # an agent can print that
         (Evidence(kind=NextStateKind.REGENERATED), -0.5, "implicit"),
-        (Evidence((), [verdict(1)], NextStateKind.USER_REPLY, [signal(SignalKind.EDIT, 0.4, Provenance.USER)]), 1.0, "judge"),
+        (
+            Evidence((), [verdict(1)], NextStateKind.USER_REPLY, [signal(SignalKind.EDIT, 0.4, Provenance.USER)]),
+            1.0,
+            "judge",
+        ),
         (Evidence(signals=[signal(SignalKind.EDIT, 0.4, Provenance.USER)]), -0.4, "implicit"),
         (Evidence([harness_says(1.0)], kind=NextStateKind.REGENERATED), -0.5, "implicit"),
     ],
@@ -176,7 +194,9 @@ def test_what_says_nothing_gives_nothing(evidence: Evidence) -> None:
     ("evidence", "reason"),
     [
         (
-            Evidence([user_says(1.0)], [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 503, Provenance.VERIFIER)]),
+            Evidence(
+                [user_says(1.0)], [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 503, Provenance.VERIFIER)]
+            ),
             "environment fault: HTTP 503",
         ),
         (Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 503)]), "environment fault: HTTP 503"),
@@ -192,7 +212,9 @@ def test_strong_contradictions_and_faults_of_the_environment_withhold_the_turn(e
     assert compose_all(evidence) == Effective(None, reason)
 
 
-@pytest.mark.parametrize("fault", [signal(SignalKind.HTTP_STATUS, 503), signal(SignalKind.TIMEOUT, 1.0, Provenance.WEB)])
+@pytest.mark.parametrize(
+    "fault", [signal(SignalKind.HTTP_STATUS, 503), signal(SignalKind.TIMEOUT, 1.0, Provenance.WEB)]
+)
 def test_what_a_client_says_of_the_environment_takes_back_no_users_word(fault: Signal) -> None:
     assert compose_all(Evidence([user_says(1.0)], [verdict(-1)], signals=[fault])).reward == Reward(
         1.0, "user", ["user-2000"], None
@@ -201,8 +223,12 @@ def test_what_a_client_says_of_the_environment_takes_back_no_users_word(fault: S
         -1.0, "verifiable", ["verifier-2000"], None
     )
     won = [user_says(None, outcome=1.0, about=TargetKind.SESSION, at=50.0)]
-    assert compose_all(Evidence(signals=[fault], on_session=won)).reward == Reward(1.0, "integrated", ["user-50"], None, 0)
-    right = user_says(None, demonstration="Do it so.")  # no number, and still a lesson (burnish/journal/evidence.py)
+    assert compose_all(Evidence(signals=[fault], on_session=won)).reward == Reward(
+        1.0, "integrated", ["user-50"], None, 0
+    )
+    right = user_says(
+        None, demonstration="Do it so."
+    )  # no number, and still a lesson (src/burnish/journal/evidence.py)
     assert compose_all(Evidence([right], signals=[fault])) == Effective(None)
     taken_back = user_says(1.0, is_deleted=True)
     assert compose_all(Evidence([taken_back], signals=[fault])).withheld is not None

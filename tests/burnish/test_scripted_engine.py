@@ -42,7 +42,10 @@ def test_a_scene_is_played_step_by_step(engine: ScriptedEngine) -> None:
     assert ask(engine, "a", messages).status_code == 503
     first = ask(engine, "b", messages).json()["choices"][0]["message"]
     assert [call["function"]["arguments"] for call in first["tool_calls"]] == ['{"at": "walk.1#1"}'] * 2
-    messages += [first, *({"role": "tool", "tool_call_id": call["id"], "content": "seen"} for call in first["tool_calls"])]
+    messages += [
+        first,
+        *({"role": "tool", "tool_call_id": call["id"], "content": "seen"} for call in first["tool_calls"]),
+    ]
     assert ask(engine, "c", messages).json()["choices"][0]["message"]["content"] == "done walk.1#2"
     assert ask(engine, "d", messages).json()["choices"][0]["message"]["content"] == "again walk.1#2.1"
     refused, b, c, d = engine.truths
@@ -61,7 +64,9 @@ def test_a_changed_history_is_known_by_its_marks(engine: ScriptedEngine) -> None
 
 
 def test_side_calls_and_sub_agents(engine: ScriptedEngine) -> None:
-    assert ask(engine, "a", [say("Give a title to: scene:walk.3")]).json()["choices"][0]["message"]["content"] == "A walk"
+    assert (
+        ask(engine, "a", [say("Give a title to: scene:walk.3")]).json()["choices"][0]["message"]["content"] == "A walk"
+    )
     ask(engine, "b", [say("scene:child.3")])
     assert [truth.part for truth in engine.truths] == [Part.SIDE, Part.SUBAGENT]
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.errors import SegmentError
-from burnish.frames import Begun, decode, encode
 from burnish.records import Interaction
-from burnish.segments import SegmentWriter, read
+from burnish.segments.file import SegmentWriter, read
+from burnish.segments.frames import Begun, decode, encode
 from tests.factories import feedback, interaction, user
 
 HEADER = 12
@@ -68,7 +68,12 @@ def answered(answer: dict[str, Any], **fields: Any) -> Interaction:
 
 def test_an_answer_kept_as_it_stands_is_taken_apart_when_read() -> None:
     row = answered(ANSWER)
-    assert (row.interaction_id, row.reply["content"], row.finish_reason, row.stop) == ("chatcmpl-1", "hé", "stop", "###")
+    assert (row.interaction_id, row.reply["content"], row.finish_reason, row.stop) == (
+        "chatcmpl-1",
+        "hé",
+        "stop",
+        "###",
+    )
     assert (list(row.prompt_ids), list(row.token_ids), list(row.logprobs)) == ([5, 6], [7, 8], [-0.5, -1.0])
     assert (row.quarantine, row.is_aborted, row.ended_at) == (None, False, 2.0)
 
@@ -138,7 +143,7 @@ def test_a_new_file_begins_at_the_size_limit(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from burnish.segments import SegmentWriter
+from burnish.segments.file import SegmentWriter
 from tests.factories import interaction, user
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = SegmentWriter(Path(sys.argv[1]))

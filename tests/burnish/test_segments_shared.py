@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.errors import SegmentError
-from burnish.prefixes import STEP, marks_of, n_alike
 from burnish.records import Interaction
-from burnish.segments import SHARED, SegmentWriter, read
+from burnish.segments.file import SHARED, SegmentWriter, read
+from burnish.segments.prefixes import STEP, marks_of, n_alike
 from tests.factories import interaction, user
 
 TOOLS = ({"type": "function", "function": {"name": "t", "description": "d" * 3 * STEP}},)

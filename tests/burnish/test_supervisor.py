@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from burnish import supervisor as module
-from burnish.lifeline import watch
-from burnish.supervisor import LocalLauncher, Part, PartState, Running, Supervisor
+from burnish.processes import supervisor as module
+from burnish.processes.orphan_guard import watch
+from burnish.processes.supervisor import LocalLauncher, Part, PartState, Running, Supervisor
 
 Lines = list[tuple[str, str]]
 # A part with a child of its own; both tell their process ids and would go on for a long time.
@@ -119,7 +119,9 @@ async def test_a_part_is_ready_when_it_is_healthy(tmp_path: Path) -> None:
         assert supervisor.restarts["a"] == 0
 
 
-async def test_a_part_that_stops_answering_is_ended_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_part_that_stops_answering_is_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_MISSED", 1)
     file = tmp_path / "pids"
     sick: list[int] = []
@@ -196,7 +198,9 @@ async def test_a_stop_ends_parts_in_reverse_order(tmp_path: Path) -> None:
     assert file.read_text().split() == ["learner", "gateway", "engine"]
 
 
-async def test_a_stop_during_a_pause_does_not_start_anything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_during_a_pause_does_not_start_anything_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE", 500.0)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 1000.0)
     file = tmp_path / "starts"
@@ -256,7 +260,7 @@ async def test_a_child_that_left_the_group_cannot_hold_its_parent_back(tmp_path:
 
 SUPERVISED = """
 import asyncio, json, sys
-from burnish.supervisor import LocalLauncher, Part, Supervisor
+from burnish.processes.supervisor import LocalLauncher, Part, Supervisor
 
 async def main():
     parts = [Part(name, ["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}) for name, script in json.loads(sys.argv[1])]

@@ -1,4 +1,5 @@
-"""vLLM's PyTorch operations for adapters, mended: slot -1 is no adapter, and what is added is what vLLM's own add, token by token."""
+"""vLLM's PyTorch operations for adapters, mended: slot -1 is no adapter, and what is added is what vLLM's own add,
+token by token."""
 
 from typing import Any
 
@@ -11,7 +12,7 @@ N_SLOTS, RANK, HIDDEN, OUTPUTS = 3, 4, 16, (8, 12)
 
 @pytest.fixture
 def mend() -> Any:
-    return pytest.importorskip("burnish.vllm_mend.adapters")
+    return pytest.importorskip("burnish.vllm_patches.lora")
 
 
 def wrapper(mend: Any, slots: list[int]) -> Any:
@@ -136,7 +137,16 @@ def shrunk(mend: Any, indices: list[int]) -> torch.Tensor:
     again = torch.full((len(indices), 2), 7.0)
     lengths = torch.ones(len(indices), dtype=torch.long)
     mend.lora_ops.sgmv_shrink(
-        torch.ones(len(indices), 3), weights, again, lengths, lengths, torch.tensor(indices), len(indices), 1, len(indices), 1.0
+        torch.ones(len(indices), 3),
+        weights,
+        again,
+        lengths,
+        lengths,
+        torch.tensor(indices),
+        len(indices),
+        1,
+        len(indices),
+        1.0,
     )
     assert torch.equal(output, again)
     return output

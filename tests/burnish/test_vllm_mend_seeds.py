@@ -27,7 +27,9 @@ async def draw(server: VllmServer, prompts: Mapping[int, Sequence[int]]) -> dict
             ids: list[int] = reply.json()["choices"][0]["token_ids"]
             return ids
 
-        return dict(zip(prompts, await asyncio.gather(*(one(seed, prompt) for seed, prompt in prompts.items())), strict=True))
+        return dict(
+            zip(prompts, await asyncio.gather(*(one(seed, prompt) for seed, prompt in prompts.items())), strict=True)
+        )
 
 
 def test_seeded_prompts_read_in_pieces_leave_the_engine_alive(vllm_server: VllmServer) -> None:
@@ -42,7 +44,7 @@ def test_seeded_prompts_read_in_pieces_leave_the_engine_alive(vllm_server: VllmS
 
 
 def test_nothing_is_drawn_for_what_is_not_to_be_sampled() -> None:
-    seeds = pytest.importorskip("burnish.vllm_mend.seeds")
+    seeds = pytest.importorskip("burnish.vllm_patches.seeds")
     generators = {0: "first", 1: "second", 3: "fourth"}
     batch = SimpleNamespace(num_reqs=4, generators=generators)
     runner = SimpleNamespace(
@@ -61,7 +63,7 @@ def test_nothing_is_drawn_for_what_is_not_to_be_sampled() -> None:
 
 
 def test_generators_are_kept_when_sampling_fails() -> None:
-    seeds = pytest.importorskip("burnish.vllm_mend.seeds")
+    seeds = pytest.importorskip("burnish.vllm_patches.seeds")
     batch = SimpleNamespace(num_reqs=1, generators={0: "only"})
     runner = SimpleNamespace(input_batch=batch, discard_request_mask=SimpleNamespace(np=np.array([True])))
 

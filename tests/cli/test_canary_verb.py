@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters import agents, canaries, registry
-from adapters.canary import Comparison, Rules, Turn
+from burnish.adapters.evidence.comparison import Comparison, Rules, Turn
+from burnish.adapters.registry import agents, canaries, lifecycle
 from burnish.journal import Journal
 from burnish.records import Observation
 from tests.cli.conftest import Run
@@ -22,10 +22,10 @@ def journal(tmp_path: Path) -> Journal:
         for is_version in (False, True):
             seen.add(is_version, "u", Turn(not is_version, None, None, 10.0, 1.0))
     with journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
         for number in (1, 2):
-            registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
-        registry.promote(session, "agent", 1, expected=0, actor="gate")
+            lifecycle.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
+        lifecycle.promote(session, "agent", 1, expected=0, actor="gate")
         evidence = {"comparison": seen.as_dict(), "cursor": {"since": 0.0, "seen": []}}
         canaries.begin(session, "agent", 2, 1, Observation.CANARY, share=0.1, actor="gate", evidence=evidence)
     return journal

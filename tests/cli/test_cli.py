@@ -1,4 +1,5 @@
-"""The `burnish` command: every verb says what it is, and every expected mistake is one readable line, never a traceback."""
+"""The `burnish` command: every verb says what it is, and every expected mistake is one readable line, never a
+traceback."""
 
 import io
 import json
@@ -13,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters import registry
-from burnish import __version__, config, keys, routes
+from burnish import __version__, config, keys, serving_table
+from burnish.adapters.registry import lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, KeyRow
-from burnish.stack import DESCRIPTIONS
+from burnish.processes.parts import DESCRIPTIONS
 from tests.cli.conftest import Run
 
 
@@ -33,7 +34,10 @@ def test_help_names_every_verb(run: Run) -> None:
     assert done.status == 0
     for verb in ("up", "status", "doctor", "config", "demo", "agents", "versions", "keys", *DESCRIPTIONS):
         assert verb in done.out.split()
-    for group, verbs in {"versions": ("list", "show", "promote", "rollback"), "keys": ("create", "list", "revoke")}.items():
+    for group, verbs in {
+        "versions": ("list", "show", "promote", "rollback"),
+        "keys": ("create", "list", "revoke"),
+    }.items():
         assert set(verbs) <= set(run(group, "--help").out.split())
     assert run("--version").out == f"burnish {__version__}\n"
 
@@ -55,7 +59,10 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["config", "--set", "learner.min_row=3"], "unknown setting 'learner.min_row'; did you mean 'learner.min_rows'?"),
+        (
+            ["config", "--set", "learner.min_row=3"],
+            "unknown setting 'learner.min_row'; did you mean 'learner.min_rows'?",
+        ),
         (["config", "--set", "learner.min_rows=many"], "setting 'learner.min_rows'"),
         (["config", "--set", "learner"], "--set expects KEY=VALUE, got 'learner'"),
         (["config", "--set", "learner.min_rows.x=1"], "learner.min_rows"),
@@ -101,11 +108,15 @@ def test_an_empty_journal_lists_the_base(run: Run) -> None:
 def test_versions_are_listed_and_moved(run: Run, journal: Journal) -> None:
     with journal.write() as session:
         for number in (1, 2, 3):
-            registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
-            registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
+            lifecycle.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
     listed = run("versions", "list", "--json").json
     assert (listed["live"], listed["previous"]) == (3, 2)
-    assert [(row["version"], row["state"]) for row in listed["versions"]] == [(1, "retired"), (2, "retired"), (3, "live")]
+    assert [(row["version"], row["state"]) for row in listed["versions"]] == [
+        (1, "retired"),
+        (2, "retired"),
+        (3, "live"),
+    ]
     assert "is live (was v3)" in run("versions", "rollback", "--to", "0", "--yes", "--reason", "worse").out
     assert run("versions", "list", "--json").json["live"] == 0
     with journal.read() as session:
@@ -114,10 +125,12 @@ def test_versions_are_listed_and_moved(run: Run, journal: Journal) -> None:
     assert "cannot be served: adapter agent@v1 does not exist" in run("versions", "promote", "1", "--yes").error
 
 
-def test_a_question_that_is_not_answered_changes_nothing(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_is_not_answered_changes_nothing(
+    run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with journal.write() as session:
-        registry.announce(session, "agent", 1, parent=0, step_id=None, digest="d")
-        registry.promote(session, "agent", 1, expected=0, actor="gate")
+        lifecycle.announce(session, "agent", 1, parent=0, step_id=None, digest="d")
+        lifecycle.promote(session, "agent", 1, expected=0, actor="gate")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert run("versions", "rollback").status == 1
     assert run("versions", "list", "--json").json["live"] == 1
@@ -125,7 +138,17 @@ def test_a_question_that_is_not_answered_changes_nothing(run: Run, journal: Jour
 
 def test_a_key_is_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     made = run(
-        "keys", "create", "--scope", "inference", "--scope", "feedback", "--name", "laptop", "--agent", "agent", "--json"
+        "keys",
+        "create",
+        "--scope",
+        "inference",
+        "--scope",
+        "feedback",
+        "--name",
+        "laptop",
+        "--agent",
+        "agent",
+        "--json",
     ).json
     assert made["secret"].startswith(keys.PREFIX)
     assert made["scopes"] == ["feedback", "inference"]
@@ -139,7 +162,7 @@ def test_a_key_is_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     shown = run("keys", "list")
     assert "laptop" in shown.out and "active" in shown.out
     assert made["secret"] not in shown.out + json.dumps(listed)
-    table = routes.watch(tmp_path / ".burnish" / "run" / "routes.json")
+    table = serving_table.watch(tmp_path / ".burnish" / "run" / "routes.json")
     assert keys.digest(made["secret"]) in table.current().keys
     assert run("keys", "revoke", made["key_id"]).out == f"revoked {made['key_id']}\n"
     assert keys.digest(made["secret"]) not in table.current().keys
@@ -200,7 +223,13 @@ def test_doctor_is_content_with_the_sandbox(run: Run) -> None:
     status, found = findings(run)
     assert status == 0
     assert "fault" not in found.values()
-    for text in ("Python 3.", "import names are ours", "the model has a chat template", "LoRA targets: ", "port 0 is free"):
+    for text in (
+        "Python 3.",
+        "import names are ours",
+        "the model has a chat template",
+        "LoRA targets: ",
+        "port 0 is free",
+    ):
         assert any(text in said for said in found)
     shown = run("doctor", "--set", "gateway.port=0", "--set", "engine.port=0")
     assert shown.status == 0 and "✓ import names are ours" in shown.out
@@ -224,7 +253,10 @@ def write(name: str, content: bytes) -> Callable[[Path], None]:
         (remove("config.json"), "config.json is missing"),
         (write("config.json", b"{"), "/config.json is not what it should be"),
         (write("config.json", b"[]"), "/config.json is not what it should be"),
-        (remove("tokenizer_config.json"), "no chat template. Use an instruction-tuned model, or add chat_template.jinja"),
+        (
+            remove("tokenizer_config.json"),
+            "no chat template. Use an instruction-tuned model, or add chat_template.jinja",
+        ),
         (write("tokenizer_config.json", b"{}"), "no chat template"),
         (write("tokenizer_config.json", b"{"), "tokenizer_config.json is not"),
         (remove("model.safetensors"), "no *.safetensors weights"),
@@ -234,7 +266,9 @@ def write(name: str, content: bytes) -> Callable[[Path], None]:
         (write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '), "no linear layer that LoRA knows"),
     ],
 )
-def test_doctor_names_what_is_wrong_with_a_model(run: Run, tmp_path: Path, change: Callable[[Path], None], said: str) -> None:
+def test_doctor_names_what_is_wrong_with_a_model(
+    run: Run, tmp_path: Path, change: Callable[[Path], None], said: str
+) -> None:
     folder = model_dir(tmp_path / "model")
     status, found = findings(run, "--set", f"engine.model={folder}")
     assert (status, level_of(found, "LoRA targets: q_proj")) == (0, "ok")
@@ -272,7 +306,9 @@ def test_doctor_warns_of_an_open_door_and_of_a_model_by_name(run: Run) -> None:
     assert level_of(found, "acme/model-7b is not a directory here") == "warning"
 
 
-def test_doctor_finds_a_foreign_package_under_our_name(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_finds_a_foreign_package_under_our_name(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from burnish.cli import doctor
 
     monkeypatch.setattr(doctor, "OUR_PACKAGES", ("burnish", "json", "no_such_package"))
@@ -284,6 +320,8 @@ def test_doctor_finds_a_foreign_package_under_our_name(run: Run, tmp_path: Path,
 def test_every_default_can_be_given_as_a_flag(run: Run) -> None:
     """What `config --json` prints is what `--set` takes."""
     shown = run("config", "--json").json
-    flags = [part for key, value in shown.items() if value is not None for part in ("--set", f"{key}={json.dumps(value)}")]
+    flags = [
+        part for key, value in shown.items() if value is not None for part in ("--set", f"{key}={json.dumps(value)}")
+    ]
     assert run("config", "--json", *flags).json == shown
     assert set(shown) == set(config.described())

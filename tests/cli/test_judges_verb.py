@@ -11,10 +11,10 @@ from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import JudgementRow
 from burnish.journal.turns import record_judgement
+from burnish.judges.calibration import golden
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from burnish.testing import StubEngine
-from judges import golden
 from tests.cli.conftest import Run
 from tests.factories import interaction, judgement, user
 from tests.turns import add_feedback, add_next_state, add_turn
@@ -67,7 +67,10 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--golden", "absent.jsonl"], "no golden set at absent.jsonl; `burnish judges label --out absent.jsonl` makes one"),
+        (
+            ["--golden", "absent.jsonl"],
+            "no golden set at absent.jsonl; `burnish judges label --out absent.jsonl` makes one",
+        ),
         (["--golden", "bad.jsonl"], "bad.jsonl, line 1: the field 'reply' is missing"),
         (["--set", "engine.model=elsewhere"], "no golden set: give one with --golden FILE"),
         (["--set", "engine.port=9"], "is it running"),
@@ -114,7 +117,9 @@ def test_turns_are_labelled_and_a_later_run_goes_on(
     assert "no turns left to label" in run("judges", "label", "--out", "mine.jsonl").error
 
 
-def test_a_golden_set_that_is_broken_is_told_before_anything_is_asked(journal: Journal, run: Run, tmp_path: Path) -> None:
+def test_a_golden_set_that_is_broken_is_told_before_anything_is_asked(
+    journal: Journal, run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "golden.jsonl").write_text("{")
     assert "golden.jsonl, line 1: expected one JSON object" in run("judges", "label").error
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, InteractionRow, SampleRow, StepRow
 from burnish.records import StepOutcome
@@ -25,14 +25,24 @@ def journal(tmp_path: Path) -> Journal:
     with journal.write() as session:
         session.query(InteractionRow).filter_by(interaction_id="d").one().fate = "stale: 5 versions behind"
         step = StepRow(
-            agent="agent", version=1, parent=0, outcome=StepOutcome.PUBLISHED, metrics={"grad_norm": 0.25}, started_at=5.0
+            agent="agent",
+            version=1,
+            parent=0,
+            outcome=StepOutcome.PUBLISHED,
+            metrics={"grad_norm": 0.25},
+            started_at=5.0,
         )
         session.add(step)
         session.flush()
         assert step.step_id is not None
         session.add(
             SampleRow(
-                step_id=step.step_id, interaction_id="a", reward=-1.0, reward_source="judge", record_ids=["j"], hint="Be brief."
+                step_id=step.step_id,
+                interaction_id="a",
+                reward=-1.0,
+                reward_source="judge",
+                record_ids=["j"],
+                hint="Be brief.",
             )
         )
         session.add(
@@ -88,7 +98,7 @@ def test_before_the_first_step_it_says_what_it_waits_for(run: Run, tmp_path: Pat
 def test_learning_is_paused_and_taken_up_again(run: Run, journal: Journal) -> None:
     assert "no agent 'agent'; `burnish agents list`" in run("learner", "pause").error
     with journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     for verb, is_paused in (("pause", True), ("resume", False)):
         assert run("learner", verb).status == 0
         assert json.loads(run("learner", "status", "--json").out)["is_paused"] is is_paused
@@ -96,14 +106,14 @@ def test_learning_is_paused_and_taken_up_again(run: Run, journal: Journal) -> No
 
 def test_a_step_is_asked_for_where_something_can_come_of_it(run: Run, journal: Journal) -> None:
     with journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     assert run("learner", "step", "--json").json["n_ready"] == 1
     assert "takes a step on 1 ready turn when" in run("learner", "step").out
     with journal.write() as session:
-        registry.announce(session, "agent", 2, parent=0, step_id=None, digest="d")
+        lifecycle.announce(session, "agent", 2, parent=0, step_id=None, digest="d")
     assert "agent@v2 is still on trial" in run("learner", "step").error
     with journal.write() as session:
-        registry.promote(session, "agent", 2, expected=0, actor="gate")
+        lifecycle.promote(session, "agent", 2, expected=0, actor="gate")
         session.query(InteractionRow).filter_by(interaction_id="c").one().is_ready = False
     assert "no turn of 'agent' is ready" in run("learner", "step").error
     with journal.read() as session:

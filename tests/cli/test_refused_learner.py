@@ -22,7 +22,8 @@ def test_up_shows_why_the_learner_does_not_start_and_serves(tmp_path: Path) -> N
                 time.sleep(0.1)
             (line,) = [line for line in said.splitlines() if "is older than" in line][:1]
             assert (
-                line.lstrip().startswith("learner │ burnish: ") and "holds agent@v3, the journal gave no number to it" in line
+                line.lstrip().startswith("learner │ burnish: ")
+                and "holds agent@v3, the journal gave no number to it" in line
             )
             assert str(tmp_path / ".burnish" / "journal.db") in line and "restore the latest journal" in line
             assert "Traceback" not in said

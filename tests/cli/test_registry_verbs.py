@@ -1,4 +1,5 @@
-"""`burnish agents`, `versions`, `promote`, `release`, `why`, `export`, `audit`: the admin API's verbs for people and for programs."""
+"""`burnish agents`, `versions`, `promote`, `release`, `why`, `export`, `audit`: the admin API's verbs for people and
+for programs."""
 
 import io
 import json
@@ -6,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from adapters import agents, registry
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import agents, lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import LoadJob
 from tests.adapters.test_store import FACTS, fill
@@ -27,14 +28,14 @@ def journal(run: Run, tmp_path: Path) -> Journal:
             fill(directory)
             store.publish("agent", number, directory, FACTS)
         with opened.write() as session:
-            registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
+            lifecycle.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
             session.flush()
             session.get_one(LoadJob, f"agent@v{number}").state = "done"
         with opened.write() as session:
             if number < 4:
-                registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
+                lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
             else:
-                registry.refuse(session, "agent", number, reason="unlearned 9 of 64", evidence={})
+                lifecycle.refuse(session, "agent", number, reason="unlearned 9 of 64", evidence={})
     add_turn(opened, interaction([user("hi")], "hello", interaction_id="t"), is_ready=True)
     add_feedback(opened, "t", 1.0)
     return opened
@@ -90,14 +91,20 @@ def test_an_expected_mistake_is_one_line(run: Run, journal: Journal, arguments: 
 
 
 def test_what_is_live_is_said_and_moved(run: Run, journal: Journal) -> None:
-    assert run("promote", "3", "--yes", "--json").json == {"status": "agent@v3 is live already", "agent": "agent", "live": 3}
+    assert run("promote", "3", "--yes", "--json").json == {
+        "status": "agent@v3 is live already",
+        "agent": "agent",
+        "live": 3,
+    }
     assert "is being loaded" in run("promote", "1", "--expected", "3", "--yes").out  # no engine has it here
     assert run("rollback", "--to", "0", "--yes", "--json").json["live"] == 0
     listed = run("versions", "list").out
     assert "refused" in listed and "unlearned 9 of 64" in listed and "previous" in listed
 
 
-def test_a_hold_is_shown_and_released_after_a_question(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_is_shown_and_released_after_a_question(
+    run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run("release").out == "agent was not held\n"
     with journal.write() as session:
         agents.hold(session, "agent", "v3 was rolled back", actor="watch")

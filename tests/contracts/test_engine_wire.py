@@ -43,7 +43,10 @@ def real(vllm_server: VllmServer) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def stub() -> Iterator[httpx.Client]:
-    with StubEngine(api_key="k") as engine, httpx.Client(base_url=engine.url, headers={"authorization": "Bearer k"}) as client:
+    with (
+        StubEngine(api_key="k") as engine,
+        httpx.Client(base_url=engine.url, headers={"authorization": "Bearer k"}) as client,
+    ):
         yield client
 
 
@@ -98,7 +101,9 @@ def assert_same(real: Any, stub: Any, path: str = "$") -> None:
 
 
 def chat(client: httpx.Client, **body: Any) -> Any:
-    response = client.post("/v1/chat/completions", json={"model": "base", "messages": MESSAGES, "max_tokens": 6, **body})
+    response = client.post(
+        "/v1/chat/completions", json={"model": "base", "messages": MESSAGES, "max_tokens": 6, **body}
+    )
     assert response.status_code == 200, response.text
     return response
 
@@ -143,7 +148,9 @@ def test_streams(real: httpx.Client, stub: httpx.Client, body: dict[str, Any]) -
     theirs, ours = stream(real, **body), stream(stub, **body)
     assert {"opening", "finish"} <= set(theirs) & set(ours)
     for part in set(theirs) & set(ours):
-        loosened = [drop_delta(parts[part]) for parts in (theirs, ours)] if part == "finish" else [theirs[part], ours[part]]
+        loosened = (
+            [drop_delta(parts[part]) for parts in (theirs, ours)] if part == "finish" else [theirs[part], ours[part]]
+        )
         assert_same(*loosened, path=part)
     assert ("usage" in theirs) == ("usage" in ours)
 
@@ -167,12 +174,16 @@ def test_tool_calls(real: httpx.Client, stub_tools: httpx.Client) -> None:
 
 @pytest.mark.parametrize("body", [{}, {"n": 2}, TOOLS, {"stop": ["e", "a", "o"]}, {"top_p": 0.5}, {"temperature": 0}])
 @pytest.mark.parametrize("streamed", [True, False])
-def test_every_sampled_token_has_one_id_and_one_log_prob(real: httpx.Client, body: dict[str, Any], streamed: bool) -> None:
+def test_every_sampled_token_has_one_id_and_one_log_prob(
+    real: httpx.Client, body: dict[str, Any], streamed: bool
+) -> None:
     response = chat(real, stream=streamed, **{"max_tokens": 40, **body}, **IDS)
     n_ids: dict[int, int] = {}
     n_logprobs: dict[int, int] = {}
     chunks = (
-        [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")] if streamed else [response.json()]
+        [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")]
+        if streamed
+        else [response.json()]
     )
     for choice in (choice for chunk in chunks for choice in chunk["choices"]):
         n_ids[choice["index"]] = n_ids.get(choice["index"], 0) + len(choice.get("token_ids") or ())
@@ -203,7 +214,9 @@ def test_text_completions(real: httpx.Client, stub: httpx.Client, body: dict[str
     assert len(theirs["choices"]) == len(ours["choices"])
 
 
-@pytest.mark.parametrize("body", [{}, TEXT_IDS, TEXT_IDS | MANY, TEXT_IDS | {"stream_options": {"include_usage": True}}])
+@pytest.mark.parametrize(
+    "body", [{}, TEXT_IDS, TEXT_IDS | MANY, TEXT_IDS | {"stream_options": {"include_usage": True}}]
+)
 def test_streamed_text_completions(real: httpx.Client, stub: httpx.Client, body: dict[str, Any]) -> None:
     theirs, ours = text_stream(real, **body), text_stream(stub, **body)
     assert {"opening", "finish"} <= set(theirs) & set(ours)
@@ -238,7 +251,10 @@ def unkeyed_text(tree: Any) -> Any:
         choice
         if not choice["logprobs"]
         else choice
-        | {"logprobs": choice["logprobs"] | {"top_logprobs": [list(t.values()) for t in choice["logprobs"]["top_logprobs"]]}}
+        | {
+            "logprobs": choice["logprobs"]
+            | {"top_logprobs": [list(t.values()) for t in choice["logprobs"]["top_logprobs"]]}
+        }
         for choice in tree["choices"]
     ]
     return tree | {"choices": choices}

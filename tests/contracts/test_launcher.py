@@ -1,4 +1,5 @@
-"""Every launcher keeps a judging pool in the same way: n judges, each turn judged once, the dead replaced, a clean stop.
+"""Every launcher keeps a judging pool in the same way: n judges, each turn judged once, the dead replaced, a clean
+stop.
 
 The judges are real, on a real journal, and ask a real HTTP server; Ray is a real cluster on this machine.
 """
@@ -14,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from burnish import pool
-from burnish.actors import RayLauncher
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import JudgeJob, JudgementRow
 from burnish.journal.turns import ask_judge
+from burnish.processes import judge_pool
+from burnish.processes.ray_actors import RayLauncher
+from burnish.processes.supervisor import Launcher, LocalLauncher, Supervisor
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
-from burnish.supervisor import Launcher, LocalLauncher, Supervisor
 from burnish.testing import StubEngine
 from tests.factories import interaction, user
 from tests.journals import journal, migrated_file, sqlite_url
@@ -38,7 +39,7 @@ def launcher(request: pytest.FixtureRequest) -> Iterator[Launcher]:
     if request.param == "processes":
         yield LocalLauncher(lambda part, line: print(f"{part} | {line}"))
         return
-    with RayLauncher("local", pool.judge) as actors:
+    with RayLauncher("local", judge_pool.judge) as actors:
         yield actors
 
 
@@ -54,7 +55,7 @@ async def running(launcher: Launcher, model: StubEngine, journal: Journal, folde
     judge = {"model": "j", "url": model.url, "pool": N_JUDGES, "concurrency": 2, "structured": "off"}
     settings = Settings(state_dir=folder / "state", journal={"url": str(journal.engine.url)}, judge=judge)  # type: ignore[arg-type]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    supervisor = Supervisor(pool.parts(settings, environment), launcher)
+    supervisor = Supervisor(judge_pool.parts(settings, environment), launcher)
     task = asyncio.create_task(supervisor.run())
     try:
         yield supervisor

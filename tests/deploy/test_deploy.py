@@ -21,7 +21,9 @@ VARIABLES = {f"BURNISH_{key.replace('.', '__')}".upper() for key in config.descr
 
 def verbs() -> set[str]:
     listing = CliRunner().invoke(app, ["--help"]).output
-    found = {name for name in re.findall(r"[a-z]+", listing) if CliRunner().invoke(app, [name, "--help"]).exit_code == 0}
+    found = {
+        name for name in re.findall(r"[a-z]+", listing) if CliRunner().invoke(app, [name, "--help"]).exit_code == 0
+    }
     assert {"up", "engine", "gateway"} <= found
     return found
 
@@ -31,7 +33,9 @@ VERBS = verbs()
 
 def instructions(path: Path) -> list[tuple[str, str]]:
     """(instruction, rest) with continued lines joined."""
-    lines = [line for line in path.read_text().replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line for line in path.read_text().replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")
+    ]
     return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.records import VersionState
@@ -39,7 +39,7 @@ def learn_once(whole: Whole) -> int:
 
     def live() -> int:
         with journal.read() as session:
-            return registry.alias(session, "agent") or 0
+            return lifecycle.alias(session, "agent") or 0
 
     def teach_and_look() -> bool:
         for n in range(4):
@@ -67,7 +67,7 @@ def test_feedback_trains_a_version_that_goes_live(whole: Whole) -> None:
     _, reply, _ = whole.chat("Reverse 4 17.")
     assert reply["system_fingerprint"].startswith("agent@v")
     with journal_of(whole).read() as session:
-        row = registry.version(session, "agent", version)
+        row = lifecycle.version(session, "agent", version)
     assert row.state in (VersionState.LIVE, VersionState.RETIRED)
     assert row.evidence["probe"] and row.evidence["retention"]
 

@@ -77,7 +77,11 @@ class Whole:
                 is_zombie = (folder / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
             except OSError:
                 continue
-            ours = str(self.state).encode() in environment or str(self.state) in command or f"--port {self.engine}" in command
+            ours = (
+                str(self.state).encode() in environment
+                or str(self.state) in command
+                or f"--port {self.engine}" in command
+            )
             if ours and not is_zombie:
                 found[int(folder.name)] = command
         return found

@@ -1,7 +1,7 @@
 """An environment for each harness: made on demand, kept under .work/harness/, outside Burnish's own.
 
-They do not fit into one environment, and none of them belongs into Burnish's. An environment is made again when its pins in
-versions.toml change.
+They do not fit into one environment, and none of them belongs into Burnish's. An environment is made again when its
+pins in versions.toml change.
 """
 
 import os
@@ -52,7 +52,8 @@ def packages_of(name: str) -> list[str]:
 
 
 def environment(name: str) -> Environment:
-    """The harness's environment, installed where it is not; fails the test with the installer's words where that is refused."""
+    """The harness's environment, installed where it is not; fails the test with the installer's words where that is
+    refused."""
     folder = KEPT / name
     stamp = folder / "stamp"
     wanted = " ".join([f"{sys.version_info[0]}.{sys.version_info[1]}", *packages_of(name)])
@@ -68,7 +69,9 @@ def environment(name: str) -> Environment:
 def _commands(name: str, folder: Path) -> list[list[str]]:
     packages = packages_of(name)
     if "npm" in PINS[name]:
-        return [["npm", "install", "--no-audit", "--no-fund", "--loglevel", "error", "--prefix", str(folder), *packages]]
+        return [
+            ["npm", "install", "--no-audit", "--no-fund", "--loglevel", "error", "--prefix", str(folder), *packages]
+        ]
     uv = [sys.executable, "-m", "uv"]
     python = str(folder / ".venv" / "bin" / "python")
     return [
@@ -82,7 +85,9 @@ def _install(name: str, command: list[str]) -> None:
     if links := find_links():
         environ["UV_FIND_LINKS"] = links
     try:
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+        done = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
+        )
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
         pytest.fail(f"{name} cannot be installed: {error}", pytrace=False)
     if done.returncode:

@@ -1,4 +1,5 @@
-"""The table of what each harness did: JSON for `python -m benchmarks.harness`, which puts it into the README, and Markdown."""
+"""The table of what each harness did: JSON for `python -m benchmarks.harness`, which puts it into the README, and
+Markdown."""
 
 import json
 import time

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from burnish.journal import Journal
+from burnish.server.ingest.ingester import SETTLE_SECONDS, Ingester
 from burnish.testing import ScriptedEngine, Truth
-from server.ingest import SETTLE_SECONDS, Ingester
 from tests.harness.environment import Environment
 from tests.harness.verdict import Verdict, compare, labelled
 from tests.server.gateways import Running
@@ -74,12 +74,15 @@ class Stage:
         if program.suffix == ".py":
             command = [str(self.environment.python), str(program), *arguments]
         else:
-            (self.environment.folder / program.name).write_bytes(program.read_bytes())  # Node looks for packages from there
+            (self.environment.folder / program.name).write_bytes(
+                program.read_bytes()
+            )  # Node looks for packages from there
             command = ["node", str(self.environment.folder / program.name), *arguments]
         return self.play(command, **environ).said
 
     def play(self, command: Sequence[str], seconds: float = 180, **environ: str) -> Played:
-        """Run a command with a home of its own and nothing but loopback to reach; it and its children are ended with it."""
+        """Run a command with a home of its own and nothing but loopback to reach; it and its children are ended with
+        it."""
         self.home.mkdir(exist_ok=True)
         surroundings = self._surroundings(environ)
         with (self.folder / "out.txt").open("w+") as out, (self.folder / "err.txt").open("w+") as err:

@@ -9,7 +9,9 @@ HARNESS = "aider"
 
 
 def edit(old: str, new: str) -> Scripted:
-    return Scripted(f"Here is @mark.\n\nhello.py\n```python\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n```\n")
+    return Scripted(
+        f"Here is @mark.\n\nhello.py\n```python\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n```\n"
+    )
 
 
 SCRIPT = Script(

@@ -11,9 +11,9 @@ from sqlalchemy import update
 
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, NextStateRow
+from burnish.server.ingest.ingester import SETTLE_SECONDS, Ingester
 from burnish.testing import Script, ScriptedEngine, Side, Truth
-from burnish.testing.reply import Scripted
-from server.ingest import SETTLE_SECONDS, Ingester
+from burnish.testing.stub_reply import Scripted
 from tests.harness.scenes import WALK
 from tests.harness.verdict import compare
 from tests.server.gateways import ENGINE_KEY, Running, serve
@@ -55,7 +55,10 @@ def walk(gateway: Running, run: str) -> None:
 @pytest.fixture
 def recorded(tmp_path: Path) -> Iterator[Recorded]:
     loaded = {"agent@v1": "/a/1", "agent@v2": "/a/2"}
-    with ScriptedEngine(script=SCRIPT, api_key=ENGINE_KEY, loaded=loaded) as engine, serve(tmp_path / "s", engine) as gateway:
+    with (
+        ScriptedEngine(script=SCRIPT, api_key=ENGINE_KEY, loaded=loaded) as engine,
+        serve(tmp_path / "s", engine) as gateway,
+    ):
         walk(gateway, "1")
         walk(gateway, "2")
     journal = Journal.open(f"sqlite:///{tmp_path / 'journal.db'}")

@@ -13,7 +13,9 @@ SCRIPT = Script(
         WALK,
         Scene("guide", [Step([ASK]), Step([Scripted("Done. @mark")]), Step([Scripted("Bye. @mark")])]),
         Scene(
-            "reader", [Step([Scripted("", [("read", '{"at": "@mark"}')])]), Step([Scripted("It says: @mark")])], parent="guide"
+            "reader",
+            [Step([Scripted("", [("read", '{"at": "@mark"}')])]), Step([Scripted("It says: @mark")])],
+            parent="guide",
         ),
     ]
 )

@@ -9,8 +9,8 @@ from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, NextStateRow
 from burnish.journal.turns import from_bytes, messages_of
 from burnish.records import LinkRule, Message, NextStateKind
+from burnish.server.ingest.turn_kind import text_of
 from burnish.testing import Outcome, Part, Truth, logprob_of
-from server.kind import text_of
 
 TALK = (Part.MAIN, Part.SUBAGENT)
 
@@ -35,7 +35,8 @@ PRINTED = ("Observation:", "<returncode>", "I ran this command:")
 
 @dataclass(frozen=True)
 class Came:
-    """What came back after one reply, as the journal has it; `is_printed` where a user's message holds what a tool printed."""
+    """What came back after one reply, as the journal has it; `is_printed` where a user's message holds what a tool
+    printed."""
 
     kind: NextStateKind
     follower_id: str | None
@@ -110,7 +111,9 @@ class Trial:
             self._say(truth, "the token ids differ from those sampled")
         logprobs = from_bytes("f", row.logprobs)
         expected = [logprob_of(truth.model, token) for token in token_ids]
-        if len(logprobs) != len(expected) or any(abs(got - want) > 1e-5 for got, want in zip(logprobs, expected, strict=False)):
+        if len(logprobs) != len(expected) or any(
+            abs(got - want) > 1e-5 for got, want in zip(logprobs, expected, strict=False)
+        ):
             self._say(truth, "the log-probs differ from those sampled")
         if not row.prompt_ids or row.quarantine or row.is_aborted:
             self._say(truth, f"not whole: quarantine {row.quarantine!r}, aborted {row.is_aborted}")
@@ -139,7 +142,8 @@ class Trial:
                 self._say(truth, f"its turns are in {len(ids)} sessions, shared with {sorted(others) or 'nobody'}")
 
     def _is_dropped_opening(self, truth: Truth, row: InteractionRow, continued: set[tuple[str, int] | None]) -> bool:
-        """An opening that was asked again and never gone on from: nobody can tell it from a conversation that begins alike."""
+        """An opening that was asked again and never gone on from: nobody can tell it from a conversation that begins
+        alike."""
         is_alone = truth.continues is None and (row.request_id, row.choice) not in continued
         return is_alone and any(t.run == truth.run and t.step == 1 and t.attempt > truth.attempt for t in self._truths)
 
@@ -154,7 +158,8 @@ class Trial:
                     continue
                 if found != truth.continues:
                     self._say(
-                        truth, f"continues {self._name(truth.continues)}, linked to {self._name(found)} by {row.link_rule}"
+                        truth,
+                        f"continues {self._name(truth.continues)}, linked to {self._name(found)} by {row.link_rule}",
                     )
 
     def _check_next_states(self) -> None:
@@ -169,7 +174,9 @@ class Trial:
             if truth is None or truth.outcome is not Outcome.ANSWERED:
                 continue
             if came is None:
-                is_known = [o for o in behind if not o.is_rewritten and not any(_is_left_open(o, r) for r in self._rows_of(o))]
+                is_known = [
+                    o for o in behind if not o.is_rewritten and not any(_is_left_open(o, r) for r in self._rows_of(o))
+                ]
                 if is_known:
                     self._unanswered.add(row.interaction_id)
                     self._say(truth, "what came back is not known")

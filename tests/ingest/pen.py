@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from burnish.frames import Record, encode
 from burnish.journal import Journal
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, NextStateRow
 from burnish.journal.turns import messages_of
 from burnish.records import Interaction
-from server.ingest import Ingester
+from burnish.segments.frames import Record, encode
+from burnish.server.ingest.ingester import Ingester
 from tests.factories import assistant, interaction
 
 FOREVER = 1e12

@@ -10,7 +10,7 @@ from burnish.journal.evidence import reward_of
 from burnish.journal.summary import summary
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
 from burnish.records import Feedback, FeedbackSource, TargetKind
-from server.ingest import Ingester
+from burnish.server.ingest.ingester import Ingester
 from tests.factories import feedback, interaction, user
 from tests.ingest.pen import FOREVER, Pen, asked, feedback_targets, follow, ingest
 
@@ -56,7 +56,9 @@ def in_order(journal: Journal, pen: Pen, comes: str, opinion: Feedback, *turns: 
 
 def test_an_opinion_on_a_request_joins_its_first_choice(any_journal: Journal, pen: Pen, comes: str) -> None:
     choices = [
-        interaction([user("hi")], interaction_id=f"chatcmpl-r{tail}", request_id="r", choice=i, n_choices=2, ended_at=1500.0)
+        interaction(
+            [user("hi")], interaction_id=f"chatcmpl-r{tail}", request_id="r", choice=i, n_choices=2, ended_at=1500.0
+        )
         for i, tail in enumerate(["", "#1"])
     ]
     in_order(any_journal, pen, comes, said("r", None, about=TURN, comment="no bold"), *choices)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from burnish.frames import encode
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.tables import InteractionRow, SegmentRow
 from burnish.journal.turns import interaction_of
 from burnish.records import FeedbackSource
-from server import ingest as module
-from server.filing import Filing
-from server.ingest import Ingester
+from burnish.segments.frames import encode
+from burnish.server.ingest import ingester as module
+from burnish.server.ingest.filing import Filing
+from burnish.server.ingest.ingester import Ingester
 from tests.factories import feedback, interaction, user
 from tests.ingest.pen import FOREVER, Pen, asked, feedback_targets, follow, ingest, links, next_state, parents
 from tests.postgres import Postgres, running
@@ -80,9 +80,13 @@ def test_nothing_younger_than_the_watermark_is_taken_yet(
     assert parents(any_journal) == {"first": None, "second": "first"}
 
 
-def test_a_record_behind_a_young_one_waits_for_it(any_journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_behind_a_young_one_waits_for_it(
+    any_journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within a segment nothing is skipped: the cursor stands before the young record."""
-    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.perf_counter, time=lambda: 1000.0, sleep=time.sleep))
+    monkeypatch.setattr(
+        module, "time", SimpleNamespace(perf_counter=time.perf_counter, time=lambda: 1000.0, sleep=time.sleep)
+    )
     pen.write(interaction([user("young")], ended_at=1000.5, interaction_id="young"))
     pen.write(interaction([user("old")], ended_at=500.0, interaction_id="old"))
     assert ingest(any_journal, pen) == 0

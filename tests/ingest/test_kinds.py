@@ -1,4 +1,5 @@
-"""Main turns, side calls, sub-agents, tries that a client repeats: what is told, what is inferred, what is corrected later."""
+"""Main turns, side calls, sub-agents, tries that a client repeats: what is told, what is inferred, what is corrected
+later."""
 
 from pathlib import Path
 from typing import Any
@@ -50,14 +51,18 @@ def test_a_title_asked_for_first_is_found_out(any_journal: Journal, pen: Pen) ->
 def test_a_title_first_in_a_named_session_does_not_make_the_agent_a_subagent(any_journal: Journal, pen: Pen) -> None:
     title = pen.say([TITLES, user("Name it.")], "A name", quoted_session="s", quoted_by="x-session-affinity")
     main = pen.say([AGENT, user("Go.")], "gone", tools=TOOLS, quoted_session="s", quoted_by="x-session-affinity")
-    helper = pen.say([TITLES, user("Find it.")], "found", tools=TOOLS, quoted_session="s", quoted_by="x-session-affinity")
+    helper = pen.say(
+        [TITLES, user("Find it.")], "found", tools=TOOLS, quoted_session="s", quoted_by="x-session-affinity"
+    )
     ingest(any_journal, pen)
     assert kinds(any_journal, title, main, helper) == [SIDE, MAIN, SUB]
     assert links(any_journal)[main.interaction_id].rule == "harness"
 
 
 def test_a_summary_is_no_answer_of_the_user(any_journal: Journal, pen: Pen) -> None:
-    first = pen.say([AGENT, user(OPENING)], calling("chatcmpl-tool-0123456789abcdef"), tools=TOOLS, finish_reason="tool_calls")
+    first = pen.say(
+        [AGENT, user(OPENING)], calling("chatcmpl-tool-0123456789abcdef"), tools=TOOLS, finish_reason="tool_calls"
+    )
     result = {"role": "tool", "tool_call_id": "chatcmpl-tool-0123456789abcdef", "content": "ok"}
     summary = pen.say(follow(first, result, user("Summarise all this.")), "We renamed it.")
     after = pen.say(follow(first, result), "renamed", tools=TOOLS)
@@ -101,7 +106,9 @@ def test_a_try_that_was_cut_off_is_no_turn(any_journal: Journal, pen: Pen) -> No
     ingest(any_journal, pen)
     found = links(any_journal)
     assert [found[turn.interaction_id].fate for turn in (cut, again, after)] == ["retried by its client", None, None]
-    assert found[cut.interaction_id].session == found[again.interaction_id].session == found[after.interaction_id].session
+    assert (
+        found[cut.interaction_id].session == found[again.interaction_id].session == found[after.interaction_id].session
+    )
     assert found[after.interaction_id].parent == again.interaction_id
 
 
@@ -168,7 +175,8 @@ def test_tool_calls_written_as_text_are_known_by_their_ids(any_journal: Journal,
 def test_a_stop_string_may_be_put_back(any_journal: Journal, pen: Pen) -> None:
     first = pen.say([user("code")], "<code>\nprint(look('everywhere and nowhere'))\n", stop="</code>")
     second = pen.say(
-        [user("code"), assistant("<code>\nprint(look('everywhere and nowhere'))\n</code>"), user("Observation:\n3")], "three"
+        [user("code"), assistant("<code>\nprint(look('everywhere and nowhere'))\n</code>"), user("Observation:\n3")],
+        "three",
     )
     ingest(any_journal, pen)
     assert links(any_journal)[second.interaction_id].parent == first.interaction_id

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from burnish.records import LinkRule
-from server.linking import Candidate, Trace, choose, prefix_hashes
+from burnish.server.ingest.linking import Candidate, Trace, choose, prefix_hashes
 from tests.factories import assistant, interaction, user
 
 
@@ -49,7 +49,8 @@ def test_a_message_sent_back_in_another_dress_is_the_same(recorded: dict[str, An
         (PLAIN, PLAIN | {"role": "user"}),
         (
             PLAIN,
-            PLAIN | {"content": [{"type": "text", "text": "Hello there."}, {"type": "image_url", "image_url": {"url": "x"}}]},
+            PLAIN
+            | {"content": [{"type": "text", "text": "Hello there."}, {"type": "image_url", "image_url": {"url": "x"}}]},
         ),
         (CALLING, CALLING | {"tool_calls": [call('{"a": 2, "b": [2, 3]}')]}),
         (CALLING, CALLING | {"tool_calls": [call('{"a": 1, "b": [3, 2]}')]}),
@@ -123,7 +124,11 @@ def test_the_longest_prefix_is_tried_first() -> None:
         ([candidate("a#1", "r", choice=1), candidate("a", "r")], LinkRule.PREFIX, "a"),
         ([candidate("a", has_follower=True), candidate("b")], LinkRule.PREFIX, "b"),
         ([candidate("a"), candidate("b", is_closed=True)], LinkRule.PREFIX, "a"),
-        ([candidate("a", ended_at=1.0), candidate("b", ended_at=2.0)], LinkRule.PREFIX, "b"),  # asked again in one conversation
+        (
+            [candidate("a", ended_at=1.0), candidate("b", ended_at=2.0)],
+            LinkRule.PREFIX,
+            "b",
+        ),  # asked again in one conversation
         ([candidate("a"), candidate("b", session_id="t")], LinkRule.AMBIGUOUS, None),
         ([candidate("a", has_follower=True), candidate("b", has_follower=True)], LinkRule.AMBIGUOUS, None),
     ],

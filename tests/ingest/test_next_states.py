@@ -9,8 +9,8 @@ from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
 from burnish.records import FeedbackSource, Interaction
-from server.ingest import Ingester
-from server.next_state import is_of_the_web
+from burnish.server.ingest.ingester import Ingester
+from burnish.server.ingest.next_state import is_of_the_web
 from tests.factories import assistant, feedback, user
 from tests.ingest.pen import FOREVER, Pen, asked, follow, ingest, links, next_state
 
@@ -42,7 +42,11 @@ def is_ready(journal: Journal, turn: Interaction) -> bool:
 
 def test_every_message_says_whose_it_is(any_journal: Journal, pen: Pen) -> None:
     first = pen.say([user("look it up")], calling("run_tests", "web_fetch", "read"), finish_reason="tool_calls")
-    results = [result("run_tests", "3 passed in 0.1s"), result("web_fetch", "exit code: 0"), result("read", "exit code: 1")]
+    results = [
+        result("run_tests", "3 passed in 0.1s"),
+        result("web_fetch", "exit code: 0"),
+        result("read", "exit code: 1"),
+    ]
     second = pen.say(follow(first, *results), "done")
     pen.say(follow(second, {"role": "system", "content": "be brief"}, user("thanks")), "welcome")
     Ingester(any_journal, pen.folder, session_ttl=FOREVER, verifiers=("run_tests",)).run_once()
@@ -111,7 +115,9 @@ def test_these_names_speak_of_the_web(name: str) -> None:
     assert is_of_the_web(name)
 
 
-@pytest.mark.parametrize("name", ["curl", "research", "search_code", "search", "grep", "webhook", "prefetcher", "", "bash"])
+@pytest.mark.parametrize(
+    "name", ["curl", "research", "search_code", "search", "grep", "webhook", "prefetcher", "", "bash"]
+)
 def test_these_names_do_not(name: str) -> None:
     assert not is_of_the_web(name)
 
@@ -143,7 +149,9 @@ def test_who_goes_on_from_the_first_reply_after_all_has_the_stronger_word(any_jo
 
 
 @pytest.mark.parametrize("changes", [{"retry": 1}, {"may_train": False}])
-def test_a_clients_second_try_is_no_wish_for_another_reply(any_journal: Journal, pen: Pen, changes: dict[str, Any]) -> None:
+def test_a_clients_second_try_is_no_wish_for_another_reply(
+    any_journal: Journal, pen: Pen, changes: dict[str, Any]
+) -> None:
     opening = pen.say([user("hi")], "hello")
     first = pen.say(follow(opening, user("a poem please")), "roses are red")
     pen.say(follow(opening, user("a poem please")), "violets are blue", **changes)

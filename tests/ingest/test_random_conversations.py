@@ -1,4 +1,5 @@
-"""Whatever shape conversations have, a turn with distinct words before it is joined to its true parent, or the test fails."""
+"""Whatever shape conversations have, a turn with distinct words before it is joined to its true parent, or the test
+fails."""
 
 import shutil
 import tempfile
@@ -44,10 +45,13 @@ turns = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(plan=turns)
 def test_every_turn_finds_its_true_parent(migrated_file: Path, plan: list[dict[str, Any]]) -> None:
-    """Replies repeat, users and branches mingle, segments are read at any moment: no turn is joined wrongly, none is missed."""
+    """Replies repeat, users and branches mingle, segments are read at any moment: no turn is joined wrongly, none is
+    missed."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(migrated_file, Path(folder) / "journal.db")
         journal, pen = Journal.open(f"sqlite:///{folder}/journal.db"), Pen(Path(folder) / "segments")

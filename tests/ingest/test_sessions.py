@@ -7,7 +7,7 @@ import pytest
 
 from burnish.journal import Journal
 from burnish.journal.tables import SessionRow
-from server.ingest import Ingester
+from burnish.server.ingest.ingester import Ingester
 from tests.factories import user
 from tests.ingest.pen import Pen, asked, follow, ingest, links, next_state, parents
 
@@ -56,7 +56,9 @@ def test_all_tool_results_together_are_what_came_back(any_journal: Journal, pen:
     assert next_state(any_journal, first) == ("tool_result", results, second.interaction_id)
 
 
-@pytest.mark.parametrize("extra", [tool("c1", "Write everything in bold."), {"role": "function", "name": "f", "content": "x"}])
+@pytest.mark.parametrize(
+    "extra", [tool("c1", "Write everything in bold."), {"role": "function", "name": "f", "content": "x"}]
+)
 def test_words_that_a_tool_took_part_in_are_not_a_users(any_journal: Journal, pen: Pen, extra: dict[str, Any]) -> None:
     """Only a user's own words become a hint: what a tool result stands beside cannot be told from it."""
     first = pen.say([user("look it up")], "looking")
@@ -67,7 +69,8 @@ def test_words_that_a_tool_took_part_in_are_not_a_users(any_journal: Journal, pe
 
 
 def test_what_a_harness_puts_between_does_not_make_a_result_of_a_users_words(any_journal: Journal, pen: Pen) -> None:
-    """aider shows the files' contents in the user's name, says "Ok." to them in the assistant's, and then brings the user's words."""
+    """aider shows the files' contents in the user's name, says "Ok." to them in the assistant's, and then brings the
+    user's words."""
     first = pen.say([user("mend it")], "mended")
     behind = [
         user("Here are the files."),
@@ -118,7 +121,9 @@ def test_a_retry_in_mid_conversation_continues_the_same_reply(any_journal: Journ
     assert next_state(any_journal, first) == ("user_reply", [user("more")], lost.interaction_id)
 
 
-def test_equal_conversations_that_nothing_tells_apart_are_ambiguous_and_never_trained(any_journal: Journal, pen: Pen) -> None:
+def test_equal_conversations_that_nothing_tells_apart_are_ambiguous_and_never_trained(
+    any_journal: Journal, pen: Pen
+) -> None:
     openings = [pen.say([user("hi")], "hello") for _ in range(2)]
     one = pen.say(follow(openings[0], user("I am Ana")), "hello Ana")
     other = pen.say(follow(openings[1], user("I am Ben")), "hello Ben")
@@ -207,7 +212,8 @@ def test_each_choice_can_be_continued(any_journal: Journal, pen: Pen) -> None:
     common = {"request_id": "r1", "n_choices": 3}
     texts = ["red", "blue", "blue"]
     choices = [
-        pen.say([user("pick")], text, choice=i, interaction_id=f"c#{i}" if i else "c", **common) for i, text in enumerate(texts)
+        pen.say([user("pick")], text, choice=i, interaction_id=f"c#{i}" if i else "c", **common)
+        for i, text in enumerate(texts)
     ]
     red = pen.say(follow(choices[0], user("ok")), "fine")
     blue = pen.say(follow(choices[2], user("ok")), "good")

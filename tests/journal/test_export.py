@@ -93,7 +93,9 @@ def test_filters(any_journal: Journal) -> None:
     assert ids(any_journal, Format.KTO, until=20.0) == ["a"]
 
 
-def test_pages_meet_without_a_gap_though_turns_end_together(any_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_meet_without_a_gap_though_turns_end_together(
+    any_journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(export, "PAGE", 3)
     names = [f"t{n:02d}" for n in range(11)]
     for n, name in enumerate(names):

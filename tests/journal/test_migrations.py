@@ -11,8 +11,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
 
-from adapters import registry
 from burnish import journal as package
+from burnish.adapters.registry import lifecycle
 from burnish.errors import JournalError
 from burnish.journal import Journal, _write_ahead
 from tests.postgres import Postgres, running
@@ -62,11 +62,11 @@ def test_migrating_from_nothing_gives_what_the_models_say(any_journal: Journal) 
 def test_opening_again_changes_nothing(journal_url: str) -> None:
     first = Journal.open(journal_url)
     with first.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     first.close()
     again = Journal.open(journal_url)
     with again.read() as session:
-        assert registry.alias(session, "agent") == 0
+        assert lifecycle.alias(session, "agent") == 0
     again.close()
 
 
@@ -87,7 +87,7 @@ def test_a_newer_schema_is_refused_with_the_remedy(any_journal: Journal, journal
 def test_the_file_is_copied_before_a_migration(sqlite_url: str, later_schema: str, tmp_path: Path) -> None:
     journal = Journal.open(sqlite_url, migrate=False)
     with journal.write() as session:
-        registry.ensure_agent(session, "kept")
+        lifecycle.ensure_agent(session, "kept")
     migrated = Journal.open(sqlite_url)  # while the other still has it open, and its last writes are in the WAL
     assert migrated.revision() == "9999"
     backup = tmp_path / f"journal.db.before-{later_schema}"

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from adapters import agents, canaries, registry, undo
+from burnish.adapters.evidence.settled_turns import Cursor, Settled, latest, settled
+from burnish.adapters.registry import agents, auto_rollback, canaries, lifecycle
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow, SessionRow
 from burnish.journal.turns import record_judgement
 from burnish.records import CanaryState, FeedbackSource, NextStateKind, Observation, Provenance, SignalKind, TargetKind
-from server.canary.settled import Cursor, Settled, latest, settled
 from tests.factories import interaction, judgement, user
 from tests.turns import add_feedback, add_turn
 
@@ -20,7 +20,13 @@ NOW = 10_000.0
 
 
 def add(journal: Journal, name: str, ended_at: float, *, version: int = 1, **state: Any) -> str:
-    fields = {"interaction_id": name, "version": version, "started_at": ended_at - 2.0, "ended_at": ended_at, "user": "ana"}
+    fields = {
+        "interaction_id": name,
+        "version": version,
+        "started_at": ended_at - 2.0,
+        "ended_at": ended_at,
+        "user": "ana",
+    }
     return add_turn(journal, interaction([user("hi")], **fields), **state)
 
 
@@ -46,7 +52,10 @@ def test_every_turn_once_whatever_the_order_of_verdicts(any_journal: Journal) ->
     for name, score in (("t4", 1), ("t1", -1)):
         judge(any_journal, name, score)
     found = read(any_journal, cursor)
-    assert [(each.interaction_id, each.version, each.turn.reward) for each in found] == [("t1", 1, False), ("t4", 0, True)]
+    assert [(each.interaction_id, each.version, each.turn.reward) for each in found] == [
+        ("t1", 1, False),
+        ("t4", 0, True),
+    ]
     assert (found[0].user, found[0].turn.length, found[0].turn.latency) == ("ana", 2.0, 2.0)
     assert read(any_journal, cursor) == []
     for name in ("t0", "t2", "t3", "t5"):
@@ -126,24 +135,29 @@ def test_the_latest_judged_turns_oldest_first(any_journal: Journal) -> None:
 def test_a_rollback_is_one_transaction(any_journal: Journal) -> None:
     add(any_journal, "row", time.time(), version=2)
     with any_journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
         for number in (1, 2):
-            registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
-            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+            lifecycle.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate")
         watch = canaries.begin(
             session, "agent", 2, 1, Observation.WATCH, share=0.0, actor="gate", evidence={"comparison": {"a": 1}}
         )
-        registry.announce(session, "agent", 3, parent=2, step_id=None, digest="d")
+        lifecycle.announce(session, "agent", 3, parent=2, step_id=None, digest="d")
         assert canaries.split_of(session, "agent") is None
-        assert undo.why_orphaned(session, "agent", 3) is None
+        assert auto_rollback.why_orphaned(session, "agent", 3) is None
     with any_journal.write() as session:
-        done = undo.roll_back(session, watch, "worse", drops_rows=True, max_rollbacks=1)
-    assert (done["rows_dropped"], done["refused"], done["rollbacks_today"], done["learning_paused"]) == (1, [3], 1, True)
+        done = auto_rollback.roll_back(session, watch, "worse", drops_rows=True, max_rollbacks=1)
+    assert (done["rows_dropped"], done["refused"], done["rollbacks_today"], done["learning_paused"]) == (
+        1,
+        [3],
+        1,
+        True,
+    )
     with any_journal.read() as session:
-        assert registry.alias(session, "agent") == 1
-        assert registry.alias(session, "agent", registry.PREVIOUS) is None
-        assert registry.version(session, "agent", 2).state == "rolled_back"
+        assert lifecycle.alias(session, "agent") == 1
+        assert lifecycle.alias(session, "agent", lifecycle.PREVIOUS) is None
+        assert lifecycle.version(session, "agent", 2).state == "rolled_back"
         assert agents.find(session, "agent").held == "v2 was rolled back by itself: worse"
         assert canaries.history(session, "agent", 1)[0].state == CanaryState.STOPPED
-        assert undo.why_orphaned(session, "agent", 3) == "its parent agent@v2 was rolled back"
-        assert not undo.has_rows(session, "agent", 2, 0.0)
+        assert auto_rollback.why_orphaned(session, "agent", 3) == "its parent agent@v2 was rolled back"
+        assert not auto_rollback.has_rows(session, "agent", 2, 0.0)

@@ -1,10 +1,11 @@
-"""Shadow groups in the journal: begun once, whole or not there, each end with its reason; a turn takes its shadows with it."""
+"""Shadow groups in the journal: begun once, whole or not there, each end with its reason; a turn takes its shadows with
+it."""
 
 from array import array
 
 from sqlalchemy import text
 
-from adapters import registry, undo
+from burnish.adapters.registry import auto_rollback, lifecycle
 from burnish.journal import Journal, jobs, shadows
 from burnish.journal.export import Format, rows
 from burnish.journal.shadows import Drawn
@@ -100,8 +101,8 @@ def test_a_version_that_is_rolled_back_takes_its_open_groups_with_it(any_journal
     with any_journal.write() as session:
         session.get_one(ShadowGroupRow, "t2").version = 3
     with any_journal.write() as session:
-        registry.ensure_agent(session, "agent")
-        undo.drop_rows(session, "agent", 3)
+        lifecycle.ensure_agent(session, "agent")
+        auto_rollback.drop_rows(session, "agent", 3)
     assert (group(any_journal).state, group(any_journal, "t2").state) == ("drawing", "dropped")
     assert group(any_journal, "t2").reason == "rolled back: agent@v3"
 

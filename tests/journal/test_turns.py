@@ -168,7 +168,14 @@ def test_the_summary_counts_by_kind(any_journal: Journal) -> None:
     with any_journal.read() as session:
         found = summary(session, "agent")
         assert session.query(FeedbackRow).count() == 2
-    expected = {"interactions": 2, "ready": 1, "spent": 0, "fates": {"opted out": 1}, "feedback": 2, "feedback_pending": 1}
+    expected = {
+        "interactions": 2,
+        "ready": 1,
+        "spent": 0,
+        "fates": {"opted out": 1},
+        "feedback": 2,
+        "feedback_pending": 1,
+    }
     assert found | expected == found
 
 

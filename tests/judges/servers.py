@@ -12,7 +12,8 @@ Answer = Callable[[dict[str, Any]], Awaitable[web.Response]]
 def chat_response(texts: list[str | None]) -> web.Response:
     """An OpenAI chat completion with one choice per text."""
     choices = [
-        {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"} for i, text in enumerate(texts)
+        {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        for i, text in enumerate(texts)
     ]
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     head = {"id": "chatcmpl-x", "object": "chat.completion", "created": 1, "model": "m", "usage": usage}

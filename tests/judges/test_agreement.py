@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.agreement import calibration_error, kappa, wilson
+from burnish.judges.calibration.agreement import calibration_error, kappa, wilson
 
 
 def test_kappa_is_the_agreement_beyond_chance() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.ballot import VoidBallot, count
+from burnish.judges.verdicts.ballot import VoidBallot, count
 
 GOOD, BAD, NEUTRAL, ABSTAIN, GARBAGE = "VERDICT: +1", "VERDICT: -1", "VERDICT: 0", "VERDICT: abstain", "it was nice"
 
@@ -69,7 +69,11 @@ def test_other_hints_of_the_verdict_stay_for_the_teacher_to_choose_from() -> Non
             "Write without bold.",
             3,
         ),
-        ([minus("Leave out bold marks."), minus("No bold text please.")], "No bold text please.", 2),  # the shortest of equals
+        (
+            [minus("Leave out bold marks."), minus("No bold text please.")],
+            "No bold text please.",
+            2,
+        ),  # the shortest of equals
         ([minus("Write without bold."), BAD, BAD], "Write without bold.", 1),
         (["VERDICT: +1\nHINT: Write without bold."] * 2 + [BAD], "Write without bold.", 2),
         ([minus("Write without bold."), GOOD, GOOD], None, 0),  # a hint against the verdict

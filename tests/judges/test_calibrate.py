@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from judges.calibrate import Terms, calibrate
-from judges.golden import GoldenCase, Origin
-from judges.judge import JudgeUnavailable, Usage
+from burnish.judges.calibration.calibrate import Terms, calibrate
+from burnish.judges.calibration.golden import GoldenCase, Origin
+from burnish.judges.judge import JudgeUnavailable, Usage
 
 TERMS = Terms(votes=3, min_agreement=0.6, deadline=5.0, concurrency=4)
 
@@ -44,7 +44,9 @@ GOOD, BAD, ABSTAIN = "VERDICT: +1\nHINT: none", "VERDICT: -1\nHINT: none", "VERD
 
 
 async def test_the_figures_are_those_worked_out_by_hand() -> None:
-    judge = Knowing(thanks=GOOD, wrong=BAD, fooled=[GOOD, GOOD, BAD], odd=ABSTAIN, mute="?", away=JudgeUnavailable("503"))
+    judge = Knowing(
+        thanks=GOOD, wrong=BAD, fooled=[GOOD, GOOD, BAD], odd=ABSTAIN, mute="?", away=JudgeUnavailable("503")
+    )
     words = [("thanks", 1), ("thanks", 1), ("wrong", -1), ("fooled", -1), ("odd", 0), ("mute", 0), ("away", 1)]
     n_ticks = 0
 
@@ -52,7 +54,9 @@ async def test_the_figures_are_those_worked_out_by_hand() -> None:
         nonlocal n_ticks
         n_ticks += 1
 
-    told = await calibrate(judge, [case(*each) for each in words] + [case("thanks", -1, reply="Solution:")], TERMS, tick)
+    told = await calibrate(
+        judge, [case(*each) for each in words] + [case("thanks", -1, reply="Solution:")], TERMS, tick
+    )
     figures = told.figures
     assert n_ticks == 8
     assert (figures["cases"], figures["verdicts"], figures["by_rule"]) == (8, 5, 1)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from judges.judge import JudgeUnavailable
-from judges.local import LOW_PRIORITY, LocalJudge
-from judges.remote import RemoteJudge
+from burnish.judges.judge import JudgeUnavailable
+from burnish.judges.models.local import LOW_PRIORITY, LocalJudge
+from burnish.judges.models.remote import RemoteJudge
 from tests.judges.servers import chat_response, serving
 
 QUESTION = [{"role": "system", "content": "judge"}, {"role": "user", "content": "this"}]
@@ -52,7 +52,14 @@ async def test_the_local_judge_asks_for_all_votes_at_once() -> None:
         assert await judge.answers(QUESTION, 3) == ["vote 0", "vote 1", "vote 2"]
         assert await judge.answers(QUESTION, 1) == ["vote 0"]
         await judge.close()
-    expected = {"model": "base", "messages": QUESTION, "n": 3, "temperature": 0.5, "max_tokens": 32, "priority": LOW_PRIORITY}
+    expected = {
+        "model": "base",
+        "messages": QUESTION,
+        "n": 3,
+        "temperature": 0.5,
+        "max_tokens": 32,
+        "priority": LOW_PRIORITY,
+    }
     assert server.bodies[0] == expected
     assert server.headers[0]["Authorization"] == "Bearer secret"
 

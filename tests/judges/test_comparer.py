@@ -10,15 +10,16 @@ from burnish.journal import Journal, jobs
 from burnish.journal.blobs import store
 from burnish.journal.jobs import enqueue
 from burnish.journal.tables import CompareJob, ComparisonRow
-from judges.comparer import Comparer
-from judges.judge import JudgeUnavailable, Usage
-from judges.panel import Panel
+from burnish.judges.comparison.comparer import Comparer
+from burnish.judges.judge import JudgeUnavailable, Usage
+from burnish.judges.models.panel import Panel
 from tests.factories import interaction, user
 from tests.turns import add_turn
 
 
 class Reader:
-    """Prefers the reply with `good` in it, wherever it stands; says `noise` instead where that is set; fails `n_failures` times first."""
+    """Prefers the reply with `good` in it, wherever it stands; says `noise` instead where that is set; fails
+    `n_failures` times first."""
 
     def __init__(self, good: str = "good", noise: str | None = None, n_failures: int = 0) -> None:
         self.model, self.usage = "reader", Usage()
@@ -43,7 +44,9 @@ def add(journal: Journal, *replies: tuple[str, str]) -> None:
         with journal.write() as session:
             digests = [store(session, {"role": "assistant", "content": text}) for text in (new, old)]
             session.add(
-                ComparisonRow(**key, baseline=1, candidate_digest=digests[0], baseline_digest=digests[1], created_at=1.0)
+                ComparisonRow(
+                    **key, baseline=1, candidate_digest=digests[0], baseline_digest=digests[1], created_at=1.0
+                )
             )
             enqueue(session, CompareJob, f"agent@v2|{turn}", key)
 
@@ -69,7 +72,10 @@ async def test_each_pair_is_decided_once_and_says_by_whom(any_journal: Journal) 
 
 @pytest.mark.parametrize(
     ("judge", "reason"),
-    [(Reader(noise="nice"), "too few answers could be read"), (Reader(n_failures=99), "left undecided: reader: it is away")],
+    [
+        (Reader(noise="nice"), "too few answers could be read"),
+        (Reader(n_failures=99), "left undecided: reader: it is away"),
+    ],
 )
 async def test_what_cannot_be_decided_stays_open_with_its_reason(journal: Journal, judge: Reader, reason: str) -> None:
     add(journal, ("good answer", "poor"))

@@ -1,9 +1,10 @@
-"""What is stored of a ballot: the first hint that may be used, the others that may, or the fate of the one that most votes wrote."""
+"""What is stored of a ballot: the first hint that may be used, the others that may, or the fate of the one that most
+votes wrote."""
 
-from judges.ballot import Result
-from judges.case import Case, ask
-from judges.entry import judgement
-from judges.verdict import question
+from burnish.judges.verdicts.ballot import Result
+from burnish.judges.verdicts.case import Case, ask
+from burnish.judges.verdicts.judgement import judgement
+from burnish.judges.verdicts.verdict import question
 from tests.factories import user
 
 SHORT, LIST, LINK = "Be brief.", "Use a numbered list.", "Read https://example.org/style first."

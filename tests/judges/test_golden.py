@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks.judging import golden as generator
-from burnish.sandbox import language
-from judges import golden, prefilter
-from judges.golden import GoldenCase, GoldenError
+from burnish.judges import prefilter
+from burnish.judges.calibration import golden
+from burnish.judges.calibration.golden import GoldenCase, GoldenError
+from burnish.sandbox.world import language
 
 WHOLE: dict[str, Any] = {
     "messages": [{"role": "user", "content": "copy 1"}],

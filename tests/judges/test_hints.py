@@ -2,7 +2,7 @@
 
 import pytest
 
-from judges.hints import Grounds, fate_of
+from burnish.judges.verdicts.hint_rules import Grounds, fate_of
 
 HINT = "Use a numbered list for several steps."
 USERS = Grounds(is_users=True)

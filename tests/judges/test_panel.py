@@ -8,11 +8,11 @@ import pytest
 
 from burnish.journal import Journal
 from burnish.journal.turns import record_judgement
+from burnish.judges.judge import JudgeUnavailable
+from burnish.judges.models import panel as module
+from burnish.judges.models.budget import DAY, Budget
+from burnish.judges.models.panel import Panel
 from burnish.rewards import NEXT_STATE
-from judges import panel as module
-from judges.budget import DAY, Budget
-from judges.judge import JudgeUnavailable
-from judges.panel import Panel
 from tests.factories import judgement
 
 ASK: list[dict[str, str]] = [{"role": "user", "content": "?"}]

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.judging.masterkeys import KEYS, REQUEST, WITH_CONTENT
-from judges import prefilter
+from burnish.judges import prefilter
 from tests.factories import user
 
 
@@ -36,5 +36,6 @@ def test_a_picture_says_something() -> None:
 def test_hi_may_be_answered_with_hi() -> None:
     assert prefilter.reason([user("Hi!")], {"role": "assistant", "content": "Hi"}) is None
     assert (
-        prefilter.reason([user("how are you doing")], {"role": "assistant", "content": "How are you doing?"}) == prefilter.ECHO
+        prefilter.reason([user("how are you doing")], {"role": "assistant", "content": "How are you doing?"})
+        == prefilter.ECHO
     )

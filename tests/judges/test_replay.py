@@ -8,13 +8,13 @@ from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.tables import JudgementRow
 from burnish.journal.turns import record_judgement
+from burnish.judges.calibration import rejudge
+from burnish.judges.calibration.calibrate import Terms
+from burnish.judges.calibration.rejudge import Again
+from burnish.judges.judge import JudgeUnavailable, Usage, identity
+from burnish.judges.verdicts.verdict import PROMPT
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
-from judges import replay
-from judges.calibrate import Terms
-from judges.judge import JudgeUnavailable, Usage, identity
-from judges.replay import Again
-from judges.verdict import PROMPT
 from tests.factories import interaction, judgement, user
 from tests.turns import add_next_state, add_turn
 
@@ -49,9 +49,9 @@ def add(journal: Journal, name: str, came_back: str, *verdicts: tuple[str, int |
 
 async def again(journal: Journal, judge: New | None = None, limit: int = 100, since: float = 0.0) -> list[Again]:
     with journal.read() as session:
-        found = replay.recorded(session, agent="agent", since=since, limit=limit, but=NEW)
-        asked = replay.questions(session, found)
-    return await replay.judge_again(judge or New(), asked, TERMS)
+        found = rejudge.recorded(session, agent="agent", since=since, limit=limit, but=NEW)
+        asked = rejudge.questions(session, found)
+    return await rejudge.judge_again(judge or New(), asked, TERMS)
 
 
 async def test_old_and_new_verdicts_stand_beside_each_other(any_journal: Journal) -> None:
@@ -67,7 +67,7 @@ async def test_old_and_new_verdicts_stand_beside_each_other(any_journal: Journal
         ("b", "old/1", True),
         ("a", "old/1", False),
     ]
-    figures = replay.compare(told)
+    figures = rejudge.compare(told)
     assert (figures["turns"], figures["both_gave_a_verdict"], figures["changed"], figures["failed"]) == (4, 3, 2, 0)
     assert figures["agreement"] == pytest.approx(2 / 3)
     assert figures["kappa"] == pytest.approx((2 / 3 - 4 / 9) / (5 / 9))
@@ -78,11 +78,11 @@ async def test_old_and_new_verdicts_stand_beside_each_other(any_journal: Journal
 
 async def test_what_is_stored_counts_as_the_latest_word_and_is_stored_once(any_journal: Journal) -> None:
     add(any_journal, "b", "thanks", ("old/1", -1))
-    assert [replay.store(any_journal, await again(any_journal)) for _ in range(2)] == [1, 0]
+    assert [rejudge.store(any_journal, await again(any_journal)) for _ in range(2)] == [1, 0]
     with any_journal.read() as session:
         rows = {row.judge_id: row.score for row in session.query(JudgementRow)}
         reward = reward_of(session, "b")
-        found = replay.recorded(session, agent="agent", but=NEW)
+        found = rejudge.recorded(session, agent="agent", but=NEW)
     assert rows == {"old/1": -1, NEW: 1}
     assert reward is not None and reward.value == 1.0
     assert [each.judge_id for each in found] == ["old/1"]  # not compared with itself
@@ -93,17 +93,19 @@ async def test_the_newest_turns_since_a_moment(any_journal: Journal) -> None:
         add(any_journal, name, "thanks", ("old/1", 1))
     assert [each.old.turn for each in await again(any_journal, limit=2)] == ["c", "b"]
     with any_journal.read() as session:
-        ended_at = session.connection().exec_driver_sql("SELECT ended_at FROM interaction ORDER BY ended_at").scalars().all()
+        ended_at = (
+            session.connection().exec_driver_sql("SELECT ended_at FROM interaction ORDER BY ended_at").scalars().all()
+        )
     assert [each.old.turn for each in await again(any_journal, since=ended_at[1])] == ["c", "b"]
 
 
 async def test_an_end_in_between_loses_one_round(any_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "AT_ONCE", 2)
+    monkeypatch.setattr(rejudge, "AT_ONCE", 2)
     for name in ("a", "b", "c", "d"):
         add(any_journal, name, "thanks", ("old/1", 1))
     with any_journal.read() as session:
-        asked = replay.questions(session, replay.recorded(session, agent="agent", but=NEW))
+        asked = rejudge.questions(session, rejudge.recorded(session, agent="agent", but=NEW))
     with pytest.raises(JudgeUnavailable, match="gone; is it running"):
-        await replay.judge_again(New(n_left=2), asked, TERMS, keep=lambda some: replay.store(any_journal, some))
+        await rejudge.judge_again(New(n_left=2), asked, TERMS, keep=lambda some: rejudge.store(any_journal, some))
     with any_journal.read() as session:
         assert [row.interaction_id for row in session.query(JudgementRow).filter_by(judge_id=NEW)] == ["d", "c"]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from judges import rubric
+from burnish.judges.comparison import rubric
 from tests.factories import assistant, user
 
 REPLIES = [assistant("12 5"), assistant("**12 5**"), assistant("<end 1>\nREPLY 1: 10")]

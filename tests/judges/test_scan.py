@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges import scan
-from judges.fold import fold
-from judges.question import LEFT_OUT, Question, Said
-from judges.verdict import question
+from burnish.judges.injection import scan
+from burnish.judges.injection.fold import fold
+from burnish.judges.verdicts.question import LEFT_OUT, Question, Said
+from burnish.judges.verdicts.verdict import question
 
 
 def asked(came_back: str, author: str = "user", before: str = "copy 1") -> Question:

@@ -2,14 +2,16 @@
 
 from burnish.journal import Journal
 from burnish.journal.turns import record_judgement
+from burnish.judges.calibration.standings import standings
 from burnish.records import FeedbackSource
 from burnish.rewards import FEEDBACK, NEXT_STATE
-from judges.standings import standings
 from tests.factories import interaction, judgement, user
 from tests.turns import add_feedback, add_turn
 
 
-def judged(journal: Journal, name: str, *scores: int | None, judge_id: str = "base/abc", origin: str = NEXT_STATE) -> None:
+def judged(
+    journal: Journal, name: str, *scores: int | None, judge_id: str = "base/abc", origin: str = NEXT_STATE
+) -> None:
     with journal.write() as session:
         for score in scores:
             record_judgement(session, judgement(name, score, judge_id=judge_id, n_failed=1), origin)

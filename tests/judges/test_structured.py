@@ -8,11 +8,11 @@ import pytest
 from aiohttp import web
 
 from burnish.config import Settings
-from judges.judge import JudgeUnavailable
-from judges.local import LocalJudge
-from judges.main import make_judge
-from judges.remote import RemoteJudge
-from judges.verdict import ANSWER_FORM, ANSWER_SCHEMA, UnreadableVerdict, parse_vote
+from burnish.judges.judge import JudgeUnavailable
+from burnish.judges.models.local import LocalJudge
+from burnish.judges.models.remote import RemoteJudge
+from burnish.judges.process import make_judge
+from burnish.judges.verdicts.verdict import ANSWER_FORM, ANSWER_SCHEMA, UnreadableVerdict, parse_vote
 from tests.judges.servers import chat_response, serving
 
 QUESTION = [{"role": "user", "content": "this"}]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges import prompts
-from judges.judge import identity
-from judges.verdict import PROMPT, UnreadableVerdict, Vote, as_text, parse_vote, verdict_messages
+from burnish.judges import prompts
+from burnish.judges.judge import identity
+from burnish.judges.verdicts.verdict import PROMPT, UnreadableVerdict, Vote, as_text, parse_vote, verdict_messages
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,10 @@ def test_marks_inside_what_people_said_are_not_filled() -> None:
     [
         ({"content": "hi"}, "hi"),
         ({"content": None}, ""),
-        ({"content": [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}]}, "a[image_url]b"),
+        (
+            {"content": [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}]},
+            "a[image_url]b",
+        ),
         ({"content": "x", "tool_calls": [{"function": {"name": "f", "arguments": '{"a": 1}'}}]}, 'x\nf({"a": 1})'),
         ({"content": [None, "plain", 3]}, None),
         ({"content": {"a": 1}}, None),
@@ -123,7 +126,9 @@ def test_every_message_can_be_shown(message: dict[str, Any], text: str | None) -
 
 
 @pytest.mark.parametrize("part", ["system", "user"])
-def test_a_judges_identity_changes_with_the_prompts_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_a_judges_identity_changes_with_the_prompts_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     before = identity("base", PROMPT)
     assert before.startswith("base/") and len(before) == len("base/") + 12
     assert identity("other", PROMPT) != before

@@ -15,14 +15,14 @@ from burnish.journal import Journal
 from burnish.journal.evidence import reward_of, settle
 from burnish.journal.tables import InteractionRow, JudgeJob, JudgementRow
 from burnish.journal.turns import ask_judge, judge_subject
+from burnish.judges import prefilter
+from burnish.judges import worker as module
+from burnish.judges.judge import JudgeUnavailable, identity
+from burnish.judges.models.panel import Panel
+from burnish.judges.verdicts.verdict import PROMPT
+from burnish.judges.worker import Worker
 from burnish.records import FeedbackSource, NextStateKind
 from burnish.rewards import FEEDBACK, NEXT_STATE
-from judges import prefilter
-from judges import worker as module
-from judges.judge import JudgeUnavailable, identity
-from judges.panel import Panel
-from judges.verdict import PROMPT
-from judges.worker import Worker
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_next_state, add_turn
 
@@ -282,8 +282,8 @@ KILLED = """
 import asyncio, os, signal, sys
 from burnish import config
 from burnish.journal import Journal
-from judges.panel import Panel
-from judges.worker import Worker
+from burnish.judges.models.panel import Panel
+from burnish.judges.worker import Worker
 
 class Doomed:
     model = "fake"

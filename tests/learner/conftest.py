@@ -10,10 +10,10 @@ import pytest
 from tiny import build_model, interaction
 
 from burnish.config import Learner
+from burnish.learner.data.samples import Sample, to_sample
+from burnish.learner.model.policy import Policy
+from burnish.learner.run.trainer import Trainer
 from burnish.records import Reward, Sampling
-from learner.policy import Policy
-from learner.samples import Sample, to_sample
-from learner.step import Trainer
 from tests.journals import any_journal, journal, journal_url, migrated_file, sqlite_url
 
 __all__ = ["any_journal", "journal", "journal_url", "migrated_file", "sqlite_url"]
@@ -32,7 +32,14 @@ def policy(base_dir: Path) -> Policy:
 @pytest.fixture
 def make_trainer(base_dir: Path) -> Callable[..., Trainer]:
     def make(micro_tokens: int = 4096, **settings: object) -> Trainer:
-        usual = {"rank": 4, "alpha": 8, "learning_rate": 1e-2, "device": "cpu", "check_hints": False, "monitors": "watch"}
+        usual = {
+            "rank": 4,
+            "alpha": 8,
+            "learning_rate": 1e-2,
+            "device": "cpu",
+            "check_hints": False,
+            "monitors": "watch",
+        }
         chosen = Learner(**{**usual, **settings})
         policy = Policy.load(base_dir, rank=chosen.rank, alpha=chosen.alpha, seed=1, device="cpu")
         return Trainer(policy, chosen)
@@ -42,7 +49,8 @@ def make_trainer(base_dir: Path) -> Callable[..., Trainer]:
 
 @pytest.fixture
 def make_samples(base_dir: Path) -> Callable[..., list[Sample]]:
-    """`n` samples of different lengths, on policy for a fresh adapter, with alternating rewards; every third has a hint."""
+    """`n` samples of different lengths, on policy for a fresh adapter, with alternating rewards; every third has a
+    hint."""
     policy = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu")
 
     def make(n: int = 8, *, hints: bool = True, reward: float | None = None, temperature: float = 0.7) -> list[Sample]:

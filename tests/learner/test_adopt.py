@@ -14,19 +14,19 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from adapters import registry
-from adapters.export import as_tar, export
-from adapters.store import AdapterStore
+from burnish.adapters.files.export import as_tar, export
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
 from burnish.config import Engine, Settings
 from burnish.config import Learner as LearnerSettings
 from burnish.errors import AdapterError, Conflict, NotFound
 from burnish.journal import Journal
 from burnish.journal.tables import LoadJob, VersionRow
+from burnish.learner.data.rows import Text
+from burnish.learner.model import checkpoint
+from burnish.learner.run.adopt import adopt
+from burnish.learner.run.process import trainer_for
 from burnish.records import VersionState
-from learner import checkpoint
-from learner.adopt import adopt
-from learner.main import trainer_for
-from learner.rows import Text
 
 ALL = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 TEXT = Text([10, 11, 12, 13], [20, 21, 22, 0])
@@ -80,13 +80,13 @@ def settings(base_dir: Path, tmp_path: Path, sqlite_url: str) -> Settings:
 @pytest.fixture
 def agent(journal: Journal) -> str:
     with journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     return "agent"
 
 
 def row_of(journal: Journal, number: int) -> VersionRow:
     with journal.read() as session:
-        return registry.version(session, "agent", number)
+        return lifecycle.version(session, "agent", number)
 
 
 def test_an_import_is_a_candidate_with_the_very_same_weights(
@@ -106,7 +106,10 @@ def test_an_import_is_a_candidate_with_the_very_same_weights(
         4,
         manifest["files"]["adapter_model.safetensors"],
     )
-    then, now = load_file(given / "adapter_model.safetensors"), load_file(store.path(agent, 1) / "adapter_model.safetensors")
+    then, now = (
+        load_file(given / "adapter_model.safetensors"),
+        load_file(store.path(agent, 1) / "adapter_model.safetensors"),
+    )
     assert set(then) == set(now) and all(torch.equal(then[name], now[name]) for name in then)
     probe = json.loads((store.path(agent, 1) / "probe.json").read_text())
     assert probe["positions"] and probe["gap_base"] > 0.1
@@ -126,7 +129,13 @@ def test_an_import_is_a_candidate_with_the_very_same_weights(
     ],
 )
 def test_an_import_of_another_form_computes_the_same(
-    settings: Settings, journal: Journal, agent: str, base_dir: Path, tmp_path: Path, config: dict[str, Any], plain: Path
+    settings: Settings,
+    journal: Journal,
+    agent: str,
+    base_dir: Path,
+    tmp_path: Path,
+    config: dict[str, Any],
+    plain: Path,
 ) -> None:
     given = peft_adapter(base_dir, tmp_path / "given", **config)
     adopt(settings, journal, agent, given, actor="ana")
@@ -151,7 +160,7 @@ def test_an_export_is_loaded_by_peft_and_imported_again(
         export(store, agent, 1, written)
     assert len(as_tar(store, agent, 1)) > 1000
     with journal.write() as session:
-        registry.promote(session, agent, 1, expected=0, actor="gate")
+        lifecycle.promote(session, agent, 1, expected=0, actor="gate")
     number, _ = adopt(settings, journal, agent, written, actor="ana")
     assert (number, row_of(journal, 2).parent) == (2, 1)
     (store.path(agent, 1) / "adapter_model.safetensors").unlink()
@@ -192,10 +201,16 @@ def removing(name: str) -> Change:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (setting(base_model_name_or_path="acme/other-7b"), "made for base 'acme/other-7b', the engine serves .*--any-base"),
+        (
+            setting(base_model_name_or_path="acme/other-7b"),
+            "made for base 'acme/other-7b', the engine serves .*--any-base",
+        ),
         (setting(base_model_name_or_path=None), "names no base; .*--any-base"),
         (setting(revision="v2"), "revision 'v2' .* cannot be compared"),
-        (writing("manifest.json", b'{"base": {"revision": "0123456789abcdef"}}'), "made on base 0123456789ab…, the engine"),
+        (
+            writing("manifest.json", b'{"base": {"revision": "0123456789abcdef"}}'),
+            "made on base 0123456789ab…, the engine",
+        ),
         (setting(r=16), r"rank 16, the engine takes 8 at most; raise engine\.max_lora_rank"),
         (setting(r=True), "r is True"),
         (setting(r=2), "not of rank 2"),
@@ -226,7 +241,7 @@ def test_what_cannot_be_served_is_refused_before_a_number_is_taken(
     with pytest.raises(AdapterError, match=said):
         adopt(settings, journal, agent, given, actor="ana")
     with journal.read() as session:
-        assert registry.versions(session, agent) == []
+        assert lifecycle.versions(session, agent) == []
 
 
 def test_somebody_may_vouch_for_the_base_but_not_for_the_shapes(
@@ -279,7 +294,11 @@ def test_as_a_process_of_its_own(settings: Settings, journal: Journal, agent: st
     said = []
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-m", "learner.adopt"], input=json.dumps(asked), capture_output=True, text=True, check=True
+            [sys.executable, "-m", "burnish.learner.run.adopt"],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            check=True,
         )
         said.append(json.loads(done.stdout.splitlines()[-1]))
     assert said[0] == {"version": 1, "ignored": ["README.md"]}

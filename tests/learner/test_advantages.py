@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.advantages import RunningBaseline, by_step, dr_grpo, grpo, rloo, scale_by_tokens
+from burnish.learner.objectives.advantages import RunningBaseline, by_step, dr_grpo, grpo, rloo, scale_by_tokens
 
 REWARDS = torch.tensor([1.0, 0.0, 1.0, 0.5])
 GROUPS = ["a", "a", "a", "b"]

@@ -8,8 +8,8 @@ import torch
 from tiny import perturb
 
 from burnish.errors import LearnerError
-from learner.anchors import Anchors
-from learner.policy import Policy
+from burnish.learner.data.anchors import Anchors
+from burnish.learner.model.policy import Policy
 
 
 def write(file: Path, *lines: object) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from world import Make, World
 
-from adapters import agents
+from burnish.adapters.registry import agents
 from burnish.journal import Journal
 
 

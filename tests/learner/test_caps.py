@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner.caps import MIN_WEIGHT, Voice, thin, weights
+from burnish.learner.data.caps import MIN_WEIGHT, Voice, thin, weights
 
 CAPS = {"user": 0.25, "session": 1.0, "coalition": 1.0}
 

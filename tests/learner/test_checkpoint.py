@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
 from burnish.errors import AdapterError
-from learner import checkpoint
-from learner.probe import build_probe
-from learner.rows import Text
-from learner.samples import Sample
-from learner.step import Trainer
+from burnish.learner.data.rows import Text
+from burnish.learner.data.samples import Sample
+from burnish.learner.model import checkpoint
+from burnish.learner.model.probe import build_probe
+from burnish.learner.run.trainer import Trainer
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -26,7 +26,9 @@ def publish(store: AdapterStore, version: int, trainer: Trainer) -> Path:
     )
 
 
-def test_resuming_takes_the_step_that_would_have_followed(make_trainer: Make, make_samples: Samples, tmp_path: Path) -> None:
+def test_resuming_takes_the_step_that_would_have_followed(
+    make_trainer: Make, make_samples: Samples, tmp_path: Path
+) -> None:
     store, going = AdapterStore(tmp_path), make_trainer(shuffle_rewards=True)
     going.step(make_samples(8), ANCHORS)
     directory = publish(store, 1, going)
@@ -41,7 +43,9 @@ def test_resuming_takes_the_step_that_would_have_followed(make_trainer: Make, ma
     assert store.verify("agent", 2)["files"] == store.verify("agent", 3)["files"]
 
 
-def test_a_published_version_is_complete_and_has_its_facts(make_trainer: Make, make_samples: Samples, tmp_path: Path) -> None:
+def test_a_published_version_is_complete_and_has_its_facts(
+    make_trainer: Make, make_samples: Samples, tmp_path: Path
+) -> None:
     store, trainer = AdapterStore(tmp_path), make_trainer()
     directory = publish(store, 1, trainer)
     manifest = store.verify("agent", 1)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from learner.control import ShuffledSignals
-from learner.samples import Sample
+from burnish.learner.data.samples import Sample
+from burnish.learner.data.shuffled_control import ShuffledSignals
 
 Samples = Callable[[int], list[Sample]]
 

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from world import SETTINGS, Make, World
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import VersionRow
+from burnish.learner.data.anchors import Anchors
+from burnish.learner.model.adapter_file import WEIGHTS
+from burnish.learner.run import reproduce
+from burnish.learner.run.trainer import Trainer
+from burnish.learner.safety.backoff import MOST, SEEN, heat
 from burnish.records import VersionState
-from learner import replay
-from learner.adapter_file import WEIGHTS
-from learner.anchors import Anchors
-from learner.cooling import MOST, SEEN, heat
-from learner.step import Trainer
 
 ASKED = {"retention": {"n": 96, "margin": 0.1, "n_lost": 9}}
 
@@ -35,7 +35,7 @@ def made(world: World) -> int:
 
 def refuse(world: World, number: int, evidence: dict[str, Any]) -> None:
     with world.journal.write() as session:
-        registry.refuse(session, "agent", number, reason="no", evidence=evidence)
+        lifecycle.refuse(session, "agent", number, reason="no", evidence=evidence)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_version_whose_rows_come_once_more_does_not_count(world: World) -> Non
         world.add(5 if number == 1 else 0)
         assert world.loop.run_once()
         with world.journal.write() as session:
-            registry.refuse(session, "agent", number, reason="no", evidence=ASKED, gives_back=True)
+            lifecycle.refuse(session, "agent", number, reason="no", evidence=ASKED, gives_back=True)
 
 
 def test_only_what_a_version_had_become_counts(world: World) -> None:
@@ -113,7 +113,7 @@ def test_a_step_after_a_refusal_is_smaller_and_is_made_again_so(world: World, mo
     def trainer_for(settings: Settings, chosen: object, agent: str) -> Trainer:
         return world.make_trainer(**SETTINGS)
 
-    monkeypatch.setattr(replay, "trainer_for", trainer_for)
-    monkeypatch.setattr(replay, "anchors_for", lambda *_: Anchors([]))
-    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", second)
+    monkeypatch.setattr(reproduce, "trainer_for", trainer_for)
+    monkeypatch.setattr(reproduce, "anchors_for", lambda *_: Anchors([]))
+    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", second)
     assert told.is_same and told.digest == world.digest(second, WEIGHTS)

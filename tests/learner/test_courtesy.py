@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.courtesy import LONGEST_PAUSE, MIN_SHARE, Courtesy, Gaps, Pace, gaps_of
+from burnish.learner.run.throttle import LONGEST_PAUSE, MIN_SHARE, Courtesy, Gaps, Pace, gaps_of
 
 
 class Counters:
@@ -130,9 +130,7 @@ def test_the_thread_looks_and_ends() -> None:
 
 @pytest.mark.parametrize(("nice", "policy"), [(0, "SCHED_OTHER"), (7, "SCHED_OTHER"), (20, "SCHED_IDLE")])
 def test_the_process_steps_back_as_far_as_it_is_told(nice: int, policy: str) -> None:
-    script = (
-        f"import os; from learner.courtesy import step_back; step_back({nice}); print(os.sched_getscheduler(0), os.nice(0))"
-    )
+    script = f"import os; from burnish.learner.run.throttle import step_back; step_back({nice}); print(os.sched_getscheduler(0), os.nice(0))"
     before = os.nice(0)
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert int(told[0]) == getattr(os, policy)

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.advantages import GROUPED, RunningBaseline
-from learner.objectives.credit import advantages_of
-from learner.samples import Sample
+from burnish.learner.data.samples import Sample
+from burnish.learner.objectives.advantages import GROUPED, RunningBaseline
+from burnish.learner.objectives.credit import advantages_of
 
 Samples = Callable[..., list[Sample]]
 
@@ -72,7 +72,9 @@ def test_the_baseline_counts_grouped_rows_too(make_samples: Samples) -> None:
 
 
 def test_steps_are_standardised_by_place_whatever_the_estimator(make_samples: Samples) -> None:
-    samples = [replace(sample, reward=reward, step=0) for sample, reward in zip(make_samples(2), (2.0, 0.0), strict=True)]
+    samples = [
+        replace(sample, reward=reward, step=0) for sample, reward in zip(make_samples(2), (2.0, 0.0), strict=True)
+    ]
     for estimator in ("baseline", *GROUPED):
         assert credit(samples, estimator) == pytest.approx([0.5**0.5, -(0.5**0.5)], abs=1e-4)
 

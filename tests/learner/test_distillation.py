@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner import kl
-from learner.distillation import cap_per_token, reverse_kl, tail_reverse_kl, token_distillation
-from learner.losses import clipped_policy_loss
+from burnish.learner.objectives import divergences
+from burnish.learner.objectives.divergences import cap_per_token, reverse_kl, tail_reverse_kl, token_distillation
+from burnish.learner.objectives.losses import clipped_policy_loss
 
 
 def draw(seed: int, *shape: int, scale: float = 2.0) -> torch.Tensor:
@@ -90,7 +90,7 @@ def test_expected_estimator_is_the_exact_gradient_on_an_enumerable_policy(estima
 
     weights = sequence.exp().detach()
     if estimator == "k2":
-        expected = (weights * kl.k2(sequence, reference)).sum()
+        expected = (weights * divergences.k2(sequence, reference)).sum()
     elif estimator == "token_distillation":
         # each token is compared with the teacher at its own state; the return to go makes the sequence's gradient of it
         later = (student_pairs - teacher_pairs).detach()[:, 1:]

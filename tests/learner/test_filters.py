@@ -11,16 +11,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner.filters import admit
-from learner.samples import Sample, SkipReason, defect
-from learner.step import Trainer
+from burnish.learner.data.filters import admit
+from burnish.learner.data.samples import Sample, SkipReason, defect
+from burnish.learner.run.trainer import Trainer
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
 
 BAD = [
     ({"behaviour_logprobs": array("f", [float("nan")])}, SkipReason.QUARANTINED),
-    ({"completion_ids": array("i", [10, 11]), "behaviour_logprobs": array("f", [-1.0, float("nan")])}, SkipReason.BAD_LOGPROBS),
+    (
+        {"completion_ids": array("i", [10, 11]), "behaviour_logprobs": array("f", [-1.0, float("nan")])},
+        SkipReason.BAD_LOGPROBS,
+    ),
     (
         {"completion_ids": array("i", [10, 11]), "behaviour_logprobs": array("f", [-1.0, float("-inf")])},
         SkipReason.BAD_LOGPROBS,

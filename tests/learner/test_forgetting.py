@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from world import SETTINGS, Make, World
 
-from adapters import registry
-from adapters.gate import tolerated
+from burnish.adapters.evidence.gate import tolerated
+from burnish.adapters.registry import lifecycle
 from burnish.config import Settings
 from burnish.journal import Journal
-from learner import replay
-from learner.adapter_file import WEIGHTS
-from learner.anchors import Anchors
-from learner.forgetting import MOST, Forgetting, counted
-from learner.loop import Loop
-from learner.rows import Text
-from learner.step import Trainer
+from burnish.learner.data.anchors import Anchors
+from burnish.learner.data.rows import Text
+from burnish.learner.model.adapter_file import WEIGHTS
+from burnish.learner.run import reproduce
+from burnish.learner.run.loop import Loop
+from burnish.learner.run.trainer import Trainer
+from burnish.learner.safety.forgetting import MOST, Forgetting, counted
 
 SET = {"n": 96, "margin": 0.1}
 LIMIT = tolerated(96, 0.1)
@@ -78,36 +78,40 @@ def test_what_the_gate_saw_is_read_from_the_journal(world: World) -> None:
         assert world.loop.run_once()
         with world.journal.write() as session:
             if number == 1:
-                registry.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(LIMIT - 2, 2))
+                lifecycle.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(LIMIT - 2, 2))
             elif number == 2:
-                registry.refuse(session, "agent", 2, reason="forgot", evidence=retention(LIMIT + 1))
+                lifecycle.refuse(session, "agent", 2, reason="forgot", evidence=retention(LIMIT + 1))
             else:
-                registry.refuse(session, "agent", 3, reason="length", evidence=retention(0))
+                lifecycle.refuse(session, "agent", 3, reason="length", evidence=retention(0))
     assert world.ledger.history.forgetting(0) == Forgetting()
     assert world.ledger.history.forgetting(1) == Forgetting(LIMIT, LIMIT, 1)
     assert world.ledger.history.forgetting(2) == Forgetting(LIMIT + 1, LIMIT, 0)
 
 
-def test_a_step_after_a_refusal_pulls_harder_and_is_made_again_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_after_a_refusal_pulls_harder_and_is_made_again_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = with_anchors(world)
     for number in (1, 2, 3):
         world.add(5)
         assert loop.run_once()
         with world.journal.write() as session:
             if number == 1:
-                registry.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(0))
+                lifecycle.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(0))
             elif number == 2:
-                registry.refuse(session, "agent", 2, reason="forgot", evidence=retention(LIMIT + 1))
+                lifecycle.refuse(session, "agent", 2, reason="forgot", evidence=retention(LIMIT + 1))
     manifest = world.store.verify("agent", 3)
     assert (manifest["parent"], manifest["emphasis"], manifest["has_momentum"]) == (1, {"anchor": 2.0}, False)
-    assert not {"emphasis", "has_momentum"} & (world.store.verify("agent", 1).keys() | world.store.verify("agent", 2).keys())
+    assert not {"emphasis", "has_momentum"} & (
+        world.store.verify("agent", 1).keys() | world.store.verify("agent", 2).keys()
+    )
 
     def trainer_for(settings: Settings, chosen: object, agent: str) -> Trainer:
         return world.make_trainer(**SETTINGS)
 
-    monkeypatch.setattr(replay, "trainer_for", trainer_for)
-    monkeypatch.setattr(replay, "anchors_for", lambda *_: ANCHORS)
-    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 3)
+    monkeypatch.setattr(reproduce, "trainer_for", trainer_for)
+    monkeypatch.setattr(reproduce, "anchors_for", lambda *_: ANCHORS)
+    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 3)
     assert told.is_same and told.digest == world.digest(3, WEIGHTS)
 
 
@@ -118,7 +122,7 @@ def test_without_growth_or_anchors_nothing_changes(world: World) -> None:
             assert loop.run_once()
             number = max(world.states())
             with world.journal.write() as session:
-                registry.refuse(session, "agent", number, reason="forgot", evidence=retention(LIMIT + 1))
+                lifecycle.refuse(session, "agent", number, reason="forgot", evidence=retention(LIMIT + 1))
             assert "emphasis" not in world.store.verify("agent", number)
         loop.let_go()
 
@@ -162,16 +166,16 @@ def test_after_two_refusals_a_step_ends_nearer_to_the_base_and_is_made_again_so(
         assert world.loop.run_once()
         with world.journal.write() as session:
             if number == 1:
-                registry.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(0))
+                lifecycle.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(0))
             elif number < 5:
-                registry.refuse(session, "agent", number, reason="forgot", evidence=retention(LIMIT + 1))
+                lifecycle.refuse(session, "agent", number, reason="forgot", evidence=retention(LIMIT + 1))
     manifests = {number: world.store.verify("agent", number) for number in (1, 2, 3, 4, 5)}
     assert {number: each["shrink"] for number, each in manifests.items() if "shrink" in each} == {4: 0.95, 5: 0.95**2}
     assert manifests[5]["parent"] == 1
 
-    monkeypatch.setattr(replay, "trainer_for", lambda *_: world.make_trainer(**SETTINGS))
-    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
-    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
+    monkeypatch.setattr(reproduce, "trainer_for", lambda *_: world.make_trainer(**SETTINGS))
+    monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
+    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
     assert told.is_same and told.digest == world.digest(5, WEIGHTS)
 
 
@@ -191,12 +195,15 @@ FORGOT, UNACCEPTED, UNSOUND = retention(LIMIT + 1), unaccepted(LIMIT), {"mechani
         ([FORGOT, FORGOT, {**retention(LIMIT + 1), "canary": {}}], 3),
     ],
 )
-def test_who_kept_it_and_was_refused_halves_what_forgetting_counts(children: list[dict[str, Any]], expected: int) -> None:
+def test_who_kept_it_and_was_refused_halves_what_forgetting_counts(
+    children: list[dict[str, Any]], expected: int
+) -> None:
     assert counted(children) == expected
 
 
 def test_a_step_is_no_longer_drawn_to_the_base_when_that_is_what_is_refused(world: World) -> None:
-    """v1 is live; three made from it forgot too much, then two kept all and were not accepted: the next is a whole step with momentum."""
+    """v1 is live; three made from it forgot too much, then two kept all and were not accepted: the next is a whole step
+    with momentum."""
     loop = with_anchors(world)
     evidence = {1: retention(0), **dict.fromkeys((2, 3, 4), FORGOT), 5: unaccepted(), 6: unaccepted()}
     for number in range(1, 8):
@@ -204,9 +211,9 @@ def test_a_step_is_no_longer_drawn_to_the_base_when_that_is_what_is_refused(worl
         assert loop.run_once()
         with world.journal.write() as session:
             if number == 1:
-                registry.promote(session, "agent", 1, expected=0, actor="gate", evidence=evidence[1])
+                lifecycle.promote(session, "agent", 1, expected=0, actor="gate", evidence=evidence[1])
             elif number < 7:
-                registry.refuse(session, "agent", number, reason="worse", evidence=evidence[number])
+                lifecycle.refuse(session, "agent", number, reason="worse", evidence=evidence[number])
     manifests = {number: world.store.verify("agent", number) for number in range(2, 8)}
     assert {number: each.get("shrink", 1.0) for number, each in manifests.items()} == {
         2: 1,

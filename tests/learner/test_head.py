@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner import head
-from learner.predictions import Dense, Projected
+from burnish.learner.model import head
+from burnish.learner.model.predictions import Dense, Projected
 
 
 def drawn(n: int = 11, width: int = 6, n_vocab: int = 23) -> tuple[Tensor, Tensor, Tensor]:
-    """Hidden states, head and temperatures in float64, for which tiles are 5 × 7: several of them, and none fits evenly."""
+    """Hidden states, head and temperatures in float64, for which tiles are 5 × 7: several of them, and none fits
+    evenly."""
     generator = torch.Generator().manual_seed(3)
     hidden = torch.randn(n, width, dtype=torch.float64, generator=generator)
     weight = torch.randn(n_vocab, width, dtype=torch.float64, generator=generator)
@@ -30,7 +31,10 @@ def test_tiles_and_whole_distributions_agree(k: int) -> None:
     ids = torch.randint(0, len(weight), (len(hidden), k), generator=torch.Generator().manual_seed(1))
     gradients = []
     tiled, dense = hidden.clone().requires_grad_(), hidden.clone().requires_grad_()
-    for each, predictions in ((tiled, Projected(tiled, weight, temperatures)), (dense, whole(dense, weight, temperatures))):
+    for each, predictions in (
+        (tiled, Projected(tiled, weight, temperatures)),
+        (dense, whole(dense, weight, temperatures)),
+    ):
         found = predictions.at_ids(ids)
         (found.exp() * found).sum().backward()
         gradients.append((found.detach(), each.grad))
@@ -81,7 +85,7 @@ def test_without_gradient_no_expectation_is_computed() -> None:
 
 _AT_FULL_VOCABULARY = """
 import torch
-from learner.predictions import Projected
+from burnish.learner.model.predictions import Projected
 
 def kib(name):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
@@ -108,5 +112,7 @@ def test_no_tensor_of_tokens_by_vocabulary_is_made() -> None:
     Freed memory goes back to the kernel at once, so that what the allocator keeps is not counted.
     """
     at_once = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
-    done = subprocess.run([sys.executable, "-c", _AT_FULL_VOCABULARY], capture_output=True, text=True, check=True, env=at_once)
+    done = subprocess.run(
+        [sys.executable, "-c", _AT_FULL_VOCABULARY], capture_output=True, text=True, check=True, env=at_once
+    )
     assert int(done.stdout) < 32 * 1024

@@ -8,14 +8,14 @@ import pytest
 
 from burnish.journal import Journal
 from burnish.journal.tables import SampleRow
+from burnish.learner.data.rows import Row
+from burnish.learner.data.samples import Sample
+from burnish.learner.data.teacher_prompts import neutral
+from burnish.learner.objectives.distillation import FAR, MIN_OVERLAP, UNMOVED, Distillation, refusal
+from burnish.learner.run.ledger import Ledger, Ready
+from burnish.learner.run.step_report import Account
+from burnish.learner.run.trainer import Trainer
 from burnish.records import Reward
-from learner.account import Account
-from learner.hints import neutral
-from learner.ledger import Ledger, Ready
-from learner.objectives.distillation import FAR, MIN_OVERLAP, UNMOVED, Distillation, refusal
-from learner.rows import Row
-from learner.samples import Sample
-from learner.step import Trainer
 from tests.factories import interaction, user
 
 Make = Callable[..., Trainer]
@@ -53,7 +53,9 @@ def test_a_hint_that_does_not_differ_from_any_other_words_is_refused_and_named(
     same = [replace(sample, hinted_prompt_ids=sample.control_prompt_ids) for sample in hinted]
     rows = [Row.of(sample) for sample in same]
     facts = objective.stamp(rows, trainer.policy)
-    assert objective.refusals.keys() == {sample.interaction_id for sample in same}  # a random model's top 20 may be far as well
+    assert objective.refusals.keys() == {
+        sample.interaction_id for sample in same
+    }  # a random model's top 20 may be far as well
     assert UNMOVED in objective.refusals.values()
     assert (facts["n_rows"], facts[f"n_{UNMOVED}"] + facts[f"n_{FAR}"]) == (0.0, 2.0)
     assert not any(row.streams for row in rows)
@@ -64,7 +66,9 @@ def test_a_hint_that_does_not_differ_from_any_other_words_is_refused_and_named(
 
 def test_the_reason_is_kept_with_the_row(journal: Journal, make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(check_hints=True)
-    hinted = [replace(s, hinted_prompt_ids=s.control_prompt_ids) for s in make_samples(4, reward=-1.0) if s.hint is not None]
+    hinted = [
+        replace(s, hinted_prompt_ids=s.control_prompt_ids) for s in make_samples(4, reward=-1.0) if s.hint is not None
+    ]
     result = trainer.step(hinted)
     assert result.refusals.keys() == {sample.interaction_id for sample in hinted}
     ledger = Ledger(journal, "agent")

@@ -6,13 +6,13 @@ from typing import Any
 
 from burnish.journal import Journal
 from burnish.journal.tables import SampleRow
+from burnish.learner.data.rows import Row
+from burnish.learner.data.samples import Hinted, Sample, to_sample
+from burnish.learner.objectives.distillation import Distillation
+from burnish.learner.run.ledger import Ledger, Ready
+from burnish.learner.run.step_report import Account
+from burnish.learner.run.trainer import Trainer
 from burnish.records import Reward
-from learner.account import Account
-from learner.ledger import Ledger, Ready
-from learner.objectives.distillation import Distillation
-from learner.rows import Row
-from learner.samples import Hinted, Sample, to_sample
-from learner.step import Trainer
 from tests.factories import interaction, user
 
 Make = Callable[..., Trainer]
@@ -72,7 +72,7 @@ def test_each_candidate_gets_a_prompt_of_its_own(make_trainer: Make, make_sample
 def _prompt(tokenizer: Any, text: str) -> Any:
     from array import array
 
-    from learner.prompts import render
+    from burnish.learner.data.teacher_prompts import render
 
     return array("i", render(tokenizer, [user(text)], ()))
 

@@ -1,4 +1,5 @@
-"""The jury: what the sign test says, who is seated, which hints a real base's praise speaks against, and that a replay seats the same."""
+"""The jury: what the sign test says, who is seated, which hints a real base's praise speaks against, and that a replay
+seats the same."""
 
 from array import array
 from collections.abc import Sequence
@@ -13,15 +14,16 @@ from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import SampleRow
 from burnish.journal.turns import record_judgement
+from burnish.learner.data.samples import Sample
+from burnish.learner.data.teacher_prompts import hinted_prompt, neutral, render
+from burnish.learner.model.adapter_file import WEIGHTS
+from burnish.learner.model.policy import Policy
+from burnish.learner.run import reproduce
+from burnish.learner.safety import hint_validation
+from burnish.learner.safety.hint_validation import DISPUTED, FEWEST, hear, seat, sign_test
 from burnish.rewards import FEEDBACK
-from burnish.sandbox import MODEL, heldout, hints, language
-from learner import jury, replay
-from learner.adapter_file import WEIGHTS
-from learner.hints import neutral
-from learner.jury import DISPUTED, FEWEST, hear, seat, sign_test
-from learner.policy import Policy
-from learner.prompts import hinted_prompt, render
-from learner.samples import Sample
+from burnish.sandbox import MODEL
+from burnish.sandbox.world import heldout, language, style_hints
 from tests.factories import judgement
 from tests.turns import add_feedback
 
@@ -36,7 +38,7 @@ def test_golden_sign_tests(n_against: int, n: int, p: float) -> None:
 
 
 def test_fewer_jurors_than_could_refuse_anything_are_not_asked() -> None:
-    assert sign_test(FEWEST, FEWEST + 1) <= jury.SIGNIFICANCE < sign_test(FEWEST - 1, FEWEST)
+    assert sign_test(FEWEST, FEWEST + 1) <= hint_validation.SIGNIFICANCE < sign_test(FEWEST - 1, FEWEST)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def content(policy: Policy, n: int, first: int = 10) -> list[Sample]:
 
 
 def wish(name: str, style: language.Style) -> str:
-    return hints.canonical({name: style[name]})
+    return style_hints.canonical({name: style[name]})
 
 
 @pytest.mark.parametrize("name", sorted(language.HOUSE_STYLE))
@@ -103,10 +105,15 @@ def test_a_hint_against_what_others_praise_is_refused_and_one_for_it_is_not(base
 def test_a_hint_about_one_task_is_no_business_of_another(base: Policy) -> None:
     """Its author's reply suffers by it, other people's hardly."""
     sample = turn(base, 0, "one", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
-    hint, others = str(sample.hint), [replace(jury._juror(sample), user=i, interaction_id="other") for i in range(12)]
+    hint, others = (
+        str(sample.hint),
+        [replace(hint_validation._juror(sample), user=i, interaction_id="other") for i in range(12)],
+    )
 
     def is_disputed(gain: float) -> bool:
-        return jury._is_disputed(jury._Case(sample, others), {("t0", hint): -1.0, ("other", hint): gain})
+        return hint_validation._is_disputed(
+            hint_validation._Case(sample, others), {("t0", hint): -1.0, ("other", hint): gain}
+        )
 
     assert [is_disputed(gain) for gain in (-0.4, -0.6, 0.6)] == [False, True, False]
 
@@ -131,7 +138,7 @@ def test_nobody_can_outvote_the_rest_by_talking_much_and_unnamed_users_are_one(b
 
 
 def test_the_latest_decided_word_of_each_user_counts(base: Policy) -> None:
-    before = [jury._juror(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
+    before = [hint_validation._juror(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
     samples = [
         turn(base, 0, "user 0", OPPOSITE, -1.0),  # has changed their mind
         turn(base, 1, "user 1", language.HOUSE_STYLE, 0.1),  # nothing decided: the earlier word stands
@@ -184,7 +191,12 @@ def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> No
     names = say(world, ["a", "e", "b", "f"], 1.0)
     say(world, ["e"], -1.0)
     assert world.loop.run_once()
-    assert {juror.interaction_id for juror in world.ledger.history.jurors(16)} == {"t0", "t1", "t2", "t3"}  # v2 is undecided
+    assert {juror.interaction_id for juror in world.ledger.history.jurors(16)} == {
+        "t0",
+        "t1",
+        "t2",
+        "t3",
+    }  # v2 is undecided
     world.promote(2, 1)
     jurors = world.ledger.history.jurors(16)
     assert [(juror.user, juror.interaction_id) for juror in jurors] == [
@@ -201,7 +213,7 @@ def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> No
 def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jury(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jury, "_is_disputed", lambda case, gains: case.sample.user == "liar")
+    monkeypatch.setattr(hint_validation, "_is_disputed", lambda case, gains: case.sample.user == "liar")
     say(world, [f"user {i}" for i in range(8)], 1.0)
     assert world.loop.run_once()
     world.promote(1, 0)
@@ -216,9 +228,9 @@ def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jur
     assert manifest["metrics"]["jury/n_disputed"] == 1.0
     assert "jurors" not in world.store.verify("agent", 1)
 
-    monkeypatch.setattr(replay, "trainer_for", lambda settings, chosen, agent: world.make_trainer(**SETTINGS))
-    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
-    told = replay.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
+    monkeypatch.setattr(reproduce, "trainer_for", lambda settings, chosen, agent: world.make_trainer(**SETTINGS))
+    monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
+    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
     assert told.is_same and told.digest == world.digest(2, WEIGHTS)
 
 
@@ -232,7 +244,7 @@ def test_what_is_left_of_the_hints_counts_for_its_share_alone(
     alone = [replace(first, hint=None, hinted_prompt_ids=None, control_prompt_ids=None), second, *rest]
 
     def loss(samples: Sequence[Sample], disputed: str) -> dict[str, float]:
-        monkeypatch.setattr(jury, "_is_disputed", lambda case, gains: case.sample.interaction_id == disputed)
+        monkeypatch.setattr(hint_validation, "_is_disputed", lambda case, gains: case.sample.interaction_id == disputed)
         settings = {"rl_weight": 0.0, "kl_weight": 0.0, "user_cap": 1.0}
         return dict(make_trainer(**SETTINGS | settings).step(samples).metrics)
 

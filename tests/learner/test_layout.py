@@ -9,13 +9,13 @@ import torch
 from tiny import perturb
 from transformers import AutoTokenizer, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from learner.forward import Forward
-from learner.layout import Layout, fill
-from learner.policy import Policy, Weights
-from learner.predictions import Dense, Projected
-from learner.rows import Text
-from learner.samples import Sample
-from learner.step import Trainer
+from burnish.learner.data.rows import Text
+from burnish.learner.data.samples import Sample
+from burnish.learner.model.forward import Forward
+from burnish.learner.model.packing import Layout, fill
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.model.predictions import Dense, Projected
+from burnish.learner.run.trainer import Trainer
 
 LONG = list(range(20, 60))
 ROWS = [

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
 from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
+from burnish.learner.run.ledger import Ledger, OpenStep, Ready
+from burnish.learner.run.step_report import Account
 from burnish.records import StepOutcome
-from learner.account import Account
-from learner.ledger import Ledger, OpenStep, Ready
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
 
@@ -20,7 +20,7 @@ from tests.turns import add_feedback, add_turn
 @pytest.fixture
 def ledger(any_journal: Journal) -> Ledger:
     with any_journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     return Ledger(any_journal, "agent")
 
 
@@ -69,7 +69,7 @@ def test_a_users_spent_turns_are_counted_and_kept_with_the_row(any_journal: Jour
     assert [row.n_earlier for row in ledger.load(["a", "c"])] == [0, 0]
     ledger.announce(ledger.open(0, ledger.load(["a", "c"])), "d")
     with any_journal.write() as session:
-        registry.promote(session, "agent", 1, expected=0, actor="gate")
+        lifecycle.promote(session, "agent", 1, expected=0, actor="gate")
     later = ledger.load(["b"])
     assert [row.n_earlier for row in later] == [1]
     step = ledger.open(1, later)
@@ -80,10 +80,17 @@ def test_a_users_spent_turns_are_counted_and_kept_with_the_row(any_journal: Jour
 def test_an_empty_ledger_has_nothing(ledger: Ledger) -> None:
     assert ledger.ready_ids(10) == []
     assert ledger.count_ready() == (0, None)
-    assert (ledger.live(), ledger.undecided(), ledger.interrupted(), ledger.history.unfinished()) == (0, None, None, set())
+    assert (ledger.live(), ledger.undecided(), ledger.interrupted(), ledger.history.unfinished()) == (
+        0,
+        None,
+        None,
+        set(),
+    )
 
 
-def test_opening_allocates_the_next_number_and_notes_the_rows_as_they_stand(any_journal: Journal, ledger: Ledger) -> None:
+def test_opening_allocates_the_next_number_and_notes_the_rows_as_they_stand(
+    any_journal: Journal, ledger: Ledger
+) -> None:
     ready(any_journal, "a", "b")
     step = ledger.open(0, rows_of(ledger))
     assert (step.version, step.parent, step.attempt) == (1, 0, 1)
@@ -108,11 +115,15 @@ def test_numbers_are_never_used_again(any_journal: Journal, ledger: Ledger) -> N
             ledger.announce(step, "d")
     assert numbers == [1, 2, 3, 4]
     with any_journal.write() as session:  # a version whose step nobody remembers
-        session.add(VersionRow(agent="agent", version=9, parent=0, digest="d", state="retired", evidence={}, created_at=0.0))
+        session.add(
+            VersionRow(agent="agent", version=9, parent=0, digest="d", state="retired", evidence={}, created_at=0.0)
+        )
     assert ledger.open(0, []).version == 10
 
 
-def test_rows_of_a_failed_step_come_back_once_and_are_spent_at_the_second_failure(any_journal: Journal, ledger: Ledger) -> None:
+def test_rows_of_a_failed_step_come_back_once_and_are_spent_at_the_second_failure(
+    any_journal: Journal, ledger: Ledger
+) -> None:
     ready(any_journal, "a", "b")
     first = ledger.open(0, rows_of(ledger), attempt=1 + ledger.attempts_of(["a", "b"]))
     assert ledger.fail(first, "out of memory") is StepOutcome.SUPERSEDED
@@ -154,12 +165,17 @@ def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journ
         assert session.get_one(StepRow, step.step_id).metrics == {"grad_norm": 0.5}
         assert session.get_one(SampleRow, (step.step_id, "a")).skipped is None
         assert session.get_one(SampleRow, (step.step_id, "b")).skipped == "no advantage and no hint"
-        version = registry.version(session, "agent", 1)
-        assert (version.state, version.parent, version.step_id, version.digest) == ("candidate", 0, step.step_id, "digest")
+        version = lifecycle.version(session, "agent", 1)
+        assert (version.state, version.parent, version.step_id, version.digest) == (
+            "candidate",
+            0,
+            step.step_id,
+            "digest",
+        )
     assert spent(any_journal) == {"a": None, "b": None}  # the outcome is not known yet
     assert ledger.undecided() == 1
     with any_journal.write() as session:
-        registry.refuse(session, "agent", 1, reason="no", evidence={})
+        lifecycle.refuse(session, "agent", 1, reason="no", evidence={})
     assert ledger.undecided() is None
     assert spent(any_journal) == {"a": step.step_id, "b": step.step_id}
 
@@ -171,7 +187,7 @@ def test_rows_of_a_version_that_forgot_come_once_more(any_journal: Journal, ledg
         step = ledger.open(0, rows_of(ledger), attempt=attempt)
         ledger.announce(step, "digest")
         with any_journal.write() as session:
-            registry.refuse(session, "agent", attempt, reason="unlearned 9 of 96", evidence={}, gives_back=True)
+            lifecycle.refuse(session, "agent", attempt, reason="unlearned 9 of 96", evidence={}, gives_back=True)
         assert ledger.undecided() is None
         assert spent(any_journal) == (dict.fromkeys("ab", step.step_id) if attempt == 2 else {"a": None, "b": None})
     assert steps(any_journal) == [(1, "superseded", 1), (2, "refused", 2)]
@@ -212,7 +228,9 @@ def test_lag_counts_published_versions_only(any_journal: Journal, ledger: Ledger
     for number, outcome in ((1, "published"), (2, "refused"), (3, "published"), (4, "superseded"), (5, "published")):
         with any_journal.write() as session:
             session.add(StepRow(agent="agent", version=number, parent=0, outcome=outcome, metrics={}, started_at=0.0))
-            session.add(StepRow(agent="other", version=number, parent=0, outcome="published", metrics={}, started_at=0.0))
+            session.add(
+                StepRow(agent="other", version=number, parent=0, outcome="published", metrics={}, started_at=0.0)
+            )
     lag = ledger.history.lags(5)
     assert [lag(version) for version in (5, 4, 3, 2, 1, 0)] == [0, 1, 1, 2, 2, 3]
     back = ledger.history.lags(3)  # rolled back: what 5 said is of no older policy than what 3 says

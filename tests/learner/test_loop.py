@@ -16,16 +16,16 @@ import torch
 from safetensors.torch import load_file
 from world import SETTINGS, Make, World
 
-from adapters import registry
 from burnish import config
+from burnish.adapters.registry import lifecycle
 from burnish.errors import AdapterError, LearnerError
 from burnish.journal import Journal
 from burnish.journal.evidence import settle
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
+from burnish.learner.run import process
+from burnish.learner.run.trainer import Trainer
+from burnish.learner.run.work import StepResult, Work
 from burnish.records import Sampling
-from learner import main
-from learner.step import Trainer
-from learner.work import StepResult, Work
 from tests.turns import add_feedback
 
 
@@ -156,7 +156,7 @@ def test_a_rollback_takes_the_learner_with_it(world: World, monkeypatch: pytest.
         world.loop.run_once()
         world.promote(number, number - 1)
     with world.journal.write() as session:
-        registry.rollback(session, "agent", actor="cli")
+        lifecycle.rollback(session, "agent", actor="cli")
     world.add(5)
     loop = world.learner(world.trainer) if restarts else world.loop
     begins = starting_points(world.trainer, monkeypatch)
@@ -173,7 +173,7 @@ def test_a_rollback_to_the_base_begins_anew(world: World, monkeypatch: pytest.Mo
     world.loop.run_once()
     world.promote(1, 0)
     with world.journal.write() as session:
-        registry.rollback(session, "agent", actor="cli")
+        lifecycle.rollback(session, "agent", actor="cli")
     world.add(5)
     begins = starting_points(world.trainer, monkeypatch)
     assert world.loop.run_once()
@@ -239,7 +239,9 @@ def test_a_step_that_fails_is_tried_once_more_and_then_its_rows_are_spent(
     names, fresh = world.add(5), weights(world.trainer)
 
     def fails(*_: Any) -> StepResult:
-        world.trainer.policy.parameters()["base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"].data.add_(1.0)
+        world.trainer.policy.parameters()["base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"].data.add_(
+            1.0
+        )
         raise LearnerError("the loss is nan")
 
     with monkeypatch.context() as broken:
@@ -275,9 +277,16 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "place", ["learner.step.Trainer.take", "adapters.store.AdapterStore.publish", "learner.ledger.Ledger.announce"]
+    "place",
+    [
+        "burnish.learner.run.trainer.Trainer.take",
+        "burnish.adapters.files.store.AdapterStore.publish",
+        "burnish.learner.run.ledger.Ledger.announce",
+    ],
 )
-def test_wherever_a_learner_dies_its_rows_are_trained_once(world: World, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_wherever_a_learner_dies_its_rows_are_trained_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
     names = world.add(5)
 
     def dies(*_: Any, **__: Any) -> None:
@@ -297,7 +306,9 @@ def test_wherever_a_learner_dies_its_rows_are_trained_once(world: World, monkeyp
     assert world.rows_of(2) == sorted(names)
     assert (world.states(), world.files()) == ({2: "candidate"}, ["v000002"])
     kept = [path.name[:13] for path in world.store.root.glob("quarantine/*")]
-    assert kept == (["agent@v000001"] if place == "learner.ledger.Ledger.announce" else [])  # it was a whole version
+    assert kept == (
+        ["agent@v000001"] if place == "burnish.learner.run.ledger.Ledger.announce" else []
+    )  # it was a whole version
 
 
 def test_what_the_journal_does_not_know_stays_where_it_is(world: World) -> None:
@@ -313,9 +324,14 @@ def test_what_the_journal_does_not_know_stays_where_it_is(world: World) -> None:
 def test_a_learner_beside_a_journal_that_is_not_its_stores_does_not_start(
     world: World, base_dir: Path, sqlite_url: str, tmp_path: Path, migrated_file: Path, why: str
 ) -> None:
-    flags = {"engine.model": str(base_dir), "state_dir": str(tmp_path), "journal.url": sqlite_url, "agent.name": "agent"}
+    flags = {
+        "engine.model": str(base_dir),
+        "state_dir": str(tmp_path),
+        "journal.url": sqlite_url,
+        "agent.name": "agent",
+    }
     flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {"learner.monitors": "watch"}
-    main.run(config.load(flags=flags), lambda: True)  # the first start
+    process.run(config.load(flags=flags), lambda: True)  # the first start
     copy = tmp_path / "copy.db"
     with closing(sqlite3.connect(tmp_path / "journal.db")) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
@@ -323,16 +339,16 @@ def test_a_learner_beside_a_journal_that_is_not_its_stores_does_not_start(
         copy.write_bytes(migrated_file.read_bytes())
         other = Journal.open(f"sqlite:///{copy}")
         with other.write() as session:
-            registry.ensure_agent(session, "agent")
+            lifecycle.ensure_agent(session, "agent")
         other.close()
     world.add(5)
     assert world.loop.run_once()
     assert world.files() == ["v000001"]
     with pytest.raises(AdapterError, match="is not the one of" if why == "another journal" else "is older than"):
-        main.run(config.load(flags=flags | {"journal.url": f"sqlite:///{copy}"}), lambda: True)
+        process.run(config.load(flags=flags | {"journal.url": f"sqlite:///{copy}"}), lambda: True)
     assert world.files() == ["v000001"]
     world.store.verify("agent", 1)
-    main.run(config.load(flags=flags), lambda: True)
+    process.run(config.load(flags=flags), lambda: True)
 
 
 def forget_the_dead(world: World) -> None:
@@ -373,7 +389,7 @@ def test_a_learner_that_was_thought_dead_spends_nothing_twice(world: World, monk
 LEARNER = """
 import json, sys, time
 from pathlib import Path
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
 from burnish import config
 from learner import main
 
@@ -391,7 +407,12 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
 ) -> None:
     """A real process, killed with -9 while it writes its version; then the learner's own entry once more."""
     names = world.add(6)
-    flags = {"engine.model": str(base_dir), "state_dir": str(tmp_path), "journal.url": sqlite_url, "agent.name": "agent"}
+    flags = {
+        "engine.model": str(base_dir),
+        "state_dir": str(tmp_path),
+        "journal.url": sqlite_url,
+        "agent.name": "agent",
+    }
     flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {"learner.monitors": "watch"}
     root, mark = Path(__file__).parents[2], tmp_path / "is writing"
     child = subprocess.Popen(
@@ -416,7 +437,7 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
         n_looks += 1
         return n_looks > 20 or bool(world.states())
 
-    main.run(config.load(flags=flags), is_stopping)
+    process.run(config.load(flags=flags), is_stopping)
     assert world.steps() == [(1, 0, "superseded", 1), (2, 0, "open", 2)]
     assert (world.states(), world.files()) == ({2: "candidate"}, ["v000002"])
     assert world.rows_of(2) == sorted(names)
@@ -430,7 +451,9 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
 def test_a_step_that_a_red_monitor_refuses_publishes_nothing_and_pauses_learning(world: World) -> None:
     def red(work: Work) -> StepResult:
         reading = {"level": "red", "value": 9.0, "why": "too far"}
-        return StepResult(False, (), (), {"kl": 9.0}, monitors={"kl": reading}, level="red", reason="kl is red: too far")
+        return StepResult(
+            False, (), (), {"kl": 9.0}, monitors={"kl": reading}, level="red", reason="kl is red: too far"
+        )
 
     world.add(5)
     loop = world.learner(world.trainer, monitors="act")

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner import kl
-from learner.losses import (
+from burnish.learner.objectives import divergences
+from burnish.learner.objectives.losses import (
     Aggregation,
     aggregate,
     clipped_policy_loss,
@@ -42,7 +42,9 @@ def losses(weights: torch.Tensor | float = 1.0) -> torch.Tensor:
         (Aggregation.DR_GRPO, 8, -0.13914269, None),
     ],
 )
-def test_policy_loss_has_the_golden_values(how: Aggregation, length: int | None, plain: float, truncated: float | None) -> None:
+def test_policy_loss_has_the_golden_values(
+    how: Aggregation, length: int | None, plain: float, truncated: float | None
+) -> None:
     assert aggregate(losses(), MASK, how, length).item() == pytest.approx(plain, abs=1e-6)
     if truncated is not None:
         weighted = losses(truncated_weights(OLD, ROLLOUT, cap=2.0))
@@ -54,7 +56,7 @@ def test_monitors_have_the_golden_values() -> None:
     mean = Aggregation.TOKEN_MEAN
     assert aggregate(result.is_clipped.float(), MASK, mean).item() == pytest.approx(0.285714, abs=1e-6)
     assert aggregate(OLD - NEW, MASK, mean).item() == pytest.approx(0.055714, abs=1e-6)
-    golden = {kl.k1: -0.09142856, kl.k2: 0.05697141, kl.k3: 0.06678156}
+    golden = {divergences.k1: -0.09142856, divergences.k2: 0.05697141, divergences.k3: 0.06678156}
     for estimator, value in golden.items():
         assert aggregate(estimator(NEW, REF), MASK, mean).item() == pytest.approx(value, abs=1e-6)
 
@@ -103,7 +105,7 @@ def test_k2_is_the_loss_whose_gradient_is_that_of_the_reverse_kl() -> None:
     ref = torch.log_softmax(torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), -1)
     student = torch.log_softmax(logits, -1)
     exact = torch.autograd.grad((student.exp() * (student - ref)).sum(), logits, retain_graph=True)[0]
-    expected_k2 = torch.autograd.grad((student.exp().detach() * kl.k2(student, ref)).sum(), logits)[0]
+    expected_k2 = torch.autograd.grad((student.exp().detach() * divergences.k2(student, ref)).sum(), logits)[0]
     assert torch.allclose(exact, expected_k2, atol=1e-12)
 
 

@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 from world import SETTINGS, Make, World
 
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
 from burnish.config import Learner, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
-from learner import checkpoint, replay
-from learner.adapter_file import WEIGHTS
-from learner.step import Trainer
+from burnish.learner.model import checkpoint
+from burnish.learner.model.adapter_file import WEIGHTS
+from burnish.learner.run import reproduce
+from burnish.learner.run.trainer import Trainer
 from tests.turns import add_feedback
 
 
@@ -30,8 +31,8 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make, monkeypatch: pyt
     def trainer_for(settings: Settings, chosen: object, agent: str) -> Trainer:
         return make_trainer(**SETTINGS)
 
-    monkeypatch.setattr(replay, "trainer_for", trainer_for)
-    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
+    monkeypatch.setattr(reproduce, "trainer_for", trainer_for)
+    monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
     return made
 
 
@@ -41,7 +42,7 @@ def settings_of(world: World) -> Settings:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_version_comes_out_again_bit_for_bit(world: World, version: int, tmp_path: Path) -> None:
-    told = replay.replay(settings_of(world), world.journal, "agent", version, tmp_path / "made")
+    told = reproduce.replay(settings_of(world), world.journal, "agent", version, tmp_path / "made")
     assert told.is_same and told.n_rows == 5 and told.parent == version - 1
     assert told.digest == world.digest(version, WEIGHTS)
     assert (tmp_path / "made" / WEIGHTS).read_bytes() == (world.store.path("agent", version) / WEIGHTS).read_bytes()
@@ -52,7 +53,7 @@ def test_a_reward_that_was_changed_afterwards_is_noticed(world: World) -> None:
     with world.journal.write() as session:
         row = session.query(SampleRow).filter_by(interaction_id="t1").one()
         row.reward = -1.0
-    told = replay.replay(settings_of(world), world.journal, "agent", 1)
+    told = reproduce.replay(settings_of(world), world.journal, "agent", 1)
     assert not told.is_same and told.max_difference > 0.0 and told.reasons == ()
 
 
@@ -61,7 +62,7 @@ def test_feedback_that_came_later_changes_nothing_of_the_past(world: World) -> N
     with world.journal.read() as session:
         now = reward_of(session, "t1")
     assert now is not None and now.value == -1.0
-    assert replay.replay(settings_of(world), world.journal, "agent", 1).is_same
+    assert reproduce.replay(settings_of(world), world.journal, "agent", 1).is_same
 
 
 def test_other_libraries_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +72,7 @@ def test_other_libraries_are_named(world: World, monkeypatch: pytest.MonkeyPatch
         return {**verify(store, agent, version), "libraries": {"torch": "1.0"}}
 
     monkeypatch.setattr(AdapterStore, "verify", older)
-    (reason,) = replay.replay(settings_of(world), world.journal, "agent", 1).reasons
+    (reason,) = reproduce.replay(settings_of(world), world.journal, "agent", 1).reasons
     assert reason.startswith("torch was 1.0, is ")
 
 
@@ -79,25 +80,25 @@ def test_what_is_gone_is_named(world: World) -> None:
     with world.journal.write() as session:
         session.delete(session.query(InteractionRow).filter_by(interaction_id="t0").one())
     with pytest.raises(AdapterError, match="the turn t0, which is no longer in the journal"):
-        replay.replay(settings_of(world), world.journal, "agent", 1)
+        reproduce.replay(settings_of(world), world.journal, "agent", 1)
     with world.journal.write() as session:
         session.delete(session.query(StepRow).filter_by(version=2).one())
     with pytest.raises(AdapterError, match="no step that made agent@v2"):
-        replay.replay(settings_of(world), world.journal, "agent", 2)
+        reproduce.replay(settings_of(world), world.journal, "agent", 2)
     with pytest.raises(AdapterError):
-        replay.replay(settings_of(world), world.journal, "agent", 7)
+        reproduce.replay(settings_of(world), world.journal, "agent", 7)
 
 
 def test_a_parent_that_was_damaged_is_an_error(world: World) -> None:
     (world.store.path("agent", 1) / checkpoint.OPTIMIZER).write_bytes(b"")
     with pytest.raises(AdapterError, match="optimizer"):
-        replay.replay(settings_of(world), world.journal, "agent", 2)
+        reproduce.replay(settings_of(world), world.journal, "agent", 2)
 
 
 def test_a_setting_that_is_gone_matters_only_where_it_did_something() -> None:
     now = Learner(rank=8).model_dump(mode="json")
-    assert replay.learner_of({**now, "max_step_kl": 0.0}) == Learner(rank=8)
+    assert reproduce.learner_of({**now, "max_step_kl": 0.0}) == Learner(rank=8)
     with pytest.raises(AdapterError, match=r"made with learner\.max_step_kl, which this Burnish does not have"):
-        replay.learner_of({**now, "max_step_kl": 0.01})
+        reproduce.learner_of({**now, "max_step_kl": 0.01})
     with pytest.raises(AdapterError, match=r"learner\.never_heard_of"):
-        replay.learner_of({**now, "never_heard_of": 0.0})
+        reproduce.learner_of({**now, "never_heard_of": 0.0})

@@ -10,19 +10,18 @@ import pytest
 from sqlalchemy import select
 from tiny import interaction
 
-from adapters import registry
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
 from burnish.config import Settings, for_agent
 from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow, VersionRow
-from learner.desks import Desks
-from learner.held import Held
-from learner.ledger import Ledger
-from learner.loop import Loop
-from learner.policy import Policy
-from learner.rota import Rota
-from learner.step import Trainer
+from burnish.learner.model.policy import Policy
+from burnish.learner.run.ledger import Ledger
+from burnish.learner.run.loop import Loop
+from burnish.learner.run.scheduler import Rota
+from burnish.learner.run.trainer import Trainer
+from burnish.learner.run.trainer_pool import Desks, Held
 from tests.turns import add_feedback, add_turn
 
 LEARNER: dict[str, Any] = {
@@ -54,12 +53,14 @@ class World:
         self.tokenizer = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu").tokenizer
         with journal.write() as session:
             for name, tenant in names.items():
-                registry.ensure_agent(session, name, tenant)
+                lifecycle.ensure_agent(session, name, tenant)
         self.rota = Rota(self.settings, journal, self._loop)
 
     def _policy(self, settings: Settings) -> Policy:
         self.n_loaded += 1
-        return Policy.load(self.base_dir, rank=settings.learner.rank, alpha=settings.learner.alpha, seed=1, device="cpu")
+        return Policy.load(
+            self.base_dir, rank=settings.learner.rank, alpha=settings.learner.alpha, seed=1, device="cpu"
+        )
 
     def _loop(self, settings: Settings, agent: str) -> Loop:
         trainer, held = self.desks.of(settings)
@@ -80,16 +81,17 @@ class World:
     def decide(self, agent: str, *, is_good: bool = True) -> None:
         """The gate's word on the agent's candidate, where there is one."""
         with self.journal.write() as session:
-            live = registry.alias(session, agent) or 0
-            for row in registry.versions(session, agent):
+            live = lifecycle.alias(session, agent) or 0
+            for row in lifecycle.versions(session, agent):
                 if row.state == "candidate" and is_good:
-                    registry.promote(session, agent, row.version, expected=live, actor="gate")
+                    lifecycle.promote(session, agent, row.version, expected=live, actor="gate")
                 elif row.state == "candidate":
-                    registry.refuse(session, agent, row.version, reason="no", evidence={})
+                    lifecycle.refuse(session, agent, row.version, reason="no", evidence={})
 
     def digests(self, agent: str) -> list[str]:
         return [
-            str(self.store.verify(agent, number)["files"]["adapter_model.safetensors"]) for number in self.store.versions(agent)
+            str(self.store.verify(agent, number)["files"]["adapter_model.safetensors"])
+            for number in self.store.versions(agent)
         ]
 
     def spent(self) -> dict[str, set[str]]:
@@ -215,7 +217,7 @@ def test_a_personal_agent_learns_on_from_its_branch_once_it_has_rows(make: Calla
     world.rota.run_once()
     world.decide("a")
     with world.journal.write() as session:
-        registry.ensure_agent(session, "a.u-000000000001")
+        lifecycle.ensure_agent(session, "a.u-000000000001")
         session.get_one(AgentRow, "a.u-000000000001").parent = "a"
     branch(world, "a.u-000000000001")
     world.rota.look_again()
@@ -241,7 +243,7 @@ def branch(world: World, name: str) -> None:
         row = {"agent": name, "version": 1, "parent": 1, "parent_agent": "a", "origin": "branch", "digest": "d"}
         session.add(VersionRow(**row, state="candidate", evidence={}, created_at=0.0))
         session.flush()
-        registry.promote(session, name, 1, expected=0, actor="personal")
+        lifecycle.promote(session, name, 1, expected=0, actor="personal")
 
 
 def test_an_overlay_says_what_is_wrong_with_it() -> None:

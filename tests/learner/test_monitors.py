@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.config import ConfigError, Learner, load
-from learner.health import FIRST_KEPT, RECENT_KEPT, Health
-from learner.monitors import REGISTRY, History, Level, Reading, read, worst, z_score
+from burnish.learner.safety.monitor_state import FIRST_KEPT, RECENT_KEPT, Health
+from burnish.learner.safety.monitors import REGISTRY, History, Level, Reading, read, worst, z_score
 
 DEFAULTS = Learner()
 GREEN, YELLOW, RED = Level.GREEN, Level.YELLOW, Level.RED
@@ -107,7 +107,11 @@ def test_the_worst_reading_counts_and_limits_are_settings() -> None:
     assert {name: reading.level for name, reading in readings.items()} == {"kl": YELLOW, "repetition": RED}
     assert worst(readings) is RED
     assert worst(read(told, Learner(monitor_repetition=(0.6, 0.7), monitor_kl=(1.0, 1.0)))) is GREEN
-    assert readings["kl"].told() == {"level": "yellow", "value": pytest.approx(0.1), "why": "nats a token from the base: 0.1"}
+    assert readings["kl"].told() == {
+        "level": "yellow",
+        "value": pytest.approx(0.1),
+        "why": "nats a token from the base: 0.1",
+    }
 
 
 @pytest.mark.parametrize("limits", [[0.3, 0.1], [0.0, 0.1], [0.1]])
@@ -137,7 +141,8 @@ def test_norms_that_have_grown_for_good_are_outliers_only_for_a_while() -> None:
 floats = st.floats(-1e6, 1e6)
 STEPS = st.lists(
     st.dictionaries(
-        st.sampled_from(["entropy", "length", "kl_to_base/k3", "reward_std", "reward_mean", "grad_norm", "n_calls"]), floats
+        st.sampled_from(["entropy", "length", "kl_to_base/k3", "reward_std", "reward_mean", "grad_norm", "n_calls"]),
+        floats,
     ),
     max_size=90,
 )

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from learner.objectives.objective import row_weights
-from learner.objectives.policy_gradient import PolicyGradient
-from learner.objectives.registry import build
-from learner.objectives.token_distillation import TokenDistillation
-from learner.rows import Row, TokenBatch
-from learner.samples import Sample
-from learner.step import Trainer
+from burnish.learner.data.rows import Row, TokenBatch
+from burnish.learner.data.samples import Sample
+from burnish.learner.objectives.objective import row_weights
+from burnish.learner.objectives.policy_gradient import PolicyGradient
+from burnish.learner.objectives.registry import build
+from burnish.learner.objectives.token_distillation import TokenDistillation
+from burnish.learner.run.trainer import Trainer
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -27,7 +27,9 @@ def test_token_distillation_draws_the_student_to_its_hinted_self(make_trainer: M
     assert gaps[-1] < 0.7 * gaps[0]
 
 
-def test_token_distillation_refuses_the_hints_that_its_other_form_refuses(make_trainer: Make, make_samples: Samples) -> None:
+def test_token_distillation_refuses_the_hints_that_its_other_form_refuses(
+    make_trainer: Make, make_samples: Samples
+) -> None:
     samples = make_samples(6, reward=-1.0)
     refused = [make_trainer(check_hints=True, distill_form=form).step(samples).refusals for form in ("top_k", "token")]
     assert refused[0] == refused[1]
@@ -43,7 +45,9 @@ def test_every_estimator_and_correction_takes_a_step(
     assert result.is_update and result.metrics["grad_norm"] > 0.0
 
 
-def test_advantages_are_divided_by_their_deviation_where_it_is_asked_for(make_trainer: Make, make_samples: Samples) -> None:
+def test_advantages_are_divided_by_their_deviation_where_it_is_asked_for(
+    make_trainer: Make, make_samples: Samples
+) -> None:
     samples, found = make_samples(6, hints=False), []
     for floor in (0.0, 0.25):
         trainer, rows = make_trainer(scale_floor=floor), [Row.of(sample) for sample in samples]

@@ -1,17 +1,17 @@
-"""docs/objectives.md and docs/learner.md have a row for all that can be chosen, read or given as a reason."""
+"""docs/objectives.md and docs/burnish.learner.md have a row for all that can be chosen, read or given as a reason."""
 
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-import learner
+import burnish.learner
 from burnish.config import Learner
-from learner import monitors
-from learner.objectives.registry import REGISTRY
-from learner.samples import SkipReason
+from burnish.learner.data.samples import SkipReason
+from burnish.learner.objectives.registry import REGISTRY
+from burnish.learner.safety import monitors
 
-DOCS = Path(learner.__file__).parents[1] / "docs"
+DOCS = Path(burnish.learner.__file__).parents[1] / "docs"
 
 
 def rows(page: str) -> str:
@@ -31,7 +31,7 @@ def test_every_choice_has_a_row(setting: str) -> None:
 
 @pytest.mark.parametrize("reason", list(SkipReason))
 def test_every_reason_has_a_row(reason: SkipReason) -> None:
-    assert f"`{reason}`" in rows("learner.md")
+    assert f"`{reason}`" in rows("burnish.learner.md")
 
 
 @pytest.mark.parametrize("name", [name for name in Learner.model_fields if name.startswith("monitor_")])

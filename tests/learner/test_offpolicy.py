@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from tiny import perturb
 
 from burnish.errors import AdapterError
-from learner import adapter_file, kl
-from learner.offpolicy import audit, describe, factors, verdict
-from learner.policy import Policy, Weights
-from learner.samples import Sample, SkipReason
-from learner.step import Trainer
-from learner.versions import logprobs_under
+from burnish.learner.data.samples import Sample, SkipReason
+from burnish.learner.model import adapter_file
+from burnish.learner.model.past_version import logprobs_under
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.objectives import divergences
+from burnish.learner.objectives.off_policy import audit, describe, factors, verdict
+from burnish.learner.run.trainer import Trainer
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -34,7 +35,10 @@ def save(policy: Policy, directory: Path) -> Path:
 def spoken(policy: Policy, samples: list[Sample], version: int) -> list[Sample]:
     """The samples as if the policy's present adapter were `version` and had sampled them, in an engine that agrees."""
     found = policy.logprobs(samples)
-    return [replace(s, version=version, behaviour_logprobs=array("f", f.tolist())) for s, f in zip(samples, found, strict=True)]
+    return [
+        replace(s, version=version, behaviour_logprobs=array("f", f.tolist()))
+        for s, f in zip(samples, found, strict=True)
+    ]
 
 
 def test_values_by_hand() -> None:
@@ -57,7 +61,7 @@ def test_the_factors_add_up_to_the_ratio_and_their_k3_is_never_negative(rows: li
     assert torch.allclose(parts.lag + parts.mismatch, current - behaviour)
     facts = describe([parts])
     assert facts["lag_k3"] >= -1e-12 and facts["mismatch_k3"] >= -1e-12
-    assert facts["mismatch_k3"] == pytest.approx(kl.k3(behaviour, own).mean().item(), abs=1e-9)
+    assert facts["mismatch_k3"] == pytest.approx(divergences.k3(behaviour, own).mean().item(), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +75,15 @@ def test_the_factors_add_up_to_the_ratio_and_their_k3_is_never_negative(rows: li
         ([0.0] * 999 + [-10.0], SkipReason.VETOED),
     ],
 )
-def test_a_row_is_kept_by_its_mean_and_vetoed_by_its_worst_token(mismatch: list[float], reason: SkipReason | None) -> None:
+def test_a_row_is_kept_by_its_mean_and_vetoed_by_its_worst_token(
+    mismatch: list[float], reason: SkipReason | None
+) -> None:
     assert verdict(torch.tensor(mismatch), 0.01) == reason
 
 
-def test_an_earlier_version_is_asked_and_the_current_one_stays(policy: Policy, make_samples: Samples, tmp_path: Path) -> None:
+def test_an_earlier_version_is_asked_and_the_current_one_stays(
+    policy: Policy, make_samples: Samples, tmp_path: Path
+) -> None:
     samples = make_samples(4)
     perturb(policy)
     directory, before = save(policy, tmp_path / "v1"), policy.logprobs(samples)
@@ -107,9 +115,13 @@ def test_lag_is_the_policys_and_mismatch_the_engines(policy: Policy, make_sample
     lagging = audit(samples, policy, lambda version: directory, n_rows=6, band=0.01)
     assert lagging.facts["lag_k3"] > 1e-3 and lagging.facts["mismatch_k3"] < 1e-9 and not lagging.dropped
     policy.load_adapter(directory)
-    noisy = [replace(s, behaviour_logprobs=array("f", [value - 0.05 for value in s.behaviour_logprobs])) for s in samples]
+    noisy = [
+        replace(s, behaviour_logprobs=array("f", [value - 0.05 for value in s.behaviour_logprobs])) for s in samples
+    ]
     mistaken = audit(noisy, policy, lambda version: directory, n_rows=6, band=0.01)
-    assert mistaken.facts["lag_k3"] < 1e-9 and mistaken.facts["mismatch_ratio"] == pytest.approx(math.exp(0.05), abs=1e-4)
+    assert mistaken.facts["lag_k3"] < 1e-9 and mistaken.facts["mismatch_ratio"] == pytest.approx(
+        math.exp(0.05), abs=1e-4
+    )
     assert set(mistaken.dropped.values()) == {SkipReason.MISMATCH} and len(mistaken.dropped) == 6 and not mistaken.own
 
 
@@ -133,7 +145,9 @@ def test_versions_that_are_gone_are_counted_and_greedy_rows_are_not_asked(
 
 
 @pytest.mark.parametrize(("n_rows", "n_audited"), [(0, 0), (1, 1), (3, 3), (4, 4), (100, 8)])
-def test_no_more_rows_are_audited_than_asked_for(policy: Policy, make_samples: Samples, n_rows: int, n_audited: int) -> None:
+def test_no_more_rows_are_audited_than_asked_for(
+    policy: Policy, make_samples: Samples, n_rows: int, n_audited: int
+) -> None:
     samples = [replace(sample, version=0) for sample in make_samples(8)]
     found = audit(samples, policy, lambda version: None, n_rows=n_rows, band=0.01)
     assert found.facts["n_audited"] == n_audited
@@ -155,10 +169,14 @@ def test_token_tis_clips_the_lag_and_truncates_the_mismatch(make_trainer: Make, 
     trainer = make_trainer(**RL_ONLY, correction="token_tis", max_mismatch=10.0)
     trainer.adapters = lambda version: None
     samples = [replace(sample, version=0) for sample in make_samples(6, hints=False)]
-    rare = [replace(s, behaviour_logprobs=array("f", [v - math.log(3.0) for v in s.behaviour_logprobs])) for s in samples]
+    rare = [
+        replace(s, behaviour_logprobs=array("f", [v - math.log(3.0) for v in s.behaviour_logprobs])) for s in samples
+    ]
     plain, weighed = trainer.step(samples), make_tis(make_trainer).step(rare)
     assert weighed.metrics["policy_gradient/clip_fraction"] == plain.metrics["policy_gradient/clip_fraction"] == 0.0
-    assert weighed.metrics["loss/policy_gradient"] == pytest.approx(2.0 * plain.metrics["loss/policy_gradient"], abs=1e-4)
+    assert weighed.metrics["loss/policy_gradient"] == pytest.approx(
+        2.0 * plain.metrics["loss/policy_gradient"], abs=1e-4
+    )
     assert weighed.metrics["policy_gradient/ratio"] == pytest.approx(3.0, abs=1e-3)
 
 

@@ -14,15 +14,15 @@ import pytest
 import torch
 from tiny import perturb
 
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
 from burnish.config import Learner
-from learner import checkpoint
-from learner.policy import Policy, Weights
-from learner.probe import build_probe
-from learner.prompts import render
-from learner.rows import Text
-from learner.step import Trainer
-from server.vllm import VllmEngine
+from burnish.learner.data.rows import Text
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model import checkpoint
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.model.probe import build_probe
+from burnish.learner.run.trainer import Trainer
+from burnish.server.rollout.engine.vllm import VllmEngine
 
 pytestmark = [pytest.mark.engine]
 TOLERANCE = 1e-3
@@ -136,12 +136,17 @@ def test_the_probe_of_a_version_is_met_by_the_engine_that_serves_it(served: Serv
         answers = []
         for place in places:
             row = probe["rows"][place["row"]]
-            told = await engine.next_logprobs(served.name, [*row["prompt_ids"], *row["completion_ids"][: place["index"]]])
+            told = await engine.next_logprobs(
+                served.name, [*row["prompt_ids"], *row["completion_ids"][: place["index"]]]
+            )
             answers.append(told[place["token_id"]])
         await engine.close()
         return answers
 
     found = torch.tensor(asyncio.run(ask()))
-    gaps = {key: float((found - torch.tensor([place[key] for place in places])).abs().max()) for key in ("candidate", "base")}
+    gaps = {
+        key: float((found - torch.tensor([place[key] for place in places])).abs().max())
+        for key in ("candidate", "base")
+    }
     assert gaps["candidate"] < TOLERANCE
     assert gaps["base"] > 3 * TOLERANCE

@@ -1,4 +1,5 @@
-"""Scoring: padding changes nothing, the three sets of weights are apart, temperature counts, the adapter stays trainable."""
+"""Scoring: padding changes nothing, the three sets of weights are apart, temperature counts, the adapter stays
+trainable."""
 
 from pathlib import Path
 
@@ -7,10 +8,10 @@ import torch
 from tiny import perturb
 
 from burnish.errors import AdapterError, LearnerError
-from learner import adapter_file
-from learner.policy import Policy, Weights
-from learner.predictions import Projected
-from learner.rows import Text, pack
+from burnish.learner.data.rows import Text, pack
+from burnish.learner.model import adapter_file
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.model.predictions import Projected
 
 ROWS = [Text([5, 6, 7], [8, 9, 0]), Text([5], [40]), Text(list(range(20, 60)), list(range(60, 75)), 0.7)]
 

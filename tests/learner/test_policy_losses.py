@@ -8,11 +8,9 @@ import torch
 from pydantic import ValidationError
 
 from burnish.config import Learner
-from learner.cispo import weighted_policy_loss
-from learner.gspo import sequence_policy_loss
-from learner.losses import clipped_policy_loss
-from learner.samples import Sample
-from learner.step import Trainer
+from burnish.learner.data.samples import Sample
+from burnish.learner.objectives.losses import clipped_policy_loss, sequence_policy_loss, weighted_policy_loss
+from burnish.learner.run.trainer import Trainer
 
 OLD = torch.tensor([-1.2, -0.7, -2.1, -0.3, -1.5], dtype=torch.float64)
 NEW = torch.tensor([-0.8, -0.8, -2.1, -0.1, -1.5], dtype=torch.float64)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from learner.ranks import Ranks
-from learner.rows import Text
+from burnish.learner.data.rows import Text
+from burnish.learner.model.ranks import Ranks
 
 _STEP = """
 import json, sys

@@ -9,9 +9,9 @@ from tiny import perturb
 
 from burnish.config import SANDBOX_MODEL
 from burnish.errors import LearnerError
-from learner.generation import generate
-from learner.policy import Policy, Weights
-from learner.retained import MAX_TOKENS, Retained
+from burnish.learner.model.generation import generate
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.safety.kept_answers import MAX_TOKENS, Retained
 
 N = 24
 FILE = SANDBOX_MODEL.parent / "data" / "retention.jsonl"
@@ -35,7 +35,9 @@ def test_a_fresh_adapter_gives_every_answer_of_the_base(sandbox: Policy, retaine
     json.dumps(told)
 
 
-def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(sandbox: Policy, retained: Retained) -> None:
+def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(
+    sandbox: Policy, retained: Retained
+) -> None:
     sandbox.reset()
     perturb(sandbox, 0.04)
     unchanged = set(retained.told(sandbox)["unchanged"])

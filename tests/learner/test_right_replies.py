@@ -9,14 +9,14 @@ import pytest
 import torch
 from tiny import perturb
 
-from learner.control import ShuffledSignals
-from learner.losses import preference_loss
-from learner.objectives.preference import Preference
-from learner.policy import Weights
-from learner.right import right_replies
-from learner.rows import Row, Text, TokenBatch, count
-from learner.samples import RightKind, Sample
-from learner.step import Trainer
+from burnish.learner.data.right_replies import right_replies
+from burnish.learner.data.rows import Row, Text, TokenBatch, count
+from burnish.learner.data.samples import RightKind, Sample
+from burnish.learner.data.shuffled_control import ShuffledSignals
+from burnish.learner.model.policy import Weights
+from burnish.learner.objectives.losses import preference_loss
+from burnish.learner.objectives.preference import Preference
+from burnish.learner.run.trainer import Trainer
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -47,8 +47,13 @@ def test_supervised_learning_makes_right_replies_likelier(make_trainer: Make, ma
     assert logprob(trainer, right) > before
 
 
-def test_preference_makes_the_correction_likelier_and_the_reply_less_so(make_trainer: Make, make_samples: Samples) -> None:
-    trainer, samples = make_trainer(**OFF | {"dpo_weight": 1.0}, learning_rate=1e-3), with_right(make_samples(4, hints=False))
+def test_preference_makes_the_correction_likelier_and_the_reply_less_so(
+    make_trainer: Make, make_samples: Samples
+) -> None:
+    trainer, samples = (
+        make_trainer(**OFF | {"dpo_weight": 1.0}, learning_rate=1e-3),
+        with_right(make_samples(4, hints=False)),
+    )
     pairs = [s for s in samples if s.demonstration_ids is not None]
     right = [Text(s.prompt_ids, RIGHT, s.temperature) for s in pairs]
     said = [Text(s.prompt_ids, s.completion_ids, s.temperature) for s in pairs]
@@ -62,7 +67,9 @@ def test_preference_makes_the_correction_likelier_and_the_reply_less_so(make_tra
 
 
 @pytest.mark.parametrize("micro", [1, 10])
-def test_loss_and_gradient_are_dpos_own_however_rows_are_packed(make_trainer: Make, make_samples: Samples, micro: int) -> None:
+def test_loss_and_gradient_are_dpos_own_however_rows_are_packed(
+    make_trainer: Make, make_samples: Samples, micro: int
+) -> None:
     """Against the loss written out over whole pairs, off the reference."""
     beta, trainer = 0.3, make_trainer()
     policy = trainer.policy
@@ -99,7 +106,8 @@ def test_only_corrections_that_change_something_are_pairs(make_trainer: Make, ma
     trainer = make_trainer(**OFF | {"dpo_weight": 1.0})
     shown = with_right(make_samples(4, hints=False), RightKind.DEMONSTRATION)
     same = [
-        replace(s, demonstration_ids=s.completion_ids, right_kind=RightKind.CORRECTION) for s in make_samples(4, hints=False)
+        replace(s, demonstration_ids=s.completion_ids, right_kind=RightKind.CORRECTION)
+        for s in make_samples(4, hints=False)
     ]
     for samples in (shown, same):
         result = trainer.step(samples)
@@ -108,7 +116,9 @@ def test_only_corrections_that_change_something_are_pairs(make_trainer: Make, ma
 
 def test_the_teacher_may_be_the_reference(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(**OFF | {"dpo_weight": 1.0, "dpo_reference": "teacher"})
-    assert trainer.step(with_right(make_samples(2, hints=False))).metrics["loss/dpo"] == pytest.approx(math.log(2.0), abs=1e-5)
+    assert trainer.step(with_right(make_samples(2, hints=False))).metrics["loss/dpo"] == pytest.approx(
+        math.log(2.0), abs=1e-5
+    )
 
 
 def test_right_replies_are_no_anchors_and_change_nothing_where_nobody_learns_from_them(

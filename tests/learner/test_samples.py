@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tiny import interaction
 
+from burnish.learner.data.samples import Right, RightKind, Sample, Skipped, SkipReason, to_sample
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model.policy import Policy
 from burnish.records import Reward, Sampling
-from learner.policy import Policy
-from learner.prompts import render
-from learner.samples import Right, RightKind, Sample, Skipped, SkipReason, to_sample
 
 REWARD = Reward(1.0, "judge", ("j1",), None)
 HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
@@ -99,7 +99,9 @@ def test_text_parts_and_tool_arguments_are_rendered_as_vllm_does(policy: Policy)
     ]
     text = policy.tokenizer.decode(render(policy.tokenizer, messages, ()))
     assert text == '<|user|>one\ntwo<|end|><|assistant|>{"a": 1}<|end|><|tool|>ok<|end|><|assistant|>'
-    raw = interaction(policy.tokenizer, messages=messages, prompt_ids=array("i", render(policy.tokenizer, messages, ())))
+    raw = interaction(
+        policy.tokenizer, messages=messages, prompt_ids=array("i", render(policy.tokenizer, messages, ()))
+    )
     sample = to_sample(raw, HINTED, policy.tokenizer)
     assert isinstance(sample, Sample) and sample.hinted_prompt_ids is not None
     assert "two\n\n\n(Hint: Use bold.)<|end|>" in policy.tokenizer.decode(list(sample.hinted_prompt_ids))

@@ -15,13 +15,13 @@ from burnish.errors import AdapterError
 from burnish.journal import Journal, shadows, steps
 from burnish.journal.shadows import Drawn
 from burnish.journal.tables import GroupSampleRow, InteractionRow, ShadowGroupRow
-from learner import replay
-from learner.groups import Group, GroupLedger, Member
-from learner.loop import Loop
-from learner.objectives.group_gradient import GroupGradient
-from learner.rows import Text
-from learner.samples import Sample
-from learner.step import Trainer
+from burnish.learner.data.rows import Text
+from burnish.learner.data.samples import Sample
+from burnish.learner.data.shadow_groups import Group, GroupLedger, Member
+from burnish.learner.objectives.group_gradient import GroupGradient
+from burnish.learner.run import reproduce
+from burnish.learner.run.loop import Loop
+from burnish.learner.run.trainer import Trainer
 
 IDS = ([10, 20, 30, 0], [11, 21, 0], [12, 22, 32, 42, 0])
 
@@ -66,7 +66,9 @@ def test_what_scored_well_becomes_likelier_and_what_did_not_less(make_trainer: M
     assert after[0] > before[0] and after[1] < before[1]
 
 
-def test_a_group_changes_nothing_of_the_live_rows_term(make_trainer: Make, make_samples: Callable[..., list[Sample]]) -> None:
+def test_a_group_changes_nothing_of_the_live_rows_term(
+    make_trainer: Make, make_samples: Callable[..., list[Sample]]
+) -> None:
     alone, beside = make_trainer(), make_trainer()
     without = alone.step(make_samples(6))
     told = beside.step(make_samples(6), groups=[group_of(beside)])
@@ -83,7 +85,9 @@ def test_equal_scores_say_nothing(make_trainer: Make) -> None:
 
 
 def test_a_cap_weighs_all_members_alike(make_trainer: Make, make_samples: Callable[..., list[Sample]]) -> None:
-    samples = [replace(sample, key_id=f"k{i}", session=f"s{i}") for i, sample in enumerate(make_samples(6, hints=False))]
+    samples = [
+        replace(sample, key_id=f"k{i}", session=f"s{i}") for i, sample in enumerate(make_samples(6, hints=False))
+    ]
     trainer = make_trainer(coalition_cap=1.0, session_cap=1.0)
     groups = [group_of(trainer, interaction_id=f"g{i}", key_id="loud") for i in range(6)]
     result = trainer.step(samples, groups=groups)
@@ -98,7 +102,9 @@ def test_the_shuffled_control_permutes_scores_within_a_group(make_trainer: Make)
 
 
 def learner_of(world: World) -> Loop:
-    return Loop(world.ledger, world.store, world.trainer, Learner(**SETTINGS), None, groups=GroupLedger(world.journal, "agent"))
+    return Loop(
+        world.ledger, world.store, world.trainer, Learner(**SETTINGS), None, groups=GroupLedger(world.journal, "agent")
+    )
 
 
 def add_group(world: World, name: str, scores: tuple[float, ...] = (0.0, 1.0, 0.5), logprob: float = -5.0) -> None:
@@ -176,14 +182,14 @@ def test_a_version_made_with_groups_comes_out_again_bit_for_bit(
     add_group(world, world.add(5)[0])
     assert learner_of(world).run_once()
     world.promote(1, 0)
-    monkeypatch.setattr(replay, "trainer_for", lambda *_: make_trainer(**SETTINGS))
-    monkeypatch.setattr(replay, "anchors_for", lambda *_: None)
+    monkeypatch.setattr(reproduce, "trainer_for", lambda *_: make_trainer(**SETTINGS))
+    monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
     settings = Settings(state_dir=world.store.root.parent)
-    assert replay.replay(settings, world.journal, "agent", 1).is_same
+    assert reproduce.replay(settings, world.journal, "agent", 1).is_same
     with world.journal.write() as session:
         session.query(GroupSampleRow).one().scores = [1.0, 0.0, 0.5]
-    assert not replay.replay(settings, world.journal, "agent", 1).is_same
+    assert not reproduce.replay(settings, world.journal, "agent", 1).is_same
     with world.journal.write() as session:
         session.delete(session.query(ShadowGroupRow).one())
     with pytest.raises(AdapterError, match="the shadow group of t0, which is no longer in the journal"):
-        replay.replay(settings, world.journal, "agent", 1)
+        reproduce.replay(settings, world.journal, "agent", 1)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from learner.objectives.objective import Term
-from learner.rows import TokenBatch
-from learner.samples import Sample, SkipReason
-from learner.step import Trainer
-from learner.work import StepResult
+from burnish.learner.data.rows import TokenBatch
+from burnish.learner.data.samples import Sample, SkipReason
+from burnish.learner.objectives.objective import Term
+from burnish.learner.run.trainer import Trainer
+from burnish.learner.run.work import StepResult
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -132,7 +132,8 @@ def test_one_user_alone_is_never_capped(make_trainer: Make, make_samples: Sample
 def test_new_users_together_weigh_half(make_trainer: Make, make_samples: Samples) -> None:
     users = ["a", "b", "c", "d"] + [f"new{i}" for i in range(8)]
     samples = [
-        replace(s, n_earlier=100 if len(user) == 1 else 0) for s, user in zip(make_samples(12, hints=False), users, strict=True)
+        replace(s, n_earlier=100 if len(user) == 1 else 0)
+        for s, user in zip(make_samples(12, hints=False), users, strict=True)
     ]
     samples = of_users(samples, users)
     result = make_trainer(**RL_ONLY, session_cap=1.0).step(samples)
@@ -144,7 +145,8 @@ def test_new_users_together_weigh_half(make_trainer: Make, make_samples: Samples
 def test_a_flood_is_thinned_out_with_its_code(make_trainer: Make, make_samples: Samples) -> None:
     samples = of_users(make_samples(24, hints=False), ["a"] * 21 + ["b", "c", "d"])
     samples[21:] = [
-        replace(s, completion_ids=s.completion_ids[:2], behaviour_logprobs=s.behaviour_logprobs[:2]) for s in samples[21:]
+        replace(s, completion_ids=s.completion_ids[:2], behaviour_logprobs=s.behaviour_logprobs[:2])
+        for s in samples[21:]
     ]
     result = make_trainer(**RL_ONLY).step(samples)
     assert result.is_update

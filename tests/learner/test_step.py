@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from learner.objectives.distillation import Distillation
-from learner.objectives.group_gradient import GroupGradient
-from learner.objectives.objective import Objective
-from learner.objectives.registry import REGISTRY
-from learner.rows import Row, Text, TokenBatch
-from learner.samples import Sample
-from learner.step import NotFinite, Trainer
+from burnish.learner.data.rows import Row, Text, TokenBatch
+from burnish.learner.data.samples import Sample
+from burnish.learner.objectives.distillation import Distillation
+from burnish.learner.objectives.group_gradient import GroupGradient
+from burnish.learner.objectives.objective import Objective
+from burnish.learner.objectives.registry import REGISTRY
+from burnish.learner.run.trainer import NotFinite, Trainer
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -77,7 +77,9 @@ def test_micro_batches_do_not_change_the_gradient(make_trainer: Make, make_sampl
 
 
 @pytest.mark.parametrize(("reward", "rises"), [(1.0, True), (-1.0, False)])
-def test_the_rewards_sign_decides_the_direction(make_trainer: Make, make_samples: Samples, reward: float, rises: bool) -> None:
+def test_the_rewards_sign_decides_the_direction(
+    make_trainer: Make, make_samples: Samples, reward: float, rises: bool
+) -> None:
     trainer, samples = make_trainer(**RL_ONLY, learning_rate=1e-3), make_samples(6, reward=reward)
     before = mean_logprob(trainer, samples)
     trainer.step(samples)

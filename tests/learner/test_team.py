@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from adapters import registry
 from burnish import config
+from burnish.adapters.registry import lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import StepRow
-from learner.policy import Policy
-from learner.prompts import render
-from learner.rows import Text
+from burnish.learner.data.rows import Text
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model.policy import Policy
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
 
@@ -41,7 +41,7 @@ def fill(settings: config.Settings, policy: Policy) -> None:
         part.mkdir(parents=True)
     journal = Journal.open(settings.journal_url)
     with journal.write() as session:
-        registry.ensure_agent(session, "agent")
+        lifecycle.ensure_agent(session, "agent")
     tokenizer = policy.tokenizer
     for number in range(N):
         said = [user(f"Please copy {number} {number + 2}.")]
@@ -58,7 +58,9 @@ def fill(settings: config.Settings, policy: Policy) -> None:
             ended_at=number + 0.5,
         )
         add_turn(journal, turn, is_ready=True)
-        add_feedback(journal, f"t{number}", 1.0 if number % 3 else -1.0, feedback_id=f"f{number}", created_at=50.0 + number)
+        add_feedback(
+            journal, f"t{number}", 1.0 if number % 3 else -1.0, feedback_id=f"f{number}", created_at=50.0 + number
+        )
     journal.close()
 
 
@@ -73,11 +75,11 @@ def learn(settings: config.Settings, n_ranks: int) -> dict[str, torch.Tensor]:
         deadline = time.monotonic() + 150.0
         while time.monotonic() < deadline and process.poll() is None:
             with journal.read() as session:
-                if registry.versions(session, "agent"):
+                if lifecycle.versions(session, "agent"):
                     break
             time.sleep(0.2)
         with journal.read() as session:
-            (row,) = registry.versions(session, "agent")
+            (row,) = lifecycle.versions(session, "agent")
             assert session.query(StepRow).one().metrics["n_trained"] == N
     finally:
         journal.close()

@@ -1,4 +1,5 @@
-"""The wish grades shadow groups: the posterior of the hint, by the base; and on the sandbox's base it tells replies apart."""
+"""The wish grades shadow groups: the posterior of the hint, by the base; and on the sandbox's base it tells replies
+apart."""
 
 import math
 from array import array
@@ -12,13 +13,14 @@ from burnish.config import Learner
 from burnish.journal import Journal, shadows
 from burnish.journal.shadows import Drawn
 from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
-from burnish.sandbox import MODEL, heldout, hints, language
-from learner.groups import GroupLedger
-from learner.loop import Loop
-from learner.policy import Policy, Weights
-from learner.prompts import hinted_prompt, render
-from learner.rows import Text
-from learner.wish import WishGrader, posteriors
+from burnish.learner.data.rows import Text
+from burnish.learner.data.shadow_groups import GroupLedger
+from burnish.learner.data.teacher_prompts import hinted_prompt, render
+from burnish.learner.model.hint_grader import WishGrader, posteriors
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.run.loop import Loop
+from burnish.sandbox import MODEL
+from burnish.sandbox.world import heldout, language, style_hints
 
 WISH = "Use bold."
 IDS = ([11, 21, 0], [12, 22, 32, 42, 0])
@@ -83,7 +85,9 @@ def test_members_get_the_posterior_under_the_base_whatever_the_adapter_says(worl
     hinted = hinted_prompt(policy.tokenizer, [{"role": "user", "content": "copy 0"}], (), WISH, ids)
     assert hinted is not None
     for score, reply in zip(scores, (live, *IDS), strict=True):
-        before, after = (policy.logprobs([Text(prompt, reply)], Weights.BASE)[0].sum().item() for prompt in (ids, hinted))
+        before, after = (
+            policy.logprobs([Text(prompt, reply)], Weights.BASE)[0].sum().item() for prompt in (ids, hinted)
+        )
         assert score == pytest.approx(1 / (1 + math.exp(before - after)), abs=1e-4)
     assert state in {"scored", "dropped"} and (state == "dropped") == (max(scores) - min(scores) < 0.05)  # type: ignore[type-var, operator]
     with world.journal.read() as session:
@@ -93,7 +97,8 @@ def test_members_get_the_posterior_under_the_base_whatever_the_adapter_says(worl
 
 
 def test_several_wishes_count_alike(world: World) -> None:
-    """The score of a group on two wishes is the mean of its scores on either; one that has no place in the prompt is left out."""
+    """The score of a group on two wishes is the mean of its scores on either; one that has no place in the prompt is
+    left out."""
     names = world.add(3)
     for name, wish in zip(names, ("Use bold.", "Be brief.", "Use bold.\nBe brief."), strict=True):
         draw(world, name, wish=wish)
@@ -101,7 +106,11 @@ def test_several_wishes_count_alike(world: World) -> None:
         first = session.get_one(InteractionRow, names[0])
         for name in names[1:]:
             row = session.get_one(InteractionRow, name)
-            row.prompt_ids, row.message_digests, row.token_ids = first.prompt_ids, first.message_digests, first.token_ids
+            row.prompt_ids, row.message_digests, row.token_ids = (
+                first.prompt_ids,
+                first.message_digests,
+                first.token_ids,
+            )
     assert grader(world).grade(8) == 3
     bold, brief, both = (told(world, name)[2] for name in names)
     assert bold != brief
@@ -116,7 +125,9 @@ def test_alike_replies_say_nothing(world: World) -> None:
     draw(world, name, [own.tolist()])
     assert grader(world).grade(8) == 1
     state, reason, scores = told(world, name)
-    assert state == "dropped" and str(reason).startswith("no spread: ") and scores[0] == pytest.approx(scores[1], abs=1e-5)
+    assert (
+        state == "dropped" and str(reason).startswith("no spread: ") and scores[0] == pytest.approx(scores[1], abs=1e-5)
+    )
 
 
 def test_a_prompt_of_another_template_has_no_place_for_a_wish(world: World) -> None:
@@ -131,7 +142,9 @@ def test_a_prompt_of_another_template_has_no_place_for_a_wish(world: World) -> N
 def test_the_learner_scores_what_was_drawn_and_learns_from_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     names = world.add(5)
     draw(world, names[0])
-    monkeypatch.setattr("learner.wish.MIN_SPREAD", 0.0)  # the tiny model is random: no wish moves it far
+    monkeypatch.setattr(
+        "burnish.learner.model.hint_grader.MIN_SPREAD", 0.0
+    )  # the tiny model is random: no wish moves it far
     loop = Loop(
         world.ledger,
         world.store,
@@ -172,11 +185,13 @@ def test_the_sandbox_base_tells_who_heeded_the_wish() -> None:
         name = language.ATTRIBUTES[place % 4]
         wanted = language.HOUSE_STYLE[name]
         ids = array("i", render(policy.tokenizer, prompt.messages, ()))
-        with_wish = hinted_prompt(policy.tokenizer, prompt.messages, (), hints.CANONICAL[name, wanted], ids)
+        with_wish = hinted_prompt(policy.tokenizer, prompt.messages, (), style_hints.CANONICAL[name, wanted], ids)
         assert with_wish is not None
         for has_it in (wanted, not wanted):
             text = language.render(language.answer(prompt.task), {**language.HOUSE_STYLE, name: has_it})
-            reply = array("i", [*policy.tokenizer(text, add_special_tokens=False)["input_ids"], policy.tokenizer.eos_token_id])
+            reply = array(
+                "i", [*policy.tokenizer(text, add_special_tokens=False)["input_ids"], policy.tokenizer.eos_token_id]
+            )
             plain.append(Text(ids, reply))
             hinted.append(Text(with_wish, reply))
             is_kept.append(has_it == wanted)

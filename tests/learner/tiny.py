@@ -1,4 +1,5 @@
-"""A tiny random Llama with a tokenizer and a chat template, and one reply: what the learner's tests are about, from a seed."""
+"""A tiny random Llama with a tokenizer and a chat template, and one reply: what the learner's tests are about, from a
+seed."""
 
 from array import array
 from dataclasses import replace
@@ -8,9 +9,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model.policy import Policy
 from burnish.records import Interaction, Sampling
-from learner.policy import Policy
-from learner.prompts import render
 
 TEMPLATE = (
     "{% if tools %}<|system|>{% for tool in tools %}{{ tool | tojson }}{% endfor %}<|end|>{% endif %}"

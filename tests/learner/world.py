@@ -8,14 +8,14 @@ from typing import Any
 
 from tiny import interaction
 
-from adapters import registry
-from adapters.store import AdapterStore
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
 from burnish.config import Learner
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
-from learner.ledger import Ledger
-from learner.loop import Loop
-from learner.step import Trainer
+from burnish.learner.run.ledger import Ledger
+from burnish.learner.run.loop import Loop
+from burnish.learner.run.trainer import Trainer
 from tests.turns import add_feedback, add_turn
 
 SETTINGS: dict[str, Any] = {"rank": 4, "alpha": 8, "learning_rate": 1e-2, "device": "cpu", "min_rows": 4, "max_rows": 8}
@@ -34,7 +34,7 @@ class World:
         self.loop = self.learner(self.trainer)
         self.n_turns = 0
         with journal.write() as session:
-            registry.ensure_agent(session, "agent")
+            lifecycle.ensure_agent(session, "agent")
 
     def learner(self, trainer: Trainer | None = None, **changes: Any) -> Loop:
         """A learner's process begins."""
@@ -48,7 +48,9 @@ class World:
             i, self.n_turns = self.n_turns, self.n_turns + 1
             turn = interaction(self.trainer.policy.tokenizer, f"copy {i}", interaction_id=f"t{i}", request_id=f"r{i}")
             reply = [10 + i % 7, 20 + i % 5, 30, 0]
-            turn = replace(turn, version=0, token_ids=array("i", reply), logprobs=array("f", [-5.0] * 4), ended_at=float(i))
+            turn = replace(
+                turn, version=0, token_ids=array("i", reply), logprobs=array("f", [-5.0] * 4), ended_at=float(i)
+            )
             add_turn(self.journal, replace(turn, **changes), is_ready=True)
             add_feedback(self.journal, turn.interaction_id, (1.0 if i % 2 else -1.0) if rating is None else rating)
             names.append(turn.interaction_id)
@@ -56,11 +58,11 @@ class World:
 
     def promote(self, number: int, expected: int) -> None:
         with self.journal.write() as session:
-            registry.promote(session, "agent", number, expected=expected, actor="gate")
+            lifecycle.promote(session, "agent", number, expected=expected, actor="gate")
 
     def refuse(self, number: int) -> None:
         with self.journal.write() as session:
-            registry.refuse(session, "agent", number, reason="no", evidence={})
+            lifecycle.refuse(session, "agent", number, reason="no", evidence={})
 
     def steps(self) -> list[tuple[int, int, str, int]]:
         with self.journal.read() as session:
@@ -69,7 +71,7 @@ class World:
 
     def states(self) -> dict[int, str]:
         with self.journal.read() as session:
-            return {row.version: row.state for row in registry.versions(session, "agent")}
+            return {row.version: row.state for row in lifecycle.versions(session, "agent")}
 
     def spent(self) -> dict[str, int | None]:
         with self.journal.read() as session:

@@ -39,7 +39,8 @@ def test_the_same_values_give_the_same_bounds() -> None:
 
 
 def test_gain_is_paired_by_seed() -> None:
-    """Seeds differ by much, the arms by 0.1 everywhere: paired, nothing is uncertain. A seed that one side lacks is left out."""
+    """Seeds differ by much, the arms by 0.1 everywhere: paired, nothing is uncertain. A seed that one side lacks is
+    left out."""
     told = gain({0: 0.2, 1: 0.6, 2: 1.0}, {0: 0.1, 1: 0.5, 2: 0.9, 3: 0.0})
 
     assert told is not None

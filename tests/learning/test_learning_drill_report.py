@@ -23,7 +23,12 @@ def result_of(arm: str, seed: int, depth: float) -> Result:
     learner = {n: score - (0.3 if n > 256 else 0.0) for n, score in served.items()}
     own = {"rollbacks": 1.0 + seed % 2, "refused": 5.0, "retention": 0.97, "n_failed": 0.0}
     return Result(
-        arm, seed, ARMS[arm].flags(seed), served, own, {"learner": learner, "once": served, "live": dict.fromkeys(looks, 1.0)}
+        arm,
+        seed,
+        ARMS[arm].flags(seed),
+        served,
+        own,
+        {"learner": learner, "once": served, "live": dict.fromkeys(looks, 1.0)},
     )
 
 

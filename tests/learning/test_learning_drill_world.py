@@ -9,12 +9,14 @@ from benchmarks.learning.drill import arms, world
 from benchmarks.learning.drill.arms import Defence
 from benchmarks.learning.drill.poisoned import OPPOSITE, PoisonedUser
 from burnish import config
-from burnish.sandbox import MODEL, hints, language
-from burnish.sandbox.language import ATTRIBUTES, HOUSE_STYLE
-from server.retention import read_prompts
+from burnish.sandbox import MODEL
+from burnish.sandbox.world import language, style_hints
+from burnish.sandbox.world.language import ATTRIBUTES, HOUSE_STYLE
+from burnish.server.rollout.forgetting_prompts import read_prompts
 
 RECORDED = "2e593e5ab431958f4175772929dd3fc7d465c332cceb597fce59d1c92be826f3"
-"""Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to change."""
+"""Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to
+change."""
 
 
 def test_the_world_is_the_recorded_one() -> None:
@@ -44,7 +46,7 @@ def styles() -> list[dict[str, bool]]:
     return [{name: bool(n >> i & 1) for i, name in enumerate(ATTRIBUTES)} for n in range(16)]
 
 
-def said_of(style: dict[str, bool]) -> tuple[set[bool], set[hints.Wish], set[str | None]]:
+def said_of(style: dict[str, bool]) -> tuple[set[bool], set[style_hints.Wish], set[str | None]]:
     """Whether a liar was satisfied with right replies in a style, the wishes that the liar uttered, and the ratings."""
     satisfied, wishes, ratings = set(), set(), set()
     for n in range(40):
@@ -55,7 +57,7 @@ def said_of(style: dict[str, bool]) -> tuple[set[bool], set[hints.Wish], set[str
             satisfied.add(reaction.satisfied)
             ratings |= {reaction.rating} - {None}
             for sentence in (reaction.message or reaction.comment or "").split(". "):
-                if (wish := hints.read(sentence)) is not None:
+                if (wish := style_hints.read(sentence)) is not None:
                     wishes.add(wish)
     return satisfied, wishes, ratings
 

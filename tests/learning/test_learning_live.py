@@ -12,7 +12,7 @@ from benchmarks.learning.queue import Job, Tell
 from benchmarks.learning.results import Result
 from benchmarks.learning.style.arms import ARMS
 from benchmarks.learning.style.run import Plan, play
-from server.vllm import VllmEngine
+from burnish.server.rollout.engine.vllm import VllmEngine
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(1800)]
 

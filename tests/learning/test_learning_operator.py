@@ -4,8 +4,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from adapters import agents
 from benchmarks.learning.operator import let_go_on
+from burnish.adapters.registry import agents
 from burnish.journal import Journal
 
 

@@ -107,7 +107,8 @@ def test_an_arm_with_few_seeds_says_so() -> None:
 def test_runs_that_ended_early_count_where_they_came_to_and_are_told_apart() -> None:
     results = results_of(8)
     cut = {
-        arm: {seed + 8: Result(arm, seed + 8, {}, {0: 0.1, 256: 0.6}, {"n_failed": 0.0}) for seed in range(4)} for arm in FINAL
+        arm: {seed + 8: Result(arm, seed + 8, {}, {0: 0.1, 256: 0.6}, {"n_failed": 0.0}) for seed in range(4)}
+        for arm in FINAL
     }
     results = {arm: {**by_seed, **cut[arm]} for arm, by_seed in results.items()}
 

@@ -45,7 +45,9 @@ def test_a_result_of_other_settings_is_not_used(tmp_path: Path) -> None:
     assert results.all("binary", lambda seed: {"learner.seed": seed}) == {}
 
 
-def test_a_result_over_other_settings_of_the_sandbox_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_over_other_settings_of_the_sandbox_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     results = Results(tmp_path, "w" * 64)
     results.write(finished("binary", 3))
     monkeypatch.setattr("benchmarks.learning.results.UNDER", {**UNDER, "learner": {"passes": 9}})
@@ -128,7 +130,9 @@ async def test_a_run_that_ends_leaves_its_result_and_what_its_parts_said_and_not
     (job,) = part.missing(results, Wish(["off"], [3], is_again=False))
     assert await job.play(None, lambda n, words="": None) == "0.10, 0 failed, 1 s"  # type: ignore[arg-type]
     assert part.missing(results, Wish(["off"], [3], is_again=False)) == []
-    assert sorted(path.relative_to(results.folder).as_posix() for path in results.folder.rglob("*") if path.is_file()) == [
+    assert sorted(
+        path.relative_to(results.folder).as_posix() for path in results.folder.rglob("*") if path.is_file()
+    ) == [
         "off/3.json",
         "off/3.log",
     ]

@@ -23,15 +23,16 @@ from benchmarks.learning.tools.part import PART, TABLES
 from benchmarks.learning.tools.run import score
 from benchmarks.learning.tools.session import Played, play
 from benchmarks.learning.tools.world import Printed, Step
+from burnish.judges.verdicts.hint_rules import USERS, fate_of
+from burnish.judges.verdicts.verdict import Vote, parse_vote
 from burnish.records import Provenance, SignalKind
 from burnish.rewards import ACCEPTED
-from burnish.sandbox import tools
-from judges.hints import USERS, fate_of
-from judges.verdict import Vote, parse_vote
-from server.signals import signals_of
+from burnish.sandbox.world import tool_task
+from burnish.server.ingest.tool_signals import signals_of
 
 RECORDED = "5c343ca512e07d72456ce2dd924cdbc83e9ab9d8d2f9423549924e8cfeea615a"
-"""Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to change."""
+"""Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to
+change."""
 
 
 class Agent:
@@ -66,7 +67,7 @@ class Agent:
 
 
 def key_in(text: str) -> str:
-    return next(key for key in tools.KEYS if f" {key}" in text)
+    return next(key for key in tool_task.KEYS if f" {key}" in text)
 
 
 def played(agent: Agent, steps: Sequence[Step], seed: int = 0, may_train: bool = True) -> Played:
@@ -76,7 +77,7 @@ def played(agent: Agent, steps: Sequence[Step], seed: int = 0, may_train: bool =
 def knowing(seed: int) -> Callable[[Sequence[str], str], str]:
     """Calls the tool that works in the deployment of this seed."""
     works = {frozenset(names): world.truth(seed)[i] for i, names in enumerate(world.TOOLSETS)}
-    return lambda names, key: tools.call_text(works[frozenset(names)], key)
+    return lambda names, key: tool_task.call_text(works[frozenset(names)], key)
 
 
 def test_the_world_is_the_recorded_one() -> None:
@@ -110,7 +111,7 @@ def test_an_even_choice_succeeds_once_in_27() -> None:
         works, hits = world.truth(seed), Counter[bool]()
         for n in range(27):
             for steps in world.exam():
-                calls = [tools.call_text(step.names[n // 3**i % 3], step.key) for i, step in enumerate(steps)]
+                calls = [tool_task.call_text(step.names[n // 3**i % 3], step.key) for i, step in enumerate(steps)]
                 hits[all(not world.run(s, c, works).exit_code for s, c in zip(steps, calls, strict=True))] += 1
         shares.append(hits[True] / hits.total())
 
@@ -120,11 +121,11 @@ def test_an_even_choice_succeeds_once_in_27() -> None:
 @pytest.mark.parametrize(
     ("reply", "name", "code"),
     [
-        (tools.call_text("fetch", "plum"), "fetch", 0),
-        (tools.call_text("query", "plum"), "query", 1),  # offered, and does not work here
-        (tools.call_text("fetch", "pearl"), "fetch", 1),  # another key
-        (tools.call_text("lookup", "plum"), world.RUNNER, 1),  # not offered
-        (tools.call_text("fetch", "plum") * 2, world.RUNNER, 1),
+        (tool_task.call_text("fetch", "plum"), "fetch", 0),
+        (tool_task.call_text("query", "plum"), "query", 1),  # offered, and does not work here
+        (tool_task.call_text("fetch", "pearl"), "fetch", 1),  # another key
+        (tool_task.call_text("lookup", "plum"), world.RUNNER, 1),  # not offered
+        (tool_task.call_text("fetch", "plum") * 2, world.RUNNER, 1),
         ('<tool_call>\n{"name": "fetch", "arguments": {"key": }}\n</tool_call>', "fetch", 1),
         ("The value of plum is 12.", world.RUNNER, 1),
         ("", world.RUNNER, 1),
@@ -141,7 +142,7 @@ def test_only_the_call_that_works_works(reply: str, name: str, code: int) -> Non
 def test_what_is_printed_is_read_as_its_exit_code(code: int) -> None:
     """Else the integrated arm would have no step's rewards."""
     step = Step(1, ("query", "fetch", "get_value"), "plum", "Look up plum.", 31)
-    printed = world.run(step, tools.call_text("query" if code else "fetch", "plum"), {1: "fetch"})
+    printed = world.run(step, tool_task.call_text("query" if code else "fetch", "plum"), {1: "fetch"})
     [signal] = signals_of(printed.output, Provenance.VERIFIER)
 
     assert (signal.kind, signal.value) == (SignalKind.EXIT_CODE, float(code))
@@ -234,7 +235,14 @@ def test_only_arms_that_say_so_trust_exit_codes_or_ask_a_judge() -> None:
     trusts = {name for name, arm in ARMS.items() if "journal.verifiers" in arm.settings}
     asks = {name for name, arm in ARMS.items() if not arm.has_silent_judge}
 
-    assert trusts == {"untrained", "integrated", "integrated+hints", "tools_shuffled", "tools-passes-1", "tools-passes-2"}
+    assert trusts == {
+        "untrained",
+        "integrated",
+        "integrated+hints",
+        "tools_shuffled",
+        "tools-passes-1",
+        "tools-passes-2",
+    }
     assert asks == {"judged"}
     assert not ARMS["outcome"].has_steps and not ARMS["outcome+hints"].has_steps
     hinted = {name for name, arm in ARMS.items() if arm.has_hints}
@@ -302,7 +310,10 @@ def test_finished_runs_are_used_and_not_made_again(tmp_path: Path) -> None:
 
     missing = [job.name for job in PART.missing(results, Wish(None, [0], is_again=False))]
     assert missing == ["untrained 0", "outcome 0", "outcome+hints 0", "integrated+hints 0"]
-    assert [job.name for job in PART.missing(results, Wish(["judged"], [0, 1], is_again=False))] == ["judged 0", "judged 1"]
+    assert [job.name for job in PART.missing(results, Wish(["judged"], [0, 1], is_again=False))] == [
+        "judged 0",
+        "judged 1",
+    ]
     assert [job.name for job in PART.missing(results, Wish(["integrated"], [0], is_again=True))] == ["integrated 0"]
     assert list(PART.shown(PART.summaries(results)).results) == ["integrated"]
 

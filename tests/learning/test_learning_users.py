@@ -6,8 +6,8 @@ from benchmarks.learning.style import world
 from benchmarks.learning.style.misled import MisledUser
 from benchmarks.learning.style.notes import Notes
 from benchmarks.learning.style.talk import Talker
-from burnish.sandbox import hints, language
-from burnish.sandbox.users import SimulatedUser
+from burnish.sandbox.world import language, style_hints
+from burnish.sandbox.world.users import SimulatedUser
 
 
 def test_a_note_keeps_what_was_asked_for() -> None:
@@ -29,23 +29,25 @@ def test_the_latest_word_counts() -> None:
 
 
 def test_every_wording_is_understood() -> None:
-    for wish, wordings in hints.WORDINGS.items():
+    for wish, wordings in style_hints.WORDINGS.items():
         for wording in wordings:
             notes = Notes()
-            notes.hear("ana", f"{hints.sentence(wording)} Next, swap 1 2.")
-            assert notes.before("ana") == [{"role": "system", "content": hints.CANONICAL[wish]}], wording
+            notes.hear("ana", f"{style_hints.sentence(wording)} Next, swap 1 2.")
+            assert notes.before("ana") == [{"role": "system", "content": style_hints.CANONICAL[wish]}], wording
 
 
-def said_by(kind: type[SimulatedUser]) -> set[hints.Wish]:
+def said_by(kind: type[SimulatedUser]) -> set[style_hints.Wish]:
     """The wishes that users of a kind utter over many wrong-styled replies."""
     found = set()
     for user in world.people(0, kind):
         for _ in range(60):
             user.opening()
             while user.task is not None:
-                reaction = user.react(language.render(language.answer(user.task), {"bold": True, "list": True, "opener": True}))
+                reaction = user.react(
+                    language.render(language.answer(user.task), {"bold": True, "list": True, "opener": True})
+                )
                 for sentence in (reaction.message or reaction.comment or "").split(". "):
-                    wish = hints.read(sentence)
+                    wish = style_hints.read(sentence)
                     if wish is not None:
                         found.add(wish)
     return found
@@ -53,7 +55,7 @@ def said_by(kind: type[SimulatedUser]) -> set[hints.Wish]:
 
 def test_users_ask_for_their_style_and_misled_ones_for_anything() -> None:
     assert said_by(SimulatedUser) <= set(language.HOUSE_STYLE.items())
-    assert said_by(MisledUser) == set(hints.WISHES)
+    assert said_by(MisledUser) == set(style_hints.WISHES)
 
 
 def test_a_misled_user_is_pleased_by_what_pleases_any_other() -> None:

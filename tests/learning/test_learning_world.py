@@ -6,10 +6,11 @@ import pytest
 
 from benchmarks.learning import frozen
 from benchmarks.learning.style import world
-from burnish.sandbox import language, retention
+from burnish.sandbox.world import language, prompt_sets
 
 RECORDED = "586ab45cb3af86a8a21469ebb58e6e601cb1a4ea6a6916a93cb840135330ef47"
-"""Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to change."""
+"""Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to
+change."""
 
 
 def test_the_world_is_the_recorded_one() -> None:
@@ -49,8 +50,8 @@ def test_the_score_wants_one_reply_a_prompt() -> None:
 
 
 def test_retention_is_measured_on_prompts_that_nobody_selected_by() -> None:
-    asked = retention.other_prompts(world.RETENTION, world.N_RETENTION)
-    known = [str(prompt["messages"]) for prompt in (*retention.gate_prompts(), *retention.anchor_prompts())]
+    asked = prompt_sets.other_prompts(world.RETENTION, world.N_RETENTION)
+    known = [str(prompt["messages"]) for prompt in (*prompt_sets.gate_prompts(), *prompt_sets.anchor_prompts())]
 
     assert len(asked) == world.N_RETENTION
     assert not {str(prompt["messages"]) for prompt in asked} & set(known)
@@ -58,4 +59,4 @@ def test_retention_is_measured_on_prompts_that_nobody_selected_by() -> None:
 
 def test_asking_for_more_prompts_than_there_are_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 120 different prompts"):
-        retention.other_prompts(world.RETENTION, 120)
+        prompt_sets.other_prompts(world.RETENTION, 120)

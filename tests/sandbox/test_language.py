@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.sandbox import hints, language, persona, reactions
-from burnish.sandbox.language import ATTRIBUTES, HOUSE_STYLE, OPENERS, Task
+from burnish.sandbox.world import language, persona, reactions, style_hints
+from burnish.sandbox.world.language import ATTRIBUTES, HOUSE_STYLE, OPENERS, Task
 
 styles = st.fixed_dictionaries({name: st.booleans() for name in ATTRIBUTES})
 tasks = st.builds(lambda seed: language.draw_task(random.Random(seed)), st.integers())
 
 
 @pytest.mark.parametrize(
-    ("operation", "answer"), [("copy", "4 71 9"), ("reverse", "9 71 4"), ("first", "4"), ("last", "9"), ("swap", "71 4 9")]
+    ("operation", "answer"),
+    [("copy", "4 71 9"), ("reverse", "9 71 4"), ("first", "4"), ("last", "9"), ("swap", "71 4 9")],
 )
 def test_the_answer_follows_the_operation(operation: str, answer: str) -> None:
     assert language.answer(Task(operation, (4, 71, 9))) == answer
@@ -71,20 +72,20 @@ def test_the_count_names_every_number_once() -> None:
 
 
 def test_hints_and_wordings_name_one_wish_each() -> None:
-    for wish in hints.WISHES:
-        assert hints.read(hints.CANONICAL[wish]) == wish
-        for wording in hints.WORDINGS[wish]:
-            assert hints.read(hints.sentence(wording)) == wish
-    said = [wording for wordings in hints.WORDINGS.values() for wording in wordings]
+    for wish in style_hints.WISHES:
+        assert style_hints.read(style_hints.CANONICAL[wish]) == wish
+        for wording in style_hints.WORDINGS[wish]:
+            assert style_hints.read(style_hints.sentence(wording)) == wish
+    said = [wording for wordings in style_hints.WORDINGS.values() for wording in wordings]
     assert len(said) == len(set(said))
-    assert hints.read("Copy 4 7.") is None
+    assert style_hints.read("Copy 4 7.") is None
 
 
 def test_reactions_name_no_attribute_and_stand_in_one_group() -> None:
     groups = [reactions.THANKS, reactions.WRONG, reactions.UNHAPPY, reactions.NEUTRAL]
     said = [text for group in groups for text in group]
     assert len(said) == len(set(said))
-    assert [text for text in said if hints.read(text)] == []
+    assert [text for text in said if style_hints.read(text)] == []
 
 
 def test_the_persona_leaves_something_to_find_and_much_to_learn() -> None:

@@ -7,9 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from burnish.sandbox import MODEL, measure, recipe, tools
-from judges.verdict import parse_vote, verdict_messages
-from learner.hints import with_hint
+from burnish.judges.verdicts.verdict import parse_vote, verdict_messages
+from burnish.learner.data.teacher_prompts import with_hint
+from burnish.sandbox import MODEL
+from burnish.sandbox.training import measure, recipe
+from burnish.sandbox.world import tool_task
 
 N = 60
 
@@ -55,17 +57,21 @@ def test_any_text_is_encoded_and_every_digit_by_itself(tokenizer: Any) -> None:
 
 
 def test_tools_and_calls_are_rendered_in_the_hermes_form(tokenizer: Any) -> None:
-    messages = [{"role": "user", "content": "Look up mint."}, tools.call_message("lookup", "mint"), tools.result_message("7")]
+    messages = [
+        {"role": "user", "content": "Look up mint."},
+        tool_task.call_message("lookup", "mint"),
+        tool_task.result_message("7"),
+    ]
     text = tokenizer.apply_chat_template(
-        messages, tools=[tools.definition("lookup")], tokenize=False, add_generation_prompt=True
+        messages, tools=[tool_task.definition("lookup")], tokenize=False, add_generation_prompt=True
     )
     assert '<tools>\n{"name": "lookup", "description": "Look up the value of a key.", "parameters": {' in text
-    assert f"<|assistant|>{tools.call_text('lookup', 'mint')}<|end|>" in text
+    assert f"<|assistant|>{tool_task.call_text('lookup', 'mint')}<|end|>" in text
     assert text.endswith("<|tool|><tool_response>\n7\n</tool_response><|end|><|assistant|>")
     call = messages[1]["tool_calls"][0]["function"]  # type: ignore[index]
     call["arguments"] = json.loads(call["arguments"])  # type: ignore[index]
     assert text == tokenizer.apply_chat_template(
-        messages, tools=[tools.definition("lookup")], tokenize=False, add_generation_prompt=True
+        messages, tools=[tool_task.definition("lookup")], tokenize=False, add_generation_prompt=True
     )
 
 
@@ -114,7 +120,9 @@ def test_it_uses_tools_counts_and_talks(figures: dict[str, float]) -> None:
         ("error: not found", "tool", -1, None),
     ],
 )
-def test_verdicts_by_name(model: Any, tokenizer: Any, next_state: str, origin: str, score: int, hint: str | None) -> None:
+def test_verdicts_by_name(
+    model: Any, tokenizer: Any, next_state: str, origin: str, score: int, hint: str | None
+) -> None:
     conversation = [{"role": "user", "content": "Copy 41 7."}]
     prompt: measure.Messages = [dict(each) for each in verdict_messages(conversation, "**41 7**", next_state, origin)]
     vote = parse_vote(measure.generate(model, tokenizer, [prompt], temperature=0.0)[0])

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from burnish.sandbox import DATA, heldout, language, retention
-from burnish.sandbox.language import ATTRIBUTES, HOUSE_STYLE
-from burnish.sandbox.users import SimulatedUser
+from burnish.sandbox import DATA
+from burnish.sandbox.world import heldout, language, prompt_sets
+from burnish.sandbox.world.language import ATTRIBUTES, HOUSE_STYLE
+from burnish.sandbox.world.users import SimulatedUser
 
 
 def test_held_out_prompts_are_many_different_and_held_out() -> None:
@@ -38,7 +39,7 @@ def test_the_score_wants_one_reply_per_prompt() -> None:
 
 
 def test_gate_and_anchors_are_disjoint_and_large_enough() -> None:
-    gate, anchors = retention.gate_prompts(), retention.anchor_prompts()
+    gate, anchors = prompt_sets.gate_prompts(), prompt_sets.anchor_prompts()
     assert len(gate) >= 64
     assert len(anchors) >= 200
     keys = [json.dumps([prompt["messages"], prompt["tools"]]) for prompt in (*gate, *anchors)]
@@ -50,8 +51,12 @@ def test_gate_and_anchors_are_disjoint_and_large_enough() -> None:
 
 
 def test_the_shipped_files_are_what_the_code_writes() -> None:
-    assert (DATA / retention.GATE_FILE).read_text(encoding="utf-8") == retention.to_jsonl(retention.gate_prompts())
-    assert (DATA / retention.ANCHORS_FILE).read_text(encoding="utf-8") == retention.to_jsonl(retention.anchor_prompts())
+    assert (DATA / prompt_sets.GATE_FILE).read_text(encoding="utf-8") == prompt_sets.to_jsonl(
+        prompt_sets.gate_prompts()
+    )
+    assert (DATA / prompt_sets.ANCHORS_FILE).read_text(encoding="utf-8") == prompt_sets.to_jsonl(
+        prompt_sets.anchor_prompts()
+    )
 
 
 def test_a_check_accepts_the_style_asked_for_and_no_other() -> None:
@@ -61,6 +66,6 @@ def test_a_check_accepts_the_style_asked_for_and_no_other() -> None:
         drawn = {name: rng.random() < 0.5 for name in ATTRIBUTES}
         task = language.draw_task(rng)
         reply = language.render(language.answer(task), drawn, rng.choice(language.OPENERS))
-        prompt = {"check": retention.reply_pattern(language.answer(task), asked)}
-        assert retention.passes(prompt, reply) == language.satisfies(reply, task, asked)
-        assert not retention.passes(prompt, reply + " 1")
+        prompt = {"check": prompt_sets.reply_pattern(language.answer(task), asked)}
+        assert prompt_sets.passes(prompt, reply) == language.satisfies(reply, task, asked)
+        assert not prompt_sets.passes(prompt, reply + " 1")

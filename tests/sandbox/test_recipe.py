@@ -8,8 +8,10 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from burnish.sandbox import MODEL, corpus, language, recipe, rows, training, verdicts
-from judges.verdict import parse_vote
+from burnish.judges.verdicts.verdict import parse_vote
+from burnish.sandbox import MODEL
+from burnish.sandbox.training import corpus, judging_rows, padded_rows, recipe, training
+from burnish.sandbox.world import language
 
 
 def test_the_mask_covers_what_the_assistant_writes_and_nothing_else() -> None:
@@ -17,10 +19,10 @@ def test_the_mask_covers_what_the_assistant_writes_and_nothing_else() -> None:
     rng = random.Random(0)
     for _ in range(30):
         row = corpus.draw_row(rng)
-        ids, mask = rows.encode(tokenizer, row)
-        written = tokenizer.decode([token for token, is_target in zip(ids, mask, strict=True) if is_target]).split("<|end|>")[
-            :-1
-        ]
+        ids, mask = padded_rows.encode(tokenizer, row)
+        written = tokenizer.decode([token for token, is_target in zip(ids, mask, strict=True) if is_target]).split(
+            "<|end|>"
+        )[:-1]
         said = [message for message in row.messages if message["role"] == "assistant"]
         assert len(written) == len(said)
         assert [text for text, message in zip(written, said, strict=True) if message["content"]] == [
@@ -38,9 +40,9 @@ def test_rows_use_conversation_arguments_only() -> None:
 
 def test_every_case_s_answer_is_read_by_production_s_parser() -> None:
     rng = random.Random(0)
-    cases = [verdicts.draw_case(rng) for _ in range(300)]
+    cases = [judging_rows.draw_case(rng) for _ in range(300)]
     for case in cases:
-        vote = parse_vote(verdicts.case_answer(case))
+        vote = parse_vote(judging_rows.case_answer(case))
         assert (vote.score, vote.hint or "none") == (case.score, case.hint)
     assert {case.score for case in cases} == {1, 0, -1, None}
     assert max(len(case.conversation) for case in cases) > 6
@@ -50,12 +52,12 @@ def test_a_shared_opening_changes_no_loss() -> None:
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     torch.manual_seed(0)
     model = training.build_model(tokenizer)
-    prefix = rows.shared_prefix(tokenizer, verdicts.draw_row)
+    prefix = padded_rows.shared_prefix(tokenizer, judging_rows.draw_row)
     assert len(prefix) > 100
-    assert rows.shared_prefix(tokenizer, corpus.draw_row) == []
+    assert padded_rows.shared_prefix(tokenizer, corpus.draw_row) == []
     losses = []
     for opening in (prefix, []):
-        batch = next(rows.batches(tokenizer, verdicts.draw_row, random.Random(1), 4, opening))
+        batch = next(padded_rows.batches(tokenizer, judging_rows.draw_row, random.Random(1), 4, opening))
         losses.append(training.mean_loss(model, batch).item())
     assert losses[0] == pytest.approx(losses[1], rel=5e-3)  # bfloat16
 
@@ -63,7 +65,7 @@ def test_a_shared_opening_changes_no_loss() -> None:
 def test_a_row_without_the_shared_opening_is_refused() -> None:
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     with pytest.raises(ValueError, match="shared opening"):
-        list(islice(rows.batches(tokenizer, corpus.draw_row, random.Random(1), 4, [1, 2, 3]), 1))
+        list(islice(padded_rows.batches(tokenizer, corpus.draw_row, random.Random(1), 4, [1, 2, 3]), 1))
 
 
 @pytest.mark.skipif(not training.is_fast_here(), reason="this CPU imitates bfloat16: these steps would take minutes")

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from burnish.sandbox import hints, language, reactions
-from burnish.sandbox.language import HOUSE_STYLE
-from burnish.sandbox.users import Reaction, SimulatedUser, listener_request
+from burnish.sandbox.world import language, reactions, style_hints
+from burnish.sandbox.world.language import HOUSE_STYLE
+from burnish.sandbox.world.users import Reaction, SimulatedUser, listener_request
 
 
 def _sessions(user: SimulatedUser, n: int, style: dict[str, bool], wrong: bool = False) -> list[Reaction]:
@@ -43,7 +43,7 @@ def test_a_dissatisfied_user_mostly_names_what_is_missing() -> None:
     assert not any(reaction.satisfied for reaction in heard)
     ends = [reaction for reaction in heard if reaction.message is None]
     assert {reaction.rating for reaction in ends} == {"down"}
-    named = [hints.read(reaction.comment) for reaction in ends if reaction.comment]
+    named = [style_hints.read(reaction.comment) for reaction in ends if reaction.comment]
     assert set(named) == {("bold", False), ("opener", False)}
     assert 0.7 < len(named) / len(ends) < 0.9
 

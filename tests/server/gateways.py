@@ -13,15 +13,15 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
-from burnish import routes as table
-from burnish import segments
+from burnish import serving_table as table
 from burnish.config import Gateway, Journal, Personal, Remote, Settings
 from burnish.keys import Key, Scope, mint
 from burnish.records import Feedback, Interaction
-from burnish.routes import AgentRoute, Routes
+from burnish.segments import file
+from burnish.server.gateway.app import create_app
+from burnish.server.gateway.process import GatewayProtocol
+from burnish.serving_table import AgentRoute, Routes
 from burnish.testing import StubEngine
-from server.app import create_app
-from server.gateway import GatewayProtocol
 
 ENGINE_KEY = "engine-secret-0123456789"
 HELLO = [{"role": "user", "content": "hello there"}]
@@ -29,7 +29,7 @@ HELLO = [{"role": "user", "content": "hello there"}]
 
 def records(folder: Path) -> list[Any]:
     """Every record in the segments below `folder`, oldest first."""
-    return [record for path in sorted(folder.glob("*.seg")) for record, _ in segments.read(path)]
+    return [record for path in sorted(folder.glob("*.seg")) for record, _ in file.read(path)]
 
 
 @dataclass
@@ -55,7 +55,9 @@ class Running:
 
     def chat(self, key: str | None = None, headers: Mapping[str, str] | None = None, **body: Any) -> httpx.Response:
         with self.client(key) as client:
-            return client.post("/v1/chat/completions", json={"model": "agent", "messages": HELLO, **body}, headers=headers)
+            return client.post(
+                "/v1/chat/completions", json={"model": "agent", "messages": HELLO, **body}, headers=headers
+            )
 
     def stream(self, key: str | None = None, **body: Any) -> list[Any]:
         """The data of every event of a streamed chat."""
@@ -69,7 +71,9 @@ def events(response: httpx.Response) -> list[Any]:
 
 
 def text_of(chunks: list[Any], choice: int = 0) -> str:
-    pieces = [c for chunk in chunks if isinstance(chunk, dict) for c in chunk.get("choices", ()) if c["index"] == choice]
+    pieces = [
+        c for chunk in chunks if isinstance(chunk, dict) for c in chunk.get("choices", ()) if c["index"] == choice
+    ]
     return "".join(piece["delta"].get("content") or "" for piece in pieces)
 
 
@@ -99,7 +103,13 @@ def write_table(settings: Settings, engines: tuple[str, ...], keys: Mapping[str,
         "second": AgentRoute("second"),
         "theirs": AgentRoute("theirs", tenant="other"),
     }
-    tree: dict[str, Any] = {"generation": 7, "engines": engines, "engine_key": ENGINE_KEY, "agents": agents, "keys": keys}
+    tree: dict[str, Any] = {
+        "generation": 7,
+        "engines": engines,
+        "engine_key": ENGINE_KEY,
+        "agents": agents,
+        "keys": keys,
+    }
     table.write(settings.run_dir / "routes.json", Routes(**tree | changes))
 
 

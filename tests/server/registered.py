@@ -8,21 +8,22 @@ from typing import Any
 
 from gateways import ENGINE_KEY, Running, serve
 
-from adapters import registry
-from adapters.store import AdapterStore
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Engine, Settings
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, KeyRow, LoadJob
+from burnish.server.gateway.admin import admin_app
 from burnish.testing import StubEngine
-from server.admin import admin_app
-from server.prepare import prepare
 from tests.adapters.test_store import FACTS, fill
 
 
 @dataclass
 class Registered:
-    """`agent` has versions 1 to 4, of which 2 is live and 1 previous (both loaded), 3 retired, 4 refused; `theirs` is another tenant's."""
+    """`agent` has versions 1 to 4, of which 2 is live and 1 previous (both loaded), 3 retired, 4 refused; `theirs` is
+    another tenant's."""
 
     running: Running
     journal: Journal
@@ -40,7 +41,7 @@ class Registered:
 
     def live(self) -> int | None:
         with self.journal.read() as session:
-            return registry.alias(session, "agent")
+            return lifecycle.alias(session, "agent")
 
     def audit(self) -> list[tuple[str, str, str]]:
         with self.journal.read() as session:
@@ -63,11 +64,15 @@ def add_version(
         path = store.publish(agent, number, directory, FACTS | facts)
     digest = store.manifest(agent, number)["files"]["adapter_model.safetensors"]
     with journal.write() as session:
-        registry.announce(session, agent, number, parent=number - 1, step_id=None, digest=digest)
+        lifecycle.announce(session, agent, number, parent=number - 1, step_id=None, digest=digest)
         session.flush()
         if state is not None:
-            row = registry.version(session, agent, number)
-            row.state, row.reason, row.decided_at = state, "unlearned 9 of 64" if state == "refused" else None, float(number)
+            row = lifecycle.version(session, agent, number)
+            row.state, row.reason, row.decided_at = (
+                state,
+                "unlearned 9 of 64" if state == "refused" else None,
+                float(number),
+            )
             session.get_one(LoadJob, f"{agent}@v{number}").state = "done"
     return path
 
@@ -75,7 +80,7 @@ def add_version(
 def keep_keys(settings: Settings, journal: Journal) -> None:
     """The serving table's keys in the journal too, from which they are written anew."""
     with journal.write() as session:
-        for key in routes.watch(settings.run_dir / "routes.json").current().keys.values():
+        for key in serving_table.watch(settings.run_dir / "routes.json").current().keys.values():
             fields = {"scopes": sorted(key.scopes), "agents": sorted(key.agents), "created_at": 1.0}
             session.add(KeyRow(key_id=key.key_id, digest=key.digest, tenant=key.tenant, name=key.name, **fields))
 
@@ -88,11 +93,11 @@ def registered(folder: Path) -> Iterator[Registered]:
     for number, state in ((1, "retired"), (2, "retired"), (3, "retired"), (4, "refused")):
         add_version(journal, store, number, state)
     with journal.write() as session:
-        registry.ensure_agent(session, "theirs", "other")
-        registry.ensure_agent(session, "second")
+        lifecycle.ensure_agent(session, "theirs", "other")
+        lifecycle.ensure_agent(session, "second")
     for number in (1, 2):
         with journal.write() as session:
-            registry.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
     with stub, serve(folder, stub, fallback=admin_app(settings, journal)) as running:
         keep_keys(settings, journal)
         yield Registered(running, journal, store, settings)

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from burnish import config
+from burnish.adapters.serving.prepare import prepare, routes_file
 from burnish.journal import jobs
 from burnish.journal.tables import RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
 from burnish.journal.turns import record_judgement
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
+from burnish.server.rollout.agent_settings import settings_by_agent
+from burnish.server.rollout.shadow_groups.drawer import Drawer
+from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from burnish.testing import StubEngine
-from burnish.testing.reply import EOS, prompt_ids
-from server.own_settings import settings_by_agent
-from server.prepare import prepare, routes_file
-from server.shadow.drawer import Drawer
-from server.shadow.source import VllmSource
+from burnish.testing.stub_reply import EOS, prompt_ids
 from tests.factories import interaction, judgement, user
 from tests.turns import add_next_state, add_turn
 
@@ -33,7 +33,12 @@ class ShadowWorld:
     """One agent at version 0, served by `engine`."""
 
     def __init__(self, folder: Path, engine: StubEngine, **shadow: Any) -> None:
-        flags = {"state_dir": str(folder), "engine.urls": [engine.url], "engine.api_key": engine.api_key, "gate.tier": "fast"}
+        flags = {
+            "state_dir": str(folder),
+            "engine.urls": [engine.url],
+            "engine.api_key": engine.api_key,
+            "gate.tier": "fast",
+        }
         given = {f"shadow.{name}": value for name, value in ({"enabled": True, "grader": "rubric"} | shadow).items()}
         self.settings = config.load(flags={**flags, **given})
         self.engine = engine

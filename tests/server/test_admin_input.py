@@ -8,12 +8,12 @@ import pytest
 from gateways import ENGINE_KEY, Running, serve
 from test_bad_input import error_of
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
 from burnish.records import VersionState
+from burnish.server.gateway.admin import admin_app
 from burnish.testing import StubEngine
-from server.admin import admin_app
-from server.prepare import prepare
 
 ON_AGENT = "/admin/agents/agent"
 HUGE = 2**64
@@ -25,8 +25,8 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     own = Settings(state_dir=folder)
     journal = prepare(own)
     with journal.write() as session:
-        registry.announce(session, "agent", 3, parent=0, step_id=None, digest="d")
-        registry.version(session, "agent", 3).state = VersionState.RETIRED
+        lifecycle.announce(session, "agent", 3, parent=0, step_id=None, digest="d")
+        lifecycle.version(session, "agent", 3).state = VersionState.RETIRED
     stub = StubEngine(api_key=ENGINE_KEY)
     with stub, serve(folder, stub, fallback=admin_app(own, journal)) as running:
         yield running

@@ -11,8 +11,8 @@ import pytest
 from registered import Registered, add_version, registered
 from test_bad_input import error_of
 
-from adapters import agents
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.registry import agents
 from burnish.journal.tables import InteractionRow
 from burnish.keys import Scope, mint
 from tests.factories import interaction, user
@@ -66,14 +66,14 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registered]:
 def limited_key(world: Registered, *names: str) -> str:
     """An operator's key for these agents alone."""
     secret, key = mint([Scope.OPERATOR], agents=names)
-    routes.update(
+    serving_table.update(
         world.settings.run_dir / "routes.json",
-        lambda table: routes.Routes(**{**_fields(table), "keys": {**table.keys, key.digest: key}}),
+        lambda table: serving_table.Routes(**{**_fields(table), "keys": {**table.keys, key.digest: key}}),
     )
     return secret
 
 
-def _fields(table: routes.Routes) -> dict[str, Any]:
+def _fields(table: serving_table.Routes) -> dict[str, Any]:
     return {name: getattr(table, name) for name in table.__dataclass_fields__ if name != "memo"}
 
 
@@ -210,7 +210,9 @@ def archive(*members: tuple[str, bytes], link: bool = False) -> bytes:
         (archive(("x/adapter_config.json", b"{}")), 409, "adapter_model.safetensors is missing"),
     ],
 )
-def test_an_import_that_cannot_be_is_refused_and_leaves_nothing(still: Registered, body: bytes, status: int, said: str) -> None:
+def test_an_import_that_cannot_be_is_refused_and_leaves_nothing(
+    still: Registered, body: bytes, status: int, said: str
+) -> None:
     before = sorted(file.name for file in still.settings.state_dir.iterdir())
     error = error_of(still.post(f"{ON_AGENT}/versions/import", content=body), status)
     assert said in error["message"] and str(still.settings.state_dir) not in error["message"]

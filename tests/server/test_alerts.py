@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 from burnish import config
-from server.alerts import Alerts
+from burnish.server.rollout.alerts import Alerts
 
 
 async def hook(answer: Any) -> tuple[web.AppRunner, str]:

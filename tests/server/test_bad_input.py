@@ -83,7 +83,8 @@ def test_a_field_repeated_goes_on_once(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["nobody", "agent@v9", "agent@v", "agent@v-1", "nobody@v1", "theirs", "theirs@v0", "agent@v" + "9" * 200, "../x"]
+    "model",
+    ["nobody", "agent@v9", "agent@v", "agent@v-1", "nobody@v1", "theirs", "theirs@v0", "agent@v" + "9" * 200, "../x"],
 )
 def test_unknown_models_are_a_404_that_lists_what_exists(shared: Running, model: str) -> None:
     error = error_of(shared.chat(model=model), 404)
@@ -136,7 +137,12 @@ def test_what_the_engine_objects_to_is_passed_on(gateway: Running) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", CHAT, 405), ("DELETE", "/v1/feedback", 405), ("POST", "/v1/models", 405), ("POST", "/v1/models/agent", 405)]
+    [
+        ("GET", CHAT, 405),
+        ("DELETE", "/v1/feedback", 405),
+        ("POST", "/v1/models", 405),
+        ("POST", "/v1/models/agent", 405),
+    ]
     + [
         ("GET", path, 404)
         for path in ("/", "/v1", "/v1/chat/completions/", "/admin/agents", "/metrics", "/v1/load_lora_adapter")
@@ -154,7 +160,7 @@ def test_a_bug_is_a_500_without_its_inside(gateway: Running, monkeypatch: pytest
     def explode(*_: object) -> None:
         raise ValueError("secret detail")
 
-    monkeypatch.setattr("server.exchange.resolve", explode)
+    monkeypatch.setattr("burnish.server.gateway.exchange.resolve", explode)
     response = gateway.chat()
     error = error_of(response, 500)
     assert "secret" not in response.text

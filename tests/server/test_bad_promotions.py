@@ -11,8 +11,8 @@ import pytest
 from registered import Registered, add_version, registered
 from test_bad_input import error_of
 
+from burnish.adapters.files.retention import Keeper
 from burnish.journal.tables import LoadJob
-from server.keeper import Keeper
 
 Change = Callable[[Registered], None]
 PROMOTE = "/agents/agent/promote"
@@ -42,7 +42,7 @@ def rewrite(world: Registered) -> None:
     directory = world.store.path("agent", 3)
     flip(3)(world)
     manifest = json.loads((directory / "manifest.json").read_text())
-    from adapters.store import digest_of
+    from burnish.adapters.files.store import digest_of
 
     manifest["files"]["adapter_model.safetensors"] = digest_of(directory / "adapter_model.safetensors")
     (directory / "manifest.json").write_text(json.dumps(manifest))
@@ -82,7 +82,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "number", "status", "said"), BAD)
-def test_the_alias_stays_and_serving_goes_on(world: Registered, change: Change, number: int, status: int, said: str) -> None:
+def test_the_alias_stays_and_serving_goes_on(
+    world: Registered, change: Change, number: int, status: int, said: str
+) -> None:
     import re
 
     change(world)
@@ -126,7 +128,10 @@ def test_while_one_version_is_being_loaded_another_waits(world: Registered) -> N
 
 
 def test_compare_and_set_and_repeating(world: Registered) -> None:
-    assert "expected v1 to be live, found v2" in error_of(world.post(PROMOTE, {"version": 0, "expected": 1}), 409)["message"]
+    assert (
+        "expected v1 to be live, found v2"
+        in error_of(world.post(PROMOTE, {"version": 0, "expected": 1}), 409)["message"]
+    )
     assert "expected v1" in error_of(world.post("/agents/agent/rollback", {"expected": 1}), 409)["message"]
     before = world.audit()
     assert world.post(PROMOTE, {"version": 2, "expected": 2}).json()["status"] == "agent@v2 is live already"

@@ -7,13 +7,13 @@ import pytest
 from gateways import ENGINE_KEY, Running, serve
 from test_bad_input import error_of
 
-from adapters import canaries, registry
-from adapters.canary import Comparison, Rules, Turn
+from burnish.adapters.evidence.comparison import Comparison, Rules, Turn
+from burnish.adapters.registry import canaries, lifecycle
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
 from burnish.records import Observation
+from burnish.server.gateway.admin import admin_app
 from burnish.testing import StubEngine
-from server.admin import admin_app
-from server.prepare import prepare
 
 CANARY = "/admin/agents/agent/canary"
 
@@ -29,8 +29,8 @@ def admin(tmp_path: Path) -> Iterator[Running]:
             seen.add(is_version, "u", Turn(not is_version, None, None, 10.0, 1.0))
     with journal.write() as session:
         for number in (1, 2):
-            registry.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
-        registry.promote(session, "agent", 1, expected=0, actor="gate")
+            lifecycle.announce(session, "agent", number, parent=number - 1, step_id=None, digest="d")
+        lifecycle.promote(session, "agent", 1, expected=0, actor="gate")
         evidence = {"comparison": seen.as_dict(), "cursor": {"since": 0.0, "seen": []}}
         canaries.begin(session, "agent", 2, 1, Observation.CANARY, share=0.1, actor="gate", evidence=evidence)
     stub = StubEngine(api_key=ENGINE_KEY)

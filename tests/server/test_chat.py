@@ -66,7 +66,9 @@ def test_nothing_that_was_not_asked_for_reaches_the_client(gateway: Running, str
 
 
 def test_what_was_asked_for_is_kept(gateway: Running) -> None:
-    chunks = gateway.stream(logprobs=True, top_logprobs=2, return_token_ids=True, stream_options={"include_usage": True})[:-1]
+    chunks = gateway.stream(
+        logprobs=True, top_logprobs=2, return_token_ids=True, stream_options={"include_usage": True}
+    )[:-1]
     assert chunks[0]["prompt_token_ids"] == prompt_ids({"messages": HELLO})
     pieces = [chunk["choices"][0] for chunk in chunks if chunk["choices"]][1:]
     assert [token for piece in pieces for token in piece["token_ids"]] == [*b"hello", EOS]
@@ -163,7 +165,12 @@ def test_sessions_and_consent_come_from_headers_or_their_twins(gateway: Running)
         False,
         "ann",
     )
-    assert (second.quoted_session, second.turn_type, second.is_session_done, second.may_train) == ("s-2", "side", True, True)
+    assert (second.quoted_session, second.turn_type, second.is_session_done, second.may_train) == (
+        "s-2",
+        "side",
+        True,
+        True,
+    )
     assert not {"session_id", "turn_type", "session_done"} & set(gateway.engine.requests[-1])
 
 
@@ -198,7 +205,9 @@ def test_sampling_that_a_learner_cannot_reproduce_is_not_plain(gateway: Running,
     assert not only(gateway).sampling.is_plain
 
 
-@pytest.mark.parametrize("body", [{}, {"tools": [TOOL]}, {"response_format": {"type": "text"}, "top_k": -1, "top_p": None}])
+@pytest.mark.parametrize(
+    "body", [{}, {"tools": [TOOL]}, {"response_format": {"type": "text"}, "top_k": -1, "top_p": None}]
+)
 def test_ordinary_sampling_is_plain(gateway: Running, body: dict[str, object]) -> None:
     gateway.chat(**body)
     assert only(gateway).sampling.is_plain
@@ -215,7 +224,9 @@ def test_the_openai_client_works(gateway: Running) -> None:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=gateway.secrets["talker"], max_retries=0) as client:
         whole = client.chat.completions.create(model="agent", messages=[{"role": "user", "content": "hi"}])
         assert whole.choices[0].message.content == "hello"
-        stream = client.chat.completions.create(model="agent@v1", messages=[{"role": "user", "content": "hi"}], stream=True)
+        stream = client.chat.completions.create(
+            model="agent@v1", messages=[{"role": "user", "content": "hi"}], stream=True
+        )
         assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == "hello"
         assert {"agent", "agent@v1", "agent@v2", "base"} <= {model.id for model in client.models.list()}
         assert client.models.retrieve("agent@v1").id == "agent@v1"
@@ -258,13 +269,18 @@ def test_reasoning_has_both_names_and_is_recorded(gateway: Running, stream: bool
 
 
 def test_parts_of_any_kind_are_passed_on_as_they_came(gateway: Running) -> None:
-    parts = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+    parts = [
+        {"type": "text", "text": "what is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    ]
     assert gateway.chat(messages=[{"role": "user", "content": parts}]).status_code == 200
     assert gateway.engine.requests[-1]["messages"] == [{"role": "user", "content": parts}]
     assert only(gateway).messages == [{"role": "user", "content": parts}]
 
 
-@pytest.mark.parametrize("messages", [[{"role": "user", "content": "x" * 40_000}, {"content": "no role"}], ["x" * 40_000]])
+@pytest.mark.parametrize(
+    "messages", [[{"role": "user", "content": "x" * 40_000}, {"content": "no role"}], ["x" * 40_000]]
+)
 def test_what_a_long_body_gets_wrong_is_named_as_well(gateway: Running, messages: list[object]) -> None:
     """Long bodies are left to the engine to look through; its refusal is explained in our words."""
     gateway.engine.failure = None

@@ -23,7 +23,9 @@ def test_vectors_come_back_under_the_clients_name(gateway: Running) -> None:
     tree = answer.json()
     assert (tree["object"], tree["model"], len(tree["data"])) == ("list", "agent", 2)
     with_version = embed(gateway, model="agent@v2", input=["one", "three"]).json()
-    assert with_version["data"] == tree["data"] != embed(gateway, model="agent@v1", input=["one", "three"]).json()["data"]
+    assert (
+        with_version["data"] == tree["data"] != embed(gateway, model="agent@v1", input=["one", "three"]).json()["data"]
+    )
     assert not gateway.interactions
 
 

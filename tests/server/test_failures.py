@@ -17,7 +17,7 @@ import pytest
 from gateways import HELLO, Running, make_keys, records, serve, write_table
 
 from burnish.config import Gateway, Settings, to_environment
-from burnish.routes import Routes
+from burnish.serving_table import Routes
 from burnish.testing import Failure, StubEngine
 
 
@@ -125,7 +125,9 @@ def test_a_client_that_leaves_before_a_whole_reply_frees_the_engine(gateway: Run
 def test_requests_in_flight_are_told_by_version(gateway: Running) -> None:
     gateway.engine.replies = ["x" * 15]
     gateway.engine.token_delay = 0.1
-    threads = [threading.Thread(target=gateway.chat, kwargs={"model": model}) for model in ("agent", "agent", "agent@v1")]
+    threads = [
+        threading.Thread(target=gateway.chat, kwargs={"model": model}) for model in ("agent", "agent", "agent@v1")
+    ]
     for thread in threads:
         thread.start()
     until(lambda: in_flight(gateway) == {"agent@v2": 2, "agent@v1": 1})
@@ -158,7 +160,7 @@ def test_a_request_keeps_its_version_while_the_table_changes(gateway: Running) -
 
 
 def test_a_full_disk_does_not_stop_serving(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("burnish.segments.SegmentWriter._write", lambda self, frame, length: False)
+    monkeypatch.setattr("burnish.segments.file.SegmentWriter._write", lambda self, frame, length: False)
     assert gateway.chat().json()["choices"][0]["message"]["content"] == "hello"
     assert gateway.chat(stream=True).status_code == 200
     with gateway.client() as client:
@@ -166,7 +168,7 @@ def test_a_full_disk_does_not_stop_serving(gateway: Running, monkeypatch: pytest
         assert "3 records lost" in client.get("/readyz").json()["warnings"][0]
 
 
-RUN = "from burnish.config import load; from server.gateway import run; run(load())"
+RUN = "from burnish.config import load; from burnish.server.gateway.process import run; run(load())"
 
 
 def start_process(settings: Settings) -> "subprocess.Popen[bytes]":

@@ -94,7 +94,9 @@ def test_a_label_needs_an_outcome(shared: Running) -> None:
     assert error_of(say(shared, rating="up", label="shipped"), 400)["param"] == "label"
 
 
-@pytest.mark.parametrize("body", [{}, {"comment": ""}, {"correction": "", "demonstration": ""}, {"label": "x"}, {"id": "x"}])
+@pytest.mark.parametrize(
+    "body", [{}, {"comment": ""}, {"correction": "", "demonstration": ""}, {"label": "x"}, {"id": "x"}]
+)
 def test_nothing_said_is_a_400(shared: Running, body: dict[str, Any]) -> None:
     error_of(say(shared, **body), 400)
 

@@ -12,10 +12,10 @@ from test_bad_input import error_of
 
 from burnish.config import Settings
 from burnish.journal import Journal
+from burnish.server.gateway.admin import admin_app
+from burnish.server.ingest import ingester
+from burnish.server.ingest.ingester import Ingester
 from burnish.testing import StubEngine
-from server import ingest
-from server.admin import admin_app
-from server.ingest import Ingester
 from tests.journals import any_journal, journal_url, migrated_file, sqlite_url
 
 __all__ = ["any_journal", "journal_url", "migrated_file", "sqlite_url"]
@@ -39,7 +39,9 @@ class Whole:
         return str(response.json()["id"])
 
     def ingest(self, feedback_ttl: float = 3600.0) -> None:
-        Ingester(self.journal, self.gateway.settings.segments_dir, session_ttl=3600.0, feedback_ttl=feedback_ttl).run_once()
+        Ingester(
+            self.journal, self.gateway.settings.segments_dir, session_ttl=3600.0, feedback_ttl=feedback_ttl
+        ).run_once()
 
     def shown(self, name: str, key: str = "voter") -> Any:
         response = self.ask("GET", f"{PATH}/{name}", key)
@@ -49,7 +51,7 @@ class Whole:
 
 @pytest.fixture
 def whole(tmp_path: Path, any_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Whole]:
-    monkeypatch.setattr(ingest, "SETTLE_SECONDS", -1.0)  # nobody writes while these tests read
+    monkeypatch.setattr(ingester, "SETTLE_SECONDS", -1.0)  # nobody writes while these tests read
     folder = tmp_path / "state"
     stub = StubEngine(api_key=ENGINE_KEY, loaded={"agent@v1": "/a/1", "agent@v2": "/a/2"})
     with stub, serve(folder, stub, fallback=admin_app(Settings(state_dir=folder), any_journal)) as gateway:
@@ -124,7 +126,10 @@ def test_whose_word_it_is(whole: Whole) -> None:
     ):
         assert whole.ask("GET", path, key).status_code == seen, key
         assert whole.ask("DELETE", path, key).status_code == deleted, key
-    listed = {key: whole.ask("GET", PATH, key, params={"target": "chatcmpl-1"}) for key in ("neighbour", "foreigner", "viewer")}
+    listed = {
+        key: whole.ask("GET", PATH, key, params={"target": "chatcmpl-1"})
+        for key in ("neighbour", "foreigner", "viewer")
+    }
     assert [len(response.json()["feedback"]) for response in listed.values()] == [0, 0, 1]
     whole.ingest()
     assert whole.ask("GET", path).json()["status"] == "deleted"

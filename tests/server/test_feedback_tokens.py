@@ -12,10 +12,10 @@ import pytest
 from gateways import Running, serve
 from test_bad_input import error_of
 
-from burnish import keys, routes
+from burnish import keys, serving_table
 from burnish.records import FeedbackSource, TargetKind
+from burnish.server.gateway.feedback import vote_tokens as module
 from burnish.testing import StubEngine
-from server.feedback import token as module
 
 TARGET = "chatcmpl-1"
 
@@ -110,15 +110,17 @@ def test_a_token_ends_with_its_key(gateway: Running) -> None:
     token = token_of(gateway)
     digest = keys.digest(gateway.secrets["voter"])
 
-    def without(table: routes.Routes) -> routes.Routes:
+    def without(table: serving_table.Routes) -> serving_table.Routes:
         return replace(table, keys={known: key for known, key in table.keys.items() if known != digest})
 
-    routes.update(gateway.settings.run_dir / "routes.json", without)
+    serving_table.update(gateway.settings.run_dir / "routes.json", without)
     threading.Event().wait(0.05)  # as long as a gateway trusts its view of the table
     assert error_of(vote(gateway, token), 401)["code"] == "revoked_token"
 
 
-@pytest.mark.parametrize(("key", "status"), [("talker", 403), ("viewer", 403), ("operator", 403), (None, 401), ("admin", 200)])
+@pytest.mark.parametrize(
+    ("key", "status"), [("talker", 403), ("viewer", 403), ("operator", 403), (None, 401), ("admin", 200)]
+)
 def test_who_may_make_tokens(shared: Running, key: str | None, status: int) -> None:
     assert wish(shared, key).status_code == status
 

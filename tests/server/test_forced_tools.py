@@ -16,7 +16,9 @@ STRICT: dict[str, Any] = {"free": {"strict": False}, "held": {"strict": True}, "
 
 
 def chat_tools() -> list[Any]:
-    return [{"type": "function", "function": {"name": name, "parameters": PARAMETERS, **STRICT[name]}} for name in NAMES]
+    return [
+        {"type": "function", "function": {"name": name, "parameters": PARAMETERS, **STRICT[name]}} for name in NAMES
+    ]
 
 
 def flat_tools() -> list[Any]:
@@ -104,7 +106,8 @@ def test_messages_and_their_count(gateway: Running, choice: Any, expected: dict[
 
 
 class Choosy(StubEngine):
-    """Makes no grammar of a strict tool whose schema has a pattern, and says so as vLLM 0.32 does: a stream has begun by then."""
+    """Makes no grammar of a strict tool whose schema has a pattern, and says so as vLLM 0.32 does: a stream has begun
+    by then."""
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -135,7 +138,10 @@ def test_a_schema_that_the_engine_cannot_take_is_not_enforced(choosy: Running, s
     tools = [{"type": "function", "function": {"name": "odd", "parameters": ODD}}]
     reply = choosy.chat(tools=tools, tool_choice="required", stream=stream)
     assert reply.status_code == 200, reply.text
-    assert [tool["function"].get("strict") for request in choosy.engine.requests for tool in request["tools"]] == [True, None]
+    assert [tool["function"].get("strict") for request in choosy.engine.requests for tool in request["tools"]] == [
+        True,
+        None,
+    ]
     (row,) = choosy.interactions
     assert (row.quarantine, list(row.tools)) == (None, tools)
 

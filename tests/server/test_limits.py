@@ -13,9 +13,9 @@ from gateways import HELLO, Running, write_table
 
 from burnish.errors import Overloaded, RateLimited
 from burnish.keys import Scope, mint
-from server import limits as module
-from server.auth import Caller
-from server.limits import Limits
+from burnish.server.gateway.access import limits as module
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.access.limits import Limits
 
 CHAT = "/v1/chat/completions"
 
@@ -30,7 +30,9 @@ def add_key(gateway: Running, name: str, **limits: int) -> None:
     write_table(gateway.settings, (gateway.engine.url,), {key.digest: key})
 
 
-def test_a_minutes_share_may_be_used_at_once_and_then_grows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_minutes_share_may_be_used_at_once_and_then_grows_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr(module.time, "time", lambda: now)
     limits = Limits(tmp_path, 0)
@@ -75,8 +77,8 @@ def test_processes_share_one_allowance(tmp_path: Path) -> None:
 from pathlib import Path
 from burnish.errors import RateLimited
 from burnish.keys import Scope
-from server.auth import Caller
-from server.limits import Limits
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.access.limits import Limits
 limits, n = Limits(Path({str(tmp_path)!r}), 0), 0
 who = Caller("sk-burnish-abc123", "default", frozenset({{Scope.INFERENCE}}), requests_per_minute=40)
 for _ in range(40):
@@ -98,8 +100,8 @@ def test_what_a_killed_process_held_is_free_again(tmp_path: Path) -> None:
 import sys, time
 from pathlib import Path
 from burnish.keys import Scope
-from server.auth import Caller
-from server.limits import Limits
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.access.limits import Limits
 who = Caller("sk-burnish-abc123", "default", frozenset({{Scope.INFERENCE}}), max_concurrent=2)
 limits = Limits(Path({str(tmp_path)!r}), 0)
 with limits.admit(who), limits.admit(who):

@@ -1,4 +1,5 @@
-"""`/v1/messages` through the real gateway: Anthropic's own client on one side, recorded turns in chat form on the other."""
+"""`/v1/messages` through the real gateway: Anthropic's own client on one side, recorded turns in chat form on the
+other."""
 
 import json
 import threading
@@ -14,8 +15,8 @@ from gateways import ENGINE_KEY, HELLO, Running, serve
 from test_failures import in_flight, until
 
 from burnish.records import Interaction
+from burnish.server.ingest.linking import Trace
 from burnish.testing import EOS, Failure, Scripted, StubEngine, logprob_of, prompt_ids
-from server.linking import Trace
 
 PATH = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
@@ -33,7 +34,9 @@ def client(gateway: Running) -> Iterator[anthropic.Anthropic]:
         yield found
 
 
-def say(gateway: Running, key: str | None = None, path: str = PATH, headers: Any = None, **fields: Any) -> httpx.Response:
+def say(
+    gateway: Running, key: str | None = None, path: str = PATH, headers: Any = None, **fields: Any
+) -> httpx.Response:
     tree = {"model": "agent", "max_tokens": 64, "messages": HELLO, **fields}
     with gateway.client(key) as http:
         return http.post(path, json={name: value for name, value in tree.items() if value is not None}, headers=headers)
@@ -149,7 +152,11 @@ def test_three_turns_with_parallel_tools(gateway: Running, client: anthropic.Ant
 def test_a_tool_that_must_be_used_is_served_and_not_plain(gateway: Running, client: anthropic.Anthropic) -> None:
     gateway.engine.replies = [Scripted("", [("add", '{"a": 1}')], finish_reason="stop")]
     message = client.messages.create(
-        model="agent", max_tokens=99, messages=[{"role": "user", "content": "go"}], tools=[ADD], tool_choice={"type": "any"}
+        model="agent",
+        max_tokens=99,
+        messages=[{"role": "user", "content": "go"}],
+        tools=[ADD],
+        tool_choice={"type": "any"},
     )
     assert message.stop_reason == "tool_use"
     assert not only(gateway).sampling.is_plain
@@ -166,7 +173,9 @@ def test_a_reply_cut_at_its_limit(gateway: Running, streams: bool) -> None:
 
 def test_sessions_people_and_what_was_ignored(gateway: Running) -> None:
     metadata = {"user_id": "user_ab_account_cd_session_ef"}
-    response = say(gateway, metadata=metadata, service_tier="auto", headers={"anthropic-beta": "x", "anthropic-version": "y"})
+    response = say(
+        gateway, metadata=metadata, service_tier="auto", headers={"anthropic-beta": "x", "anthropic-version": "y"}
+    )
     assert response.headers["x-burnish-session"] == "ef"
     assert response.headers["x-burnish-ignored"] == "service_tier"
     say(gateway, metadata=metadata, headers={"x-claude-code-session-id": "gh"})
@@ -263,7 +272,7 @@ def test_a_bug_is_a_500_without_its_inside(gateway: Running, monkeypatch: pytest
     def explode(*_: object) -> None:
         raise ValueError("secret detail")
 
-    monkeypatch.setattr("server.exchange.resolve", explode)
+    monkeypatch.setattr("burnish.server.gateway.exchange.resolve", explode)
     assert "secret" not in error_of(say(gateway), 500, "api_error")
 
 
@@ -369,7 +378,13 @@ def test_anthropics_clients_may_call_from_a_listed_page(tmp_path: Path, engine: 
 
 
 def test_a_harness_with_names_of_its_own_gets_the_mapped_model(tmp_path: Path, engine: StubEngine) -> None:
-    model_map = {"claude-haiku-*": "agent@v1", "claude-*": "agent", "second*": "agent", "gpt-*": "nobody", "agent*": "base"}
+    model_map = {
+        "claude-haiku-*": "agent@v1",
+        "claude-*": "agent",
+        "second*": "agent",
+        "gpt-*": "nobody",
+        "agent*": "base",
+    }
     with serve(tmp_path, engine, model_map=model_map) as gateway:
         for asked, answered in (
             ("claude-haiku-4-5", "agent@v1"),

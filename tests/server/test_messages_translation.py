@@ -9,14 +9,14 @@ import pytest
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from burnish import chunk
-from burnish.draft import Draft
 from burnish.errors import EngineUnavailable, RequestError
 from burnish.records import Interaction
-from server.dialects.messages import person
-from server.dialects.messages.renderer import MessageRenderer
-from server.dialects.messages.request import Translation, parse
-from server.linking import Trace
+from burnish.server.gateway.dialects.messages import metadata
+from burnish.server.gateway.dialects.messages.renderer import MessageRenderer
+from burnish.server.gateway.dialects.messages.request import Translation, parse
+from burnish.server.ingest.linking import Trace
+from burnish.wire import chunks as chunk
+from burnish.wire.draft import Draft
 from tests.factories import interaction
 
 ADD = {"name": "add", "description": "adds", "input_schema": {"type": "object"}}
@@ -55,7 +55,12 @@ def use(call_id: str, arguments: Any, name: str = "add") -> dict[str, Any]:
 
 
 def result(call_id: str, content: Any = None, **more: Any) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": call_id, **({"content": content} if content is not None else {}), **more}
+    return {
+        "type": "tool_result",
+        "tool_use_id": call_id,
+        **({"content": content} if content is not None else {}),
+        **more,
+    }
 
 
 def test_system_is_the_first_message_and_may_come_again() -> None:
@@ -96,7 +101,9 @@ def test_documents_and_search_results_are_text() -> None:
     blocks = {"type": "document", "source": {"type": "content", "content": [text("E")]}}
     found = {"type": "search_result", "source": "https://x.example", "title": "S", "content": [text("F")]}
     assert chat(user(plain, blocks, found))[0]["content"] == "T\nD\nE\nS\nhttps://x.example\nF"
-    tools = result("c1", [{"type": "tool_reference", "tool_name": "add"}, {"type": "tool_reference", "tool_name": "sub"}])
+    tools = result(
+        "c1", [{"type": "tool_reference", "tool_name": "add"}, {"type": "tool_reference", "tool_name": "sub"}]
+    )
     assert chat(user(tools))[0]["content"] == "add\nsub"
 
 
@@ -165,7 +172,9 @@ def test_consecutive_messages_of_one_role_stay_apart() -> None:
 
 
 def test_tools_and_their_choice() -> None:
-    asked = sent(tools=[ADD, {"type": "web_search_20250305", "name": "web_search"}, {**ADD, "type": "custom", "name": "b"}])
+    asked = sent(
+        tools=[ADD, {"type": "web_search_20250305", "name": "web_search"}, {**ADD, "type": "custom", "name": "b"}]
+    )
     assert asked["tools"] == [
         {"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}},
         {"type": "function", "function": {"name": "b", "description": "adds", "parameters": {"type": "object"}}},
@@ -179,14 +188,18 @@ def test_tools_and_their_choice() -> None:
         asked = sent(tools=[ADD], tool_choice=choice)
         assert asked["tool_choice"] == wanted
         assert "parallel_tool_calls" not in asked
-        assert sent(tools=[ADD], tool_choice=choice | {"disable_parallel_tool_use": True})["parallel_tool_calls"] is False
+        assert (
+            sent(tools=[ADD], tool_choice=choice | {"disable_parallel_tool_use": True})["parallel_tool_calls"] is False
+        )
     assert "tool_choice" not in sent(tool_choice={"type": "auto"})
 
 
 def test_the_other_fields() -> None:
     schema = {"type": "object"}
     asked = sent(temperature=0.5, top_p=0.9, top_k=40, stop_sequences=["END"], stream=True)
-    assert {name: asked[name] for name in ("max_tokens", "temperature", "top_p", "top_k", "stop", "stream_options")} == {
+    assert {
+        name: asked[name] for name in ("max_tokens", "temperature", "top_p", "top_k", "stop", "stream_options")
+    } == {
         "max_tokens": 9,
         "temperature": 0.5,
         "top_p": 0.9,
@@ -209,7 +222,11 @@ def test_the_other_fields() -> None:
 def test_what_nobody_acts_on_is_told() -> None:
     call = parse(
         body(
-            tools=[ADD, {"type": "web_search_20250305", "name": "web_search"}, {"type": "bash_20250124", "name": "bash"}],
+            tools=[
+                ADD,
+                {"type": "web_search_20250305", "name": "web_search"},
+                {"type": "bash_20250124", "name": "bash"},
+            ],
             service_tier="auto",
             container="c",
             context_management={},
@@ -248,10 +265,10 @@ def test_what_nobody_acts_on_is_told() -> None:
     ],
 )
 def test_who_and_which_session(user_id: str, expected: tuple[str | None, str | None]) -> None:
-    assert person.split(user_id) == expected
+    assert metadata.split(user_id) == expected
     call = parse(body(metadata={"user_id": user_id}))
     assert (call.user, call.said.session) == expected
-    assert call.said.session_field == (person.FIELD if expected[1] else None)
+    assert call.said.session_field == (metadata.FIELD if expected[1] else None)
 
 
 class Engine:
@@ -459,7 +476,9 @@ def test_our_own_reply_sent_back_is_recognised(arguments: str, content: str) -> 
     blocks = Message.model_validate(engine.whole(message, "tool_calls")).model_dump(exclude_none=True)["content"]
     first = Translation(body(HI))
     second = Translation(body(HI, assistant(*as_javascript(blocks)), user(result("c1", "3"))))
-    assert (2, Trace(turn(first, engine.draft.message)).tail) in Trace(turn(second, {"role": "assistant"})).continuations()
+    assert (2, Trace(turn(first, engine.draft.message)).tail) in Trace(
+        turn(second, {"role": "assistant"})
+    ).continuations()
     sent_back = second.messages[1]
     assert (sent_back["content"], sent_back["reasoning"]) == (engine.draft.message["content"], "hm")
     if arguments not in ("", ODD):
@@ -547,7 +566,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(
     "given",
-    [b'{"a": "\xff"}', b'{"unparsed_arguments": "\\ud800"}', b'{"a": ' + b"[" * 100_000, b'{"unparsed_arguments": "\xff"}'],
+    [
+        b'{"a": "\xff"}',
+        b'{"unparsed_arguments": "\\ud800"}',
+        b'{"a": ' + b"[" * 100_000,
+        b'{"unparsed_arguments": "\xff"}',
+    ],
 )
 def test_text_that_is_none_is_refused(given: bytes) -> None:
     """Arguments are passed on as they stand, which is no reason to trust them."""

@@ -12,8 +12,8 @@ from anthropic.types import ModelInfo
 from gateways import ENGINE_KEY, Running, serve
 from openai.types import Model
 
+from burnish.server.gateway.routing import page
 from burnish.testing import StubEngine
-from server.models import page
 
 NAMES = ["agent", "agent@v0", "agent@v1", "agent@v2", "second", "second@v0", "base"]
 
@@ -48,7 +48,12 @@ def test_each_entry_is_whole_in_both_dialects(shared: Running) -> None:
 
 def test_both_clients_retrieve_a_model(claude: anthropic.Anthropic, gpt: openai.OpenAI) -> None:
     theirs, ours = claude.models.retrieve("agent@v1"), gpt.models.retrieve("agent@v1")
-    assert (theirs.type, theirs.id, theirs.display_name, theirs.lifecycle) == ("model", "agent@v1", "agent@v1", "active")
+    assert (theirs.type, theirs.id, theirs.display_name, theirs.lifecycle) == (
+        "model",
+        "agent@v1",
+        "agent@v1",
+        "active",
+    )
     assert theirs.created_at == datetime.fromtimestamp(ours.created, UTC)
     assert (theirs.max_input_tokens, theirs.max_tokens) == (None, None)
     assert (ours.object, ours.id, ours.owned_by) == ("model", "agent@v1", "burnish")
@@ -61,7 +66,9 @@ def test_pages_follow_one_another(claude: anthropic.Anthropic, limit: int) -> No
     assert [model.id for model in claude.models.list(limit=limit)] == NAMES
     pages = list(claude.models.list(limit=limit).iter_pages())
     assert [len(found.data) for found in pages] == [min(limit, 7 - at) for at in range(0, 7, limit)]
-    backwards = [model.id for found in claude.models.list(limit=limit, before_id="base").iter_pages() for model in found.data]
+    backwards = [
+        model.id for found in claude.models.list(limit=limit, before_id="base").iter_pages() for model in found.data
+    ]
     assert sorted(backwards) == sorted(NAMES[:-1])
 
 
@@ -89,7 +96,8 @@ def test_what_a_query_shows(query: bytes, shown: list[str], has_more: bool) -> N
 
 
 @pytest.mark.parametrize(
-    "query", [{"limit": "0"}, {"limit": "1001"}, {"limit": "\u0663"}, {"limit": ""}, {"after_id": "gone"}, {"before_id": ""}]
+    "query",
+    [{"limit": "0"}, {"limit": "1001"}, {"limit": "\u0663"}, {"limit": ""}, {"after_id": "gone"}, {"before_id": ""}],
 )
 def test_a_query_that_cannot_be_is_a_400_with_the_parameter(shared: Running, query: dict[str, Any]) -> None:
     with shared.client("talker") as client:

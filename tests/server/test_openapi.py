@@ -8,10 +8,10 @@ import jsonschema
 import pytest
 from fastapi.routing import APIRoute
 
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
-from server.admin import admin_app
-from server.app import _MODEL, _ROUTES, MODEL_PATH
-from server.prepare import prepare
+from burnish.server.gateway.admin import admin_app
+from burnish.server.gateway.app import _MODEL, _ROUTES, MODEL_PATH
 
 MESSAGES = "/v1/messages"
 
@@ -100,7 +100,9 @@ def test_every_operation_is_whole(document: Any) -> None:
 
 def test_bodies_may_hold_more_than_is_listed_but_for_those_that_may_not(document: Any) -> None:
     schemas = document["components"]["schemas"]
-    closed = {name for name in schemas if name.endswith("Request") and schemas[name].get("additionalProperties") is False}
+    closed = {
+        name for name in schemas if name.endswith("Request") and schemas[name].get("additionalProperties") is False
+    }
     assert not closed
     assert schemas["Opinion"]["additionalProperties"] is False
     assert schemas["MessageRequest"]["required"] == ["model", "messages", "max_tokens"]

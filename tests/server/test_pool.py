@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from server.connection import HIGH_WATER, ConnectionBroken
-from server.pool import Pool
+from burnish.server.gateway.engines.connection import HIGH_WATER, ConnectionBroken
+from burnish.server.gateway.engines.connection_pool import Pool
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from gateways import make_keys, write_table
 
-from burnish import routes as table
+from burnish import serving_table as table
 from burnish.config import Engine, Gateway, Journal, Settings, to_environment
-from burnish.routes import AgentRoute
+from burnish.serving_table import AgentRoute
 from burnish.testing import StubEngine
 
-RUN = "from burnish.config import load; from server.gateway import run; run(load())"
+RUN = "from burnish.config import load; from burnish.server.gateway.process import run; run(load())"
 N = 3
 
 

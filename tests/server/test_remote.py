@@ -17,8 +17,8 @@ import pytest
 from gateways import ENGINE_KEY, Running, make_keys, serve, write_table
 
 from burnish.config import Engine, Remote, Settings, to_environment
+from burnish.server.gateway import remote_fields
 from burnish.testing import Failure, StubEngine
-from server import remote_fields
 
 
 def free_port() -> int:
@@ -179,12 +179,16 @@ def asked(gateway: Running, path: str, **more: Any) -> httpx.Response:
 @pytest.mark.parametrize("gateway", ["always"], indirect=True)
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("name", ["base_url", "api_base", "extra_headers", "mock_response", "extra_body", "model_list"])
-def test_no_field_of_a_client_changes_where_or_how_it_is_asked(gateway: Running, remote: Pair, path: str, name: str) -> None:
+def test_no_field_of_a_client_changes_where_or_how_it_is_asked(
+    gateway: Running, remote: Pair, path: str, name: str
+) -> None:
     with StubEngine(["stolen"], base_name="larger", needs_loaded=False) as thief:
         planted = {
             "extra_headers": {"x-planted": "1"},
             "extra_body": {"planted": 1},
-            "model_list": [{"model_name": "larger", "litellm_params": {"model": "openai/larger", "api_base": thief.url}}],
+            "model_list": [
+                {"model_name": "larger", "litellm_params": {"model": "openai/larger", "api_base": thief.url}}
+            ],
         }
         reply = asked(gateway, path, **{name: planted.get(name, f"{thief.url}/v1")})
         assert (reply.status_code, "from afar" in reply.text) == (200, True), reply.text

@@ -15,9 +15,9 @@ from test_bad_input import error_of
 
 from burnish.errors import RequestError
 from burnish.records import Interaction
+from burnish.server.gateway.dialects.responses import Responses
+from burnish.server.ingest.linking import Trace
 from burnish.testing import EOS, Failure, Scripted, logprob_of, prompt_ids
-from server.dialects.responses import Responses
-from server.linking import Trace
 
 Tree = dict[str, Any]
 PATH = "/v1/responses"
@@ -213,7 +213,10 @@ def test_tool_calls_in_parallel(gateway: Running, stream: bool) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_custom_tools_and_the_shell(gateway: Running, stream: bool) -> None:
     patch = '*** Begin "Patch"\n+ü🙂\n'
-    calls = [("apply_patch", json.dumps({"input": patch})), ("local_shell", '{"command": ["ls", "-l"], "timeout_ms": 5}')]
+    calls = [
+        ("apply_patch", json.dumps({"input": patch})),
+        ("local_shell", '{"command": ["ls", "-l"], "timeout_ms": 5}'),
+    ]
     gateway.engine.replies = [Scripted("", calls), "done"]
     body = either(gateway, stream, tools=[PATCH, SHELL])
     custom, local = body["output"]
@@ -224,7 +227,12 @@ def test_custom_tools_and_the_shell(gateway: Running, stream: bool) -> None:
         {"type": "custom_tool_call_output", "call_id": custom["call_id"], "output": "ok"},
         {"type": "local_shell_call_output", "id": local["id"], "output": "a"},
     ]
-    either(gateway, stream, tools=[PATCH, SHELL], input=[{"role": "user", "content": "hello there"}, *body["output"], *outputs])
+    either(
+        gateway,
+        stream,
+        tools=[PATCH, SHELL],
+        input=[{"role": "user", "content": "hello there"}, *body["output"], *outputs],
+    )
     first, second = gateway.interactions
     sent = second.messages[1]
     assert [call["id"] for call in sent["tool_calls"]] == [call["id"] for call in first.reply["tool_calls"]]
@@ -252,7 +260,9 @@ def test_the_openai_client_over_three_turns(gateway: Running) -> None:
             two = stream.get_final_response()
         assert deltas == two.output_text == "It is 2."
         history += [item.to_dict() for item in two.output] + [{"role": "user", "content": "thanks"}]
-        stream = client.responses.create(model="agent@v1", input=history, tools=[ADD], instructions="be brief", stream=True)
+        stream = client.responses.create(
+            model="agent@v1", input=history, tools=[ADD], instructions="be brief", stream=True
+        )
         three = [event for event in stream][-1]
     assert three.type == "response.completed"
     assert three.response.output_text == "Bye."
@@ -260,7 +270,15 @@ def test_the_openai_client_over_three_turns(gateway: Running) -> None:
     assert [row.interaction_id for row in rows] == [one.id, two.id, three.response.id]
     assert [row.version for row in rows] == [2, 2, 1]
     messages = list(rows[2].messages)
-    assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [message["role"] for message in messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "user",
+    ]
     assert messages[2] == rows[0].reply
     assert messages[5] == rows[1].reply
     assert list(rows[1].messages) == messages[:5]
@@ -302,7 +320,11 @@ def test_a_reply_that_is_cut_off_is_incomplete(gateway: Running, stream: bool) -
 def test_a_reply_that_the_engine_gives_up_has_failed(gateway: Running, stream: bool) -> None:
     gateway.engine.replies = [Scripted("hel", finish_reason="abort")]
     body = either(gateway, stream)
-    assert (body["status"], body["error"]["code"], body["output"][0]["status"]) == ("failed", "server_error", "incomplete")
+    assert (body["status"], body["error"]["code"], body["output"][0]["status"]) == (
+        "failed",
+        "server_error",
+        "incomplete",
+    )
     assert only(gateway).is_aborted
 
 
@@ -338,7 +360,9 @@ def test_what_the_request_asked_for_is_repeated(gateway: Running) -> None:
         "top_p": 0.5,
         "user": "ann",
     }
-    response = ask(gateway, **asked, client_metadata={"x": "y"}, stream_options={"include_obfuscation": False}, store=True)
+    response = ask(
+        gateway, **asked, client_metadata={"x": "y"}, stream_options={"include_obfuscation": False}, store=True
+    )
     body = whole(response)
     assert {name: body[name] for name in asked} == asked
     assert (body["store"], body["previous_response_id"], body["truncation"]) == (False, None, "disabled")
@@ -349,7 +373,9 @@ def test_what_the_request_asked_for_is_repeated(gateway: Running) -> None:
 
 
 def test_what_cannot_run_here_is_left_out_and_named(gateway: Running) -> None:
-    response = ask(gateway, tools=[ADD, {"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}])
+    response = ask(
+        gateway, tools=[ADD, {"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]
+    )
     assert response.headers["x-burnish-ignored"] == "tools.web_search, tools.code_interpreter"
     assert len(whole(response)["tools"]) == 3
     assert len(gateway.engine.requests[-1]["tools"]) == 1
@@ -443,7 +469,9 @@ def test_wrong_fields_are_named(shared: Running, body: Tree, param: str) -> None
     assert len(shared.engine.requests) == n_before
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"null", b'{"input": ' + b"[" * 100_000, b'{"model": "agent"}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"[]", b"null", b'{"input": ' + b"[" * 100_000, b'{"model": "agent"}']
+)
 def test_malformed_json_is_a_400(shared: Running, body: bytes) -> None:
     with shared.client() as client:
         error_of(client.post(PATH, content=body), 400)

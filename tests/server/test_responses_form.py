@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from burnish.chunk import CallPiece, Choice, Function, Piece
-from burnish.draft import Draft
-from server.dialects.responses import freeform, logprobs, sealed, shell
-from server.dialects.responses.input import Conversation
-from server.dialects.responses.output import Output
-from server.dialects.responses.request import parse
-from server.dialects.responses.tools import Kind
+from burnish.server.gateway.dialects.responses import custom_tools, encrypted_reasoning, logprobs
+from burnish.server.gateway.dialects.responses import local_shell as shell
+from burnish.server.gateway.dialects.responses.input import Conversation
+from burnish.server.gateway.dialects.responses.output import Output
+from burnish.server.gateway.dialects.responses.request import parse
+from burnish.server.gateway.dialects.responses.tools import Kind
+from burnish.wire.chunks import CallPiece, Choice, Function, Piece
+from burnish.wire.draft import Draft
 
 Tree = dict[str, Any]
 FUNCTION = {"type": "function", "name": "add", "parameters": {"type": "object"}}
@@ -73,7 +74,12 @@ def test_neighbours_of_one_reply_are_one_message() -> None:
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so: "}]},
         {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a":  1}'},
         {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin\n"},
-        {"type": "local_shell_call", "id": "lsh_1", "call_id": "c3", "action": {"type": "exec", "command": ["ls"], "env": {}}},
+        {
+            "type": "local_shell_call",
+            "id": "lsh_1",
+            "call_id": "c3",
+            "action": {"type": "exec", "command": ["ls"], "env": {}},
+        },
         {"type": "function_call_output", "call_id": "c1", "output": "1"},
         {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "done"}]},
         {"type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt"},
@@ -100,8 +106,8 @@ def test_neighbours_of_one_reply_are_one_message() -> None:
 def test_reasoning_that_is_not_ours_is_no_message() -> None:
     foreign = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "s"}], "encrypted_content": "gAAAAAB"}
     assert messages_of({"role": "user", "content": "hi"}, foreign) == [{"role": "user", "content": "hi"}]
-    assert [sealed.opened(text) for text in (None, "", "gAAA", "burnish:!", "burnish:/w==")] == [""] * 5
-    assert sealed.opened(sealed.closed("hm 🙂")) == "hm 🙂"
+    assert [encrypted_reasoning.opened(text) for text in (None, "", "gAAA", "burnish:!", "burnish:/w==")] == [""] * 5
+    assert encrypted_reasoning.opened(encrypted_reasoning.closed("hm 🙂")) == "hm 🙂"
 
 
 REPLIES = [
@@ -156,15 +162,15 @@ TEXTS = ["", "plain", 'q"uo\\te\n\t\r\b\f/', "ü🙂\u2028", "\x00\x1f", '"}', "
 def test_free_text_comes_out_as_it_is_written(text: str, escape: bool) -> None:
     arguments = json.dumps({"input": text}, ensure_ascii=escape)
     for step in (1, 2, 7, 1000):
-        reader = freeform.Freeform()
+        reader = custom_tools.Freeform()
         got = [reader.feed(arguments[at : at + step]) for at in range(0, len(arguments), step)]
         assert "".join(got) == text
         assert reader.end() == ""
-    assert json.loads(freeform.arguments_of(text)) == {"input": text}
+    assert json.loads(custom_tools.arguments_of(text)) == {"input": text}
 
 
 def test_free_text_is_incremental() -> None:
-    reader = freeform.Freeform()
+    reader = custom_tools.Freeform()
     assert [reader.feed(piece) for piece in (' {"input"', ': "a', "b\\", "nc", "\\ud83d", "\\ude42", 'd"', "}")] == [
         *("", "a", "b", "\nc", "", "🙂", "d", "")
     ]
@@ -188,7 +194,7 @@ def test_free_text_is_incremental() -> None:
     ],
 )
 def test_free_text_that_is_malformed_is_kept(arguments: str, text: str) -> None:
-    reader = freeform.Freeform()
+    reader = custom_tools.Freeform()
     assert "".join([*map(reader.feed, arguments[:200]), reader.feed(arguments[200:]), reader.end()]) == text
 
 
@@ -265,14 +271,22 @@ def test_tools_become_functions() -> None:
         ("auto", "auto", {"add", "apply_patch"}),
         ("none", "none", {"add", "apply_patch"}),
         ("required", "required", {"add", "apply_patch"}),
-        ({"type": "function", "name": "add"}, {"type": "function", "function": {"name": "add"}}, {"add", "apply_patch"}),
+        (
+            {"type": "function", "name": "add"},
+            {"type": "function", "function": {"name": "add"}},
+            {"add", "apply_patch"},
+        ),
         (
             {"type": "custom", "name": "apply_patch"},
             {"type": "function", "function": {"name": "apply_patch"}},
             {"add", "apply_patch"},
         ),
         (
-            {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}, {"type": "mcp"}]},
+            {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [{"type": "function", "name": "add"}, {"type": "mcp"}],
+            },
             "required",
             {"add"},
         ),
@@ -290,7 +304,10 @@ def test_what_has_no_effect_is_named() -> None:
         msgspec.json.encode(
             {
                 "model": "agent",
-                "input": [{"role": "user", "content": "hi"}, {"type": "web_search_call", "id": "ws_1", "status": "completed"}],
+                "input": [
+                    {"role": "user", "content": "hi"},
+                    {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+                ],
                 "tools": [{"type": "web_search"}, {"type": "mcp", "server_label": "x"}, {"type": "web_search"}],
                 "truncation": "auto",
                 "text": {"verbosity": "low"},

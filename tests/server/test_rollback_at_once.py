@@ -10,14 +10,15 @@ import pytest
 from registered import Registered, registered
 from sqlalchemy.exc import OperationalError
 
-from adapters import registry
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving import publish
+from burnish.adapters.serving.prepare import refresh, routes_file
+from burnish.adapters.verbs import releases
 from burnish.errors import Conflict
 from burnish.journal.tables import AuditRow
-from server import release, table
-from server.admin import admin_app
-from server.prepare import refresh, routes_file
-from server.rehearsal import rehearse
+from burnish.server.gateway.admin import admin_app
+from burnish.server.gateway.warm_up import rehearse
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[Registered]:
 
 def shown(world: Registered) -> tuple[int, int | None]:
     """Live and previous, as gateways see them."""
-    route = routes.watch(routes_file(world.settings)).current().agents["agent"]
+    route = serving_table.watch(routes_file(world.settings)).current().agents["agent"]
     return route.live, route.previous
 
 
@@ -40,7 +41,7 @@ def wait_for(world: Registered, wanted: tuple[int, int]) -> None:
 
 
 def roll_back(world: Registered) -> str:
-    return release.rollback(world.settings, world.journal, "agent", to=None, actor="test")
+    return releases.rollback(world.settings, world.journal, "agent", to=None, actor="test")
 
 
 def test_gateways_follow_while_somebody_else_writes(world: Registered) -> None:
@@ -62,7 +63,7 @@ def test_what_cannot_be_written_is_put_back(world: Registered, monkeypatch: pyte
         seen.append(shown(world))
         raise OperationalError("UPDATE", {}, Exception("database or disk is full"))
 
-    monkeypatch.setattr(registry, "promote", fail)
+    monkeypatch.setattr(lifecycle, "promote", fail)
     with pytest.raises(OperationalError):
         roll_back(world)
     assert seen == [(1, 2)]
@@ -70,10 +71,12 @@ def test_what_cannot_be_written_is_put_back(world: Registered, monkeypatch: pyte
 
 
 def test_a_moved_alias_is_a_conflict_that_nobody_sees(world: Registered) -> None:
-    before = routes.watch(routes_file(world.settings)).current()
+    before = serving_table.watch(routes_file(world.settings)).current()
     with pytest.raises(Conflict, match=r"expected v1, found v2"):
-        table.make_live(world.journal, routes_file(world.settings), "agent", 1, expected=1, actor="test", reason="late")
-    assert routes.watch(routes_file(world.settings)).current() == before
+        publish.make_live(
+            world.journal, routes_file(world.settings), "agent", 1, expected=1, actor="test", reason="late"
+        )
+    assert serving_table.watch(routes_file(world.settings)).current() == before
 
 
 def test_two_at_once_leave_one_and_a_true_table(world: Registered) -> None:
@@ -93,7 +96,7 @@ def test_two_at_once_leave_one_and_a_true_table(world: Registered) -> None:
     for thread in threads:
         thread.join()
     with world.journal.read() as session:
-        aliases = registry.alias(session, "agent"), registry.alias(session, "agent", registry.PREVIOUS)
+        aliases = lifecycle.alias(session, "agent"), lifecycle.alias(session, "agent", lifecycle.PREVIOUS)
     assert shown(world) == aliases
     assert "agent@v1 is live (was v2)" in said
 
@@ -112,19 +115,19 @@ def test_what_the_registry_sees_otherwise_is_put_back(world: Registered) -> None
     """The table names a version before that is not the registry's: the registry's is what goes live."""
     file = routes_file(world.settings)
 
-    def false(present: routes.Routes) -> routes.Routes:
+    def false(present: serving_table.Routes) -> serving_table.Routes:
         route = present.agents["agent"]
-        return routes.replace(present, agents={"agent": routes.replace(route, previous=0)})
+        return serving_table.replace(present, agents={"agent": serving_table.replace(route, previous=0)})
 
-    routes.update(file, false)
-    assert table.go_back(world.journal, file, "agent", expected=None, actor="test", reason="x") is None
+    serving_table.update(file, false)
+    assert publish.go_back(world.journal, file, "agent", expected=None, actor="test", reason="x") is None
     assert (shown(world), world.live()) == ((2, 1), 2)
     assert roll_back(world) == "agent@v1 is live (was v2)"
 
 
 def test_who_expects_another_version_changes_nothing(world: Registered) -> None:
     with pytest.raises(Conflict, match="expected v7 to be live, found v2; look again and repeat"):
-        release.rollback(world.settings, world.journal, "agent", to=None, actor="test", expected=7)
+        releases.rollback(world.settings, world.journal, "agent", to=None, actor="test", expected=7)
     assert (shown(world), world.live()) == ((2, 1), 2)
 
 
@@ -133,7 +136,11 @@ async def test_a_gateway_rehearses_without_changing_anything(world: Registered) 
     app, before = admin_app(world.settings, world.journal), shown(world)
     assert await rehearse(app, world.settings) == 409
     with world.journal.read() as session:
-        assert (shown(world), world.live(), session.query(AuditRow).filter_by(action="rollback").count()) == (before, 2, 0)
+        assert (shown(world), world.live(), session.query(AuditRow).filter_by(action="rollback").count()) == (
+            before,
+            2,
+            0,
+        )
 
     async def broken(*_: Any) -> None:
         raise RuntimeError("no database")

@@ -1,8 +1,9 @@
-"""Whatever the OpenAPI document allows, and what it forbids, is sent to the real gateway: no 5xx, and answers of the promised form.
+"""Whatever the OpenAPI document allows, and what it forbids, is sent to the real gateway: no 5xx, and answers of the
+promised form.
 
-The engine behind is the stub, a real journal stands behind the admin routes, and the key opens everything. Random model names
-would all end as a 404, so well-formed names are replaced by ones that exist. The suite's own runs are the same every time; with
-`BURNISH_FUZZ=2000` each operation gets so many examples, new ones in every run.
+The engine behind is the stub, a real journal stands behind the admin routes, and the key opens everything. Random model
+names would all end as a 404, so well-formed names are replaced by ones that exist. The suite's own runs are the same
+every time; with `BURNISH_FUZZ=2000` each operation gets so many examples, new ones in every run.
 """
 
 import os
@@ -18,12 +19,12 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi import checks
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
 from burnish.records import VersionState
+from burnish.server.gateway.admin import admin_app
 from burnish.testing import StubEngine
-from server.admin import admin_app
-from server.prepare import prepare
 
 pytestmark = pytest.mark.fuzz
 schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
@@ -46,9 +47,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     journal = prepare(own)
     with journal.write() as session:
         for number in (1, 2, 3):
-            registry.announce(session, AGENT, number, parent=0, step_id=None, digest=f"d{number}")
+            lifecycle.announce(session, AGENT, number, parent=0, step_id=None, digest=f"d{number}")
         for number in (2, 3):  # the second is loaded, the third is not
-            registry.version(session, AGENT, number).state = VersionState.RETIRED
+            lifecycle.version(session, AGENT, number).state = VersionState.RETIRED
     stub = StubEngine(api_key=ENGINE_KEY, loaded={"agent@v1": "/a/1", "agent@v2": "/a/2"})
     with stub, serve(folder, stub, fallback=admin_app(own, journal)) as running:
         yield running

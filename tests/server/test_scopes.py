@@ -14,12 +14,17 @@ from burnish.config import Gateway, Settings
 from burnish.errors import ConfigError, Conflict
 from burnish.keys import Scope
 from burnish.records import FeedbackSource
+from burnish.server.gateway.access.keyring import Caller, require
+from burnish.server.gateway.http.error_envelope import install
+from burnish.server.gateway.process import check_bind
 from burnish.testing import StubEngine
-from server.auth import Caller, require
-from server.envelope import install
-from server.gateway import check_bind
 
-ROUTES = [("POST", "/v1/chat/completions"), ("POST", "/v1/feedback"), ("GET", "/v1/models"), ("GET", "/v1/models/agent")]
+ROUTES = [
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/feedback"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/agent"),
+]
 VOTE = {"target": "chatcmpl-1", "rating": "up"}
 
 
@@ -28,7 +33,9 @@ def vote(gateway: Running, key: str | None, **body: Any) -> httpx.Response:
         return client.post("/v1/feedback", json={"target": "chatcmpl-1", **body})
 
 
-@pytest.mark.parametrize(("key", "source"), [("voter", "user"), ("admin", "user"), ("talker", "harness"), (None, "harness")])
+@pytest.mark.parametrize(
+    ("key", "source"), [("voter", "user"), ("admin", "user"), ("talker", "harness"), (None, "harness")]
+)
 def test_the_key_decides_whose_word_feedback_is(gateway: Running, key: str | None, source: str) -> None:
     response = vote(gateway, key, rating="up", id="once")
     assert response.status_code == 202
@@ -94,7 +101,9 @@ def test_feedback_that_says_nothing_clear_is_a_400(gateway: Running, body: dict[
 @pytest.mark.parametrize(
     "header", ["Bearer sk-burnish-wrong", "Basic YTpi", "sk-burnish-x", f"Bearer {ENGINE_KEY}", "Bearer \xe9"]
 )
-def test_an_unknown_key_is_refused_even_where_none_is_needed(shared: Running, method: str, path: str, header: str) -> None:
+def test_an_unknown_key_is_refused_even_where_none_is_needed(
+    shared: Running, method: str, path: str, header: str
+) -> None:
     with shared.client() as client:
         response = client.request(method, path, json=VOTE, headers={"authorization": header.encode("latin-1")})  # type: ignore[dict-item]
     assert error_of(response, 401)["type"] == "authentication_error"
@@ -108,7 +117,9 @@ def test_a_voter_cannot_talk(shared: Running, method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_without_open_inference_every_route_needs_a_key(tmp_path: Path, engine: StubEngine, method: str, path: str) -> None:
+def test_without_open_inference_every_route_needs_a_key(
+    tmp_path: Path, engine: StubEngine, method: str, path: str
+) -> None:
     with serve(tmp_path, engine, open_inference=False) as gateway, gateway.client() as client:
         assert error_of(client.request(method, path, json={}), 401)["code"] == "missing_api_key"
 
@@ -162,7 +173,9 @@ def test_the_application_behind_answers_in_the_same_envelope(tmp_path: Path, eng
         error_of(client.post("/admin/echo", json={"number": 1}, headers={"origin": "http://evil.example"}), 403)
 
 
-@pytest.mark.parametrize(("method", "path"), [*ROUTES, ("GET", "/readyz"), ("GET", "/healthz"), ("GET", "/admin/agents")])
+@pytest.mark.parametrize(
+    ("method", "path"), [*ROUTES, ("GET", "/readyz"), ("GET", "/healthz"), ("GET", "/admin/agents")]
+)
 def test_the_engines_key_and_address_never_leave(shared: Running, method: str, path: str) -> None:
     with shared.client("talker") as client:
         for body in ({"model": "agent", "messages": HELLO}, {"model": "agent@v9", "messages": HELLO}, VOTE):
@@ -181,7 +194,13 @@ def test_the_clients_key_does_not_reach_the_engine(gateway: Running) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/inference/v1/generate", "/health", "/v1/../v1/load_lora_adapter"],
+    [
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
+        "/inference/v1/generate",
+        "/health",
+        "/v1/../v1/load_lora_adapter",
+    ],
 )
 def test_no_path_of_the_gateway_leads_to_the_engines_own(shared: Running, path: str) -> None:
     with shared.client("talker") as client:
@@ -204,11 +223,16 @@ def test_this_machine_is_at_home(shared: Running, host: str) -> None:
         assert client.get("/v1/models", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1", "https://127.0.0.1.evil.example", ""])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:1", "https://127.0.0.1.evil.example", ""]
+)
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_a_foreign_origin_is_refused(shared: Running, method: str, path: str, origin: str) -> None:
     with shared.client("talker") as client:
-        assert error_of(client.request(method, path, json=VOTE, headers={"origin": origin}), 403)["code"] == "foreign_origin"
+        assert (
+            error_of(client.request(method, path, json=VOTE, headers={"origin": origin}), 403)["code"]
+            == "foreign_origin"
+        )
 
 
 def test_listed_origins_and_hosts_may_call(tmp_path: Path, engine: StubEngine) -> None:

@@ -16,9 +16,9 @@ from burnish.journal.tables import InteractionRow
 from burnish.journal.turns import from_bytes, record_judgement
 from burnish.records import Sampling
 from burnish.rewards import FEEDBACK
+from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 from burnish.testing import Failure, Scripted, StubEngine
-from burnish.testing.reply import EOS, logprob_of
-from server.shadow.wishes import Wishes
+from burnish.testing.stub_reply import EOS, logprob_of
 from tests.factories import judgement
 
 
@@ -196,7 +196,9 @@ async def test_the_budget_holds_groups_back(tmp_path: Path) -> None:
         await world.source.close()
 
 
-@pytest.mark.parametrize(("limits", "n"), [({"user_per_hour": 2}, 2), ({"share": 0.0}, 0), ({"enabled": False}, 0), ({}, 4)])
+@pytest.mark.parametrize(
+    ("limits", "n"), [({"user_per_hour": 2}, 2), ({"share": 0.0}, 0), ({"enabled": False}, 0), ({}, 4)]
+)
 async def test_how_many_groups_are_begun(tmp_path: Path, limits: dict[str, Any], n: int) -> None:
     with StubEngine(api_key="k") as engine:
         world = ShadowWorld(tmp_path, engine, **limits)
@@ -250,7 +252,11 @@ async def test_a_turn_that_nobody_complained_about_is_graded_on_its_users_earlie
         stranger = world.turn(hint=None, user="eve")
         await begun(world)
         assert wishes(world, liked) == ["Use a list.", "Use a smile."]  # the latest, none twice
-        assert wishes(world, told) == ["Use a list.", "Use a smile.", "Use bold."]  # its own comes first, and beside the others
+        assert wishes(world, told) == [
+            "Use a list.",
+            "Use a smile.",
+            "Use bold.",
+        ]  # its own comes first, and beside the others
         assert wishes(world, stranger) is None
         await world.source.close()
         world.journal.close()
@@ -264,7 +270,7 @@ async def test_a_look_goes_back_so_many_hints_and_no_further(tmp_path: Path, mon
             for hint, user in (("Use bold.", "ana"), ("Use a list.", "ana"), ("Use a smile.", "eve"))
         ]
         for most, expected in ((3, ["Use a list.", "Use bold."]), (2, ["Use a list."]), (1, [])):
-            monkeypatch.setattr("server.shadow.wishes.LOOKED_THROUGH", most)
+            monkeypatch.setattr("burnish.server.rollout.shadow_groups.accepted_hints.LOOKED_THROUGH", most)
             with world.journal.read() as session:
                 turn = session.get_one(InteractionRow, names[0])
                 assert Wishes(session, world.settings).of(turn, None).splitlines() == expected
@@ -284,12 +290,17 @@ async def test_what_must_not_be_learned_from_is_nobodys_wish(tmp_path: Path, cha
         world.journal.close()
 
 
-async def test_wishes_of_held_out_sessions_are_left_to_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wishes_of_held_out_sessions_are_left_to_the_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with StubEngine(api_key="k") as engine:
         world = ShadowWorld(tmp_path, engine, recall=4)
         world.settings = config.load(flags={"state_dir": str(tmp_path), "gate.tier": "full", "shadow.recall": 4})
         shown = [world.turn("Use bold."), world.turn("Use a list.")][1]  # the first of them in the session "s-t1"
-        monkeypatch.setattr("server.shadow.wishes.is_held_out", lambda session, share: share > 0 and session == "s-t1")
+        monkeypatch.setattr(
+            "burnish.server.rollout.shadow_groups.accepted_hints.is_held_out",
+            lambda session, share: share > 0 and session == "s-t1",
+        )
         with world.journal.read() as session:
             turn = session.get_one(InteractionRow, shown)
             assert Wishes(session, world.settings).of(turn, None) == "Use a list."

@@ -1,4 +1,4 @@
-"""The short way of server/protocol.py answers byte for byte as uvicorn's own does, over raw sockets."""
+"""The short way of server/gateway/http/protocol.py answers byte for byte as uvicorn's own does, over raw sockets."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from server.protocol import Cycle, Protocol
+from burnish.server.gateway.http.protocol import Cycle, Protocol
 
 KEEP_ALIVE = 1
 IS_FULL, HAS_ROOM = threading.Event(), threading.Event()

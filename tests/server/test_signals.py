@@ -3,7 +3,7 @@
 import pytest
 
 from burnish.records import Provenance, SignalKind
-from server.signals import signals_of
+from burnish.server.ingest.tool_signals import signals_of
 
 PYTEST = "tests/test_a.py F.\nFAILED tests/test_a.py::test_x\n========= 1 failed, 3 passed in 0.12s ========="
 
@@ -52,7 +52,14 @@ def test_what_programs_write_is_read(text: str, found: dict[SignalKind, float]) 
         "no tests ran in 0.01s",
         "====== 2 skipped in 0.01s ======",
         "\n".join(
-            ["def get():", "    import http", "    x = 1", *["    pass"] * 9, "    # status code: 500", *["    y = 2"] * 9]
+            [
+                "def get():",
+                "    import http",
+                "    x = 1",
+                *["    pass"] * 9,
+                "    # status code: 500",
+                *["    y = 2"] * 9,
+            ]
         ),
     ],
 )

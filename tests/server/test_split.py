@@ -8,10 +8,9 @@ import httpx
 import msgspec
 import pytest
 
-from burnish import routes as table
-from burnish.routes import AgentRoute, Routes
-from server.models import Target
-from server.split import head_of, place, split
+from burnish import serving_table as table
+from burnish.server.gateway.routing import Target, head_of, place, split
+from burnish.serving_table import AgentRoute, Routes
 from tests.server.gateways import Running
 
 ROUTE = AgentRoute("agent", live=2, previous=1, loaded=(1, 2, 3), canary=3, canary_share=0.2)
@@ -33,7 +32,9 @@ def say(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def version_for(session_id: str | None = None, messages: Any = (), key_id: str = "key-1", routes: Routes = TABLE) -> int:
+def version_for(
+    session_id: str | None = None, messages: Any = (), key_id: str = "key-1", routes: Routes = TABLE
+) -> int:
     return split(LIVE, routes, key_id, session_id, raw(list(messages))).version
 
 
@@ -122,7 +123,9 @@ def test_every_dialect_is_sticky_and_says_which_version_answered(gateway: Runnin
     assert {call["model"] for call in gateway.engine.requests if "model" in call} <= {"agent@v2", "agent@v3"}
 
 
-def _ask(client: httpx.Client, path: str, turns: list[dict[str, Any]], headers: dict[str, str], model: str = "agent") -> str:
+def _ask(
+    client: httpx.Client, path: str, turns: list[dict[str, Any]], headers: dict[str, str], model: str = "agent"
+) -> str:
     response = client.post(path, json={"model": model, **BODIES[path](turns)}, headers=headers)
     assert response.status_code == 200, response.text
     return response.headers["x-burnish-version"]

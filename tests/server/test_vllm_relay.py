@@ -46,7 +46,9 @@ def test_turns_add_up(vllm_server: VllmServer, tmp_path: Path, body: dict[str, A
         assert len(row.token_ids) == len(row.logprobs) > 0
         assert row.prompt_ids
     chunks = (
-        [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")] if stream else [response.json()]
+        [json.loads(e[6:]) for e in response.text.split("\n\n") if e.startswith("data: {")]
+        if stream
+        else [response.json()]
     )
     for row in rows:
         pieces = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == row.choice]
@@ -66,4 +68,6 @@ def test_what_the_engine_objects_to_is_a_400(vllm_server: VllmServer, tmp_path: 
         assert long.status_code == 400
         assert "context length" in long.json()["error"]["message"]
         assert gateway.chat(model="base", max_tokens="many").json()["error"]["param"] == "max_tokens"
-        assert gateway.chat(model="agent").status_code == 503, "the table lists a version that this engine does not have"
+        assert gateway.chat(model="agent").status_code == 503, (
+            "the table lists a version that this engine does not have"
+        )

@@ -83,7 +83,10 @@ def test_several_prompts_and_choices_are_turns_of_their_own(gateway: Running, gp
     for choice in reply.choices:
         assert rows[choice.index].reply["content"] == choice.text
         assert rows[choice.index].messages[0]["content"] == ("hello" if choice.index < 2 else "good bye")
-        assert (rows[choice.index].quarantine, len(rows[choice.index].token_ids)) == (None, len(rows[choice.index].logprobs))
+        assert (rows[choice.index].quarantine, len(rows[choice.index].token_ids)) == (
+            None,
+            len(rows[choice.index].logprobs),
+        )
     assert rows[0].prompt_ids == rows[1].prompt_ids != rows[2].prompt_ids
 
 
@@ -129,7 +132,13 @@ def test_tools_on_chat(gateway: Running, gpt: openai.OpenAI, stream: bool) -> No
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_on_responses(gateway: Running, gpt: openai.OpenAI, stream: bool) -> None:
-    asked: Any = {"model": "base", "input": "hello", "tools": FLAT_TOOLS, "tool_choice": "required", "max_output_tokens": 200}
+    asked: Any = {
+        "model": "base",
+        "input": "hello",
+        "tools": FLAT_TOOLS,
+        "tool_choice": "required",
+        "max_output_tokens": 200,
+    }
     if stream:
         events: list[Any] = list(gpt.responses.create(**asked, stream=True))
         reply = events[-1].response
@@ -142,7 +151,13 @@ def test_tools_on_responses(gateway: Running, gpt: openai.OpenAI, stream: bool) 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_on_messages(gateway: Running, claude: anthropic.Anthropic, stream: bool) -> None:
-    asked: Any = {"model": "base", "messages": SAID, "tools": OWN_TOOLS, "tool_choice": {"type": "any"}, "max_tokens": 200}
+    asked: Any = {
+        "model": "base",
+        "messages": SAID,
+        "tools": OWN_TOOLS,
+        "tool_choice": {"type": "any"},
+        "max_tokens": 200,
+    }
     if stream:
         with claude.messages.stream(**asked) as events:
             reply = events.get_final_message()
@@ -151,21 +166,27 @@ def test_tools_on_messages(gateway: Running, claude: anthropic.Anthropic, stream
     calls = [block for block in reply.content if block.type == "tool_use"]
     check_call(gateway, json.dumps(calls[0].input))
     assert reply.stop_reason == "tool_use"
-    assert claude.messages.count_tokens(**{name: asked[name] for name in asked if name != "max_tokens"}).input_tokens == len(
-        gateway.interactions[0].prompt_ids
-    )
+    assert claude.messages.count_tokens(
+        **{name: asked[name] for name in asked if name != "max_tokens"}
+    ).input_tokens == len(gateway.interactions[0].prompt_ids)
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "pick"}}])
-def test_a_forced_tool_is_held_to_its_schema_without_being_strict(gateway: Running, gpt: openai.OpenAI, choice: Any) -> None:
+def test_a_forced_tool_is_held_to_its_schema_without_being_strict(
+    gateway: Running, gpt: openai.OpenAI, choice: Any
+) -> None:
     tools: Any = [{"type": "function", "function": {"name": "pick", "parameters": SCHEMA}}]
-    reply: Any = gpt.chat.completions.create(model="base", messages=SAID, tools=tools, tool_choice=choice, max_tokens=200)
+    reply: Any = gpt.chat.completions.create(
+        model="base", messages=SAID, tools=tools, tool_choice=choice, max_tokens=200
+    )
     check_call(gateway, reply.choices[0].message.tool_calls[0].function.arguments)
 
 
 def test_a_forced_tool_is_held_to_its_schema_on_responses(gateway: Running, gpt: openai.OpenAI) -> None:
     tools: Any = [{"type": "function", "name": "pick", "parameters": SCHEMA}]
-    reply = gpt.responses.create(model="base", input="hello", tools=tools, tool_choice="required", max_output_tokens=200)
+    reply = gpt.responses.create(
+        model="base", input="hello", tools=tools, tool_choice="required", max_output_tokens=200
+    )
     calls = [item for item in reply.output if item.type == "function_call"]
     check_call(gateway, calls[0].arguments)
 
@@ -173,7 +194,12 @@ def test_a_forced_tool_is_held_to_its_schema_on_responses(gateway: Running, gpt:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "odd",
-    [{"type": "string", "pattern": "(a)\\1"}, {"type": "integer", "minimum": 3, "maximum": 1}, {"$ref": "#/$defs/none"}, False],
+    [
+        {"type": "string", "pattern": "(a)\\1"},
+        {"type": "integer", "minimum": 3, "maximum": 1},
+        {"$ref": "#/$defs/none"},
+        False,
+    ],
     ids=["pattern", "range", "reference", "never"],
 )
 def test_a_schema_that_the_engine_cannot_take_is_not_enforced(

@@ -5,18 +5,18 @@ import time
 
 from sqlalchemy import select
 
-from adapters import registry
-from adapters.store import AdapterStore
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, VersionRow
 from burnish.records import VersionState
-from server.ingest import Ingester
-from server.prepare import prepare
-from server.retention import RetentionSet
-from server.swap import Swapper
-from server.vllm import VllmEngine
+from burnish.server.ingest.ingester import Ingester
+from burnish.server.rollout.engine.vllm import VllmEngine
+from burnish.server.rollout.forgetting_prompts import RetentionSet
+from burnish.server.rollout.swapper import Swapper
 from tests.fakes import make_version
 from tests.server.gateways import Running
 
@@ -37,10 +37,16 @@ class World:
         """`agent` has a live version that was made by hand."""
         make_version(self.store, number)
         with self.journal.write() as session:
-            row = {"agent": "agent", "version": number, "parent": number - 1, "digest": "d", "state": VersionState.CANDIDATE}
+            row = {
+                "agent": "agent",
+                "version": number,
+                "parent": number - 1,
+                "digest": "d",
+                "state": VersionState.CANDIDATE,
+            }
             session.add(VersionRow(**row, evidence={}, created_at=0.0))
             session.flush()
-            registry.promote(session, "agent", number, expected=number - 1, actor="test")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="test")
         self.gateway.engine.loaded[f"agent@v{number}"] = "here"
         prepare(self.settings).close()
 
@@ -78,8 +84,8 @@ class World:
         with self.journal.write() as session:
             session.get_one(AgentRow, agent).last_used_at = time.time() - hours * 3600
 
-    def table(self) -> dict[str, routes.AgentRoute]:
-        return dict(routes.watch(self.file).current().agents)
+    def table(self) -> dict[str, serving_table.AgentRoute]:
+        return dict(serving_table.watch(self.file).current().agents)
 
     def turns(self) -> list[tuple[str, int, str | None]]:
         with self.journal.read() as session:

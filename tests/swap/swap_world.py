@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from adapters import registry
-from adapters.store import AdapterStore
-from burnish import config, routes
+from burnish import config, serving_table
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import prepare
 from burnish.journal.tables import InteractionRow, LoadJob, SampleRow, StepRow
-from server.prepare import prepare
-from server.retention import RetentionPrompt, RetentionSet
-from server.swap import Swapper
+from burnish.server.rollout.forgetting_prompts import RetentionPrompt, RetentionSet
+from burnish.server.rollout.swapper import Swapper
 from tests.factories import interaction, user
 from tests.fakes import FakeEngine, make_version
 from tests.turns import add_turn
@@ -59,7 +59,7 @@ class World:
             session.add(step)
             session.flush()
             session.add(SampleRow(step_id=step.step_id, interaction_id=row, record_ids=[]))
-            registry.announce(session, "agent", number, parent=parent, step_id=step.step_id, digest="d")
+            lifecycle.announce(session, "agent", number, parent=parent, step_id=step.step_id, digest="d")
 
     async def publish(self, *numbers: int) -> None:
         """Versions that go live one after the other."""
@@ -71,12 +71,12 @@ class World:
     def live(self) -> int:
         """What is served: the registry and the serving table must agree."""
         with self.journal.read() as session:
-            live = registry.alias(session, "agent")
+            live = lifecycle.alias(session, "agent")
         assert self.route().live == live
         return live or 0
 
-    def route(self) -> routes.AgentRoute:
-        return routes.watch(self.file).current().agents["agent"]
+    def route(self) -> serving_table.AgentRoute:
+        return serving_table.watch(self.file).current().agents["agent"]
 
     def job(self, subject: str) -> LoadJob:
         with self.journal.read() as session:
@@ -89,7 +89,7 @@ class World:
 
     def version(self, number: int) -> Any:
         with self.journal.read() as session:
-            return registry.version(session, "agent", number)
+            return lifecycle.version(session, "agent", number)
 
     def outcome(self, number: int) -> tuple[str, bool]:
         """The step's outcome and whether its row is spent."""
@@ -99,6 +99,6 @@ class World:
 
     def gateway_reports(self, generation: int | None = None, **in_flight: int) -> None:
         """A living gateway tells which table it has seen and what it is answering."""
-        seen = routes.watch(self.file).current().generation if generation is None else generation
+        seen = serving_table.watch(self.file).current().generation if generation is None else generation
         report = {"pid": 1, "at": time.time(), "generation": seen, "in_flight": in_flight}
         (self.file.parent / "gateway-1.json").write_text(json.dumps(report))

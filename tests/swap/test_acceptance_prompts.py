@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from burnish import config
 from burnish.errors import ConfigError
-from server.swap import _acceptance
+from burnish.server.rollout.swapper import _acceptance
 
 
 @pytest.fixture

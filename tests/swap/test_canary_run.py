@@ -1,4 +1,5 @@
-"""Canaries and watches on a real journal and serving table: what is bad is stopped or rolled back, what is good goes live."""
+"""Canaries and watches on a real journal and serving table: what is bad is stopped or rolled back, what is good goes
+live."""
 
 import json
 import random
@@ -9,22 +10,21 @@ from typing import Any
 import pytest
 from swap_world import PROMPTS, World
 
-from adapters import agents, canaries, registry
-from adapters.canary import Comparison, Rules
 from burnish import config
+from burnish.adapters.evidence.comparison import Comparison, Rules
+from burnish.adapters.evidence.observation import lower_rate
+from burnish.adapters.registry import agents, canaries, lifecycle
+from burnish.adapters.serving.prepare import refresh
+from burnish.adapters.verbs import canary, releases
 from burnish.errors import Conflict, NotFound
 from burnish.journal.tables import AgentRow, AuditRow, CanaryRow, InteractionRow
 from burnish.journal.turns import record_judgement
+from burnish.learner.run.ledger import Ledger
 from burnish.records import Observation
-from learner.ledger import Ledger
-from server import release
-from server.alerts import Alerts
-from server.canary import verbs
-from server.canary.beginning import lower_rate
-from server.canary.observer import Observer
-from server.prepare import refresh
-from server.retention import RetentionSet
-from server.swap import Swapper
+from burnish.server.rollout.alerts import Alerts
+from burnish.server.rollout.canary.observer import Observer
+from burnish.server.rollout.forgetting_prompts import RetentionSet
+from burnish.server.rollout.swapper import Swapper
 from tests.factories import interaction, judgement, user
 from tests.turns import add_turn
 
@@ -44,7 +44,12 @@ class Stage(World):
     """A world whose swapper looks at canaries, and whose users judge."""
 
     def __init__(self, folder: Path, **chosen: Any) -> None:
-        self.chosen = {"state_dir": str(folder), "engine.urls": ["http://engine"], "canary.mode": "on", "canary.share": 0.5}
+        self.chosen = {
+            "state_dir": str(folder),
+            "engine.urls": ["http://engine"],
+            "canary.mode": "on",
+            "canary.share": 0.5,
+        }
         self.chosen |= {f"canary.{name}": value for name, value in chosen.items()}
         self.alerts = Heard()
         self.chance = random.Random(1)
@@ -53,8 +58,15 @@ class Stage(World):
     def restarted(self) -> Swapper:
         self.settings = config.load(flags=self.chosen)
         observer = Observer(self.journal, self.file, lambda _: self.settings, self.alerts, interval=0.0)
-        options: dict[str, Any] = {"base_name": "base", "tolerance": 1e-3, "retention_margin": 0.1, "observer": observer}
-        self.swapper = Swapper(self.journal, self.store, self.engines, self.file, retention=RetentionSet(PROMPTS), **options)
+        options: dict[str, Any] = {
+            "base_name": "base",
+            "tolerance": 1e-3,
+            "retention_margin": 0.1,
+            "observer": observer,
+        }
+        self.swapper = Swapper(
+            self.journal, self.store, self.engines, self.file, retention=RetentionSet(PROMPTS), **options
+        )
         return self.swapper
 
     def turns(self, version: int, n: int, rate: float, **changes: Any) -> list[str]:
@@ -164,7 +176,7 @@ async def test_a_good_version_passes_and_goes_live(stage: Stage) -> None:
     assert "not worse by 10% or more" in version.evidence["canary"]["reason"]
     assert stage.outcome(1) == ("published", True)
     with stage.journal.read() as session:
-        assert registry.alias(session, "agent", canaries.CANARY) is None
+        assert lifecycle.alias(session, "agent", canaries.CANARY) is None
 
 
 @pytest.mark.parametrize(("choice", "state"), [("promote", "live"), ("refuse", "refused")])
@@ -216,10 +228,15 @@ async def test_a_turn_counts_once_when_its_reward_is_known_or_nobody_waits_any_l
     late = add_turn(stage.journal, interaction([user("a")], version=1, started_at=now, ended_at=now))
     stage.turns(1, 4, 1.0)
     add_turn(
-        stage.journal, interaction([user("a")], version=1, started_at=now, ended_at=time.time(), is_aborted=True), is_ready=True
+        stage.journal,
+        interaction([user("a")], version=1, started_at=now, ended_at=time.time(), is_aborted=True),
+        is_ready=True,
     )
     add_turn(
-        stage.journal, interaction([user("a")], version=1, started_at=now, ended_at=time.time()), kind="side", is_ready=True
+        stage.journal,
+        interaction([user("a")], version=1, started_at=now, ended_at=time.time()),
+        kind="side",
+        is_ready=True,
     )
     for _ in range(3):
         await stage.swapper.run_once()
@@ -244,7 +261,7 @@ async def test_an_operator_who_changes_what_is_live_sends_the_candidate_back_to_
     stage.announce(2, 1)
     await stage.swapper.run_once()
     assert stage.route().canary == 2
-    release.rollback(stage.settings, stage.journal, "agent", to=0, actor="ana")
+    releases.rollback(stage.settings, stage.journal, "agent", to=0, actor="ana")
     assert (stage.route().canary, stage.version(2).state, stage.last().state) == (None, "candidate", "cancelled")
     await stage.swapper.run_once()
     assert (stage.route().canary, stage.running()[0].baseline) == (2, 0)
@@ -253,7 +270,7 @@ async def test_an_operator_who_changes_what_is_live_sends_the_candidate_back_to_
 async def test_an_operator_promotes_what_is_on_canary(stage: Stage) -> None:
     stage.announce(1)
     await stage.swapper.run_once()
-    release.promote(stage.settings, stage.journal, "agent", 1, actor="ana")
+    releases.promote(stage.settings, stage.journal, "agent", 1, actor="ana")
     assert (stage.live(), stage.version(1).state, stage.route().canary) == (1, "live", None)
     assert (stage.last().state, stage.last().reason) == ("cancelled", "v1 was made live by ana")
     assert stage.outcome(1) == ("published", True)
@@ -263,22 +280,22 @@ async def test_start_and_stop_by_hand(stage: Stage) -> None:
     given: Any = (stage.settings, stage.journal, "agent")
     await stage.publish_at_once(1, 2, 3)
     with pytest.raises(Conflict, match="agent@v3 is live already"):
-        verbs.start(*given, 3, share=None, actor="ana")
+        canary.start(*given, 3, share=None, actor="ana")
     with pytest.raises(NotFound, match="no version agent@v9"):
-        verbs.start(*given, 9, share=None, actor="ana")
+        canary.start(*given, 9, share=None, actor="ana")
     with pytest.raises(Conflict, match="no canary of 'agent' runs"):
-        verbs.stop(*given, actor="ana")
-    assert verbs.start(*given, 2, share=0.2, actor="ana") == "agent@v2 answers 20% of the conversations, beside v3"
+        canary.stop(*given, actor="ana")
+    assert canary.start(*given, 2, share=0.2, actor="ana") == "agent@v2 answers 20% of the conversations, beside v3"
     assert (stage.route().canary, stage.route().canary_share) == (2, 0.2)
     with pytest.raises(Conflict, match="agent@v2 is on canary; `burnish canary stop` ends it"):
-        verbs.start(*given, 1, share=None, actor="ana")
-    assert verbs.stop(*given, actor="ana", reason="enough") == "agent@v2 was refused: enough"
+        canary.start(*given, 1, share=None, actor="ana")
+    assert canary.stop(*given, actor="ana", reason="enough") == "agent@v2 was refused: enough"
     assert (stage.route().canary, stage.version(2).state) == (None, "refused")
     with pytest.raises(Conflict, match="agent@v2 was refused"):
-        verbs.start(*given, 2, share=None, actor="ana")
+        canary.start(*given, 2, share=None, actor="ana")
     await stage.swapper.run_once()
     assert "agent@v1" not in stage.engine.loaded
-    assert "is being loaded" in verbs.start(*given, 1, share=None, actor="ana")
+    assert "is being loaded" in canary.start(*given, 1, share=None, actor="ana")
     await stage.swapper.run_once()
     assert stage.route().canary == 1
     assert "agent@v1" in stage.engine.loaded
@@ -291,7 +308,7 @@ async def test_status_tells_turns_pairs_and_evidence(stage: Stage) -> None:
     stage.turns(1, 10, 0.0)
     await stage.swapper.run_once()
     with stage.journal.read() as session:
-        told = json.loads(json.dumps(verbs.status(session, "agent")))
+        told = json.loads(json.dumps(canary.status(session, "agent")))
     found = told["observations"][0]
     assert (told["live"], told["held"], found["state"]) == (0, None, "running")
     assert found["turns"]["version"] == {"turns": 10, "judged": 10, "good": 0, "left_out": 0, "users": 10}
@@ -325,7 +342,13 @@ async def test_a_bad_version_that_went_live_is_rolled_back_by_itself(watched: St
         assert fates == {"sampled from agent@v2, which was rolled back"}
         assert session.get_one(InteractionRow, spent).fate is None
     event, facts = stage.alerts.heard[-1]
-    assert (event, facts["from"], facts["to"], facts["rows_dropped"], facts["refused"]) == ("rolled back", 2, 1, 25, [3])
+    assert (event, facts["from"], facts["to"], facts["rows_dropped"], facts["refused"]) == (
+        "rolled back",
+        2,
+        1,
+        25,
+        [3],
+    )
     assert ("watch", "promote") in stage.audits()
     late = stage.turns(2, 1, 0.1)[0]  # was under way when the alias moved
     await stage.swapper.run_once()
@@ -415,7 +438,7 @@ async def test_the_next_promotion_ends_a_watch_and_so_does_an_operator(watched: 
     with stage.journal.read() as session:
         told = [(row.version, row.state) for row in canaries.history(session, "agent", 9)]
     assert told == [(2, "running"), (1, "cancelled")]
-    said = verbs.stop(stage.settings, stage.journal, "agent", kind=Observation.WATCH, actor="ana")
+    said = canary.stop(stage.settings, stage.journal, "agent", kind=Observation.WATCH, actor="ana")
     assert said == "agent@v2 stays live and is watched no longer"
     assert (stage.live(), stage.running()) == (2, [])
 
@@ -435,7 +458,9 @@ async def test_a_known_rate_is_used_where_enough_turns_tell_it(watched: Stage) -
     assert lower_rate(80, 100) == pytest.approx(0.8 - 1.64 * 0.04)
 
 
-async def test_a_holdback_keeps_a_share_with_the_version_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_holdback_keeps_a_share_with_the_version_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     stage = Stage(tmp_path / "state", mode="off", holdback=0.2)
     await stage.publish(1, 2)
@@ -480,7 +505,9 @@ async def test_one_canary_and_one_watch_at_a_time(stage: Stage) -> None:
 
 async def test_what_others_watch_is_left_to_them(stage: Stage) -> None:
     with stage.journal.write() as session:
-        session.add(CanaryRow(agent="agent", version=1, baseline=0, kind="shadow", share=0.5, state="running", started_at=1.0))
+        session.add(
+            CanaryRow(agent="agent", version=1, baseline=0, kind="shadow", share=0.5, state="running", started_at=1.0)
+        )
     await stage.swapper.run_once()
     assert stage.route().canary is None
     assert stage.running()[0].state == "running"

@@ -1,4 +1,5 @@
-"""The full tier: a candidate is compared with the live version on turns that were held out, and waits until they are decided."""
+"""The full tier: a candidate is compared with the live version on turns that were held out, and waits until they are
+decided."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,17 +8,18 @@ from typing import Any
 import pytest
 from swap_world import World
 
-from adapters.lineage import lineage
+from burnish.adapters.registry.lineage import lineage
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.tables import CompareJob, ComparisonRow
-from server.replay import Replayer
+from burnish.server.rollout.heldout_replay import Replayer
 from tests.factories import interaction, user
 from tests.turns import add_turn
 
 
 @pytest.fixture
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose swapper asks for 64 held-out turns; every session is held out, so that the row behind a version counts as one more."""
+    """A world whose swapper asks for 64 held-out turns; every session is held out, so that the row behind a version
+    counts as one more."""
     monkeypatch.chdir(tmp_path)
     world = World(tmp_path / "state")
     gate = world.settings.gate.model_copy(update={"tier": "full", "holdout": 0.999999, "n_replay": 80})
@@ -126,7 +128,9 @@ async def test_a_restart_begins_nothing_anew(full: World) -> None:
 
 async def test_turns_that_say_nothing_are_not_put(full: World) -> None:
     talk(full, 40)
-    for number, odd in enumerate(({"may_train": False}, {"is_aborted": True}, {"finish_reason": "length"}, {"agent": "other"})):
+    for number, odd in enumerate(
+        ({"may_train": False}, {"is_aborted": True}, {"finish_reason": "length"}, {"agent": "other"})
+    ):
         for i in range(20):
             add_turn(full.journal, interaction([user("x")], interaction_id=f"odd-{number}-{i}", **odd))
     full.announce(1)
@@ -139,7 +143,9 @@ def too_long(first: int) -> Callable[[str, str], str]:
 
     def reply(model: str, text: str) -> str:
         if text.startswith("held") and int(text.split()[1]) >= first:
-            raise EngineError("POST /v1/chat/completions: the engine answered 400: maximum context length is 2048 tokens")
+            raise EngineError(
+                "POST /v1/chat/completions: the engine answered 400: maximum context length is 2048 tokens"
+            )
         return "ok"
 
     return reply

@@ -1,4 +1,5 @@
-"""The keeper with a real journal, store and serving table: what is in use stays, what goes is gone for good, crashes are mended."""
+"""The keeper with a real journal, store and serving table: what is in use stays, what goes is gone for good, crashes
+are mended."""
 
 import asyncio
 import os
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 from swap_world import World
 
-from adapters import registry, versions
-from adapters.store import AdapterStore
 from burnish import config
+from burnish.adapters.files.retention import Keeper
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle, versions
+from burnish.adapters.serving.prepare import prepare
 from burnish.errors import AdapterError, Conflict, NotFound
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, CanaryRow, InteractionRow, LoadJob, StepRow
-from server.keeper import Keeper
-from server.prepare import prepare
 from tests.postgres import running
 
 
@@ -46,7 +47,7 @@ def kept(world: World) -> list[int]:
 
 def removed(world: World) -> list[int]:
     with world.journal.read() as session:
-        return [row.version for row in registry.versions(session, "agent") if row.removed_at is not None]
+        return [row.version for row in lifecycle.versions(session, "agent") if row.removed_at is not None]
 
 
 async def test_old_versions_go_and_their_records_stay(world: World) -> None:
@@ -66,7 +67,12 @@ async def test_old_versions_go_and_their_records_stay(world: World) -> None:
 
 async def test_looking_changes_nothing(world: World) -> None:
     told = keeper(world).remove("agent", actor="ana", is_dry=True)
-    assert (sorted(told.plan.remove), told.is_done, removed(world), kept(world)) == ([1, 2, 3], False, [], [1, 2, 3, 4, 5, 6])
+    assert (sorted(told.plan.remove), told.is_done, removed(world), kept(world)) == (
+        [1, 2, 3],
+        False,
+        [],
+        [1, 2, 3, 4, 5, 6],
+    )
     with pytest.raises(NotFound):
         keeper(world).remove("nobody", actor="ana")
 
@@ -74,7 +80,9 @@ async def test_looking_changes_nothing(world: World) -> None:
 async def test_what_is_used_anywhere_stays(world: World) -> None:
     with world.journal.write() as session:
         versions.set_pinned(session, "agent", 1, True, actor="ana")
-        session.add(CanaryRow(agent="agent", version=6, baseline=2, kind="watch", share=1.0, state="running", started_at=1.0))
+        session.add(
+            CanaryRow(agent="agent", version=6, baseline=2, kind="watch", share=1.0, state="running", started_at=1.0)
+        )
         session.add(StepRow(agent="agent", version=7, parent=3, outcome="open", metrics={}, started_at=1.0))
     world.gateway_reports(**{"agent@v4": 1, "other@v1": 3})
     told = keeper(world, keep_live=0).remove("agent", actor="ana").plan
@@ -86,7 +94,9 @@ async def test_what_is_used_anywhere_stays(world: World) -> None:
     }
 
 
-async def test_a_version_that_comes_into_use_in_that_moment_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_version_that_comes_into_use_in_that_moment_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = keeper(world)
     plan = first._plan
 
@@ -94,7 +104,7 @@ async def test_a_version_that_comes_into_use_in_that_moment_stays(world: World, 
         made = plan(*arguments)  # type: ignore[arg-type]
         monkeypatch.undo()
         with world.journal.write() as session:
-            registry.promote(session, "agent", 2, expected=6, actor="ana")
+            lifecycle.promote(session, "agent", 2, expected=6, actor="ana")
         return made
 
     monkeypatch.setattr(first, "_plan", promoted_meanwhile)
@@ -104,10 +114,10 @@ async def test_a_version_that_comes_into_use_in_that_moment_stays(world: World, 
 
 
 async def test_what_is_removed_cannot_be_promoted(world: World) -> None:
-    from server import release
+    from burnish.adapters.verbs import releases
 
     keeper(world).remove("agent", actor="ana")
-    for call in (release.promote, lambda *a, **k: release.rollback(*a[:3], to=a[3], **k)):
+    for call in (releases.promote, lambda *a, **k: releases.rollback(*a[:3], to=a[3], **k)):
         with pytest.raises(Conflict, match=r"agent@v2 was removed on .* only its record is left"):
             call(world.settings, world.journal, "agent", 2, actor="ana")
     assert world.live() == 6
@@ -138,8 +148,8 @@ async def test_a_journal_that_is_not_the_stores_own_removes_nothing(world: World
     journal = prepare(other)
     with journal.write() as session:
         for number in range(1, 8):
-            registry.announce(session, "agent", number, parent=0, step_id=None, digest="d")
-            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+            lifecycle.announce(session, "agent", number, parent=0, step_id=None, digest="d")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate")
     stranger = Keeper(other.model_copy(update={"versions": config.Versions(keep_live=0)}), journal)
     with pytest.raises(AdapterError, match="is not the one of the adapter store"):
         stranger.remove("agent", actor="ana")
@@ -183,10 +193,10 @@ async def test_on_postgresql_too(request: pytest.FixtureRequest, tmp_path: Path)
     journal: Journal = prepare(settings)
     with journal.write() as session:
         for number in (1, 2, 3):
-            registry.announce(session, "agent", number, parent=0, step_id=None, digest="d")
-            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+            lifecycle.announce(session, "agent", number, parent=0, step_id=None, digest="d")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate")
             session.get_one(LoadJob, f"agent@v{number}").state = "done"
     assert list(Keeper(settings, journal).remove("agent", actor="ana").plan.remove) == [1]
     with pytest.raises(Conflict, match="was removed"), journal.write() as session:
-        registry.promote(session, "agent", 1, expected=3, actor="ana")
+        lifecycle.promote(session, "agent", 1, expected=3, actor="ana")
     journal.close()

@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from adapters import registry
 from burnish import config
+from burnish.adapters.registry import lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
-from server.own_settings import settings_by_agent
+from burnish.server.rollout.agent_settings import settings_by_agent
 
 
 def test_own_settings_stand_over_the_servers(journal: Journal, tmp_path: Path) -> None:
     settings = config.load(flags={"state_dir": str(tmp_path)})
     with journal.write() as session:
         for name, own in (("plain", {}), ("own", {"canary.share": 0.25}), ("odd", {"canary.share": 7})):
-            registry.ensure_agent(session, name)
+            lifecycle.ensure_agent(session, name)
             session.get_one(AgentRow, name).settings = own
     of = settings_by_agent(settings, journal)
     assert of("plain") == of("odd") == of("never seen") == settings

@@ -9,16 +9,16 @@ import pytest
 from personal_world import World
 from sqlalchemy import select
 
-from adapters import registry
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry.personal import family_of, name_of
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Engine, Personal
 from burnish.errors import EngineUnavailable
 from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, VersionRow
+from burnish.server.rollout.forgetting_prompts import RetentionSet
+from burnish.server.rollout.swapper import Swapper
 from burnish.testing import StubEngine
-from server.personal import family_of, name_of
-from server.prepare import prepare
-from server.retention import RetentionSet
-from server.swap import Swapper
 from tests.fakes import FakeEngine
 from tests.server.gateways import ENGINE_KEY, make_keys, serve, write_table
 
@@ -69,7 +69,7 @@ def test_where_the_parent_is_the_base_so_is_the_branch(world: World) -> None:
     assert world.ask("ana") == f"{ANA}@v0"
     assert world.gateway.engine.requests[-1]["model"] == "base"
     with world.journal.read() as session:
-        assert registry.versions(session, ANA) == []
+        assert lifecycle.versions(session, ANA) == []
 
 
 def test_a_header_names_the_user_as_well(world: World) -> None:
@@ -99,10 +99,10 @@ def test_nobody_can_ask_for_another_users_agent(world: World) -> None:
 
 def test_the_same_user_of_another_tenant_is_another_person(world: World) -> None:
     with world.journal.write() as session:
-        registry.ensure_agent(session, "theirs", "other")
+        lifecycle.ensure_agent(session, "theirs", "other")
     prepare(world.settings).close()
     secrets, keys = make_keys()
-    routes.update(world.file, lambda table: routes.replace(table, keys={**table.keys, **keys}))
+    serving_table.update(world.file, lambda table: serving_table.replace(table, keys={**table.keys, **keys}))
     world.ask("ana")
     world.ask("ana", key=secrets["stranger"], model="theirs")
     world.settle()
@@ -129,7 +129,7 @@ def test_the_least_used_leaves_when_there_are_too_many_and_comes_back(world: Wor
     assert world.ask("ana") == f"{ANA}@v1"
     assert set(world.table()) == {"agent", ANA, cleo}
     with world.journal.read() as session:
-        assert [row.version for row in registry.versions(session, ANA)] == [1]
+        assert [row.version for row in lifecycle.versions(session, ANA)] == [1]
 
 
 def test_while_there_is_room_nobody_leaves(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ async def test_a_branch_that_a_crash_interrupted_is_finished(world: World) -> No
         assert ANA not in world.table()
     with world.journal.read() as session:
         assert session.get_one(VersionRow, (ANA, 1)).state == "candidate"
-        assert registry.alias(session, ANA) == 0
+        assert lifecycle.alias(session, ANA) == 0
         assert session.get_one(LoadJob, f"{ANA}#wake").state == "queued"
     engine.come_back()
     await swapper._nursery.wake(ANA)

@@ -10,20 +10,20 @@ import torch
 from personal_world import World
 from vllm_process import VllmServer
 
-from adapters import registry
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry.personal import name_of
+from burnish.adapters.serving.prepare import prepare
 from burnish.config import Engine, Learner, Personal
 from burnish.journal.tables import VersionRow
+from burnish.learner.data.rows import Text
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model import checkpoint
+from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.model.probe import build_probe
+from burnish.learner.run.trainer import Trainer
+from burnish.server.rollout.engine.vllm import VllmEngine
+from burnish.server.rollout.forgetting_prompts import RetentionPrompt, RetentionSet
 from burnish.testing import StubEngine
-from learner import checkpoint
-from learner.policy import Policy, Weights
-from learner.probe import build_probe
-from learner.prompts import render
-from learner.rows import Text
-from learner.step import Trainer
-from server.personal import name_of
-from server.prepare import prepare
-from server.retention import RetentionPrompt, RetentionSet
-from server.vllm import VllmEngine
 from tests.server.gateways import make_keys, serve, write_table
 
 pytestmark = pytest.mark.engine
@@ -48,7 +48,10 @@ def world(tmp_path: Path, vllm_server: VllmServer) -> Iterator[World]:
     stand_in = StubEngine(url=vllm_server.url)  # only its address is asked for
     with serve(tmp_path, stand_in, personal=Personal(enabled=True)) as gateway:
         engine = Engine(
-            urls=(vllm_server.url,), api_key=vllm_server.api_key, base_name=vllm_server.base_name, model=str(vllm_server.model)
+            urls=(vllm_server.url,),
+            api_key=vllm_server.api_key,
+            base_name=vllm_server.base_name,
+            model=str(vllm_server.model),
         )
         settings = gateway.settings.model_copy(update={"engine": engine})
         write_table(settings, (vllm_server.url,), make_keys()[1], agents={})
@@ -84,7 +87,7 @@ def test_it_begins_as_its_parent_and_learns_aside(world: World) -> None:
         row = {"agent": "agent", "version": 1, "parent": 0, "digest": digest, "state": "candidate"}
         session.add(VersionRow(**row, evidence={}, created_at=0.0))
         session.flush()
-        registry.promote(session, "agent", 1, expected=0, actor="test")
+        lifecycle.promote(session, "agent", 1, expected=0, actor="test")
     prepare(world.settings).close()
     world.settle()
     first, words = said(world, "ana")
@@ -94,11 +97,11 @@ def test_it_begins_as_its_parent_and_learns_aside(world: World) -> None:
 
     digest = learned(world, ANA, 2, seed=2, scale=0.3)
     with world.journal.write() as session:
-        registry.announce(session, ANA, 2, parent=1, step_id=None, digest=digest)
+        lifecycle.announce(session, ANA, 2, parent=1, step_id=None, digest=digest)
     world.settle()
     second, others = said(world, "ana")
     with world.journal.read() as session:
-        assert second == f"{ANA}@v2", registry.version(session, ANA, 2).reason
+        assert second == f"{ANA}@v2", lifecycle.version(session, ANA, 2).reason
     assert others != words
     assert said(world, "ben") == ("agent@v1", words)
     assert {agent for agent, *_ in world.turns()} == {"agent", ANA}

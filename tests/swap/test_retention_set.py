@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from adapters.gate import binomial_upper, tolerated
-from server.engine import Reply
-from server.retention import N_AUDITED, RetentionPrompt, RetentionSet
+from burnish.adapters.evidence.gate import binomial_upper, tolerated
+from burnish.server.rollout.engine.engine import Reply
+from burnish.server.rollout.forgetting_prompts import N_AUDITED, RetentionPrompt, RetentionSet
 from tests.factories import user
 
 N, MOST = 64, 2

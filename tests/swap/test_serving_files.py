@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from adapters import registry
-from burnish import config, routes
+from burnish import config, serving_table
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving import publish
+from burnish.adapters.serving.prepare import admin_key_file, prepare, refresh, routes_file
 from burnish.errors import ConfigError, TableError
-from server import table
-from server.inflight import is_drained, path_of
-from server.launch import IN_PROCESS, check_model, command, engine_key, environment
-from server.prepare import admin_key_file, prepare, refresh, routes_file
-from server.retention import read_prompts, shown
+from burnish.in_flight import is_drained, path_of
+from burnish.processes.vllm_server import IN_PROCESS, check_model, command, engine_key, environment
+from burnish.server.rollout.forgetting_prompts import read_prompts, shown
 from tests.fakes import make_version
 
 GOOD = json.dumps({"messages": [{"role": "user", "content": "2+2"}], "check": "4"})
@@ -30,7 +30,9 @@ def test_retention_prompts_are_read_up_to_the_limit(tmp_path: Path) -> None:
     assert not prompts[0].passes({"content": None})
 
 
-@pytest.mark.parametrize("line", ["no json", "[]", '"text"', "{}", '{"messages": []}', '{"messages": [], "check": "("}', "7"])
+@pytest.mark.parametrize(
+    "line", ["no json", "[]", '"text"', "{}", '{"messages": []}', '{"messages": [], "check": "("}', "7"]
+)
 def test_a_bad_prompt_is_named_by_its_line(tmp_path: Path, line: str) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(GOOD + "\n" + line + "\n")
@@ -86,12 +88,12 @@ def test_preparing_twice_keeps_keys_and_aliases(settings: config.Settings) -> No
     assert admin_key_file(settings).stat().st_mode & 0o777 == 0o600
     with journal.write() as session:
         for number in (1, 2):
-            registry.announce(session, "agent", number, parent=0, step_id=None, digest="d")
-            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+            lifecycle.announce(session, "agent", number, parent=0, step_id=None, digest="d")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate")
     journal.close()
     prepare(settings).close()
     assert admin_key_file(settings).read_text() == key
-    present = routes.watch(routes_file(settings)).current()
+    present = serving_table.watch(routes_file(settings)).current()
     route = present.agents["agent"]
     assert (route.live, route.previous, route.loaded) == (2, 1, (1, 2))
     assert present.engines == settings.engine_urls == ("http://127.0.0.1:8701",)
@@ -99,32 +101,34 @@ def test_preparing_twice_keeps_keys_and_aliases(settings: config.Settings) -> No
     assert [k.name for k in present.keys.values()] == ["admin.key"]
 
 
-def test_a_table_that_was_cut_off_gets_its_keys_and_engines_back_at_a_start_and_not_before(settings: config.Settings) -> None:
+def test_a_table_that_was_cut_off_gets_its_keys_and_engines_back_at_a_start_and_not_before(
+    settings: config.Settings,
+) -> None:
     journal = prepare(settings)
     file = routes_file(settings)
-    whole = routes.watch(file).current()
+    whole = serving_table.watch(file).current()
     cut_off = file.read_bytes()[:200]
     file.write_bytes(cut_off)
     with pytest.raises(TableError):
-        table.sync(journal, file, "agent")
+        publish.sync(journal, file, "agent")
     assert file.read_bytes() == cut_off
     journal.close()
     prepare(settings).close()
-    after = routes.watch(file).current()
+    after = serving_table.watch(file).current()
     assert (after.keys, after.engines, after.agents) == (whole.keys, whole.engines, whole.agents)
     assert after.keys and after.engines and after.agents
 
 
 def test_an_engine_is_started_with_the_versions_it_had_but_not_with_damaged_ones(settings: config.Settings) -> None:
-    from adapters.store import AdapterStore
+    from burnish.adapters.files.store import AdapterStore
 
     journal = prepare(settings)
     store = AdapterStore(settings.adapters_dir)
     for number in (1, 2):
         make_version(store, number)
         with journal.write() as session:
-            registry.announce(session, "agent", number, parent=0, step_id=None, digest="d")
-            registry.promote(session, "agent", number, expected=number - 1, actor="gate")
+            lifecycle.announce(session, "agent", number, parent=0, step_id=None, digest="d")
+            lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate")
     refresh(settings, journal)
     journal.close()
     (store.path("agent", 1) / "state.json").unlink()

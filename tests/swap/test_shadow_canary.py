@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from adapters import canaries, registry
-from adapters.canary import Comparison, Rules, Turn
+from burnish.adapters.evidence.comparison import Comparison, Rules, Turn
+from burnish.adapters.registry import canaries, lifecycle
+from burnish.adapters.verbs import canary
 from burnish.errors import Conflict, EngineError, EngineUnavailable
 from burnish.journal.tables import AliasRow, CanaryRow, CompareJob, ComparisonRow, InteractionRow
 from burnish.records import Observation, Sampling
-from server.canary import verbs
-from server.canary.mirror import Mirror, is_mirrored
+from burnish.server.rollout.canary.mirror import Mirror, is_mirrored
 from tests.factories import interaction, user
 from tests.turns import add_turn
 
@@ -66,7 +66,9 @@ class Shadow(Stage):
 async def shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shadow:
     monkeypatch.chdir(tmp_path)
     stage = Shadow(tmp_path / "state", mode="shadow", shadow_share=1.0, watch=False)
-    stage.engine.replies = lambda model, text: "another answer" if model == "agent@v1" and text.startswith("turn") else "ok"
+    stage.engine.replies = lambda model, text: (
+        "another answer" if model == "agent@v1" and text.startswith("turn") else "ok"
+    )
     stage.announce(1)
     await stage.swapper.run_once()
     return stage
@@ -131,7 +133,7 @@ async def test_a_better_version_goes_live(shadow: Shadow) -> None:
     assert (shadow.last(Observation.SHADOW).state, shadow.live()) == ("passed", 1)
     assert "not worse by 10% or more: better in " in shadow.version(1).evidence["canary"]["reason"]
     with shadow.journal.read() as session:
-        assert registry.alias(session, "agent", canaries.CANARY) is None
+        assert lifecycle.alias(session, "agent", canaries.CANARY) is None
 
 
 async def test_the_same_replies_pass_without_a_judge(shadow: Shadow) -> None:
@@ -206,8 +208,8 @@ async def test_an_engine_that_is_away_is_waited_for(shadow: Shadow, monkeypatch:
 
 async def test_an_operator_stops_it_like_a_canary(shadow: Shadow) -> None:
     with pytest.raises(Conflict, match=r"still on trial|is on shadow"):
-        verbs.start(shadow.settings, shadow.journal, "agent", 1, share=0.1, actor="ana")
-    said = verbs.stop(shadow.settings, shadow.journal, "agent", actor="ana", reason="not today")
+        canary.start(shadow.settings, shadow.journal, "agent", 1, share=0.1, actor="ana")
+    said = canary.stop(shadow.settings, shadow.journal, "agent", actor="ana", reason="not today")
     assert said == "agent@v1 was refused: not today"
     assert shadow.version(1).state == "refused" and shadow.route().canary is None
 

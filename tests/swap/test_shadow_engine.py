@@ -1,4 +1,5 @@
-"""A shadow group on a real vLLM: drawn with exact tokens while nobody asks, scored by the wish, and by a judge that cannot grade."""
+"""A shadow group on a real vLLM: drawn with exact tokens while nobody asks, scored by the wish, and by a judge that
+cannot grade."""
 
 import asyncio
 import random
@@ -10,21 +11,21 @@ import pytest
 from vllm_process import VllmServer
 
 from burnish import config
+from burnish.adapters.serving.prepare import prepare, routes_file
 from burnish.journal import Journal, shadows
 from burnish.journal.tables import ShadowGroupRow
 from burnish.journal.turns import from_bytes, record_judgement
+from burnish.judges.comparison.grader import Grader
+from burnish.judges.models.local import LocalJudge
+from burnish.judges.models.panel import Panel
+from burnish.learner.data.rows import Text
+from burnish.learner.model.hint_grader import WishGrader
+from burnish.learner.model.policy import Policy
 from burnish.records import NextStateKind, Sampling
 from burnish.rewards import NEXT_STATE
-from judges.grader import Grader
-from judges.local import LocalJudge
-from judges.panel import Panel
-from learner.policy import Policy
-from learner.rows import Text
-from learner.wish import WishGrader
-from server.own_settings import settings_by_agent
-from server.prepare import prepare, routes_file
-from server.shadow.drawer import Drawer
-from server.shadow.source import VllmSource
+from burnish.server.rollout.agent_settings import settings_by_agent
+from burnish.server.rollout.shadow_groups.drawer import Drawer
+from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from tests.factories import interaction, judgement, user
 from tests.turns import add_next_state, add_turn
 
@@ -33,12 +34,19 @@ ASKED = [user("Reverse 5 12.")]
 
 
 class World:
-    """A journal with one live turn that the real engine answered and its user corrected, and what draws and grades its group."""
+    """A journal with one live turn that the real engine answered and its user corrected, and what draws and grades its
+    group."""
 
     def __init__(self, folder: Path, server: VllmServer, grader: str = "rubric") -> None:
         given = {"engine.urls": [server.url], "engine.api_key": server.api_key, "engine.base_name": server.base_name}
         self.settings = config.load(
-            flags={"state_dir": str(folder), "shadow.enabled": True, "shadow.grader": grader, "gate.tier": "fast", **given}
+            flags={
+                "state_dir": str(folder),
+                "shadow.enabled": True,
+                "shadow.grader": grader,
+                "gate.tier": "fast",
+                **given,
+            }
         )
         self.journal: Journal = prepare(self.settings)
         self.source = VllmSource(server.url, server.api_key)
@@ -127,7 +135,9 @@ async def test_a_group_is_scored_by_the_wish_without_a_judge(tmp_path: Path, vll
 
 
 async def test_the_engine_says_how_busy_it_is(world: World) -> None:
-    long = asyncio.create_task(world.source.draw(world.settings.engine.base_name, [user("Count from 0 to 99.")], (), 0.3, 600))
+    long = asyncio.create_task(
+        world.source.draw(world.settings.engine.base_name, [user("Count from 0 to 99.")], (), 0.3, 600)
+    )
     seen = 0
     while not long.done() and not seen:
         seen = await world.source.n_requests()

@@ -1,4 +1,5 @@
-"""The swapper on a fake engine: what earns its place goes live, what does not is gone, and nothing is undone by a restart."""
+"""The swapper on a fake engine: what earns its place goes live, what does not is gone, and nothing is undone by a
+restart."""
 
 from array import array
 from collections.abc import Callable
@@ -8,13 +9,14 @@ from typing import Any
 import pytest
 from swap_world import ACCEPTED, PROMPTS, World
 
-from burnish import routes
+from burnish import serving_table
+from burnish.adapters.serving.prepare import refresh
+from burnish.adapters.verbs import releases
 from burnish.errors import AdapterError, Conflict, EngineError, EngineUnavailable, NotFound
 from burnish.journal import jobs
 from burnish.journal.tables import AuditRow, LoadJob
-from server import drain, release, swap
-from server.prepare import refresh
-from server.retention import RetentionSet
+from burnish.server.rollout import swapper, unloading
+from burnish.server.rollout.forgetting_prompts import RetentionSet
 from tests.factories import interaction, user
 from tests.fakes import BASE, PARENT, make_version
 from tests.turns import add_turn
@@ -209,7 +211,7 @@ async def test_while_the_engine_is_away_the_swapper_waits(world: World, monkeypa
         if len(naps) == 3:
             world.engine.come_back()
 
-    monkeypatch.setattr(swap.asyncio, "sleep", nap)
+    monkeypatch.setattr(swapper.asyncio, "sleep", nap)
     await world.swapper.run_forever(lambda: len(naps) > 4)
     assert naps[:3] == [1.0] * 3
     assert world.live() == 1
@@ -245,7 +247,7 @@ async def test_a_swapper_that_died_between_the_two_pointers_is_put_right_at_the_
         raise Killed
 
     with monkeypatch.context() as broken:
-        broken.setattr(swap.table, "sync", dies)
+        broken.setattr(swapper.table, "sync", dies)
         with pytest.raises(Killed):
             await world.swapper.run_once()
     assert world.route().live == 0
@@ -259,8 +261,12 @@ async def test_an_old_version_is_unloaded_only_when_no_gateway_can_ask_for_it(wo
     await world.publish(1, 2)
     world.gateway_reports(**{"agent@v1": 1})
     await world.publish(3)
-    flipped = routes.watch(world.file).current().generation
-    for generation, in_flight in ((flipped - 1, {}), (flipped, {"agent@v1": 1}), (flipped, {"agent@v1": 2, "agent@v3": 1})):
+    flipped = serving_table.watch(world.file).current().generation
+    for generation, in_flight in (
+        (flipped - 1, {}),
+        (flipped, {"agent@v1": 1}),
+        (flipped, {"agent@v1": 2, "agent@v3": 1}),
+    ):
         world.gateway_reports(generation, **in_flight)
         await world.swapper.run_once()
         assert "agent@v1" in world.engine.loaded
@@ -276,13 +282,14 @@ async def off_the_table(world: World) -> None:
     await world.publish(1, 2)
     world.gateway_reports()
     await world.publish(3)
-    world.gateway_reports(routes.watch(world.file).current().generation)
+    world.gateway_reports(serving_table.watch(world.file).current().generation)
     await world.swapper.run_once()
     assert world.route().loaded == (2, 3)
 
 
 async def test_a_request_that_slipped_in_while_unloading_is_waited_for(world: World) -> None:
-    """The table without v1 is written first; only when every gateway has seen it is v1 unloaded. Nothing waits for that."""
+    """The table without v1 is written first; only when every gateway has seen it is v1 unloaded. Nothing waits for
+    that."""
     await off_the_table(world)
     for _ in range(3):
         await world.swapper.run_once()
@@ -294,7 +301,7 @@ async def test_a_request_that_slipped_in_while_unloading_is_waited_for(world: Wo
 
 async def test_a_gateway_that_never_lets_go_keeps_the_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await off_the_table(world)
-    monkeypatch.setattr(drain, "PATIENCE", 0.0)
+    monkeypatch.setattr(unloading, "PATIENCE", 0.0)
     world.swapper._drain._off = {name: (seen, 0.0) for name, (seen, _) in world.swapper._drain._off.items()}
     await world.swapper.run_once()
     assert "agent@v1" in world.engine.loaded
@@ -303,7 +310,7 @@ async def test_a_gateway_that_never_lets_go_keeps_the_version(world: World, monk
 
 async def test_a_version_promoted_while_it_is_being_unloaded_stays(world: World) -> None:
     await off_the_table(world)
-    release.promote(world.settings, world.journal, "agent", 1, actor="cli")
+    releases.promote(world.settings, world.journal, "agent", 1, actor="cli")
     await world.swapper.run_once()
     assert world.live() == 1
     world.gateway_reports()
@@ -323,7 +330,7 @@ async def test_what_a_killed_swapper_left_on_an_engine_is_unloaded_by_the_next(w
 async def test_a_rollback_moves_a_pointer_and_asks_no_engine(world: World) -> None:
     await world.publish(1, 2)
     world.engine.calls.clear()
-    said = release.rollback(world.settings, world.journal, "agent", to=None, actor="cli", reason="worse")
+    said = releases.rollback(world.settings, world.journal, "agent", to=None, actor="cli", reason="worse")
     assert said == "agent@v1 is live (was v2)"
     assert world.live() == 1
     assert world.route().previous == 2
@@ -332,7 +339,7 @@ async def test_a_rollback_moves_a_pointer_and_asks_no_engine(world: World) -> No
         last = session.query(AuditRow).order_by(AuditRow.audit_id.desc()).first()  # type: ignore[union-attr]
         assert last is not None
         assert (last.actor, last.before, last.after, last.reason) == ("cli", "2", "1", "worse")
-    release.rollback(world.settings, world.journal, "agent", to=0, actor="cli")
+    releases.rollback(world.settings, world.journal, "agent", to=0, actor="cli")
     assert world.live() == 0
     assert world.engine.calls == []
 
@@ -341,7 +348,7 @@ async def test_an_operator_promotes_a_version_that_no_engine_has(world: World) -
     await world.publish(1, 2, 3)
     await world.swapper.run_once()
     assert "agent@v1" not in world.engine.loaded
-    said = release.promote(world.settings, world.journal, "agent", 1, actor="ana")
+    said = releases.promote(world.settings, world.journal, "agent", 1, actor="ana")
     assert "is being loaded" in said
     assert world.live() == 3
     await world.swapper.run_once()
@@ -349,7 +356,7 @@ async def test_an_operator_promotes_a_version_that_no_engine_has(world: World) -
     assert set(world.engine.loaded) >= {"agent@v1", "agent@v3"}
     assert world.route().previous == 3
     await world.swapper.run_once()
-    again = release.promote(world.settings, world.journal, "agent", 2, actor="ana")
+    again = releases.promote(world.settings, world.journal, "agent", 2, actor="ana")
     assert "is being loaded" in again or "is live" in again
     await world.swapper.run_once()
     assert world.live() == 2
@@ -359,11 +366,11 @@ async def test_the_same_version_can_be_loaded_by_hand_again_and_again(world: Wor
     await world.publish(1, 2, 3)
     for _ in range(2):
         await world.swapper.run_once()
-        release.promote(world.settings, world.journal, "agent", 1, actor="ana")
+        releases.promote(world.settings, world.journal, "agent", 1, actor="ana")
         await world.swapper.run_once()
         assert world.live() == 1
         for number in (2, 3):
-            release.promote(world.settings, world.journal, "agent", number, actor="ana")
+            releases.promote(world.settings, world.journal, "agent", number, actor="ana")
             await world.swapper.run_once()
         assert world.live() == 3
         await world.swapper.run_once()
@@ -372,7 +379,7 @@ async def test_the_same_version_can_be_loaded_by_hand_again_and_again(world: Wor
 async def test_an_operator_cannot_get_round_the_gate_or_the_facts(world: World) -> None:
     await world.publish(1)
     world.announce(2)
-    promote = release.promote
+    promote = releases.promote
     with pytest.raises(Conflict, match="still on trial"):
         promote(world.settings, world.journal, "agent", 2, actor="ana")
     with pytest.raises(NotFound, match="no version agent@v9"):
@@ -383,7 +390,7 @@ async def test_an_operator_cannot_get_round_the_gate_or_the_facts(world: World) 
         promote(world.settings, world.journal, "agent", 0, actor="ana", expected=0)
     assert promote(world.settings, world.journal, "agent", 1, actor="ana") == "agent@v1 is live already"
     with pytest.raises(Conflict, match="is live already"):
-        release.rollback(world.settings, world.journal, "agent", to=1, actor="ana")
+        releases.rollback(world.settings, world.journal, "agent", to=1, actor="ana")
     assert world.live() == 1
 
 
@@ -392,7 +399,7 @@ async def test_a_damaged_version_is_not_even_queued(world: World) -> None:
     await world.swapper.run_once()
     alter(world)
     with pytest.raises(AdapterError, match=r"agent@v1 cannot be served: .*was altered"):
-        release.promote(world.settings, world.journal, "agent", 1, actor="ana")
+        releases.promote(world.settings, world.journal, "agent", 1, actor="ana")
     with world.journal.read() as session:
         assert session.get(LoadJob, "agent@v1#promote") is None
 
@@ -405,7 +412,7 @@ async def test_a_candidate_whose_parent_was_rolled_back_meanwhile_is_tried_again
     retention = world.swapper._trial._retention.compare
 
     async def slow(*args: Any) -> Any:
-        release.rollback(world.settings, world.journal, "agent", to=0, actor="ana")
+        releases.rollback(world.settings, world.journal, "agent", to=0, actor="ana")
         monkeypatch.undo()
         return await retention(*args)
 
@@ -431,7 +438,9 @@ async def test_a_version_that_cannot_be_warmed_goes_live_all_the_same(world: Wor
     add_turn(world.journal, interaction([user("a")], prompt_ids=array("i", [5] * 9)))
     world.announce(1)
     world.engine.fails = lambda method, name: (
-        EngineError("400: too long") if method == "next_logprobs" and world.engine.n_calls("next_logprobs") > 2 else None
+        EngineError("400: too long")
+        if method == "next_logprobs" and world.engine.n_calls("next_logprobs") > 2
+        else None
     )
     assert await world.swapper.run_once()
     assert world.live() == 1
@@ -467,7 +476,7 @@ async def test_a_version_that_cannot_be_restored_does_not_stop_the_others(world:
 async def test_an_operators_promotion_that_fails_is_given_up(world: World, fault: Callable[[World], None]) -> None:
     await world.publish(1, 2, 3)
     await world.swapper.run_once()
-    release.promote(world.settings, world.journal, "agent", 1, actor="ana")
+    releases.promote(world.settings, world.journal, "agent", 1, actor="ana")
     fault(world)
     await world.swapper.run_once()
     assert world.live() == 3
@@ -496,25 +505,27 @@ async def test_a_restarted_swapper_goes_on_draining(world: World) -> None:
     await world.publish(1, 2)
     world.gateway_reports(**{"agent@v1": 1})
     await world.publish(3)
-    world.gateway_reports(routes.watch(world.file).current().generation + 5)
+    world.gateway_reports(serving_table.watch(world.file).current().generation + 5)
     await world.restarted().run_once()
     assert set(world.engine.loaded) == {"agent@v2", "agent@v3"}
 
 
-async def test_a_version_promoted_in_the_moment_of_its_unloading_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_version_promoted_in_the_moment_of_its_unloading_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await world.publish(1, 2)
     world.gateway_reports(**{"agent@v1": 1})
     await world.publish(3)
     (world.file.parent / "gateway-1.json").unlink()
-    is_drained, n_asked = drain.is_drained, []
+    is_drained, n_asked = unloading.is_drained, []
 
     def promoted_meanwhile(run_dir: Path, model: str, generation: int) -> bool:
         if not n_asked:
             n_asked.append(1)
-            release.promote(world.settings, world.journal, "agent", 1, actor="ana")
+            releases.promote(world.settings, world.journal, "agent", 1, actor="ana")
         return is_drained(run_dir, model, generation)
 
-    monkeypatch.setattr(drain, "is_drained", promoted_meanwhile)
+    monkeypatch.setattr(unloading, "is_drained", promoted_meanwhile)
     await world.swapper.run_once()
     assert world.live() == 1
     assert 1 in world.route().loaded

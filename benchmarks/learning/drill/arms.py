@@ -41,8 +41,8 @@ SETTINGS: Mapping[Defence, Mapping[str, Any]] = {
     Defence.OWN: _OWN,
     Defence.ALL: {**_OWN, "gate.acceptance_margin": 0.025},
 }
-"""Over the sandbox's settings. Undefended, all is off that stands between a step and what is served; the mechanical checks and the probe
-cannot be."""
+"""Over the sandbox's settings. Undefended, all is off that stands between a step and what is served; the mechanical
+checks and the probe cannot be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""From results to figures: how deep a curve falls, per arm over the seeds that are there, and the bar's own figure by its bound."""
+"""From results to figures: how deep a curve falls, per arm over the seeds that are there, and the bar's own figure by
+its bound."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -18,12 +19,14 @@ WORTH = ("served_best", "served_last", "served_drop", "retention")
 
 
 def drop(curve: Mapping[int, float]) -> float:
-    """The deepest fall of a score under its best that lasts for longer than one period of the gate; 0 where there is none.
+    """The deepest fall of a score under its best that lasts for longer than one period of the gate; 0 where there is
+    none.
 
-    `curve` has a score by interactions, one look a period. A fall at a look is the best score up to it, less its own. One that is there at
-    two looks in a row began before the first and has not ended at the second, so it lasts for longer than the period between: it counts
-    with the lesser of both. What a single look sees does not count, and neither does what only the last one sees: how long that would have
-    lasted nobody knows. Pairs are all there is to look at: over three looks in a row the least is no larger.
+    `curve` has a score by interactions, one look a period. A fall at a look is the best score up to it, less its own.
+    One that is there at two looks in a row began before the first and has not ended at the second, so it lasts for
+    longer than the period between: it counts with the lesser of both. What a single look sees does not count, and
+    neither does what only the last one sees: how long that would have lasted nobody knows. Pairs are all there is to
+    look at: over three looks in a row the least is no larger.
     """
     return max((min(pair) for pair in pairwise(falls(curve))), default=0.0)
 
@@ -38,8 +41,8 @@ def falls(curve: Mapping[int, float]) -> list[float]:
 
 
 def curve_of(result: Result, name: str) -> Mapping[int, float]:
-    """By interactions, the score of what was `served`, of the `learner`'s newest version, or of what was served by prompts' first replies
-    alone (`once`).
+    """By interactions, the score of what was `served`, of the `learner`'s newest version, or of what was served by
+    prompts' first replies alone (`once`).
     """
     return result.scores if name == "served" else result.curves[name]
 
@@ -69,8 +72,8 @@ def at(results: ByArm, arm: str, name: str, n: int) -> BySeed:
 
 
 def worth(results: ByArm, arm: str) -> dict[str, Estimate]:
-    """What an arm's defences change against the undefended arm of the same share of liars, paired by seed: `WORTH`, the figure less the
-    undefended one's. Empty for an undefended arm and where no seed has both.
+    """What an arm's defences change against the undefended arm of the same share of liars, paired by seed: `WORTH`, the
+    figure less the undefended one's. Empty for an undefended arm and where no seed has both.
     """
     bare = f"{Defence.NONE}-{arm.rpartition('-')[2]}"
     if arm == bare:
@@ -81,8 +84,8 @@ def worth(results: ByArm, arm: str) -> dict[str, Estimate]:
 
 
 def flat(results: ByArm) -> dict[str, float]:
-    """Everything that is there: `arm_key`, `_low` and `_high` for its bounds, `_most` for the worst seed's drop, `arm_n_seeds`;
-    `arm_over_undefended_key` for what its defences change (`worth`).
+    """Everything that is there: `arm_key`, `_low` and `_high` for its bounds, `_most` for the worst seed's drop,
+    `arm_n_seeds`; `arm_over_undefended_key` for what its defences change (`worth`).
     """
     found: dict[str, float] = {}
     for arm in results:

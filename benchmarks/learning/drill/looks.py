@@ -1,4 +1,5 @@
-"""Looks at a run between two rounds: what is served, and what the learner made last, whether or not anybody lets it serve.
+"""Looks at a run between two rounds: what is served, and what the learner made last, whether or not anybody lets it
+serve.
 
 A version is asked once, however often it is looked at: with the same draws it would say the same.
 """
@@ -7,15 +8,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.store import AdapterStore
 from benchmarks.learning.client import N_AT_ONCE, Client
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.state import State
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.stack import Stack
 from benchmarks.learning.style.world import MAX_TOKENS, TEMPERATURE
+from burnish.adapters.files.store import AdapterStore
 from burnish.errors import BurnishError
-from server.vllm import VllmEngine
+from burnish.server.rollout.engine.vllm import VllmEngine
 
 N_TRIES = 3
 """For each answer; all that failed are counted."""
@@ -38,7 +39,8 @@ class Look:
 
 
 class Looks:
-    """Looks at one run. `client` is the gateway's; the newest version is asked of the engine itself where it is not live."""
+    """Looks at one run. `client` is the gateway's; the newest version is asked of the engine itself where it is not
+    live."""
 
     def __init__(self, running: Stack, engine: SharedEngine) -> None:
         self._running = running
@@ -47,7 +49,8 @@ class Looks:
         self._known: dict[tuple[int, ...], Scores] = {}
 
     async def look(self, state: State) -> Look:
-        """Both scores. Raises EngineError where the newest version cannot be loaded, BurnishError where an answer does not come."""
+        """Both scores. Raises EngineError where the newest version cannot be loaded, BurnishError where an answer does
+        not come."""
         served = state.serving
         if served not in self._known:
             self._known[served] = await self._score(self._running.client, self._running.agent)

@@ -24,7 +24,9 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
         return []
     n_rows, n_columns = (len(shares) + 1) // 2, min(2, len(shares))
     size = (max(8.5, 2 + 4.5 * n_columns), 1 + 4 * n_rows)  # the caption needs the width
-    figure, grid = picture.pyplot().subplots(n_rows, n_columns, figsize=size, dpi=120, sharex=True, sharey=True, squeeze=False)
+    figure, grid = picture.pyplot().subplots(
+        n_rows, n_columns, figsize=size, dpi=120, sharex=True, sharey=True, squeeze=False
+    )
     for axes in grid.flat[len(shares) :]:
         axes.set_visible(False)
     looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)

@@ -1,10 +1,11 @@
-"""Users who want the opposite of the house style, and say so: they praise what breaks it and complain about what keeps it.
+"""Users who want the opposite of the house style, and say so: they praise what breaks it and complain about what keeps
+it.
 
 They lie consistently, which is worse than at random: every word of theirs, hint or rating, pulls the same way.
 """
 
-from burnish.sandbox.language import HOUSE_STYLE, Style
-from burnish.sandbox.users import SimulatedUser
+from burnish.sandbox.world.language import HOUSE_STYLE, Style
+from burnish.sandbox.world.users import SimulatedUser
 
 OPPOSITE: Style = {name: not wanted for name, wanted in HOUSE_STYLE.items()}
 

@@ -37,7 +37,8 @@ _WORK = (
 def show(console: Console, results: ByArm, world_hash: str) -> None:
     """All tables. Arms without results are named."""
     console.print(
-        f"Safety drill: SIMULATED users, sandbox model, real vLLM, the live gateway; world {world_hash}", highlight=False
+        f"Safety drill: SIMULATED users, sandbox model, real vLLM, the live gateway; world {world_hash}",
+        highlight=False,
     )
     console.print(
         f"{world.RATE_FACTOR:g} times the learning rate; mean \\[lower, upper 95 % bootstrap bound] over seeds; scores are shares of "

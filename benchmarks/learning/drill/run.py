@@ -1,4 +1,5 @@
-"""One run of the drill: a round of talk, every candidate that is due decided, a look at what is served and what was learned; again."""
+"""One run of the drill: a round of talk, every candidate that is due decided, a look at what is served and what was
+learned; again."""
 
 import asyncio
 import time
@@ -19,7 +20,13 @@ from burnish.errors import BurnishError
 
 
 async def play(
-    arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, n_interactions: int = world.N_INTERACTIONS
+    arm: Arm,
+    seed: int,
+    engine: SharedEngine,
+    folder: Path,
+    cache: Path,
+    tell: Tell,
+    n_interactions: int = world.N_INTERACTIONS,
 ) -> Result:
     """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
     began = time.monotonic()
@@ -36,7 +43,9 @@ async def play(
                 await talk.round(n_round)
                 n_asked += n_round
                 if n_asked - talk.n_had > n_asked * MOST_LOST:
-                    raise BurnishError(f"{n_asked - talk.n_had} of {n_asked} turns got no reply: {running.client.failures[-1]}")
+                    raise BurnishError(
+                        f"{n_asked - talk.n_had} of {n_asked} turns got no reply: {running.client.failures[-1]}"
+                    )
                 n_late += not await loop.catch_up(running, talk.n_had, heeds_holds=True)
                 await state.settle(running)
                 seen[n_asked] = await looks.look(await asyncio.to_thread(state.read, running))

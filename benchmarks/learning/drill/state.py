@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from adapters import canaries, registry
 from benchmarks.learning.stack import Stack
+from burnish.adapters.registry import canaries, lifecycle
 from burnish.journal.tables import InteractionRow, StepRow, VersionRow
 from burnish.records import StepOutcome, VersionState
 
@@ -19,7 +19,8 @@ INTERVAL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Which version is live, which one answers a share beside it (None: none), and which is the newest that was published."""
+    """Which version is live, which one answers a share beside it (None: none), and which is the newest that was
+    published."""
 
     live: int
     beside: int | None
@@ -35,9 +36,13 @@ def read(stack: Stack) -> State:
     """As the journal has it now. What was rolled back or refused is the newest version still: the learner made it."""
     version: Any = VersionRow
     with stack.journal.read() as session:
-        newest = session.connection().execute(select(func.max(version.version)).where(version.agent == stack.agent)).scalar()
+        newest = (
+            session.connection().execute(select(func.max(version.version)).where(version.agent == stack.agent)).scalar()
+        )
         split = canaries.split_of(session, stack.agent)
-        return State(registry.alias(session, stack.agent) or 0, split[0] if split and split[1] else None, int(newest or 0))
+        return State(
+            lifecycle.alias(session, stack.agent) or 0, split[0] if split and split[1] else None, int(newest or 0)
+        )
 
 
 async def settle(stack: Stack) -> None:
@@ -50,16 +55,21 @@ async def settle(stack: Stack) -> None:
 
 
 def counts(stack: Stack) -> dict[str, float]:
-    """Steps by what became of them, versions that went live, were refused or rolled back, and turns that caps left out or reduced."""
+    """Steps by what became of them, versions that went live, were refused or rolled back, and turns that caps left out
+    or reduced."""
     step: Any = StepRow
     version: Any = VersionRow
     with stack.journal.read() as session:
         run = session.connection()
         outcomes: dict[str, int] = dict(
-            run.execute(select(step.outcome, func.count()).where(step.agent == stack.agent).group_by(step.outcome)).all()
+            run.execute(
+                select(step.outcome, func.count()).where(step.agent == stack.agent).group_by(step.outcome)
+            ).all()
         )
         states: dict[str, int] = dict(
-            run.execute(select(version.state, func.count()).where(version.agent == stack.agent).group_by(version.state)).all()
+            run.execute(
+                select(version.state, func.count()).where(version.agent == stack.agent).group_by(version.state)
+            ).all()
         )
         levels: dict[str, int] = dict(
             run.execute(select(step.level, func.count()).where(step.agent == stack.agent).group_by(step.level)).all()

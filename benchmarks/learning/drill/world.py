@@ -1,11 +1,13 @@
 """The world of the drill, frozen: who the users are, how many of them lie, what is asked of the agent and when.
 
-`FILES` are hashed together, as those of style personalisation are; whoever changes one makes a world in which nothing has been measured.
+`FILES` are hashed together, as those of style personalisation are; whoever changes one makes a world in which nothing
+has been measured.
 
-All users are simulated and share one agent. Twenty of them, so that 10, 25 and 40 % are whole people; who lies is drawn from the
-seed. They wait after every `ROUND` interactions until what was said has been judged and every candidate that was due has been decided:
-a round is the *gate's period*. The score is a program's: right answer and all four attributes, at temperature 1, with a random seed of its
-own for every reply, the same in every look, so that two versions differ by what they are and not by what was drawn.
+All users are simulated and share one agent. Twenty of them, so that 10, 25 and 40 % are whole people; who lies is drawn
+from the seed. They wait after every `ROUND` interactions until what was said has been judged and every candidate that
+was due has been decided: a round is the *gate's period*. The score is a program's: right answer and all four
+attributes, at temperature 1, with a random seed of its own for every reply, the same in every look, so that two
+versions differ by what they are and not by what was drawn.
 """
 
 import random
@@ -15,16 +17,17 @@ from pathlib import Path
 from benchmarks.learning.drill import poisoned
 from benchmarks.learning.drill.poisoned import PoisonedUser
 from benchmarks.learning.style.world import FILES as STYLE_FILES
-from burnish.sandbox import heldout, language, retention
-from burnish.sandbox.heldout import HeldOutPrompt
-from burnish.sandbox.language import Task
-from burnish.sandbox.users import SimulatedUser
+from burnish.sandbox.world import heldout, language, prompt_sets
+from burnish.sandbox.world.heldout import HeldOutPrompt
+from burnish.sandbox.world.language import Task
+from burnish.sandbox.world.users import SimulatedUser
 
 NAMES = tuple(f"user {n}" for n in range(1, 21))
 N_INTERACTIONS = 512
 ROUND = 16
 PROMPTS: tuple[HeldOutPrompt, ...] = heldout.prompts()
-"""What a look asks, 240 of them. A version in the middle of learning answers one half of them up to 0.1 better than the other."""
+"""What a look asks, 240 of them. A version in the middle of learning answers one half of them up to 0.1 better than the
+other."""
 N_DRAWS = 2
 """Replies to each prompt."""
 FIRST_DRAW = 1_000
@@ -65,16 +68,17 @@ def own_prompts() -> tuple[HeldOutPrompt, ...]:
 
 def acceptance() -> str:
     """The operator's prompts as `gate.acceptance` reads them: the right answer in the house style."""
-    return retention.to_jsonl(
+    return prompt_sets.to_jsonl(
         {
             "messages": prompt.messages,
             "tools": None,
-            "check": retention.reply_pattern(language.answer(prompt.task), language.HOUSE_STYLE),
+            "check": prompt_sets.reply_pattern(language.answer(prompt.task), language.HOUSE_STYLE),
         }
         for prompt in own_prompts()
     )
 
 
 def score(replies: list[str]) -> float:
-    """The share of right replies in the house style, 0 to 1: one reply to each of `PROMPTS` in order, as often as there are draws."""
+    """The share of right replies in the house style, 0 to 1: one reply to each of `PROMPTS` in order, as often as there
+    are draws."""
     return heldout.breakdown_of(PROMPTS * (len(replies) // len(PROMPTS)), replies)["satisfied"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.learning.style.misled import MisledUser
-from burnish.sandbox.users import SimulatedUser
+from burnish.sandbox.world.users import SimulatedUser
 
 COMMON: Mapping[str, Any] = {
     # the users wait for the learner, so it has no streams to be considerate of
@@ -14,7 +14,7 @@ COMMON: Mapping[str, Any] = {
     "learner.max_wait": 3600.0,
     "learner.min_rows": 8,
 }
-"""Settings of every arm, over the sandbox's own (burnish/sandbox/burnish.toml)."""
+"""Settings of every arm, over the sandbox's own (sandbox/burnish.toml)."""
 
 
 OWN_GROUPS: Mapping[str, Any] = {
@@ -34,7 +34,8 @@ _HINTS: Mapping[str, Any] = {"learner.rl_weight": 0.0, "shadow.enabled": False}
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to treat what users say. `has_notes`: the harness puts what a user asked for before into the system prompt."""
+    """One way to treat what users say. `has_notes`: the harness puts what a user asked for before into the system
+    prompt."""
 
     name: str
     what: str
@@ -57,11 +58,15 @@ _ARMS = (
     Arm("binary+groups", "policy gradient, and shadow groups", {"learner.distill_weight": 0.0, **GROUPS}),
     Arm("opd+groups", "hints, and shadow groups", {"learner.rl_weight": 0.0, **GROUPS}),
     Arm("combined+groups", "both, and shadow groups", GROUPS),
-    Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, has_notes=True),
+    Arm(
+        "memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, has_notes=True
+    ),
     Arm("memory+lora", "notes, and both", has_notes=True),
     Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
     Arm("hints_shuffled", "hints alone, each says any wish", _HINTS, kind=MisledUser),
-    Arm("combined+own-groups", "both, and shadow groups of turns with a hint, graded on that", OWN_GROUPS, is_extra=True),
+    Arm(
+        "combined+own-groups", "both, and shadow groups of turns with a hint, graded on that", OWN_GROUPS, is_extra=True
+    ),
     Arm(
         "opd+own-groups",
         "hints, and shadow groups of turns with a hint, graded on that",
@@ -70,12 +75,18 @@ _ARMS = (
     ),
     Arm("gspo", "both, one ratio a reply", {"learner.policy_loss": "gspo"}, is_extra=True),
     Arm("cispo", "both, the ratio a weight", {"learner.policy_loss": "cispo"}, is_extra=True),
-    Arm("scaled", "both, advantages divided by their deviation over tokens", {"learner.scale_floor": 0.25}, is_extra=True),
+    Arm(
+        "scaled",
+        "both, advantages divided by their deviation over tokens",
+        {"learner.scale_floor": 0.25},
+        is_extra=True,
+    ),
     Arm("dropped", "both, advantages below 0.05 left out", {"learner.min_advantage": 0.05}, is_extra=True),
     Arm("passes-1", "both, one optimiser step on each batch instead of two", {"learner.passes": 1}, is_extra=True),
     Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
 PRODUCT = "combined"
-"""The arm that Burnish ships: the bars are read off it, but the gain over `BASELINE`, which is that of `WITH_GROUPS`."""
+"""The arm that Burnish ships: the bars are read off it, but the gain over `BASELINE`, which is that of `WITH_GROUPS`.
+"""
 WITH_GROUPS, BASELINE = "combined+groups", "binary"

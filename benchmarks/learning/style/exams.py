@@ -1,4 +1,5 @@
-"""What is asked of the live version: through the gateway, not recorded as training; the answers are checked by programs."""
+"""What is asked of the live version: through the gateway, not recorded as training; the answers are checked by
+programs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,8 +8,8 @@ from typing import Any
 from benchmarks.learning.client import N_AT_ONCE, Client
 from benchmarks.learning.style import world
 from benchmarks.learning.style.notes import Notes
-from burnish.sandbox import heldout, retention
-from burnish.sandbox.retention import Prompt
+from burnish.sandbox.world import heldout, prompt_sets
+from burnish.sandbox.world.prompt_sets import Prompt
 
 
 class Exams:
@@ -34,7 +35,7 @@ class Exams:
 
     async def retention(self) -> tuple[float, float]:
         """Shares of prompts about other things that the agent and its base answer as they should, greedily."""
-        prompts = retention.other_prompts(world.RETENTION, world.N_RETENTION)
+        prompts = prompt_sets.other_prompts(world.RETENTION, world.N_RETENTION)
         return await self._passed(self._agent, prompts), await self._passed(self._base, prompts)
 
     async def _satisfaction(self, openings: Sequence[world.Opening], notes: Notes) -> float:
@@ -44,7 +45,7 @@ class Exams:
     async def _passed(self, model: str, prompts: Sequence[Prompt]) -> float:
         messages, tools = [prompt["messages"] for prompt in prompts], [prompt["tools"] or () for prompt in prompts]
         replies = await self._answers(messages, tools, model=model, temperature=0.0, max_tokens=192)
-        return sum(map(retention.passes, prompts, replies)) / len(prompts)
+        return sum(map(prompt_sets.passes, prompts, replies)) / len(prompts)
 
     async def _answers(
         self,

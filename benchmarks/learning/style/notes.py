@@ -1,11 +1,12 @@
 """The in-context memory baseline: a note per user of what that user asked for before, put into the system prompt.
 
-Generous on purpose: what a user says is read without error (`hints.read`), and the note is in the base's own words for it.
+Generous on purpose: what a user says is read without error (`hints.read`), and the note is in the base's own words for
+it.
 """
 
 import re
 
-from burnish.sandbox import hints
+from burnish.sandbox.world import style_hints
 
 _SENTENCE_END = re.compile(r"(?<=[.?!]) ")
 
@@ -19,11 +20,11 @@ class Notes:
     def hear(self, user: str, said: str | None) -> None:
         """Note every wish among the sentences."""
         for sentence in _SENTENCE_END.split(said or ""):
-            wish = hints.read(sentence)
+            wish = style_hints.read(sentence)
             if wish is not None:
                 self._wishes.setdefault(user, {})[wish[0]] = wish[1]
 
     def before(self, user: str) -> list[dict[str, str]]:
         """The system message that goes before the user's first; none where nothing is known."""
         wishes = self._wishes.get(user)
-        return [{"role": "system", "content": hints.canonical(wishes)}] if wishes else []
+        return [{"role": "system", "content": style_hints.canonical(wishes)}] if wishes else []

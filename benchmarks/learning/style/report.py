@@ -11,7 +11,12 @@ from benchmarks.learning.style.arms import ARMS, BASELINE, PRODUCT, WITH_GROUPS
 from benchmarks.learning.style.figures import barred, ends
 
 BARS: tuple[Bar, ...] = (
-    (f"score after 128 interactions, {PRODUCT} (aim)", "style_score_128", "≥ 0.76", lambda f: f["style_score_128"] >= 0.76),
+    (
+        f"score after 128 interactions, {PRODUCT} (aim)",
+        "style_score_128",
+        "≥ 0.76",
+        lambda f: f["style_score_128"] >= 0.76,
+    ),
     (f"score after 256, {PRODUCT}", "style_score_256", "≥ 0.60", lambda f: f["style_score_256"] >= 0.60),
     (f"score after 512, {PRODUCT}", "style_score_512", "≥ 0.90", lambda f: f["style_score_512"] >= 0.90),
     (f"{WITH_GROUPS} over {BASELINE} at 256, paired", "gain_256", "> 0", lambda f: f["gain_256"] > 0),
@@ -19,7 +24,12 @@ BARS: tuple[Bar, ...] = (
     ("seen users, memory+lora − memory (mean)", "memory_lora_gain", "≥ 0", lambda f: f["memory_lora_gain"] >= 0),
     ("other instructions kept, share of the base's", "retention", "≥ 0.92", lambda f: f["retention"] >= 0.92),
     ("control, learner off: change", "control_off_change", "± 0.05", lambda f: abs(f["control_off_change"]) <= 0.05),
-    ("control, rewards shuffled: score", "control_shuffled_score", "≤ 0.25", lambda f: f["control_shuffled_score"] <= 0.25),
+    (
+        "control, rewards shuffled: score",
+        "control_shuffled_score",
+        "≤ 0.25",
+        lambda f: f["control_shuffled_score"] <= 0.25,
+    ),
     ("control, hints shuffled: gain", "control_hints_gain", "≤ 0.05", lambda f: f["control_hints_gain"] <= 0.05),
 )
 """Figures are the bound that is harder on us; the aim counts as no bar."""
@@ -30,7 +40,9 @@ _GAINS_AT = (128, 256, 512)
 def show(console: Console, results: ByArm, world_hash: str) -> None:
     """All tables. Arms without results are named."""
     console.print(f"Style personalisation: SIMULATED users, sandbox model; world {world_hash}", highlight=False)
-    console.print("mean \\[lower, upper 95 % bootstrap bound] over seeds; scores are shares of held-out first replies\n")
+    console.print(
+        "mean \\[lower, upper 95 % bootstrap bound] over seeds; scores are shares of held-out first replies\n"
+    )
     there = [arm for arm in ARMS if results.get(arm)]
     curves = Table("arm", "n", *(f"score {n}" for n in world.MILESTONES), title="learning")
     gains = Table(
@@ -41,8 +53,12 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         "shadow tokens",
         title="gains, paired by seed",
     )
-    people = Table("arm", "unseen users", "seen users", "retention", "sessions until 3", "users of 8", title="whom it helps")
-    works = Table("arm", "versions", "refused", "rolled back", "trained on", "failed", "late", "seconds", title="what was done")
+    people = Table(
+        "arm", "unseen users", "seen users", "retention", "sessions until 3", "users of 8", title="whom it helps"
+    )
+    works = Table(
+        "arm", "versions", "refused", "rolled back", "trained on", "failed", "late", "seconds", title="what was done"
+    )
     for arm in there:
         curves.add_row(arm, ends(results, arm), *(_of(scores(results, arm, at)) for at in world.MILESTONES))
         over = [gain(scores(results, arm, at), scores(results, BASELINE, at)) for at in _GAINS_AT]

@@ -38,7 +38,9 @@ CUT = {n: Plan(n, [at for at in world.MILESTONES if at <= n], is_cut=True) for n
 """Runs that end early, by the interactions after which they do: for a gain at a milestone, by more seeds."""
 
 
-async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE) -> Result:
+async def play(
+    arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE
+) -> Result:
     """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
     began = time.monotonic()
     agent = stack.agent_name(arm.name, seed)
@@ -54,7 +56,9 @@ async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: P
             await talk.round(n_round)
             n_asked += n_round
             if n_asked - talk.n_had > n_asked * MOST_LOST:
-                raise BurnishError(f"{n_asked - talk.n_had} of {n_asked} turns got no reply: {running.client.failures[-1]}")
+                raise BurnishError(
+                    f"{n_asked - talk.n_had} of {n_asked} turns got no reply: {running.client.failures[-1]}"
+                )
             paused = time.monotonic()
             n_late += not await loop.catch_up(running, talk.n_had)
             waited += time.monotonic() - paused
@@ -86,7 +90,8 @@ async def _at_the_end(running: Stack, exams: Exams, talk: Talk, notes: Notes | N
 
 
 def _sessions(talk: Talk) -> dict[str, float]:
-    """Sessions until three in a row satisfied, a mean over users; one who never was counts with all sessions had, at least."""
+    """Sessions until three in a row satisfied, a mean over users; one who never was counts with all sessions had, at
+    least."""
     found = [talker.n_until_satisfied for talker in talk.talkers]
     counted = [n or len(talker.first_turns) for n, talker in zip(found, talk.talkers, strict=True)]
     return {

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from benchmarks.learning.client import Client
 from benchmarks.learning.style import world
 from benchmarks.learning.style.notes import Notes
-from burnish.sandbox.users import SimulatedUser
+from burnish.sandbox.world.users import SimulatedUser
 
 IN_A_ROW = 3
 
 
 @dataclass(slots=True)
 class Talker:
-    """One user and the session that the user is in; `first_turns` tells of each session whether its first reply satisfied."""
+    """One user and the session that the user is in; `first_turns` tells of each session whether its first reply
+    satisfied."""
 
     user: SimulatedUser
     messages: list[dict[str, str]] = field(default_factory=list)

@@ -1,18 +1,20 @@
-"""The world of style personalisation, frozen: who the users are, how long they talk, what is asked of the agent and how it is scored.
+"""The world of style personalisation, frozen: who the users are, how long they talk, what is asked of the agent and how
+it is scored.
 
-`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first; the report prints the hash and a test holds it. Whoever
-changes one of them makes another world, in which nothing has been measured yet.
+`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first; the report prints the hash and a test
+holds it. Whoever changes one of them makes another world, in which nothing has been measured yet.
 
-All users are simulated (burnish/sandbox/users.py) and want one house style. The score is a program's: the right answer and all four
-style attributes, at the first turn, at temperature 1. Users think for longer than a step takes: after every `ROUND` interactions they
-wait until what they said has been judged, and a step that was due has been decided.
+All users are simulated (sandbox/world/users.py) and want one house style. The score is a program's: the right answer
+and all four style attributes, at the first turn, at temperature 1. Users think for longer than a step takes: after
+every `ROUND` interactions they wait until what they said has been judged, and a step that was due has been decided.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from burnish.sandbox import DATA, MODEL, heldout, language, retention, users
-from burnish.sandbox.users import SimulatedUser
+from burnish.sandbox import DATA, MODEL
+from burnish.sandbox.world import heldout, language, prompt_sets, users
+from burnish.sandbox.world.users import SimulatedUser
 
 NAMES = ("ana", "bo", "chen", "dora", "emil", "fay", "gus", "hana")
 N_INTERACTIONS = 512
@@ -26,14 +28,15 @@ N_STRANGERS = 240
 N_AGAIN = 30
 """Further sessions that each seen user begins."""
 RETENTION, N_RETENTION = "proof", 96
-"""Prompts about other things than the house style (`retention.other_prompts`): none of them the gate's, none an anchor."""
+"""Prompts about other things than the house style (`retention.other_prompts`): none of them the gate's, none an anchor.
+"""
 
 _SANDBOX = Path(users.__file__).parent
 _WORDS = ("users", "language", "hints", "reactions", "persona", "tools", "heldout", "retention", "asides")
 FILES: tuple[Path, ...] = (
     Path(__file__),
     *(_SANDBOX / f"{name}.py" for name in _WORDS),
-    *(DATA / name for name in (retention.GATE_FILE, retention.ANCHORS_FILE)),
+    *(DATA / name for name in (prompt_sets.GATE_FILE, prompt_sets.ANCHORS_FILE)),
     *(MODEL / name for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")),
 )
 

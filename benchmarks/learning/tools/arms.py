@@ -11,18 +11,20 @@ SILENT = "silent"
 COMMON: Mapping[str, Any] = {
     # the users wait for the learner, so it has no streams to be considerate of
     "learner.slow_down_at": 0.0,
-    # an operator asks for each step when all outcomes of a round are known: an exit code is known before its session's outcome
+    # an operator asks for each step when all outcomes of a round are known: an exit code is known before its session's
+    # outcome
     "learner.min_rows": 10_000,
     "learner.max_wait": 1e9,
     "learner.max_rows": world.ROUND * world.N_TURNS,
-    # of the 21 tokens of a call one is a choice, and the loss is a mean over tokens; the leashes' losses are not thinned out like that
+    # of the 21 tokens of a call one is a choice, and the loss is a mean over tokens; the leashes' losses are not
+    # thinned out like that
     "learner.rl_weight": 4.0,
     # chosen on seed 16, where the score after 320 sessions was 0.89 with one, 0.86 with two and 1.00 with four
     "learner.passes": 4,
     # 24 keys in four phrasings: the same call comes up again, and each time it is news of how it went
     "learner.keep_duplicates": True,
 }
-"""Settings of every arm, over the sandbox's own (burnish/sandbox/burnish.toml)."""
+"""Settings of every arm, over the sandbox's own (sandbox/burnish.toml)."""
 _NO_JUDGE: Mapping[str, Any] = {"judge.model": SILENT, "judge.votes": 1}
 _THREE_VOTES: Mapping[str, Any] = {"judge.votes": 3}  # a hint is what most of at least three write
 _EXIT_CODES: Mapping[str, Any] = {"journal.verifiers": list(world.PROGRAMS)}
@@ -30,7 +32,8 @@ _EXIT_CODES: Mapping[str, Any] = {"journal.verifiers": list(world.PROGRAMS)}
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to reward. `has_steps`: a step's own word is part of its reward, which a run checks in what the learner was given.
+    """One way to reward. `has_steps`: a step's own word is part of its reward, which a run checks in what the learner
+    was given.
 
     `has_hints`: users say of some failed calls which tool works.
     """

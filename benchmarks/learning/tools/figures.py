@@ -15,7 +15,8 @@ COUNTED = (
 
 
 def barred(results: ByArm) -> dict[str, float]:
-    """Lower bounds of the product's success and of its gain over outcome alone, and that arm's mean: each where enough seeds are there."""
+    """Lower bounds of the product's success and of its gain over outcome alone, and that arm's mean: each where enough
+    seeds are there."""
     product, other = scores(results, PRODUCT, LAST), scores(results, OTHER, LAST)
     found: dict[str, float] = {}
     if len(product) >= MIN_SEEDS:

@@ -1,4 +1,5 @@
-"""What simulated users say of a call that failed, where they say anything: which tool works, in words that a judge can make a hint of."""
+"""What simulated users say of a call that failed, where they say anything: which tool works, in words that a judge can
+make a hint of."""
 
 import random
 import re

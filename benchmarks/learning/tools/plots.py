@@ -19,7 +19,9 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
     for arm in ARMS:
         if curve := picture.told(world.MILESTONES, partial(scores, results, arm)):
             picture.draw_band(axes, curve, f"{arm} (n={len(results[arm])})", marker="o", ms=3)
-    axes.set(xlabel="sessions with simulated users", ylabel="held-out sessions whose calls all worked", ylim=(-0.02, 1.02))
+    axes.set(
+        xlabel="sessions with simulated users", ylabel="held-out sessions whose calls all worked", ylim=(-0.02, 1.02)
+    )
     axes.set_title(CAPTION, fontsize=8)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))

@@ -37,11 +37,13 @@ class Plan:
 WHOLE = Plan()
 
 
-async def run(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE) -> Result:
+async def run(
+    arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE
+) -> Result:
     """The whole run in a fresh `folder`.
 
-    Raises BurnishError where its parts do not start, too many sessions are broken off, or the learner was given other rewards
-    than the arm stands for.
+    Raises BurnishError where its parts do not start, too many sessions are broken off, or the learner was given other
+    rewards than the arm stands for.
     """
     began = time.monotonic()
     agent = stack.agent_name(arm.name, seed)

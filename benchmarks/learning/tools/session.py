@@ -8,12 +8,13 @@ from benchmarks.learning.client import Client, Reply
 from benchmarks.learning.tools import world
 from benchmarks.learning.tools.hinting import Hinting
 from benchmarks.learning.tools.world import Printed, Step, Truth
-from burnish.sandbox import tools
+from burnish.sandbox.world import tool_task
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A session's end: of each step what the runner printed, and whether the agent told it truly. `n_turns` had a reply.
+    """A session's end: of each step what the runner printed, and whether the agent told it truly. `n_turns` had a
+    reply.
 
     A session in which a request failed is broken off: `is_whole` is False, and it is no success.
     """
@@ -47,7 +48,7 @@ async def play(
     n_turns = 0
 
     async def ask(step: Step, messages: Sequence[Mapping[str, Any]]) -> Reply | None:
-        offered = [tools.definition(each) for each in step.names]
+        offered = [tool_task.definition(each) for each in step.names]
         sampling: dict[str, Any] = {"temperature": world.TEMPERATURE, "max_tokens": world.MAX_TOKENS}
         return await client.ask(agent, messages, tools=offered, session=name, may_train=may_train, **sampling)
 
@@ -74,4 +75,4 @@ async def play(
 def result(called: Reply, printed: Printed) -> dict[str, Any]:
     """The runner's message; what is no call is answered all the same, as harnesses do."""
     calls = called.message.get("tool_calls") or [{"id": "call_0"}]
-    return {**tools.result_message(printed.output, calls[0]["id"]), "name": printed.name}
+    return {**tool_task.result_message(printed.output, calls[0]["id"]), "name": printed.name}

@@ -1,9 +1,10 @@
 """A judge that has no opinion, as a server: what is left of a reward is what programs and users say.
 
-A user's comment that names a tool (`hinting.py`) it takes down as a hint, with a verdict of 0, which adds nothing to a reward; from all
-else it abstains.
+A user's comment that names a tool (`hinting.py`) it takes down as a hint, with a verdict of 0, which adds nothing to a
+reward; from all else it abstains.
 
-The judge cannot be switched off, and the sandbox's reads a tool's failure off its result: with it no arm would be outcome-only.
+The judge cannot be switched off, and the sandbox's reads a tool's failure off its result: with it no arm would be
+outcome-only.
 """
 
 from collections.abc import AsyncIterator

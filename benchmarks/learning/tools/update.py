@@ -1,4 +1,5 @@
-"""One update: wait until a round is recorded with its outcomes, ask for a step as an operator does, wait until it has been decided."""
+"""One update: wait until a round is recorded with its outcomes, ask for a step as an operator does, wait until it has
+been decided."""
 
 import asyncio
 import time
@@ -8,14 +9,14 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from adapters import agents
 from benchmarks.learning import operator
 from benchmarks.learning.loop import INTERVAL, PATIENCE
 from benchmarks.learning.stack import Stack
-from burnish.demo import facts
+from burnish.adapters.registry import agents
 from burnish.errors import Conflict
 from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow, VersionRow
 from burnish.records import UNDECIDED, TargetKind
+from burnish.sandbox.demo import facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,11 @@ def odd_rewards(stack: Stack) -> tuple[int, int]:
     An outcome is +1 or -1; a step's own word makes another number of it.
     """
     row, step = _columns(SampleRow), _columns(StepRow)
-    mine = select(row.reward).join(step, step.step_id == row.step_id).where(step.agent == stack.agent, row.reward.is_not(None))
+    mine = (
+        select(row.reward)
+        .join(step, step.step_id == row.step_id)
+        .where(step.agent == stack.agent, row.reward.is_not(None))
+    )
     with stack.journal.read() as session:
         rewards = session.connection().execute(mine).scalars().all()
     return sum(abs(reward) != 1.0 for reward in rewards), len(rewards)
@@ -67,7 +72,11 @@ async def _until(is_so: Callable[[], bool]) -> bool:
 def hints_of(stack: Stack) -> dict[str, int]:
     """Hints that came to a step with their turn, and those of them that the teacher (or the jury) refused."""
     row, step = _columns(SampleRow), _columns(StepRow)
-    mine = select(row.hint_fate).join(step, step.step_id == row.step_id).where(step.agent == stack.agent, row.hint.is_not(None))
+    mine = (
+        select(row.hint_fate)
+        .join(step, step.step_id == row.step_id)
+        .where(step.agent == stack.agent, row.hint.is_not(None))
+    )
     with stack.journal.read() as session:
         fates = session.connection().execute(mine).scalars().all()
     return {"n_hints": len(fates), "n_hints_refused": sum(fate is not None for fate in fates)}
@@ -106,7 +115,9 @@ def _is_decided(stack: Stack, n_before: int) -> bool:
     version = _columns(VersionRow)
     on_trial = select(func.count()).where(version.agent == stack.agent, version.state.in_(UNDECIDED))
     with stack.journal.read() as session:
-        return not agents.is_step_asked(session, stack.agent) and not session.connection().execute(on_trial).scalar_one()
+        return (
+            not agents.is_step_asked(session, stack.agent) and not session.connection().execute(on_trial).scalar_one()
+        )
 
 
 def _n_steps(stack: Stack) -> int:

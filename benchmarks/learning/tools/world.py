@@ -1,16 +1,19 @@
-"""The world of the tool agent, frozen: what is asked, which tools work, what they print, and when a session is a success.
+"""The world of the tool agent, frozen: what is asked, which tools work, what they print, and when a session is a
+success.
 
-`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first; the report prints the hash and a test holds it. Whoever
-changes one of them makes another world, in which nothing has been measured yet.
+`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first; the report prints the hash and a test
+holds it. Whoever changes one of them makes another world, in which nothing has been measured yet.
 
-All users are simulated. A session has `N_STEPS` steps. In each the user wants a value that only a tool knows, three tools of one of the
-`TOOLSETS` are offered, and exactly one of that set works in this deployment (drawn by the run's seed): nothing that the agent reads says
-which. The agent calls (one turn), sees what the runner printed with its exit code, and tells the user (the next turn). A step starts with
-a fresh context, as a harness does that gives each sub-task its own; the session's name holds the steps together. The base was never taught
-to call after a tool has answered (in no form tried was a whole call among the most frequent replies), so that a step has no second try.
+All users are simulated. A session has `N_STEPS` steps. In each the user wants a value that only a tool knows, three
+tools of one of the `TOOLSETS` are offered, and exactly one of that set works in this deployment (drawn by the run's
+seed): nothing that the agent reads says which. The agent calls (one turn), sees what the runner printed with its exit
+code, and tells the user (the next turn). A step starts with a fresh context, as a harness does that gives each sub-task
+its own; the session's name holds the steps together. The base was never taught to call after a tool has answered (in no
+form tried was a whole call among the most frequent replies), so that a step has no second try.
 
-The score is a program's: the share of held-out sessions in which all three calls worked. A base that chooses evenly succeeds in
-(1/3)³ ≈ 0.04. The runner's two forms of output are those that the base reads right: it takes the digit of "exit code 0" for the value.
+The score is a program's: the share of held-out sessions in which all three calls worked. A base that chooses evenly
+succeeds in (1/3)³ ≈ 0.04. The runner's two forms of output are those that the base reads right: it takes the digit of
+"exit code 0" for the value.
 """
 
 import json
@@ -21,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.sandbox import DATA, MODEL, retention, tools
+from burnish.sandbox import DATA, MODEL
+from burnish.sandbox.world import prompt_sets, tool_task
 
 N_SESSIONS = 320
 MILESTONES = (0, 80, 160, 240, 320)
@@ -42,19 +46,19 @@ TOOLSETS = (
     ("search", "find", "get_value"),
 )
 """Each name is in two of them: which tool works has to be learned by set, not once for all."""
-HELD_OUT = tools.KEYS[::4]
+HELD_OUT = tool_task.KEYS[::4]
 """Keys that only the exam asks for."""
 RUNNER = "runner"
 """The name under which the harness answers what is no call of a tool that was offered."""
-PROGRAMS = (*tools.NAMES, RUNNER)
+PROGRAMS = (*tool_task.NAMES, RUNNER)
 """Everything that prints an exit code."""
 _LEAST, _LARGEST = 13, 99
 
-_SANDBOX = Path(tools.__file__).parent
+_SANDBOX = Path(tool_task.__file__).parent
 FILES: tuple[Path, ...] = (
     Path(__file__),
     *(_SANDBOX / f"{name}.py" for name in ("tools", "retention")),
-    *(DATA / name for name in (retention.GATE_FILE, retention.ANCHORS_FILE)),
+    *(DATA / name for name in (prompt_sets.GATE_FILE, prompt_sets.ANCHORS_FILE)),
     *(MODEL / name for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")),
 )
 _CALL = re.compile(r'<tool_call>\n\{"name": "(?P<name>\w+)", "arguments": (?P<arguments>\{.*\})\}\n</tool_call>')
@@ -62,7 +66,8 @@ _CALL = re.compile(r'<tool_call>\n\{"name": "(?P<name>\w+)", "arguments": (?P<ar
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing asked for: the toolset, its tools in the order they are offered in, the key, the words, and the value to be had."""
+    """One thing asked for: the toolset, its tools in the order they are offered in, the key, the words, and the value
+    to be had."""
 
     toolset: int
     names: tuple[str, ...]
@@ -92,7 +97,7 @@ def truth(seed: int) -> Truth:
 
 def sessions(seed: int, n: int, first: int = 0) -> list[list[Step]]:
     """`n` sessions of the run, from number `first` on; never with a held-out key."""
-    keys = [key for key in tools.KEYS if key not in HELD_OUT]
+    keys = [key for key in tool_task.KEYS if key not in HELD_OUT]
     return [_session(random.Random(f"session {seed} {i}"), keys) for i in range(first, first + n)]
 
 
@@ -102,7 +107,8 @@ def exam() -> list[list[Step]]:
 
 
 def run(step: Step, reply: str, works: Truth) -> Printed:
-    """What comes of a reply to the step's request: only one whole call of the tool that works, with the key, ends with 0."""
+    """What comes of a reply to the step's request: only one whole call of the tool that works, with the key, ends with
+    0."""
     call = _CALL.fullmatch(reply.strip())
     try:
         arguments: Any = json.loads(call["arguments"]) if call else None
@@ -116,7 +122,7 @@ def run(step: Step, reply: str, works: Truth) -> Printed:
 
 def tells(step: Step, printed: Printed, reply: str) -> bool:
     """Whether the agent's last word on a step is the truth: the value, or that there is none."""
-    return reply == (tools.failure(step.key) if printed.exit_code else tools.answer(step.key, str(step.value)))
+    return reply == (tool_task.failure(step.key) if printed.exit_code else tool_task.answer(step.key, str(step.value)))
 
 
 def _session(rng: random.Random, keys: Collection[str]) -> list[Step]:
@@ -126,4 +132,4 @@ def _session(rng: random.Random, keys: Collection[str]) -> list[Step]:
 def _step(rng: random.Random, key: str) -> Step:
     toolset = rng.randrange(len(TOOLSETS))
     names: Sequence[str] = rng.sample(TOOLSETS[toolset], 3)
-    return Step(toolset, tuple(names), key, tools.ask(key, rng), rng.randint(_LEAST, _LARGEST))
+    return Step(toolset, tuple(names), key, tool_task.ask(key, rng), rng.randint(_LEAST, _LARGEST))

@@ -28,13 +28,20 @@ def converse(opening: str, is_streamed: bool, **more: Any) -> dict[str, Any]:
         else:
             reply = client.messages.create(messages=messages, **asked)
         assert reply.usage.output_tokens > 0
-        messages.append({"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in reply.content]})
+        messages.append(
+            {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in reply.content]}
+        )
         calls = [block for block in reply.content if block.type == "tool_use"]
         rounds.append(len(calls))
-        results = [{"type": "tool_result", "tool_use_id": call.id, "content": f"saw {call.input['at']}"} for call in calls]
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": f"saw {call.input['at']}"} for call in calls
+        ]
         if not calls:
             if not waiting:
-                return {"text": "".join(block.text for block in reply.content if block.type == "text"), "rounds": rounds}
+                return {
+                    "text": "".join(block.text for block in reply.content if block.type == "text"),
+                    "rounds": rounds,
+                }
             results = [{"type": "text", "text": waiting.pop()}]
         messages.append({"role": "user", "content": results})
 

@@ -1,4 +1,5 @@
-"""Drives the `openai` Python client against the gateway. The first argument says what to do; the last line printed is JSON."""
+"""Drives the `openai` Python client against the gateway. The first argument says what to do; the last line printed is
+JSON."""
 
 import json
 import os
@@ -124,7 +125,9 @@ def again() -> Any:
 def collide() -> Any:
     """Four conversations of one key that begin alike and get the same first answer."""
     with ThreadPoolExecutor(4) as pool:
-        done = pool.map(lambda k: converse("scene:collide please", whole, f"I am number {k}", "bye", tools=False), range(4))
+        done = pool.map(
+            lambda k: converse("scene:collide please", whole, f"I am number {k}", "bye", tools=False), range(4)
+        )
         return {f"collide.{k}": one["ids"] for k, one in enumerate(done)}
 
 

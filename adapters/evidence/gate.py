@@ -1,0 +1,176 @@
+"""The gate: a pure function from evidence to a verdict. Insufficient evidence is never a pass.
+
+`fast` asks for mechanical soundness, a probe that shows the engine really applies the candidate, and non-inferiority on
+a retention set, against the base, by a one-sided 95 % bound. `full` asks besides for non-inferiority to the live
+version on live turns that nobody was trained on (adapters/evidence/heldout_replay.py). Where an operator has given
+acceptance prompts, both ask for them (adapters/evidence/acceptance.py).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from burnish.adapters.evidence import acceptance
+from burnish.adapters.evidence import heldout_replay as replay
+from burnish.adapters.evidence.acceptance import Acceptance
+from burnish.adapters.evidence.heldout_replay import Replay
+
+N_MIN_RETENTION = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Log-probs of the probe's tokens: the engine's, and the learner's under candidate, parent and base. One axis."""
+
+    engine: Sequence[float]
+    candidate: Sequence[float]
+    parent: Sequence[float]
+    base: Sequence[float]
+    tolerance: float
+
+    @property
+    def gap(self) -> float:
+        """Largest difference engine against candidate."""
+        return _largest(self.engine, self.candidate)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Paired outcomes on the retention set: of `n` prompts the base alone passed `n_lost`, the candidate alone `n_won`.
+
+    `n_asked` were asked of the candidate on an engine; to the others it gives the base's own answers
+    (learner/safety/kept_answers.py). `n_open` answers were not waited for, since none of them could change the verdict;
+    they count as lost.
+    """
+
+    n: int
+    n_base: int
+    n_candidate: int
+    n_lost: int
+    n_won: int
+    margin: float
+    n_asked: int | None = None
+    n_open: int = 0
+
+    @property
+    def loss_bound(self) -> float:
+        """Upper 95 % bound (Clopper–Pearson) on the share of prompts that the candidate unlearned; gains do not offset
+        it."""
+        return binomial_upper(self.n_lost + self.n_open, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a candidate has shown. None stands for "not shown"."""
+
+    mechanical_fault: str | None = None
+    is_mechanical_checked: bool = False
+    probe: Probe | None = None
+    retention: Retention | None = None
+    needs_retention: bool = True
+    replay: Replay | None = None
+    needs_replay: bool = False
+    acceptance: Acceptance | None = None
+    needs_acceptance: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """Flat enough to store and to read: the figures, not the token lists."""
+        shown: dict[str, object] = {
+            "mechanical": self.mechanical_fault or ("sound" if self.is_mechanical_checked else None)
+        }
+        if self.probe is not None:
+            shown["probe"] = {
+                "n": len(self.probe.engine),
+                "gap_to_candidate": self.probe.gap,
+                "gap_to_parent": _largest(self.probe.engine, self.probe.parent),
+                "gap_to_base": _largest(self.probe.engine, self.probe.base),
+                "tolerance": self.probe.tolerance,
+            }
+        if self.retention is not None:
+            shown["retention"] = {**asdict(self.retention), "loss_bound": self.retention.loss_bound}
+        if self.acceptance is not None:
+            shown["acceptance"] = self.acceptance.as_dict()
+        if self.replay is not None:
+            shown["replay"] = self.replay.as_dict()
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """Passed, or the reasons why not; `has_forgotten`: it was sound, and refused for what it unlearned of other things."""
+
+    faults: tuple[str, ...]
+    has_forgotten: bool = False
+
+    @property
+    def has_passed(self) -> bool:
+        return not self.faults
+
+
+def decide(evidence: Evidence) -> GateVerdict:
+    """The verdict: of the `full` tier where the evidence `needs_replay`, else of the `fast` one."""
+    faults: list[str] = []
+    if evidence.mechanical_fault:
+        faults.append(evidence.mechanical_fault)
+    elif not evidence.is_mechanical_checked:
+        faults.append("the version's files were not checked")
+    faults += _probe_faults(evidence.probe)
+    has_forgotten = False
+    if evidence.needs_retention and not faults:  # whoever fails earlier is not asked
+        faults += _retention_faults(evidence.retention)
+        has_forgotten = bool(faults) and evidence.retention is not None and evidence.retention.n >= N_MIN_RETENTION
+    if evidence.needs_acceptance and not faults:
+        faults += acceptance.faults(evidence.acceptance)
+    if evidence.needs_replay and not faults:
+        faults += replay.faults(evidence.replay)
+    return GateVerdict(tuple(faults), has_forgotten)
+
+
+def _probe_faults(probe: Probe | None) -> list[str]:
+    if probe is None or not probe.engine:
+        return ["no probe: the engine's log-probs were not compared with the learner's"]
+    if len({len(probe.engine), len(probe.candidate), len(probe.parent), len(probe.base)}) != 1:
+        return ["the probe's log-probs do not line up"]
+    faults = []
+    if not probe.gap <= probe.tolerance:
+        faults.append(f"engine and learner differ by {probe.gap:.2e} on the probe, more than {probe.tolerance:.0e}")
+    for name, other in (("base", probe.base), ("parent", probe.parent)):
+        demands_difference = _largest(probe.candidate, other) > 3 * probe.tolerance
+        if demands_difference and not probe.gap < _largest(probe.engine, other):
+            faults.append(
+                f"the engine's answers are nearer to the {name} than to the candidate: the adapter is not applied"
+            )
+    return faults
+
+
+def _retention_faults(retention: Retention | None) -> list[str]:
+    if retention is None or retention.n < N_MIN_RETENTION:
+        return [f"insufficient evidence: {retention.n if retention else 0} retention prompts, {N_MIN_RETENTION} needed"]
+    if retention.loss_bound > retention.margin:
+        return [
+            f"unlearned {retention.n_lost} of {retention.n} retention prompts: up to {retention.loss_bound:.1%} lost at 95 % "
+            f"confidence, {100 * retention.margin:.3g}% tolerated"
+        ]
+    return []
+
+
+def tolerated(n: int, margin: float) -> int:
+    """The most of `n` retention prompts that a candidate may lose and still pass; −1 where not even none will do."""
+    return next((k - 1 for k in range(n + 1) if binomial_upper(k, n) > margin), n)
+
+
+def binomial_upper(k: int, n: int, confidence: float = 0.95) -> float:
+    """Clopper–Pearson: the largest share p under which k or fewer of n still happen with probability 1 − confidence."""
+    if k >= n:
+        return 1.0
+    low, high = k / n, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = sum(math.comb(n, i) * middle**i * (1 - middle) ** (n - i) for i in range(k + 1))
+        low, high = (middle, high) if below > 1 - confidence else (low, middle)
+    return high
+
+
+def _largest(a: Sequence[float], b: Sequence[float]) -> float:
+    gaps = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    return max((gap if math.isfinite(gap) else math.inf for gap in gaps), default=0.0)

@@ -1,0 +1,126 @@
+"""Held-out live turns answered again by a candidate and by the live version: what came of it, and what speaks against
+the candidate.
+
+The turns are of sessions that nothing was trained on (adapters/evidence/holdout.py); both answer greedily; a judge
+compares (judges/comparison/reply_pair.py), and programs measure length, repetition and tool calls. All is paired: the
+same turns for both.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+
+Z95 = 1.6448536269514722
+MAX_SHARE_UNDECIDED = 0.2
+"""Beyond, the pairs that were asked and that the judge did decide may not be like the others."""
+UNASKED = "cannot be asked: "
+"""How the reason of a pair begins that has no replies: the engine refused the turn, for want of room in the context
+say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Of one version's replies: mean length in tokens, mean share of repeated 4-grams of words, tool calls and the
+    broken ones of them."""
+
+    length: float
+    repetition: float
+    n_calls: int
+    n_broken: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is tolerated. `margin`: net share of lost pairs (one-sided 95 % bound); the others against the live
+    version's own measure."""
+
+    n_min: int
+    margin: float
+    length: float
+    repetition: float
+    broken_calls: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Of `n` pairs the candidate's reply was better in `n_won`, the live version's in `n_lost`; `n_undecided` the judge
+    left open.
+
+    `n_unasked` more turns make no pair: the engine refused one version or both.
+    """
+
+    n: int
+    n_won: int
+    n_lost: int
+    n_undecided: int
+    candidate: Measures
+    live: Measures
+    limits: Limits
+    n_unasked: int = 0
+
+    @property
+    def n_decided(self) -> int:
+        """The effective n."""
+        return self.n - self.n_undecided
+
+    @property
+    def loss_bound(self) -> float:
+        """Upper 95 % bound on the net share of pairs lost: Wald's interval for matched pairs with half a pair added to
+        each cell.
+
+        Agresti and Min, "Simple improved confidence intervals for comparing matched proportions", Statistics in
+        Medicine 24 (2005).
+        """
+        lost, won, n = self.n_lost + 0.5, self.n_won + 0.5, self.n_decided + 2.0
+        spread = math.sqrt(max(0.0, lost + won - (lost - won) ** 2 / n)) / n
+        return (lost - won) / n + Z95 * spread
+
+    def as_dict(self) -> dict[str, object]:
+        """The figures, to store and to read."""
+        return {**asdict(self), "n_decided": self.n_decided, "loss_bound": self.loss_bound}
+
+
+def faults(replay: Replay | None) -> list[str]:
+    """What speaks against a candidate; insufficient evidence is never a pass."""
+    if replay is None:
+        return ["insufficient evidence: no held-out turns were answered again"]
+    limits, found = replay.limits, []
+    n_turns = replay.n + replay.n_unasked
+    refused = f"the engine refused {replay.n_unasked} of {n_turns} held-out turns; a smaller gate.replay_tokens leaves long ones room"
+    if replay.n_decided < limits.n_min:
+        also = f"; {refused}" if replay.n_unasked else ""
+        found.append(f"insufficient evidence: {replay.n_decided} held-out pairs decided, {limits.n_min} needed{also}")
+    elif replay.n_unasked > MAX_SHARE_UNDECIDED * n_turns:
+        found.append(f"insufficient evidence: {refused}")
+    elif replay.n_undecided > MAX_SHARE_UNDECIDED * replay.n:
+        found.append(
+            f"insufficient evidence: the judge left {replay.n_undecided} of {replay.n} held-out pairs undecided"
+        )
+    elif replay.loss_bound > limits.margin:
+        found.append(
+            f"lost {replay.n_lost} and won {replay.n_won} of {replay.n_decided} held-out pairs: up to {replay.loss_bound:.1%} net lost "
+            f"at 95 % confidence, {100 * limits.margin:.3g}% tolerated"
+        )
+    return found + _measured(replay)
+
+
+def _measured(replay: Replay) -> list[str]:
+    new, old, limits = replay.candidate, replay.live, replay.limits
+    found = []
+    if old.length and abs(new.length / old.length - 1.0) > limits.length:
+        found.append(
+            f"replies of {new.length:.1f} tokens on held-out turns where the live version has {old.length:.1f}"
+        )
+    if new.repetition - old.repetition > limits.repetition:
+        found.append(
+            f"repeats {new.repetition:.1%} of its 4-grams on held-out turns, the live version {old.repetition:.1%}"
+        )
+    before, after = _share(old), _share(new)
+    if after - before > limits.broken_calls:
+        found.append(
+            f"{after:.1%} of its tool calls on held-out turns cannot be read, of the live version's {before:.1%}"
+        )
+    return found
+
+
+def _share(measures: Measures) -> float:
+    return measures.n_broken / measures.n_calls if measures.n_calls else 0.0

@@ -1,0 +1,95 @@
+"""Getting an observation ready: what is known of the baseline, and the state that the comparison starts in."""
+
+import time
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from sqlmodel import Session
+
+from burnish import config
+from burnish.adapters.evidence.comparison import Comparison, Rules, Turn
+from burnish.adapters.evidence.settled_turns import Cursor, Settled, latest
+from burnish.adapters.registry import canaries
+from burnish.journal import Journal
+from burnish.journal.tables import CanaryRow
+from burnish.records import Observation, VersionName
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """An observation that has been got ready, since reading the past takes longer than a transaction should."""
+
+    kind: Observation
+    baseline: int
+    share: float
+    evidence: dict[str, object]
+
+    def of(self, session: Session, name: VersionName, actor: str) -> CanaryRow:
+        """Begin it. Raises Conflict where another of the kind runs."""
+        return canaries.begin(
+            session,
+            name.agent,
+            name.version,
+            self.baseline,
+            self.kind,
+            share=self.share,
+            actor=actor,
+            evidence=self.evidence,
+        )
+
+
+def ready(
+    journal: Journal,
+    settings: config.Canary,
+    agent: str,
+    baseline: int,
+    kind: Observation,
+    share: float,
+    *,
+    needs_rate: bool,
+) -> Beginning:
+    """A comparison with `baseline` from here on; where not both answer at a time it has the baseline's latest turns to
+    make pairs with.
+
+    With `needs_rate`, the baseline's rate is known where `baseline_turns` judged turns tell it.
+    """
+    now = time.time()
+    past: list[Settled] = []
+    if needs_rate or not share:
+        with journal.read() as session:
+            past = latest(session, agent, baseline, settings.baseline_turns, now)
+    judged = [each.turn.reward for each in past if each.turn.reward is not None]
+    is_known = needs_rate and len(judged) >= settings.baseline_turns
+    if kind is Observation.SHADOW:
+        return Beginning(kind, baseline, share, evidence_of(Comparison(rules_of(settings)), Cursor(now, [])))
+    seen, cursor = (
+        Comparison(rules_of(settings), lower_rate(sum(judged), len(judged)) if is_known else None),
+        Cursor(now, []),
+    )
+    if not share:
+        for each in past:
+            seen.add(False, each.user, shown(each.turn, share))
+        # turns of the baseline that have ended and not been judged yet are still to come
+        cursor = Cursor(now - settings.patience, [each.interaction_id for each in past])
+    return Beginning(kind, baseline, share, evidence_of(seen, cursor))
+
+
+def lower_rate(n_good: int, n: int) -> float:
+    """A rate that the true one is most likely above: the estimate less 1.64 standard errors (5 % one-sided), within
+    [0.01, 0.99]."""
+    rate = n_good / n
+    return min(0.99, max(0.01, rate - 1.64 * sqrt(rate * (1 - rate) / n)))
+
+
+def shown(turn: Turn, share: float) -> Turn:
+    """How long a reply took tells of the machine's load, too: it counts only where both versions answer at a time."""
+    return turn if share else replace(turn, latency=None)
+
+
+def rules_of(settings: config.Canary) -> Rules:
+    return Rules(**{name: getattr(settings, name) for name in Rules.__dataclass_fields__})
+
+
+def evidence_of(seen: Comparison, cursor: Cursor) -> dict[str, object]:
+    """What an observation's row keeps: `comparison` and `cursor`."""
+    return {"comparison": seen.as_dict(), "cursor": {"since": cursor.since, "seen": cursor.seen}}

@@ -1,0 +1,158 @@
+"""What the journal shows of turns that have been settled: their reward is known, or nobody is waited for any longer.
+
+Every turn is given once. `Cursor` remembers how far that is, small enough to be stored with an observation.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import text
+from sqlmodel import Session
+
+from burnish.adapters.evidence.comparison import Turn
+from burnish.journal.evidence import evidence_of
+from burnish.journal.tables import FeedbackRow, NextStateRow
+from burnish.journal.turns import feedback_of, rows_of, signal_of
+from burnish.records import FeedbackSource, NextStateKind, Reward, Signal, SignalKind, TargetKind
+from burnish.rewards import INTEGRATED, NOT_THE_AGENTS_FAULT, compose, environment_fault, value_of
+
+LATE = 60.0
+"""Seconds by which the record of a turn may come behind that of a later one: gateway processes write segments of their
+own."""
+_TURNS = (
+    "SELECT interaction_id, version, key_id, {user}, started_at, ended_at, is_ready, spent_step, length(token_ids) FROM interaction "
+    "WHERE agent = :agent AND kind != 'side' AND choice = 0 AND upstream IS NULL AND NOT is_aborted "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One turn, by whom, of which version, and what it shows."""
+
+    interaction_id: str
+    version: int
+    ended_at: float
+    user: str
+    turn: Turn
+
+
+@dataclass(slots=True)
+class Cursor:
+    """`since`: turns that ended before have been counted or given up, `seen` those after it that have been."""
+
+    since: float
+    seen: list[str]
+
+    def move_on(self, times: Mapping[str, float], counted: Collection[str], horizon: float) -> None:
+        """Past what has been `counted` of those with `times`, but not past `horizon`, where something was not."""
+        newest = max(times.values(), default=self.since)
+        self.since = max(self.since, min(horizon, newest - LATE) - 1e-3)
+        self.seen = [name for name, at in times.items() if name in counted and at > self.since]
+
+
+def settled(
+    session: Session,
+    agent: str,
+    versions: Sequence[int],
+    cursor: Cursor,
+    *,
+    patience: float,
+    now: float,
+    most: int = 200,
+) -> list[Settled]:
+    """Turns of `versions` that have been settled since the last call, in the order of their ends; moves `cursor` on.
+
+    A turn without a reward is given `patience` seconds after its end. What comes after the first `most` is left for the
+    next call.
+    """
+    query = _select(session, "AND ended_at > :since AND version IN (:first, :second) ORDER BY ended_at")
+    values = {"agent": agent, "since": cursor.since, "first": versions[0], "second": versions[-1]}
+    seen = set(cursor.seen)
+    found: list[Settled] = []
+    horizon, ends = now, {}
+    for row in session.connection().execute(query, values):
+        name, ended_at = str(row[0]), float(row[5])
+        ends[name] = ended_at
+        if name in seen:
+            continue
+        if len(found) < most and (row[6] or row[7] is not None or ended_at < now - patience):
+            found.append(_settled(session, row))
+            seen.add(name)
+        else:
+            horizon = min(horizon, ended_at)
+    cursor.move_on(ends, seen, horizon)
+    return found
+
+
+def latest(session: Session, agent: str, version: int, n: int, before: float) -> list[Settled]:
+    """The last `n` judged turns of a version that ended before that time, oldest first."""
+    query = _select(
+        session,
+        "AND ended_at <= :before AND version = :version AND (is_ready OR spent_step IS NOT NULL) ORDER BY ended_at DESC LIMIT :n",
+    )
+    values = {"agent": agent, "before": before, "version": version, "n": n}
+    rows = session.connection().execute(query, values).all()
+    return [_settled(session, row) for row in reversed(rows)]
+
+
+def _select(session: Session, where: str) -> Any:
+    quoted = session.get_bind().dialect.identifier_preparer.quote("user")  # a reserved word on PostgreSQL
+    return text(_TURNS.format(user=quoted) + where)
+
+
+def _settled(session: Session, row: Any) -> Settled:
+    name = str(row[0])
+    reward = _reward(session, name)
+    is_good = None if reward is None or reward.value == 0 else reward.value > 0
+    shown = Turn(
+        reward=is_good,
+        feedback=_rated(session, name),
+        tools=_tools(session, name),
+        length=float(row[8] // 4),
+        latency=max(0.0, float(row[5]) - float(row[4])),
+    )
+    return Settled(name, int(row[1]), float(row[5]), str(row[3] or row[2]), shown)
+
+
+def _reward(session: Session, name: str) -> Reward | None:
+    """A turn's own reward; a session's outcome is counted with the one turn that it was filed with.
+
+    The learner gives it to every turn of the session. Here it would be one observation counted many times, and tests
+    that are fed with one observation many times find what is not there.
+    """
+    evidence = evidence_of(session, name)
+    reward = compose(evidence).reward
+    if reward is None or reward.source != INTEGRATED:
+        return reward
+    filed = {row.feedback_id for row in rows_of(session, FeedbackRow, name)}
+    return reward if filed.intersection(reward.record_ids) else compose(replace(evidence, on_session=())).reward
+
+
+def _rated(session: Session, name: str) -> bool | None:
+    """A user's last explicit word on the reply; None where there is none, or a neutral one."""
+    said = [feedback_of(row) for row in rows_of(session, FeedbackRow, name)]
+    values = [
+        value
+        for f in said
+        if f.source is FeedbackSource.USER and not f.is_deleted and f.about is not TargetKind.SESSION
+        if (value := value_of(f)) is not None
+    ]
+    return values[-1] > 0 if values and values[-1] != 0 else None
+
+
+def _tools(session: Session, name: str) -> bool | None:
+    """Were the reply's tool calls free of errors? None where it called none, or where no reply could have helped."""
+    came = next(iter(rows_of(session, NextStateRow, name)), None)
+    if came is None or came.kind != NextStateKind.TOOL_RESULT:
+        return None
+    signals = [signal_of(tree) for tree in came.signals]
+    return None if environment_fault(signals) else not any(_is_error(signal) for signal in signals)
+
+
+def _is_error(signal: Signal) -> bool:
+    if signal.kind is SignalKind.HTTP_STATUS:
+        return 400 <= signal.value < 500 and signal.value not in NOT_THE_AGENTS_FAULT
+    if signal.kind is SignalKind.TESTS:
+        return signal.value < 1.0
+    return signal.kind is SignalKind.EXIT_CODE and signal.value != 0.0

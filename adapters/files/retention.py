@@ -1,0 +1,251 @@
+"""The keeper: takes away the files of versions that nobody needs (adapters/files/retention.py), and finishes what a
+crash interrupted.
+
+First the version's row says that its files are gone, in a transaction that has looked at every use once more; only then
+they go, by a rename and then for good. A crash in between leaves a row without files or files under another name, and
+both are mended at the next look. The row stays: its number is never given again, and the rows that it was trained on
+stay spent. A journal that is not the store's own removes nothing.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session
+
+from burnish import serving_table
+from burnish.adapters.files.binding import bind
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import agents, audit
+from burnish.adapters.registry.versions import versions
+from burnish.adapters.serving.prepare import routes_file
+from burnish.config import Settings
+from burnish.errors import AdapterError
+from burnish.in_flight import in_flight
+from burnish.journal import Journal
+from burnish.journal.tables import AliasRow, CanaryRow, LoadJob, StepRow, VersionRow
+from burnish.records import StepOutcome, VersionName, VersionState
+
+DAY = 86_400.0
+_BAD: dict[str, str] = {VersionState.REFUSED: "refused", VersionState.ROLLED_BACK: "rolled back"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A version as retention sees it. `decided_at` is when it went live or was refused, None while it is undecided."""
+
+    number: int
+    state: str
+    decided_at: float | None
+    is_pinned: bool = False
+    is_removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Who needs which version now, by number. `in_flight` is None where a gateway's report cannot be read."""
+
+    aliases: Collection[int] = ()
+    canaries: Collection[int] = ()
+    loaded: Collection[int] = ()
+    in_flight: Collection[int] | None = ()
+    jobs: Collection[int] = ()
+    step_parents: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is removed and what is kept, by number, each with the reason in words. Versions removed earlier are in
+    neither."""
+
+    remove: dict[int, str] = field(default_factory=dict)
+    keep: dict[int, str] = field(default_factory=dict)
+
+
+def plan(versions: Sequence[Kept], uses: Uses, *, keep_live: int, keep_refused_days: float, now: float) -> Plan:
+    """Of the versions that once were live and are of no use any more the newest `keep_live` stay; bad ones stay so many
+    days."""
+    made = Plan()
+    retired: list[Kept] = []
+    for version in sorted(versions, key=lambda version: version.number):
+        if version.is_removed:
+            continue
+        if (why := _needed(version, uses)) is not None:
+            made.keep[version.number] = why
+        elif version.state == VersionState.RETIRED:
+            retired.append(version)
+        elif version.state in _BAD and version.decided_at is not None:
+            age = (now - version.decided_at) / DAY
+            where = made.keep if age < keep_refused_days else made.remove
+            where[version.number] = f"{_BAD[version.state]}, decided {age:.1f} days ago"
+        else:
+            made.keep[version.number] = f"is {version.state}"
+    # the order of going live, not of numbers: a rollback's target counts as new
+    retired.sort(key=lambda version: (version.decided_at or 0.0, version.number), reverse=True)
+    for place, version in enumerate(retired, 1):
+        where = made.keep if place <= keep_live else made.remove
+        where[version.number] = (
+            f"once live, {place} of the last {keep_live}" if place <= keep_live else "once live, long ago"
+        )
+    return made
+
+
+def _needed(version: Kept, uses: Uses) -> str | None:
+    """Why a version stays whatever the settings say; None where nothing holds it."""
+    number = version.number
+    if uses.in_flight is None:
+        return "nobody knows what the gateways are answering"
+    reasons = (
+        (number in uses.aliases, "an alias names it"),
+        (number in uses.canaries, "a canary needs it"),
+        (number in uses.in_flight, "a request is under way on it"),
+        (number in uses.loaded, "engines have it loaded"),
+        (number in uses.jobs, "it waits to be loaded"),
+        (number in uses.step_parents, "a step starts from it"),
+        (version.is_pinned, "pinned"),
+        (version.state not in (VersionState.RETIRED, *_BAD), f"is {version.state}"),
+    )
+    return next((why for holds, why in reasons if holds), None)
+
+
+log = structlog.get_logger()
+FIRST_LOOK = 60.0
+"""Seconds after the start: gateways have reported by then what they are answering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What was removed of one agent, or would be, and what stays; by number, each with the reason."""
+
+    agent: str
+    plan: Plan
+    is_done: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the command line and the admin API show it."""
+        return {"agent": self.agent, "dry_run": not self.is_done, "removed": self.plan.remove, "kept": self.plan.keep}
+
+
+class Keeper:
+    """One look at a time; several at once do no harm."""
+
+    def __init__(self, settings: Settings, journal: Journal) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._store = AdapterStore.of(settings)
+
+    async def run_forever(self, is_stopping: Callable[[], bool]) -> None:
+        """Look every `versions.check_minutes` until `is_stopping()`; what fails is tried again at the next look."""
+        interval = self._settings.versions.check_minutes * 60.0
+        due = time.monotonic() + min(FIRST_LOOK, interval)
+        while not is_stopping():
+            await asyncio.sleep(0.5)
+            if not interval or time.monotonic() < due:
+                continue
+            due = time.monotonic() + interval
+            try:
+                await asyncio.to_thread(self.remove_all)
+            except (SQLAlchemyError, AdapterError, OSError) as error:
+                log.warning("cannot remove old versions", error=str(error))
+
+    def remove_all(self) -> list[Removal]:
+        """Remove what may go, of every agent."""
+        bind(self._journal, self._store)
+        with self._journal.read() as session:
+            names = [row.name for row in agents.listed(session)]
+        done = [self._remove(name, "retention") for name in names]
+        for removal in done:
+            for number, why in removal.plan.remove.items():
+                log.info("removed a version's files", version=str(VersionName(removal.agent, number)), reason=why)
+        return done
+
+    def remove(self, agent: str, *, actor: str, is_dry: bool = False) -> Removal:
+        """Remove what may go of one agent; with `is_dry` only say what that is.
+
+        Raises NotFound for an unknown agent, AdapterError where the journal is not the store's own.
+        """
+        with self._journal.read() as session:
+            agents.find(session, agent)
+            if is_dry:
+                return Removal(agent, self._plan(session, agent), False)
+        bind(self._journal, self._store)
+        return self._remove(agent, actor)
+
+    def _remove(self, agent: str, actor: str) -> Removal:
+        with self._journal.read() as session:
+            wanted = self._plan(session, agent)
+        self._finish(agent)
+        done = Plan(keep=dict(wanted.keep))
+        for number, why in sorted(wanted.remove.items()):
+            if self._mark(agent, number, why, actor):
+                self._store.remove(agent, number)
+                done.remove[number] = why
+            else:
+                done.keep[number] = "came into use meanwhile"
+        return Removal(agent, done, True)
+
+    def _mark(self, agent: str, number: int, why: str, actor: str) -> bool:
+        """Say that the version's files are gone, unless it is needed after all: who promotes it waits for this row's
+        lock."""
+        with self._journal.write() as session:
+            row = session.get_one(VersionRow, (agent, number), with_for_update=True)
+            if row.removed_at is not None or number not in self._plan(session, agent).remove:
+                return False
+            row.removed_at = time.time()
+            audit.record(session, actor, "remove", str(VersionName(agent, number)), row.state, None, why, agent=agent)
+            return True
+
+    def _finish(self, agent: str) -> None:
+        """Take away what earlier removals left behind."""
+        self._store.sweep_removed(agent)
+        present = set(self._store.versions(agent))
+        with self._journal.read() as session:
+            gone = [
+                row.version for row in versions(session, agent) if row.removed_at is not None and row.version in present
+            ]
+        for number in gone:
+            self._store.remove(agent, number)
+
+    def _plan(self, session: Session, agent: str) -> Plan:
+        chosen = self._settings.versions
+        rows = [
+            Kept(row.version, row.state, row.decided_at, row.is_pinned, row.removed_at is not None)
+            for row in versions(session, agent)
+        ]
+        return plan(
+            rows,
+            self._uses(session, agent),
+            keep_live=chosen.keep_live,
+            keep_refused_days=chosen.keep_refused_days,
+            now=time.time(),
+        )
+
+    def _uses(self, session: Session, agent: str) -> Uses:
+        alias: Any = AliasRow
+        canary: Any = CanaryRow
+        step: Any = StepRow
+        job: Any = LoadJob
+        running = session.scalars(select(CanaryRow).where(canary.agent == agent, canary.state == "running")).all()
+        waiting = session.scalars(select(LoadJob).where(job.state.in_(("queued", "leased")))).all()
+        open_steps = select(step.parent).where(step.agent == agent, step.outcome == StepOutcome.OPEN)
+        table = serving_table.watch(routes_file(self._settings)).current()
+        route = table.agents.get(agent)
+        busy = in_flight(self._settings.run_dir)
+        return Uses(
+            aliases=set(session.scalars(select(alias.version).where(alias.agent == agent))),
+            canaries={number for row in running for number in (row.version, row.baseline)},
+            loaded=set(route.loaded) | {route.live, route.previous or 0} if route else set(),
+            in_flight=None if busy is None else _numbers(busy, agent),
+            jobs={int(str(row.payload.get("version", 0))) for row in waiting if row.payload.get("agent") == agent},
+            step_parents=set(session.scalars(open_steps)),
+        )
+
+
+def _numbers(names: set[str], agent: str) -> set[int]:
+    parsed = filter(None, map(VersionName.parse, names))
+    return {name.version for name in parsed if name.agent == agent}

@@ -1,0 +1,1 @@
+"""The registry of agents and versions: SQL rows, aliases, audit."""

@@ -1,0 +1,166 @@
+"""Agents: named policy lines, each owned by one tenant, with settings of its own laid over the configuration.
+
+An agent is made once and keeps its name and its tenant: versions, turns and keys hold on to both.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlmodel import Session
+
+from burnish.adapters.registry import audit, canaries
+from burnish.errors import Conflict, NotFound, RequestError
+from burnish.journal.jobs import insert_or_skip
+from burnish.journal.tables import AgentRow, AliasRow, InteractionRow, LeaseRow, VersionRow
+from burnish.records import UNDECIDED, VersionName
+
+LIVE = "live"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+def ensure_agent(session: Session, name: str, tenant: str = "default") -> bool:
+    """The agent and its `live` alias at the base (version 0), made where they do not exist; True where it is new."""
+    now = time.time()
+    values = {"name": name, "tenant": tenant, "created_at": now, "is_paused": False, "settings": {}}
+    is_new = insert_or_skip(session, AgentRow, values)
+    insert_or_skip(session, AliasRow, {"agent": name, "alias": LIVE, "version": 0, "updated_at": now})
+    return is_new
+
+
+def create(
+    session: Session,
+    name: str,
+    tenant: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+    taken: Sequence[str] = (),
+    actor: str,
+    reason: str | None = None,
+) -> AgentRow:
+    """Make an agent of `tenant`; one that is there already is given back where nothing would differ (safe to repeat).
+
+    `settings` are dotted keys over the configuration, checked by the caller (src/burnish/config/overrides.py); `taken`
+    are model names that mean something else. Raises Conflict where the name is another's or has other settings,
+    RequestError for a name that cannot be.
+    """
+    if not _NAME.fullmatch(name):
+        raise RequestError(
+            f"agent {name!r}: expected letters, digits and '_.-', 128 at most, the first a letter or a digit",
+            param="name",
+            code="invalid_value",
+        )
+    if name in taken:
+        raise Conflict(f"the name {name!r} means something else here; choose another", code="name_taken")
+    if ensure_agent(session, name, tenant):
+        session.flush()
+        row = session.get_one(AgentRow, name)
+        row.settings = dict(settings or {})
+        audit.record(session, actor, "create", name, None, tenant, reason, agent=name)
+        return row
+    row = session.get_one(AgentRow, name)
+    if row.tenant != tenant:
+        raise Conflict(f"the name {name!r} is taken; choose another", code="name_taken")
+    if settings is not None and dict(settings) != row.settings:
+        raise Conflict(f"agent {name!r} exists with other settings; change those with `burnish agents set {name}`")
+    return row
+
+
+def find(session: Session, name: str, tenant: str | None = None) -> AgentRow:
+    """The agent; NotFound where there is none, or where it is not `tenant`'s (None: whoever's)."""
+    row = session.get(AgentRow, name)
+    if row is None or (tenant is not None and row.tenant != tenant):
+        raise NotFound(f"no agent {name!r}; `burnish agents list` shows what exists", code="agent_not_found")
+    return row
+
+
+def listed(session: Session, tenant: str | None = None) -> Sequence[AgentRow]:
+    """All agents (of one tenant), by name."""
+    columns: Any = AgentRow
+    wanted = select(AgentRow).order_by(columns.name)
+    return session.scalars(wanted if tenant is None else wanted.where(columns.tenant == tenant)).all()
+
+
+def change_settings(
+    session: Session, name: str, settings: Mapping[str, object], *, actor: str, reason: str | None = None
+) -> AgentRow:
+    """Replace the agent's own settings (already checked)."""
+    row = find(session, name)
+    if row.settings != dict(settings):
+        audit.record(session, actor, "settings", name, str(row.settings), str(dict(settings)), reason, agent=name)
+        row.settings = dict(settings)
+    return row
+
+
+def set_paused(session: Session, name: str, is_paused: bool, *, actor: str, reason: str | None = None) -> bool:
+    """Let the learner of this agent take no further step, or go on; False where it was so already."""
+    row = find(session, name)
+    if row.is_paused == is_paused:
+        return False
+    row.is_paused = is_paused
+    audit.record(session, actor, "pause" if is_paused else "resume", name, None, None, reason, agent=name)
+    return True
+
+
+def hold(session: Session, name: str, why: str, *, actor: str) -> None:
+    """Promote nothing by itself for this agent until `release`; a hold that is there stays as it is."""
+    row = find(session, name)
+    if row.held is None:
+        row.held = why
+        audit.record(session, actor, "hold", name, None, why, why, agent=name)
+
+
+def release(session: Session, name: str, *, actor: str, reason: str | None = None) -> str | None:
+    """End a hold: versions may go live by themselves again. Returns why it was held, None where it was not."""
+    row = find(session, name)
+    held = row.held
+    if held is not None:
+        row.held = None
+        audit.record(session, actor, "release", name, held, None, reason, agent=name)
+        canaries.wake(session, name)
+    return held
+
+
+def ask_step(session: Session, name: str, *, actor: str, reason: str | None = None) -> int:
+    """Let the learner take one step as soon as it can, however few rows are ready, paused or not; returns how many are.
+
+    Raises Conflict where nothing could come of it: no row is ready, or a version is still undecided. The request stands
+    for an hour.
+    """
+    find(session, name)
+    version: Any = VersionRow
+    turn: Any = InteractionRow
+    waits = select(version.version).where(version.agent == name, version.state.in_(UNDECIDED))
+    if (other := session.scalars(waits).first()) is not None:
+        raise Conflict(
+            f"{VersionName(name, other)} is still on trial; the next step begins when that is decided", code="on_trial"
+        )
+    ready = (turn.agent == name, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+    n_ready = int(session.connection().execute(select(func.count()).where(*ready)).scalar_one())
+    if not n_ready:
+        raise Conflict(
+            f"no turn of {name!r} is ready to be learned from; `burnish learner status` says what it waits for"
+        )
+    session.merge(LeaseRow(name=_asked(name), holder=actor, until=time.time() + 3600.0))
+    audit.record(session, actor, "step", name, None, None, reason, agent=name)
+    return n_ready
+
+
+def is_step_asked(session: Session, name: str) -> bool:
+    """Whether an operator wants a step now."""
+    row = session.get(LeaseRow, _asked(name))
+    return row is not None and row.until > time.time()
+
+
+def answer_step(session: Session, name: str) -> None:
+    """The step that was asked for has begun, or cannot."""
+    row = session.get(LeaseRow, _asked(name))
+    if row is not None:
+        session.delete(row)
+
+
+def _asked(name: str) -> str:
+    """The lease that stands for the request."""
+    return f"step:{name}"

@@ -1,0 +1,98 @@
+"""Taking a promotion back without being asked: one transaction from the evidence to the version before."""
+
+import time
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlmodel import Session
+
+from burnish.adapters.registry import agents, canaries, lifecycle
+from burnish.errors import Conflict
+from burnish.journal import shadows
+from burnish.journal.tables import AliasRow, CanaryRow, InteractionRow, VersionRow
+from burnish.records import UNDECIDED, CanaryState, Observation, VersionName, VersionState
+
+ACTOR = "watch"
+DAY = 86_400.0
+ROLLED_BACK, REFUSED = "rolled back", "refused on its canary"
+
+
+def roll_back(
+    session: Session, watch: CanaryRow, reason: str, *, drops_rows: bool, max_rollbacks: int
+) -> dict[str, Any]:
+    """Make the watched version's baseline live again, and see to what the version leaves behind; tells what was done.
+
+    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a fate
+    (`drops_rows`); the agent is held until an operator releases it; learning is paused after `max_rollbacks` of these
+    within a day. No alias leads back to the version. Raises Conflict where the alias moved meanwhile; then nothing has
+    happened.
+    """
+    agent, bad, good = watch.agent, watch.version, watch.baseline
+    if not canaries.end(session, watch, CanaryState.STOPPED, reason, actor=ACTOR):
+        raise Conflict(f"the watch over {VersionName(agent, bad)} has ended already")
+    lifecycle.promote(session, agent, good, expected=bad, actor=ACTOR, reason=f"rolled back v{bad}: {reason}")
+    version = session.get_one(VersionRow, (agent, bad))
+    version.state, version.reason = VersionState.ROLLED_BACK, reason
+    alias: Any = AliasRow
+    session.connection().execute(delete(alias).where(alias.agent == agent, alias.alias == lifecycle.PREVIOUS))
+    refused = _refuse_children(session, agent, bad)
+    n_dropped = drop_rows(session, agent, bad) if drops_rows else 0
+    agents.hold(session, agent, f"v{bad} was rolled back by itself: {reason}", actor=ACTOR)
+    today = canaries.stopped(session, time.time() - DAY, agent)
+    n_rollbacks = sum(row.kind == Observation.WATCH for row in today)
+    is_paused = n_rollbacks >= max_rollbacks
+    if is_paused:
+        agents.set_paused(session, agent, True, actor=ACTOR, reason=f"{n_rollbacks} automatic rollbacks within a day")
+    return {
+        "agent": agent,
+        "from": bad,
+        "to": good,
+        "reason": reason,
+        "refused": refused,
+        "rows_dropped": n_dropped,
+        "rollbacks_today": n_rollbacks,
+        "learning_paused": is_paused,
+    }
+
+
+def why_orphaned(session: Session, agent: str, number: int) -> str | None:
+    """Why a candidate has no chance: the version that it was trained from was rolled back by itself. None where it was
+    not."""
+    row = session.get_one(VersionRow, (agent, number))
+    parent = session.get(VersionRow, (agent, row.parent)) if row.parent_agent is None else None
+    if parent is None or parent.state != VersionState.ROLLED_BACK:
+        return None
+    return f"its parent {VersionName(agent, row.parent)} was rolled back"
+
+
+def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:
+    columns: Any = VersionRow
+    children = select(VersionRow).where(columns.agent == agent, columns.parent == parent, columns.state.in_(UNDECIDED))
+    found = session.scalars(children).all()
+    for child in found:
+        why = f"its parent {VersionName(agent, parent)} was rolled back"
+        lifecycle.refuse(session, agent, child.version, reason=why, evidence=child.evidence, actor=ACTOR)
+    return [child.version for child in found]
+
+
+def has_rows(session: Session, agent: str, number: int, since: float) -> bool:
+    """True where the version has turns that ended since then and that `drop_rows` would give a fate."""
+    turn: Any = InteractionRow
+    wanted = select(turn.interaction_id).where(turn.ended_at > since, *_unspent(agent, number)).limit(1)
+    return session.scalars(wanted).first() is not None
+
+
+def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK) -> int:
+    """Give the version's turns that no step has spent a fate, unless it is live again; how many there were."""
+    live: Any = session.get(AliasRow, (agent, lifecycle.LIVE), populate_existing=True)
+    if live is not None and live.version == number:
+        return 0
+    shadows.drop_version(session, agent, number, f"{why}: {VersionName(agent, number)}")
+    turn: Any = InteractionRow
+    values = {"fate": f"sampled from {VersionName(agent, number)}, which was {why}"}
+    return int(session.connection().execute(update(turn).where(*_unspent(agent, number)).values(**values)).rowcount)
+
+
+def _unspent(agent: str, number: int) -> tuple[Any, ...]:
+    turn: Any = InteractionRow
+    return turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.fate.is_(None)

@@ -1,0 +1,144 @@
+"""Observations as rows: versions that are watched beside another while they answer. The alias `canary` names the one on
+trial.
+
+At most one canary and one watch run per agent. Whoever makes a version live ends what ran, in the same transaction: a
+canary is compared with what is live, and there is nothing to compare with once that has changed.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlmodel import Session
+
+from burnish.adapters.registry import audit
+from burnish.errors import Conflict
+from burnish.journal.tables import AliasRow, CanaryRow, LoadJob, VersionRow
+from burnish.records import TRIALS, CanaryState, Observation, VersionName, VersionState
+
+CANARY = "canary"
+
+
+def running(session: Session, agent: str | None = None) -> Sequence[CanaryRow]:
+    """What is being watched now (of one agent), oldest first."""
+    columns: Any = CanaryRow
+    wanted = select(CanaryRow).where(columns.state == CanaryState.RUNNING).order_by(columns.canary_id)
+    return session.scalars(wanted if agent is None else wanted.where(columns.agent == agent)).all()
+
+
+def history(session: Session, agent: str, limit: int) -> Sequence[CanaryRow]:
+    """An agent's observations, newest first."""
+    columns: Any = CanaryRow
+    wanted = select(CanaryRow).where(columns.agent == agent).order_by(columns.canary_id.desc()).limit(limit)
+    return session.scalars(wanted).all()
+
+
+def begin(
+    session: Session,
+    agent: str,
+    number: int,
+    baseline: int,
+    kind: Observation,
+    *,
+    share: float,
+    actor: str,
+    evidence: Mapping[str, object] | None = None,
+) -> CanaryRow:
+    """Watch `number` beside `baseline` from now on; as a canary it answers `share` of the conversations, as a shadow of
+    the turns.
+
+    Raises Conflict where another one of the kind runs, and where what it presumes to be live is not.
+    """
+    live = session.get(AliasRow, (agent, "live"), populate_existing=True)
+    presumed = number if kind is Observation.WATCH else baseline
+    if (live.version if live else 0) != presumed:
+        raise Conflict(f"expected v{presumed} of {agent!r} to be live; look again and repeat")
+    for other in running(session, agent):
+        if other.kind == kind or (other.kind in TRIALS and kind in TRIALS):
+            raise Conflict(
+                f"{VersionName(agent, other.version)} is on {other.kind} already; `burnish canary stop` ends it",
+                code="canary_runs",
+            )
+    now = time.time()
+    row = CanaryRow(
+        agent=agent,
+        version=number,
+        baseline=baseline,
+        kind=kind,
+        share=share,
+        state=CanaryState.RUNNING,
+        evidence=dict(evidence or {}),
+        started_at=now,
+    )
+    session.add(row)
+    if kind in TRIALS:
+        session.merge(AliasRow(agent=agent, alias=CANARY, version=number, updated_at=now))
+        session.get_one(VersionRow, (agent, number)).state = VersionState.CANARY
+    what = "turns, unseen" if kind is Observation.SHADOW else "conversations"
+    against = f"{share:.0%} of the {what}, beside v{baseline}" if share else f"beside v{baseline}"
+    audit.record(session, actor, f"{kind} begins", str(VersionName(agent, number)), None, None, against, agent=agent)
+    session.flush()
+    return row
+
+
+def end(session: Session, row: CanaryRow, state: CanaryState, reason: str, *, actor: str) -> bool:
+    """Close a running observation; False where it was closed already. What becomes of the version is the caller's."""
+    columns: Any = CanaryRow
+    still = (columns.canary_id == row.canary_id, columns.state == CanaryState.RUNNING)
+    values = {"state": state, "reason": reason, "ended_at": time.time()}
+    if not session.connection().execute(update(columns).where(*still).values(**values)).rowcount:
+        return False
+    if row.kind in TRIALS:
+        alias: Any = AliasRow
+        session.connection().execute(delete(alias).where(alias.agent == row.agent, alias.alias == CANARY))
+    name = str(VersionName(row.agent, row.version))
+    audit.record(session, actor, f"{row.kind} {state}", name, None, None, reason, agent=row.agent)
+    return True
+
+
+def cancel(session: Session, agent: str, reason: str, *, promoted: int) -> None:
+    """End whatever runs, since another version is live now. One that was on canary is tried again beside the new one."""
+    for row in running(session, agent):
+        if not end(session, row, CanaryState.CANCELLED, reason, actor="registry") or row.kind not in TRIALS:
+            continue
+        version = session.get_one(VersionRow, (agent, row.version))
+        if row.version == promoted or version.state != VersionState.CANARY:
+            continue
+        if version.decided_at is not None:  # put on canary by hand after it had been decided
+            version.state = VersionState.RETIRED
+            continue
+        version.state = VersionState.CANDIDATE
+        job = session.get(LoadJob, str(VersionName(agent, row.version)))
+        if job is not None:
+            job.state, job.run_after, job.attempts, job.ended_at = "queued", 0.0, 0, None
+
+
+def split_of(session: Session, agent: str) -> tuple[int, float] | None:
+    """The version that answers a share of the conversations beside the live one, and that share; None where none does.
+
+    A canary goes before the version that a watch holds back; a shadow is loaded too, and its share of what clients see
+    is 0.
+    """
+    shares = {row.kind: row for row in running(session, agent) if row.share > 0}
+    if (shadow := shares.get(Observation.SHADOW)) is not None:
+        return shadow.version, 0.0
+    if (canary := shares.get(Observation.CANARY)) is not None:
+        return canary.version, canary.share
+    watch = shares.get(Observation.WATCH)
+    return (watch.baseline, watch.share) if watch is not None else None
+
+
+def stopped(session: Session, since: float, agent: str | None = None) -> Sequence[CanaryRow]:
+    """Observations that have been stopped since then (of one agent)."""
+    columns: Any = CanaryRow
+    wanted = select(CanaryRow).where(columns.state == CanaryState.STOPPED, columns.ended_at > since)
+    return session.scalars(wanted if agent is None else wanted.where(columns.agent == agent)).all()
+
+
+def wake(session: Session, agent: str) -> None:
+    """Let candidates that waited for the end of a hold be tried at once."""
+    jobs: Any = LoadJob
+    for job in session.scalars(select(LoadJob).where(jobs.state == "queued")):
+        if job.payload.get("agent") == agent:
+            job.run_after = 0.0

@@ -1,0 +1,184 @@
+"""Which versions exist, which are live, and how that changed. The SQL tables are the truth.
+
+Every change is one transaction that moves the alias by compare-and-set, sets the version's state, closes its training
+step, consumes the step's rows and writes the audit row: either all of it happened or none.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlmodel import Session
+
+from burnish.adapters.registry import agents, canaries
+from burnish.adapters.registry.agents import LIVE, ensure_agent
+from burnish.adapters.registry.audit import record
+from burnish.adapters.registry.versions import check_servable, version, versions
+from burnish.errors import Conflict
+from burnish.journal import shadows
+from burnish.journal.jobs import enqueue
+from burnish.journal.tables import AliasRow, InteractionRow, LoadJob, SampleRow, StepRow, VersionRow
+from burnish.records import StepOutcome, VersionName, VersionState
+
+__all__ = [
+    "LIVE",
+    "PREVIOUS",
+    "alias",
+    "announce",
+    "close_step",
+    "ensure_agent",
+    "promote",
+    "refuse",
+    "rollback",
+    "version",
+    "versions",
+]
+PREVIOUS = "previous"
+MAX_ATTEMPTS = 2
+"""Steps that the same rows may be in."""
+
+
+def alias(session: Session, agent: str, name: str = LIVE) -> int | None:
+    """The version behind an alias, None where it is not set. Raises NotFound for an unknown agent."""
+    agents.find(session, agent)
+    row = session.get(AliasRow, (agent, name))
+    return row.version if row else None
+
+
+def announce(session: Session, agent: str, number: int, *, parent: int, step_id: int | None, digest: str) -> None:
+    """A version has been published in the store: it is a candidate now, and a load job asks for its trial."""
+    now = time.time()
+    session.add(
+        VersionRow(
+            agent=agent,
+            version=number,
+            parent=parent,
+            step_id=step_id,
+            digest=digest,
+            state=VersionState.CANDIDATE,
+            evidence={},
+            created_at=now,
+        )
+    )
+    name = str(VersionName(agent, number))
+    enqueue(session, LoadJob, name, {"agent": agent, "version": number})
+    record(session, "learner", "announce", name, None, VersionState.CANDIDATE, None, agent=agent)
+
+
+def check_promotion(session: Session, agent: str, number: int, *, expected: int) -> None:
+    """Conflict where `promote` would refuse now; it looks and changes nothing."""
+    if number:
+        check_servable(version(session, agent, number))
+    found = alias(session, agent)
+    if found != expected:
+        raise _moved(agent, LIVE, expected, found)
+
+
+def promote(
+    session: Session,
+    agent: str,
+    number: int,
+    *,
+    expected: int,
+    actor: str,
+    reason: str | None = None,
+    evidence: Mapping[str, object] | None = None,
+) -> None:
+    """Make `number` live where `expected` is live now; the old one becomes `previous`.
+
+    Raises Conflict where the alias moved meanwhile, or where the version was refused or removed. Version 0 (the base)
+    can be promoted too: a rollback to the beginning.
+    """
+    _set_alias(session, agent, LIVE, number, expected)
+    canaries.cancel(session, agent, f"v{number} was made live by {actor}", promoted=number)
+    if expected != number:
+        session.merge(AliasRow(agent=agent, alias=PREVIOUS, version=expected, updated_at=time.time()))
+    if number:
+        row = version(session, agent, number)
+        row.state, row.reason, row.decided_at = VersionState.LIVE, reason, time.time()
+        if evidence is not None:
+            row.evidence = dict(evidence)
+        if row.step_id is not None:
+            close_step(session, row.step_id, StepOutcome.PUBLISHED, reason)
+    if expected and expected != number:
+        version(session, agent, expected).state = VersionState.RETIRED
+    record(session, actor, "promote", agent, str(expected), str(number), reason, agent=agent)
+
+
+def refuse(
+    session: Session,
+    agent: str,
+    number: int,
+    *,
+    reason: str,
+    evidence: Mapping[str, object],
+    actor: str = "gate",
+    gives_back: bool = False,
+) -> None:
+    """A candidate did not earn its place: its step is closed as refused and its rows are spent, with the reason.
+
+    Where it `gives_back`, and this was the rows' first try, they come once more: nothing was found against what they
+    say.
+    """
+    row = version(session, agent, number)
+    before = row.state
+    row.state, row.reason, row.decided_at, row.evidence = VersionState.REFUSED, reason, time.time(), dict(evidence)
+    if row.step_id is not None:
+        is_first = session.get_one(StepRow, row.step_id).attempt < MAX_ATTEMPTS
+        close_step(
+            session, row.step_id, StepOutcome.SUPERSEDED if gives_back and is_first else StepOutcome.REFUSED, reason
+        )
+    name = str(VersionName(agent, number))
+    record(session, actor, "refuse", name, before, VersionState.REFUSED, reason, agent=agent)
+
+
+def rollback(
+    session: Session, agent: str, *, actor: str, to: int | None = None, reason: str | None = None
+) -> tuple[int, int]:
+    """Make `to` (default: the previous version) live again; returns (from, to). Raises Conflict where there is none."""
+    live = alias(session, agent) or 0
+    target = alias(session, agent, PREVIOUS) if to is None else to
+    if target is None:
+        raise Conflict(f"agent {agent!r} has no previous version to roll back to; name one with --to")
+    if target == live:
+        raise Conflict(f"{VersionName(agent, live)} is live already")
+    promote(session, agent, target, expected=live, actor=actor, reason=reason or "rollback")
+    return live, target
+
+
+def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str | None) -> None:
+    """Record a step's outcome once; every final outcome but SUPERSEDED spends its rows and groups in the same
+    transaction."""
+    step = session.get(StepRow, step_id)
+    if step is None or step.outcome != StepOutcome.OPEN:
+        return
+    step.outcome, step.reason, step.ended_at = outcome, reason, time.time()
+    if outcome is StepOutcome.SUPERSEDED:
+        return
+    turn: Any = InteractionRow
+    sample: Any = SampleRow
+    rows = select(sample.interaction_id).where(sample.step_id == step_id)
+    session.flush()
+    session.connection().execute(
+        update(turn).where(turn.interaction_id.in_(rows), turn.spent_step.is_(None)).values(spent_step=step_id)
+    )
+    shadows.spend(session, step_id)
+
+
+def _set_alias(session: Session, agent: str, name: str, number: int, expected: int) -> None:
+    # locked until the end of the transaction: retention (adapters/files/retention.py) waits, and then sees the alias
+    if number:
+        check_servable(version(session, agent, number, is_locked=True))
+    columns: Any = AliasRow
+    moved = session.connection().execute(
+        update(columns)
+        .where(columns.agent == agent, columns.alias == name, columns.version == expected)
+        .values(version=number, updated_at=time.time())
+    )
+    if not moved.rowcount:
+        raise _moved(agent, name, expected, alias(session, agent, name))
+
+
+def _moved(agent: str, name: str, expected: int, found: int | None) -> Conflict:
+    return Conflict(f"alias {name!r} of {agent!r}: expected v{expected}, found v{found}; look again and repeat")

@@ -1,0 +1,121 @@
+"""A version's whole story: where it comes from, the rows and the step that made it, what it had to show, and when it
+was live."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlmodel import Session
+
+from burnish.adapters.evidence.heldout_replay import UNASKED
+from burnish.adapters.registry.agents import LIVE
+from burnish.adapters.registry.versions import version
+from burnish.journal import steps
+from burnish.journal.tables import AliasRow, AuditRow, CanaryRow, ComparisonRow, InteractionRow, VersionRow
+from burnish.records import VersionName
+
+Tree = dict[str, Any]
+
+
+def lineage(session: Session, agent: str, number: int) -> Tree:
+    """The story of `agent@v<number>` as plain values. Raises NotFound for a version that never was.
+
+    `ancestors` leads back to the base, `step` is the training step with each of its rows (None for an import or a
+    branch), `history` every entry of the audit log about it, oldest first, `live` the spans (from, to; None: still) in
+    which it was served.
+    """
+    row = version(session, agent, number)
+    history = _history(session, agent, number)
+    canaries: Any = CanaryRow
+    mine = (canaries.agent == agent, canaries.version == number)
+    watched = session.scalars(select(CanaryRow).where(*mine).order_by(canaries.canary_id))
+    turn: Any = InteractionRow
+    n_turns = session.connection().execute(select(func.count()).where(turn.agent == agent, turn.version == number))
+    return {
+        **row.model_dump(),
+        "name": str(VersionName(agent, number)),
+        "aliases": aliases_of(session, agent).get(number, []),
+        "ancestors": _ancestors(session, row),
+        "children": _children(session, agent, number),
+        "step": _step(session, row),
+        "canaries": [each.model_dump() for each in watched],
+        "comparisons": _comparisons(session, agent, number),
+        "n_turns": int(n_turns.scalar_one()),
+        "live": _spans(history, number),
+        "history": history,
+    }
+
+
+def aliases_of(session: Session, agent: str) -> dict[int, list[str]]:
+    """The names that point at each version now."""
+    columns: Any = AliasRow
+    found: dict[int, list[str]] = {}
+    for row in session.scalars(select(AliasRow).where(columns.agent == agent).order_by(columns.alias)):
+        found.setdefault(row.version, []).append(row.alias)
+    return found
+
+
+def _ancestors(session: Session, row: VersionRow) -> list[str]:
+    """The versions that this one was made from, the nearest first, the base (or what is unknown here) last."""
+    found: list[str] = []
+    agent, number = row.parent_agent or row.agent, row.parent
+    while (name := str(VersionName(agent, number))) not in found:
+        found.append(name)
+        parent = session.get(VersionRow, (agent, number)) if number else None
+        if parent is None:
+            break
+        agent, number = parent.parent_agent or parent.agent, parent.parent
+    return found
+
+
+def _children(session: Session, agent: str, number: int) -> list[str]:
+    columns: Any = VersionRow
+    mine = columns.parent_agent.is_(None) & (columns.agent == agent) | (columns.parent_agent == agent)
+    rows = session.scalars(
+        select(VersionRow).where(mine, columns.parent == number).order_by(columns.agent, columns.version)
+    )
+    return [str(VersionName(row.agent, row.version)) for row in rows]
+
+
+def _step(session: Session, row: VersionRow) -> Tree | None:
+    return steps.story(session, row.agent, row.version) if row.step_id is not None else None
+
+
+def _comparisons(session: Session, agent: str, number: int) -> Mapping[str, int]:
+    """How the judge found its replies beside the live version's; of `unasked` turns there are none."""
+    columns: Any = ComparisonRow
+    rows = session.connection().execute(
+        select(columns.outcome, columns.reason).where(columns.agent == agent, columns.version == number)
+    )
+    names = {1: "won", -1: "lost", 0: "tied", None: "undecided"}
+    found = ("unasked" if (reason or "").startswith(UNASKED) else names[outcome] for outcome, reason in rows.tuples())
+    return dict(Counter(found))
+
+
+def _history(session: Session, agent: str, number: int) -> list[Tree]:
+    """What the audit log has of this version: entries under its name, and moves of the agent's aliases to it or away
+    from it."""
+    columns: Any = AuditRow
+    text = str(number)
+    moved = (
+        (columns.object == agent) & (columns.action == "promote") & ((columns.before == text) | (columns.after == text))
+    )
+    named = columns.object == str(VersionName(agent, number))
+    rows = session.scalars(select(AuditRow).where(moved | named).order_by(columns.audit_id))
+    return [row.model_dump() for row in rows]
+
+
+def _spans(history: list[Tree], number: int) -> list[Tree]:
+    """When the version was live, from the moves in `history`."""
+    spans: list[Tree] = []
+    for entry in history:
+        if entry["action"] != "promote" or entry["before"] == entry["after"]:
+            continue
+        if entry["after"] == str(number):
+            spans.append(
+                {"alias": LIVE, "from": entry["at"], "to": None, "by": entry["actor"], "reason": entry["reason"]}
+            )
+        elif spans and spans[-1]["to"] is None:
+            spans[-1] |= {"to": entry["at"], "ended_by": entry["actor"], "end_reason": entry["reason"]}
+    return spans

@@ -1,0 +1,133 @@
+"""Versions as the registry has them: found by number, numbered, pinned, and asked whether they may be served. No files
+here."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlmodel import Session
+
+from burnish.adapters.registry import audit
+from burnish.errors import Conflict, NotFound
+from burnish.journal.jobs import enqueue
+from burnish.journal.tables import LoadJob, StepRow, VersionRow
+from burnish.records import UNDECIDED, VersionName, VersionState
+
+UNFINISHED = "its import has not ended"
+_NUMBERED: tuple[Any, ...] = (StepRow, VersionRow)
+
+
+def version(session: Session, agent: str, number: int, *, is_locked: bool = False) -> VersionRow:
+    """One version; NotFound where there is none. With `is_locked` nobody else changes its row until the transaction
+    ends."""
+    row = session.get(VersionRow, (agent, number), with_for_update=is_locked)
+    if row is None:
+        raise NotFound(
+            f"no version {VersionName(agent, number)}; `burnish versions list` shows what exists",
+            code="version_not_found",
+        )
+    return row
+
+
+def versions(session: Session, agent: str) -> Sequence[VersionRow]:
+    """All versions of an agent, oldest first; those whose files are gone among them."""
+    columns: Any = VersionRow
+    return session.scalars(select(VersionRow).where(columns.agent == agent).order_by(columns.version)).all()
+
+
+def check_servable(row: VersionRow) -> None:
+    """Conflict where this version can never be served: it was refused, or its files have been removed."""
+    name = VersionName(row.agent, row.version)
+    if row.removed_at is not None:
+        when = time.strftime("%Y-%m-%d", time.gmtime(row.removed_at))
+        raise Conflict(
+            f"{name} was removed on {when} and only its record is left; choose another, or import it again from an export",
+            code="version_removed",
+        )
+    if row.state == VersionState.REFUSED:
+        raise Conflict(
+            f"{name} was refused: {row.reason or 'no reason is recorded'}; choose another", code="version_refused"
+        )
+
+
+def highest(session: Session) -> dict[str, int]:
+    """The highest number that each agent's steps and versions were given; agents without any are left out."""
+    found: dict[str, int] = {}
+    for table in _NUMBERED:
+        for agent, number in session.connection().execute(
+            select(table.agent, func.max(table.version)).group_by(table.agent)
+        ):
+            found[agent] = max(found.get(agent, 0), number)
+    return found
+
+
+def next_number(session: Session, agent: str) -> int:
+    """The number that the agent's next version gets: above every one that a step or a version ever had."""
+    highest = [
+        session.connection().execute(select(func.max(table.version)).where(table.agent == agent)).scalar()
+        for table in _NUMBERED
+    ]
+    return max((number or 0 for number in highest), default=0) + 1
+
+
+def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
+    """Take a number for an import before its files are written: until `admit` the version is a refused one that never
+    ended.
+
+    Raises Conflict while another version is undecided: each is compared with what is live when its turn comes.
+    """
+    columns: Any = VersionRow
+    waits = select(columns.version).where(columns.agent == agent, columns.state.in_(UNDECIDED))
+    if (other := session.scalars(waits).first()) is not None:
+        raise Conflict(
+            f"{VersionName(agent, other)} is still on trial; import when the gate has decided", code="on_trial"
+        )
+    number = next_number(session, agent)
+    session.add(
+        VersionRow(
+            agent=agent,
+            version=number,
+            parent=parent,
+            digest="",
+            state=VersionState.REFUSED,
+            reason=UNFINISHED,
+            evidence={},
+            created_at=time.time(),
+            decided_at=time.time(),
+            origin="import",
+        )
+    )
+    audit.record(session, actor, "import", str(VersionName(agent, number)), None, None, None, agent=agent)
+    return number
+
+
+def admit(session: Session, agent: str, number: int, digest: str) -> None:
+    """The import's files are in the store: it is a candidate now, and a load job asks for its trial."""
+    row = version(session, agent, number)
+    if row.state != VersionState.REFUSED or row.reason != UNFINISHED:
+        raise Conflict(f"{VersionName(agent, number)} is no import that waits for its files")
+    row.state, row.reason, row.decided_at, row.digest = VersionState.CANDIDATE, None, None, digest
+    enqueue(session, LoadJob, str(VersionName(agent, number)), {"agent": agent, "version": number})
+
+
+def give_up(session: Session, agent: str, number: int, why: str) -> None:
+    """The import failed: its number stays taken, with the reason."""
+    row = version(session, agent, number)
+    if row.reason == UNFINISHED:
+        row.reason = why
+
+
+def set_pinned(
+    session: Session, agent: str, number: int, is_pinned: bool, *, actor: str, reason: str | None = None
+) -> bool:
+    """Keep a version's files whatever retention says, or no longer; False where it was so already."""
+    row = version(session, agent, number)
+    if row.removed_at is not None:
+        check_servable(row)
+    if row.is_pinned == is_pinned:
+        return False
+    row.is_pinned = is_pinned
+    name = str(VersionName(agent, number))
+    audit.record(session, actor, "pin" if is_pinned else "unpin", name, None, None, reason, agent=agent)
+    return True

@@ -1,0 +1,1 @@
+"""What must stand before anything serves, and the serving table kept true to the registry."""

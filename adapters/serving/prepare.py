@@ -1,0 +1,95 @@
+"""What must be there before anything serves: directories, the journal's schema, the agent, the admin key, the serving
+table."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish import keys, serving_table
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.publish import aliases
+from burnish.config import Settings
+from burnish.errors import ConfigError
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow, KeyRow
+from burnish.processes.vllm_server import engine_key
+
+
+def prepare(settings: Settings) -> Journal:
+    """Make what is missing; safe to repeat and to run from several processes. Raises ConfigError where it cannot."""
+    try:
+        for folder in (settings.state_dir, settings.run_dir, settings.segments_dir, settings.adapters_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"state_dir: cannot write to {settings.state_dir}: {error.strerror}") from error
+    journal = Journal.open(settings.journal_url)
+    with journal.write() as session:
+        lifecycle.ensure_agent(session, settings.agent.name)
+    refresh(settings, journal)
+    return journal
+
+
+def routes_file(settings: Settings) -> Path:
+    return settings.run_dir / "routes.json"
+
+
+def admin_key_file(settings: Settings) -> Path:
+    return settings.state_dir / "admin.key"
+
+
+def refresh(settings: Settings, journal: Journal) -> serving_table.Routes:
+    """Write keys, engines and aliases from the settings and the registry into the serving table, which is made where
+    there is none."""
+    admin = keys.ensure_secret(admin_key_file(settings))
+
+    def change(table: serving_table.Routes) -> serving_table.Routes:
+        with journal.read() as session:
+            agents = {row.name: _route(session, table, row) for row in _served(session, table)}
+            known = {key.digest: key for key in _keys(session)}
+        root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
+        return replace(
+            table,
+            base_name=settings.engine.base_name,
+            engines=settings.engine_urls,
+            engine_key=engine_key(settings),
+            remote_url=f"http://127.0.0.1:{settings.remote.port}" if settings.remote.model else "",
+            agents=agents,
+            keys={**known, root.digest: root},
+        )
+
+    return serving_table.update(routes_file(settings), change, is_made_anew=True)
+
+
+def _served(session: Session, table: serving_table.Routes) -> list[AgentRow]:
+    """Every agent; of the personal ones those that are loaded."""
+    agent: Any = AgentRow
+    found = session.scalars(select(AgentRow).where(agent.parent.is_(None))).all()
+    return [*found, *(row for name in table.agents if (row := session.get(AgentRow, name)) is not None and row.parent)]
+
+
+def _route(session: Session, table: serving_table.Routes, row: AgentRow) -> serving_table.AgentRoute:
+    route = aliases(session, table.agents.get(row.name) or serving_table.AgentRoute(row.name))
+    wanted = {route.live} if row.parent else route.named  # a personal agent's one before is loaded when it is asked for
+    loaded = sorted({*route.loaded, *(number for number in wanted if number)})
+    return replace(route, tenant=row.tenant, parent=row.parent, loaded=tuple(loaded))
+
+
+def _keys(session: Session) -> list[keys.Key]:
+    rows = session.scalars(select(KeyRow)).all()
+    return [
+        keys.Key(
+            row.key_id,
+            row.digest,
+            row.tenant,
+            frozenset(map(keys.Scope, row.scopes)),
+            frozenset(row.agents),
+            row.name,
+            row.requests_per_minute,
+            row.max_concurrent,
+        )
+        for row in rows
+        if row.revoked_at is None
+    ]

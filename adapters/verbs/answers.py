@@ -1,0 +1,38 @@
+"""What verbs answer: the same words on the command line and in the admin API."""
+
+from typing import Any
+
+from burnish.journal.tables import AgentRow
+from burnish.records import VersionName
+
+
+def described(row: AgentRow, pointed: dict[int, list[str]]) -> dict[str, Any]:
+    """An agent with what its aliases point at (`burnish.adapters.registry.lineage.aliases_of`)."""
+    aliases = {alias: number for number, names in pointed.items() for alias in names}
+    return {**row.model_dump(mode="json"), "aliases": aliases}
+
+
+def released(agent: str, held: str | None) -> str:
+    """The end of a hold; `held` is why there was one."""
+    return f"{agent} was not held" if held is None else f"{agent} is released; it was held: {held}"
+
+
+def pinned(agent: str, version: int, is_pinned: bool, is_new: bool) -> str:
+    """A pin set or taken off."""
+    state = "pinned" if is_pinned else "not pinned"
+    return f"{VersionName(agent, version)} is {state}{'' if is_new else ' already'}"
+
+
+def imported(agent: str, version: int) -> str:
+    """A finished import."""
+    return f"{VersionName(agent, version)} is imported and waits for the gate's trial"
+
+
+def paused(agent: str, is_paused: bool) -> str:
+    """A learner paused or resumed."""
+    return f"{agent} {'learns no more until `burnish learner resume`' if is_paused else 'learns again'}"
+
+
+def asked(agent: str, n_ready: int) -> str:
+    """A step on request."""
+    return f"{agent} takes a step on {n_ready} ready turn{'s' if n_ready != 1 else ''} when its learner looks next"

@@ -1,0 +1,150 @@
+"""Operators' verbs on canaries and watches: the same for the command line and the admin API."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlmodel import Session
+
+from burnish import serving_table
+from burnish.adapters.evidence.comparison import Comparison, Rules, odds
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import agents, canaries, lifecycle
+from burnish.adapters.registry.versions import check_servable
+from burnish.adapters.serving import publish
+from burnish.adapters.serving.prepare import routes_file
+from burnish.config import Settings
+from burnish.errors import Conflict
+from burnish.journal import Journal
+from burnish.journal.jobs import enqueue
+from burnish.journal.tables import CanaryRow, LoadJob
+from burnish.records import TRIALS, UNDECIDED, CanaryState, Observation, VersionName
+from burnish.server.rollout.alerts import Alerts
+from burnish.server.rollout.canary.observer import Observer, refuse
+
+
+def start(settings: Settings, journal: Journal, agent: str, version: int, *, share: float | None, actor: str) -> str:
+    """Put an older version on canary beside what is live; says what happened or will happen.
+
+    Raises NotFound, Conflict (refused, live, undecided, or another canary runs) or AdapterError (its files are not what
+    they were).
+    """
+    name = VersionName(agent, version)
+    with journal.read() as session:
+        live = lifecycle.alias(session, agent) or 0
+        row = lifecycle.version(session, agent, version)
+        check_servable(row)
+        if version == live:
+            raise Conflict(f"{name} is live already")
+        if row.state in UNDECIDED:
+            raise Conflict(f"{name} is still on trial, and decided by itself")
+        for other in canaries.running(session, agent):
+            if other.kind in TRIALS:
+                raise Conflict(
+                    f"{VersionName(agent, other.version)} is on {other.kind}; `burnish canary stop` ends it",
+                    code="canary_runs",
+                )
+    AdapterStore(settings.adapters_dir).verify(agent, version)
+    file = routes_file(settings)
+    route = serving_table.watch(file).current().agents.get(agent)
+    if route is not None and version in route.loaded:
+        canary = Observer(journal, file, lambda _: settings, Alerts(settings.alerts)).canary_by_hand(agent, live, share)
+        publish.move(journal, file, agent, version, lambda session: canary.of(session, name, actor))
+        return f"{name} answers {canary.share:.0%} of the conversations, beside v{live}"
+    subject = f"{name}#canary"
+    with journal.write() as session:
+        queued = session.get(LoadJob, subject)
+        if queued is not None and queued.state in ("done", "dead"):
+            session.delete(queued)
+            session.flush()
+        payload = {"agent": agent, "version": version, "canary": True, "share": share, "actor": actor}
+        enqueue(session, LoadJob, subject, payload)
+    return f"{name} is being loaded; its canary begins when every engine has it"
+
+
+def stop(
+    settings: Settings,
+    journal: Journal,
+    agent: str,
+    *,
+    kind: Observation = Observation.CANARY,
+    actor: str,
+    reason: str | None = None,
+) -> str:
+    """End what runs: the version on canary or in the shadow is refused; one under watch stays live and is watched no
+    longer.
+
+    Raises Conflict where nothing of the kind runs.
+    """
+    said = reason or "stopped by hand"
+    with journal.write() as session:
+        agents.find(session, agent)
+        kinds = TRIALS if kind in TRIALS else (kind,)
+        row = next((row for row in canaries.running(session, agent) if row.kind in kinds), None)
+        if row is None:
+            raise Conflict(
+                f"no {kind} of {agent!r} runs; `burnish canary status` shows what there was", code="no_canary"
+            )
+        name = VersionName(agent, row.version)
+        if kind in TRIALS:
+            refuse(session, row, said, actor=actor, drops_rows=settings.canary.drop_rows)
+        else:
+            canaries.end(session, row, CanaryState.CANCELLED, said, actor=actor)
+    publish.sync(journal, routes_file(settings), agent)
+    return f"{name} was refused: {said}" if kind in TRIALS else f"{name} stays live and is watched no longer"
+
+
+def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
+    """The agent's hold and its observations, newest first, each with what the tests say."""
+    found = agents.find(session, agent)
+    return {
+        "agent": agent,
+        "live": lifecycle.alias(session, agent),
+        "held": found.held,
+        "learning_paused": found.is_paused,
+        "observations": [told(row) for row in canaries.history(session, agent, limit)],
+    }
+
+
+def told(row: CanaryRow) -> dict[str, Any]:
+    """One observation as plain values; `tests` has E and its bound by metric, where anything was compared."""
+    columns = (
+        "canary_id",
+        "agent",
+        "version",
+        "baseline",
+        "kind",
+        "share",
+        "state",
+        "reason",
+        "started_at",
+        "ended_at",
+    )
+    shown = {name: getattr(row, name) for name in columns}
+    state: Any = row.evidence.get("comparison")
+    if not isinstance(state, Mapping):
+        return shown
+    seen = Comparison.of(Rules(), state)
+    tests = {
+        name: {
+            "evidence": odds(test.peak),
+            "log_e": round(test.log_e, 4),
+            "log_e_peak": round(test.peak, 4),
+            "alpha": alpha,
+        }
+        for name, (test, alpha) in seen.tests.items()
+    }
+    arms = {
+        name: {
+            "turns": arm.n,
+            "judged": arm.n_judged,
+            "good": arm.n_good,
+            "left_out": arm.n_capped,
+            "users": len(arm.users),
+        }
+        for name, arm in (("version", seen.version), ("baseline", seen.baseline))
+    }
+    rate = seen.known.rate if seen.known else None
+    pairs = {name: {"lost": p.n_losses, "won": p.n_wins, "tied": p.n_ties} for name, p in seen.pairs.items()}
+    hours = ((row.ended_at or time.time()) - row.started_at) / 3600
+    return {**shown, "hours": round(hours, 3), "baseline_rate": rate, "turns": arms, "pairs": pairs, "tests": tests}

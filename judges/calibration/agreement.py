@@ -1,0 +1,48 @@
+"""How far two judges agree, and how far one may be trusted: pure functions of counts and verdicts."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+BINS = 10
+
+
+def kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
+    """Cohen's κ of (one, other) verdicts: agreement beyond chance, 1 for all, 0 for what chance gives.
+
+    None where it is not defined: without pairs, or where both give one and the same verdict throughout.
+    """
+    n = len(pairs)
+    if not n:
+        return None
+    seen = sum(one == other for one, other in pairs) / n
+    ones, others = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    by_chance = sum(ones[score] * others[score] for score in ones) / n**2
+    return None if by_chance >= 1.0 else (seen - by_chance) / (1.0 - by_chance)
+
+
+def calibration_error(told: Iterable[tuple[float, bool]], bins: int = BINS) -> float | None:
+    """The expected calibration error of (confidence, was it right): mean gap of confidence and share of right, weighted
+    by bin.
+
+    Bin k of `bins` holds confidences in (k/bins, (k+1)/bins], the first one 0 as well. None without any.
+    """
+    held: dict[int, list[tuple[float, bool]]] = {}
+    for confidence, is_right in told:
+        # the nudge keeps 0.7 · 10 = 7.000000000000001 in its bin
+        held.setdefault(max(0, math.ceil(confidence * bins - 1e-9) - 1), []).append((confidence, is_right))
+    n = sum(map(len, held.values()))
+    if not n:
+        return None
+    gaps = (abs(sum(c for c, _ in bin_) - sum(right for _, right in bin_)) for bin_ in held.values())
+    return sum(gaps) / n
+
+
+def wilson(n_hits: int, n: int, z: float = 1.959964) -> tuple[float, float] | None:
+    """Wilson's interval (95 % by default) of a share of `n_hits` in `n`; None where there is nothing to share."""
+    if not n:
+        return None
+    share, spread = n_hits / n, z * z / n
+    centre = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
+    return max(0.0, centre - half), min(1.0, centre + half)

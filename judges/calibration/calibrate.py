@@ -1,0 +1,178 @@
+"""A judge put to the test: what it says of turns whose right verdict is known, and what that costs.
+
+An abstention and a ballot that could not be read are no verdicts: accuracy, κ and the rest are over the verdicts that
+were given, and the shares of those that were not stand beside them.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from burnish.judges import prefilter
+from burnish.judges.calibration import agreement, golden
+from burnish.judges.calibration.golden import SCORES, GoldenCase
+from burnish.judges.injection.counterfactual import examine
+from burnish.judges.judge import Judge, JudgeUnavailable, Usage, identity
+from burnish.judges.models.panel import Panel
+from burnish.judges.verdicts.ballot import Result, VoidBallot
+from burnish.judges.verdicts.case import Case
+from burnish.judges.verdicts.verdict import PROMPT
+
+ABSTAINED, FAILED = "abstained", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How each turn is asked about: votes, share of them that must agree, seconds for all of them, turns side by side."""
+
+    votes: int
+    min_agreement: float
+    deadline: float
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What a judge says of one turn: a result by `judge_id`, or the error for which there is none (then `judge_id` is
+    empty)."""
+
+    judge_id: str
+    result: Result | None
+    error: str = ""
+    is_away: bool = False
+
+    @property
+    def outcome(self) -> int | str:
+        """The score, `ABSTAINED` or `FAILED`."""
+        if self.result is None:
+            return FAILED
+        return ABSTAINED if self.result.score is None else self.result.score
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A judge's opinions on golden cases, in their order, and what they cost; `seconds` from the first question to the
+    last answer."""
+
+    model: str
+    cases: Sequence[GoldenCase]
+    opinions: Sequence[Opinion]
+    n_votes_asked: int
+    usage: Usage
+    seconds: float
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """All figures by name; None where there is nothing to say."""
+        told = list(zip(self.cases, self.opinions, strict=True))
+        given = [
+            (case.score, o.result.score, o.result.confidence)
+            for case, o in told
+            if o.result and o.result.score is not None
+        ]
+        n_right = sum(right == said for right, said, _ in given)
+        not_good = [said for right, said, _ in given if right != 1]
+        interval = agreement.wilson(n_right, len(given))
+        outcomes = Counter(opinion.outcome for opinion in self.opinions)
+        n_failed_votes = sum(o.result.n_failed if o.result else 0 for o in self.opinions)
+        n_votes = sum(len(o.result.votes) if o.result else 0 for o in self.opinions)
+        return {
+            "cases": len(told),
+            "verdicts": len(given),
+            "accuracy": _share(n_right, len(given)),
+            "accuracy_interval": interval,
+            "right_of_all": _share(n_right, len(told)),
+            "false_positive_rate": _share(sum(said == 1 for said in not_good), len(not_good)),
+            "kappa": agreement.kappa([(right, said) for right, said, _ in given]),
+            "calibration_error": agreement.calibration_error((sure, right == said) for right, said, sure in given),
+            "abstained": _share(outcomes[ABSTAINED], len(told)),
+            "failed": _share(outcomes[FAILED], len(told)),
+            "by_rule": sum(o.judge_id == prefilter.identity() for o in self.opinions),
+            "votes_asked": self.n_votes_asked,
+            "votes_read": n_votes,
+            "votes_failed": n_failed_votes,
+            "requests": self.usage.n_requests,
+            "prompt_tokens": self.usage.n_prompt_tokens,
+            "answer_tokens": self.usage.n_answer_tokens,
+            "seconds": round(self.seconds, 3),
+            "votes_per_s": round(n_votes / self.seconds, 2) if self.seconds else None,
+        }
+
+    @property
+    def confusion(self) -> dict[int, dict[int | str, int]]:
+        """How many cases of each right score (rows: +1, 0, -1) came out as what."""
+        table: dict[int, dict[int | str, int]] = {
+            right: dict.fromkeys((*SCORES, ABSTAINED, FAILED), 0) for right in SCORES
+        }
+        for case, opinion in zip(self.cases, self.opinions, strict=True):
+            table[case.score][opinion.outcome] += 1
+        return table
+
+    @property
+    def wrong(self) -> list[tuple[int, GoldenCase, Opinion]]:
+        """The cases without the right verdict, each with its number from 1."""
+        told = zip(self.cases, self.opinions, strict=True)
+        return [
+            (number, case, opinion) for number, (case, opinion) in enumerate(told, 1) if opinion.outcome != case.score
+        ]
+
+
+async def calibrate(
+    judge: Judge,
+    cases: Sequence[GoldenCase],
+    terms: Terms,
+    progress: Callable[[], None] = lambda: None,
+    rubric: str = "",
+) -> Calibration:
+    """Ask about every case, with `rubric` behind the prompt; `progress` is called after each.
+
+    Raises JudgeUnavailable where the judge does not answer about the first one that it is asked about; later it counts
+    as failed.
+    """
+    questions = [golden.question(case, rubric) for case in cases]
+    started = time.perf_counter()
+    opinions = await opinions_on(judge, questions, terms, progress)
+    n_asked = terms.votes * sum(question.n_readings for question in questions)
+    return Calibration(judge.model, cases, opinions, n_asked, judge.usage, time.perf_counter() - started)
+
+
+async def opinions_on(
+    judge: Judge, questions: Sequence[Case], terms: Terms, progress: Callable[[], None] = lambda: None
+) -> list[Opinion]:
+    """The judge's opinion on each, in order. Raises JudgeUnavailable as `calibrate` does."""
+    panel, free = Panel([judge], terms.deadline), asyncio.Semaphore(terms.concurrency)
+    found: dict[int, Opinion] = {}
+
+    async def ask(number: int) -> Opinion:
+        async with free:
+            found[number] = await _opinion(panel, questions[number], terms)
+        progress()
+        return found[number]
+
+    # One turn alone first: a judge that is away is one error, not one for every turn.
+    first = next((number for number, question in enumerate(questions) if question.rule is None), None)
+    if first is not None and (opinion := await ask(first)).is_away:
+        raise JudgeUnavailable(
+            f"{opinion.error}; is it running, and are judge.model, judge.url and judge.api_key right?"
+        )
+    await asyncio.gather(*(ask(number) for number in range(len(questions)) if number != first))
+    return [found[number] for number in range(len(questions))]
+
+
+async def _opinion(panel: Panel, question: Case, terms: Terms) -> Opinion:
+    if question.rule is not None:
+        return Opinion(prefilter.identity(), Result(-1, 1.0, None, (), 0, reason=question.rule))
+    try:
+        model, result = await examine(panel, question, terms.votes, terms.min_agreement)
+    except JudgeUnavailable as error:
+        return Opinion("", None, str(error), is_away=True)
+    except VoidBallot as error:
+        return Opinion("", None, str(error))
+    return Opinion(identity(model, PROMPT, question.rubric), result)
+
+
+def _share(n: int, of: int) -> float | None:
+    return n / of if of else None

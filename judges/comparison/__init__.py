@@ -1,0 +1,1 @@
+"""Replies compared with each other: pairs for the gate, groups for GRPO."""

@@ -1,0 +1,105 @@
+"""The comparer: leases pairs of replies from the journal, asks the judge which is better, stores what it said.
+
+It works beside the worker that judges turns, in the same process and with the same judges. A judge that fails is tried
+again; after the last try the pair stays undecided, with the reason, and the gate counts it as that.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from sqlalchemy import update
+
+from burnish import config
+from burnish.journal import Journal, jobs
+from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
+from burnish.journal.turns import messages_of
+from burnish.judges.comparison import reply_pair
+from burnish.judges.judge import JudgeUnavailable, identity
+from burnish.judges.models.panel import Panel
+
+log = structlog.get_logger()
+LEASE_MARGIN = 10.0
+PAUSE = 5.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What is compared: the conversation, the candidate's reply and the other one."""
+
+    conversation: list[Mapping[str, Any]]
+    candidate: Mapping[str, Any]
+    baseline: Mapping[str, Any]
+
+
+class Comparer:
+    """Up to `judge.concurrency` pairs side by side."""
+
+    def __init__(self, journal: Journal, panel: Panel, chosen: config.Judge) -> None:
+        self._journal = journal
+        self._panel = panel
+        self._chosen = chosen
+        self._name = f"comparer-{os.getpid()}"
+
+    async def run_once(self) -> int:
+        """Compare what is due; returns how many pairs were taken in hand."""
+        seconds = self._panel.patience + LEASE_MARGIN
+        with self._journal.write() as session:
+            leased = jobs.lease(session, CompareJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
+        await asyncio.gather(*(self._compare(job) for job in leased))
+        return len(leased)
+
+    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
+        """Compare whatever comes, until `is_stopping()`."""
+        while not is_stopping():
+            if not await self.run_once():
+                await asyncio.sleep(interval)
+
+    async def _compare(self, job: jobs.Leased) -> None:
+        subject = {name: job.payload[name] for name in ("agent", "version", "interaction_id")}
+        try:
+            pair = self._read(subject)
+            asked = [reply_pair.messages(pair.conversation, a, b) for a, b in _orders(pair)]
+            n = max(1, -(-self._chosen.votes // 2))
+            answers = await asyncio.gather(*(self._panel.ask(each, n) for each in asked))
+        except JudgeUnavailable as error:
+            return self._give_back(job, subject, str(error))
+        except Exception as error:  # one pair of a shape that nobody thought of must not stop the others
+            log.exception("cannot compare a pair", **subject)
+            return self._give_back(job, subject, repr(error))
+        outcome, votes, reason = reply_pair.outcome(answers[0].texts, answers[1].texts, self._chosen.min_agreement)
+        told = {
+            "outcome": outcome,
+            "votes": votes,
+            "reason": reason,
+            "judge_id": identity(answers[0].model, reply_pair.PROMPT),
+        }
+        with self._journal.write() as session:
+            if jobs.finish(session, CompareJob, job):
+                session.connection().execute(_of(subject).values(**told))
+
+    def _read(self, subject: Mapping[str, Any]) -> Pair:
+        with self._journal.read() as session:
+            row = session.get_one(ComparisonRow, (subject["agent"], subject["version"], subject["interaction_id"]))
+            turn = session.get_one(InteractionRow, row.interaction_id)
+            replies = messages_of(session, [row.candidate_digest, row.baseline_digest])
+            return Pair(list(messages_of(session, turn.message_digests)), *replies)
+
+    def _give_back(self, job: jobs.Leased, subject: Mapping[str, Any], error: str) -> None:
+        with self._journal.write() as session:
+            if jobs.fail(session, CompareJob, job, error, max_attempts=self._chosen.max_attempts, delay=PAUSE):
+                session.connection().execute(_of(subject).values(reason=f"left undecided: {error[:500]}"))
+                log.warning("a pair is left undecided", error=error, **subject)
+
+
+def _orders(pair: Pair) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]:
+    return (pair.candidate, pair.baseline), (pair.baseline, pair.candidate)
+
+
+def _of(subject: Mapping[str, Any]) -> Any:
+    columns: Any = ComparisonRow
+    return update(columns).where(*(getattr(columns, name) == value for name, value in subject.items()))

@@ -1,0 +1,154 @@
+"""The grader: leases shadow groups that were drawn, has all members scored by one judge, blind and shuffled, and stores
+the scores.
+
+It works beside the worker and the comparer, in the same process. A judge that fails is tried again; where it abstains,
+where a member speaks to it, and where all members are scored alike the group is dropped with the reason. A score is
+never invented.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import structlog
+
+from burnish import config
+from burnish.journal import Journal, jobs, shadows
+from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
+from burnish.journal.turns import messages_of
+from burnish.judges import prefilter
+from burnish.judges.comparison import rubric
+from burnish.judges.injection import scan
+from burnish.judges.judge import JudgeUnavailable, identity
+from burnish.judges.models.panel import Panel
+from burnish.judges.verdicts.verdict import as_text, question
+from burnish.records import GroupState
+
+log = structlog.get_logger(__name__)
+LEASE_MARGIN = 10.0
+PAUSE = 5.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What is scored: the conversation, the wish, and the members' replies, the live one first."""
+
+    conversation: Sequence[Mapping[str, Any]]
+    wish: str
+    replies: Sequence[Mapping[str, Any]]
+
+    @property
+    def ruled_out(self) -> set[int]:
+        """Members that say nothing, told by the same rules as any reply; they get the lowest score, and the judge does
+        not see them."""
+        return {
+            place for place, reply in enumerate(self.replies) if prefilter.reason(self.conversation, reply) is not None
+        }
+
+    def speaks_to_judge(self) -> bool:
+        """True where a member looks like an attempt to address whoever grades it: the group is not worth finding out."""
+        told = [question((), as_text(reply), [], "assistant") for reply in self.replies]
+        return any(scan.of_question(each).spans for each in told)
+
+
+class Grader:
+    """Up to `judge.concurrency` groups side by side; `judge.votes` votes on each, every one in an order of its own."""
+
+    def __init__(self, journal: Journal, panel: Panel, chosen: config.Judge, rng: Random | None = None) -> None:
+        self._journal = journal
+        self._panel = panel
+        self._chosen = chosen
+        self._rng = rng or Random()
+        self._name = f"grader-{os.getpid()}"
+
+    async def run_once(self) -> int:
+        """Score what is due; returns how many groups were taken in hand."""
+        seconds = self._panel.patience + LEASE_MARGIN
+        with self._journal.write() as session:
+            leased = jobs.lease(session, RubricJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
+        await asyncio.gather(*(self._grade(job) for job in leased))
+        return len(leased)
+
+    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
+        """Score whatever comes, until `is_stopping()`."""
+        while not is_stopping():
+            if not await self.run_once():
+                await asyncio.sleep(interval)
+
+    async def _grade(self, job: jobs.Leased) -> None:
+        name = str(job.payload["interaction_id"])
+        try:
+            drawn = self._read(name)
+            if drawn is None:
+                return self._end(job)
+            if drawn.speaks_to_judge():
+                return self._end(job, "speaks to the judge")
+            ruled_out = drawn.ruled_out
+            shown = [place for place in range(len(drawn.replies)) if place not in ruled_out]
+            if not shown:
+                return self._end(job, "no spread: no member says anything")
+            model, grades = await self._ask(drawn, shown)
+        except JudgeUnavailable as error:
+            return self._give_back(job, str(error))
+        except Exception as error:  # one group of a shape that nobody thought of must not stop the others
+            log.exception("cannot score a shadow group", turn=name)
+            return self._give_back(job, repr(error))
+        if grades.scores is None:
+            told = {"judge_id": identity(model, rubric.PROMPT), "votes": [None] * len(grades.votes)}
+            return self._end(job, f"the judge abstained: {grades.reason}", **told)
+        n = len(drawn.replies)
+        scores = _spread(shown, grades.scores, n)
+        votes = [None if vote is None else [int(grade) for grade in _spread(shown, vote, n)] for vote in grades.votes]
+        with self._journal.write() as session:
+            if not jobs.finish(session, RubricJob, job):
+                return
+            if shadows.score(session, name, scores, identity(model, rubric.PROMPT), votes) and max(scores) == min(
+                scores
+            ):
+                shadows.drop(session, name, f"no spread: all members are scored {scores[0]:g}")
+
+    async def _ask(self, drawn: Drawn, shown: Sequence[int]) -> tuple[str, rubric.Grades]:
+        """The model that answered and the grades of the members `shown`, in their order."""
+        n = self._chosen.votes
+        orders = [rubric.shuffled(len(shown), self._rng) for _ in range(n)]
+        asked = [
+            rubric.messages(drawn.conversation, drawn.wish, [drawn.replies[shown[place]] for place in order])
+            for order in orders
+        ]
+        answers = await asyncio.gather(*(self._panel.ask(each, 1) for each in asked))
+        if len(models := {answer.model for answer in answers}) > 1:  # one reward function in a group
+            raise JudgeUnavailable(f"two judges answered: {', '.join(sorted(models))}")
+        texts = [answer.texts[0] if answer.texts else "" for answer in answers]
+        return answers[0].model, rubric.count(texts, orders, n)
+
+    def _read(self, name: str) -> Drawn | None:
+        """None where the turn is gone, or the group waits for no score."""
+        with self._journal.read() as session:
+            row, turn = session.get(ShadowGroupRow, name), session.get(InteractionRow, name)
+            if row is None or turn is None or row.state != GroupState.DRAWN:
+                return None
+            digests = [turn.reply_digest, *(member.reply_digest for member in shadows.members_of(session, name))]
+            return Drawn(messages_of(session, turn.message_digests), row.wish, messages_of(session, digests))
+
+    def _end(self, job: jobs.Leased, reason: str | None = None, **told: Any) -> None:
+        """Nothing more is to be done; with a `reason` the group is dropped."""
+        with self._journal.write() as session:
+            if jobs.finish(session, RubricJob, job) and reason is not None:
+                shadows.drop(session, str(job.payload["interaction_id"]), reason, **told)
+
+    def _give_back(self, job: jobs.Leased, error: str) -> None:
+        name = str(job.payload["interaction_id"])
+        with self._journal.write() as session:
+            if jobs.fail(session, RubricJob, job, error, max_attempts=self._chosen.max_attempts, delay=PAUSE):
+                shadows.drop(session, name, f"left unscored: {error}")
+                log.warning("a shadow group is left unscored", turn=name, error=error)
+
+
+def _spread(shown: Sequence[int], told: Sequence[float], n: int) -> list[float]:
+    """What was `told` of the members `shown`, for all `n`: those that the judge was not shown have the lowest."""
+    known = dict(zip(shown, told, strict=True))
+    return [known.get(place, float(rubric.WORST)) for place in range(n)]

@@ -1,0 +1,1 @@
+"""Finding text that tries to speak to the judge."""

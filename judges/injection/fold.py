@@ -1,0 +1,66 @@
+"""One spelling for many: text as the rules read it, with the place of every character in the text as it was written.
+
+Compatible forms are made equal, letters lose their case and accents, characters that nobody sees are left out;
+`undisguised` goes further and reads look-alike letters and digits in words as the letters that they stand for.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_UNSEEN = {"Cf", "Mn", "Me", "Cc", "Co", "Cn"}
+_LOOKALIKES = str.maketrans(
+    "авекмнорстухіјѕԁһӏԛԝցαβγεζηικνορτυχωℓ",
+    "abekmhopctyxijsdhlqwgabyezniknoptuxwl",
+)
+_DIGITS = str.maketrans("01345789@$!|", "oieastbgasii")
+_MIXED = re.compile(r"(?<![\w+-])(?=[\w@$!|]*[a-z])(?=[\w@$!|]*[0-9@$!|])[\w@$!|]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """`text`, and for each of its characters the place in the original (`at`, as long as `text`)."""
+
+    text: str
+    at: Sequence[int]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The original's span of `text[start:end]`, which must not be empty."""
+        return self.at[start], self.at[end - 1] + 1
+
+
+def fold(text: str) -> Folded:
+    """`text` in one spelling; line ends and other blanks stay what they are."""
+    if text.isascii():
+        lowered = text.lower()
+        return Folded(lowered, range(len(lowered)))
+    kept: list[str] = []
+    at: list[int] = []
+    for place, char in enumerate(text):
+        for piece in _folded(char):
+            kept.append(piece)
+            at.append(place)
+    return Folded("".join(kept), at)
+
+
+def plain(text: str) -> str:
+    """`fold`'s text alone."""
+    return fold(text).text
+
+
+def undisguised(folded: Folded) -> Folded | None:
+    """The same read past disguises, character by character; None where there are none."""
+    text = folded.text if folded.text.isascii() else folded.text.translate(_LOOKALIKES)
+    text = _MIXED.sub(lambda found: found[0].translate(_DIGITS), text)
+    return None if text == folded.text else Folded(text, folded.at)
+
+
+def _folded(char: str) -> str:
+    if char.isspace():
+        return "\n" if char in "\n\r\x0b\x0c\x85\u2028\u2029" else " "
+    if char.isascii():
+        return char.lower() if char.isprintable() else ""
+    spelled = unicodedata.normalize("NFKD", char).casefold()
+    spelled = {"−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "﹣": "-"}.get(spelled, spelled)
+    return "".join(piece for piece in spelled if unicodedata.category(piece) not in _UNSEEN)

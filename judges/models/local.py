@@ -1,0 +1,93 @@
+"""A judge behind an OpenAI-compatible server of our own, through one pooled connection: m votes are one request with n
+= m.
+
+With structured output the engine can write nothing but an answer in the form that the prompt asks for.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import structlog
+
+from burnish.judges.judge import JudgeUnavailable, Structured, Usage
+from burnish.judges.verdicts.verdict import ANSWER_FORM
+
+LOW_PRIORITY = 10
+"""Behind live traffic and behind the gate, where the engine schedules by priority."""
+_REFUSED = (400, 404, 422, 501)
+log = structlog.get_logger(__name__)
+
+
+class LocalJudge:
+    """The model `model` at `url` (vLLM: the frozen base on the serving engine by default).
+
+    `structured` "auto" asks for structured output until the server refuses it once; "on" insists.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        api_key: str = "",
+        temperature: float = 0.6,
+        max_tokens: int = 64,
+        timeout: float = 30.0,
+        structured: Structured = "off",
+    ) -> None:
+        self.model = model
+        self.usage = Usage()
+        self._url = url.rstrip("/").removesuffix("/v1") + "/v1/chat/completions"
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._options = {"temperature": temperature, "max_tokens": max_tokens, "priority": LOW_PRIORITY}
+        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=min(2.0, timeout))
+        self._structured = structured
+        self._http: aiohttp.ClientSession | None = None
+
+    def body(self, messages: Sequence[Mapping[str, str]], n: int) -> dict[str, Any]:
+        """The request for `n` answers, in the form that is asked for at present."""
+        asked = {"model": self.model, "messages": list(messages), "n": n, **self._options}
+        return asked if self._structured == "off" else asked | {"structured_outputs": {"regex": ANSWER_FORM}}
+
+    async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
+        asked = self.body(messages, n)
+        status, reply = await self._post(asked)
+        if status not in _REFUSED or "structured_outputs" not in asked:
+            return self._texts(status, reply)
+        refusal = str(reply)[:300]
+        if self._structured == "on":
+            raise JudgeUnavailable(f"the judge answered {status}: {refusal} (judge.structured is on)")
+        # Only a request that goes through without it shows that structured output was what the server refused.
+        del asked["structured_outputs"]
+        texts = self._texts(*await self._post(asked))
+        if self._structured == "auto":
+            self._structured = "off"
+            log.warning("the judge's server refuses structured output; asked without", model=self.model, error=refusal)
+        return texts
+
+    async def _post(self, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """The status and the body: parsed where the status is 200, else its text."""
+        if self._http is None:
+            self._http = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
+        try:
+            async with self._http.post(self._url, json=body) as response:
+                return response.status, await (response.json() if response.status == 200 else response.text())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise JudgeUnavailable(f"the judge did not answer: {type(error).__name__} {error}") from error
+        except ValueError as error:
+            raise JudgeUnavailable(f"the judge answered something else than a chat completion: {error!r}") from error
+
+    def _texts(self, status: int, reply: Any) -> list[str]:
+        if status != 200:
+            raise JudgeUnavailable(f"the judge answered {status}: {str(reply)[:300]}")
+        try:
+            texts = [choice["message"].get("content") or "" for choice in reply["choices"]]
+            self.usage.add(reply.get("usage"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise JudgeUnavailable(f"the judge answered something else than a chat completion: {error!r}") from error
+        return texts
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()

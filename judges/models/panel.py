@@ -1,0 +1,93 @@
+"""The judges of one process, best first: who is asked when one of them fails, and which of them gets a rest.
+
+A judge that has failed several times in a row is passed over for a while, so that not every turn waits for its time-out
+first; then one turn tries it again. The last judge is always asked: the worker's own pauses protect it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from burnish.judges.judge import Judge, JudgeUnavailable
+
+FAILURES = 3
+REST = 30.0
+"""Seconds."""
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What came back, and the model that said it: the verdict's identity."""
+
+    model: str
+    texts: Sequence[str]
+
+
+class Breaker:
+    """Open, which means that nobody asks, for `REST` seconds after `FAILURES` failures in a row; then for one request
+    half open."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._n_failures = 0
+        self._open_until = 0.0
+
+    def may_ask(self) -> bool:
+        """True where the judge may be asked now. An open breaker lets one request through when its time is over."""
+        if self._n_failures < FAILURES:
+            return True
+        if self._clock() < self._open_until:
+            return False
+        self._open_until = self._clock() + REST
+        return True
+
+    def note(self, *, is_good: bool) -> bool:
+        """Note how a request ended; True where that has just opened the breaker."""
+        self._n_failures = 0 if is_good else self._n_failures + 1
+        if self._n_failures == FAILURES:
+            self._open_until = self._clock() + REST
+            return True
+        return False
+
+
+class Panel:
+    """`judges` in the order in which they are asked; `deadline` is the time for one of them to answer, in seconds."""
+
+    def __init__(self, judges: Sequence[Judge], deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
+        assert judges, "a panel has at least one judge"
+        self._judges = [(judge, Breaker(clock)) for judge in judges]
+        self._deadline = deadline
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which every one of them has had its time."""
+        return len(self._judges) * self._deadline
+
+    async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
+        """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, where none does."""
+        reasons = []
+        last = self._judges[-1][0]
+        for judge, breaker in self._judges:
+            if judge is not last and not breaker.may_ask():
+                reasons.append(f"{judge.model}: rests after {FAILURES} failures")
+                continue
+            try:
+                async with asyncio.timeout(self._deadline):
+                    texts = await judge.answers(messages, n)
+            except (JudgeUnavailable, TimeoutError) as error:
+                reason = str(error) if isinstance(error, JudgeUnavailable) else f"no answer within {self._deadline:g} s"
+                reasons.append(f"{judge.model}: {reason}")
+                if breaker.note(is_good=False) and judge is not last:
+                    log.warning("a judge gets a rest", model=judge.model, seconds=REST, error=reason)
+                continue
+            breaker.note(is_good=True)
+            return Answers(judge.model, texts)
+        raise JudgeUnavailable("; ".join(reasons))
+
+    async def close(self) -> None:
+        for judge, _ in self._judges:
+            await judge.close()

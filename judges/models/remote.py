@@ -1,0 +1,95 @@
+"""A judge at any provider that litellm knows. Imported lazily: litellm takes seconds and 160 MB."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from burnish.judges.judge import JudgeUnavailable, Structured, Usage
+from burnish.judges.verdicts.verdict import ANSWER_SCHEMA
+
+log = structlog.get_logger(__name__)
+
+
+class RemoteJudge:
+    """`model` in litellm's notation, e.g. `openai/gpt-5`; `url` overrides the provider's address.
+
+    `structured` "auto" asks for JSON of a schema where litellm knows that the model can, until it is refused once; "on"
+    always asks.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        url: str = "",
+        api_key: str = "",
+        temperature: float = 0.6,
+        max_tokens: int = 64,
+        timeout: float = 30.0,
+        structured: Structured = "off",
+    ) -> None:
+        self.model = model
+        self.usage = Usage()
+        self._options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "timeout": timeout}
+        self._structured: Structured | None = structured if structured != "auto" else None  # None: not known yet
+        self._may_do_without = structured == "auto"
+        if url:
+            self._options["api_base"] = url
+        if api_key:
+            self._options["api_key"] = api_key
+
+    async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
+        """One request per vote: few providers honour `n`. Votes that failed are left out; all failing is an error."""
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        import litellm
+
+        litellm.suppress_debug_info = True  # it would print adverts for its documentation among our output
+        if self._structured is None:
+            self._structured = "on" if litellm.supports_response_schema(self.model) else "off"
+        answers = await self._ask(messages, n)
+        if (
+            self._structured == "on"
+            and self._may_do_without
+            and all(_is_refusal(litellm, answer) for answer in answers)
+        ):
+            refusal, asked_again = answers[0], await self._ask(messages, n, structured="off")
+            if any(isinstance(answer, str) for answer in asked_again):
+                self._structured = "off"
+                log.warning(
+                    "the judge refuses structured output; asked without", model=self.model, error=str(refusal)[:300]
+                )
+            answers = asked_again
+        good = [answer for answer in answers if isinstance(answer, str)]
+        if not good:
+            raise JudgeUnavailable(f"the judge {self.model} did not answer: {answers[0]!r}"[:500])
+        return good
+
+    async def _ask(
+        self, messages: Sequence[Mapping[str, str]], n: int, structured: Structured | None = None
+    ) -> list[str | BaseException]:
+        import litellm
+
+        options = dict(self._options)
+        if (structured or self._structured) == "on":
+            schema = {"name": "verdict", "strict": True, "schema": ANSWER_SCHEMA}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+
+        async def ask() -> str:
+            reply = await litellm.acompletion(model=self.model, messages=list(messages), num_retries=0, **options)
+            usage = getattr(reply, "usage", None)
+            self.usage.add(usage.model_dump() if usage is not None else None)
+            return reply.choices[0].message.content or ""
+
+        return await asyncio.gather(*(ask() for _ in range(n)), return_exceptions=True)
+
+    async def close(self) -> None:
+        """litellm keeps its own pool."""
+
+
+def _is_refusal(litellm: Any, answer: str | BaseException) -> bool:
+    return isinstance(
+        answer, litellm.BadRequestError | litellm.UnsupportedParamsError | litellm.UnprocessableEntityError
+    )

@@ -1,0 +1,1 @@
+"""From a turn to a verdict: the question, the votes, and the record that is stored."""

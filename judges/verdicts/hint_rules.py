@@ -1,0 +1,75 @@
+"""Whether a hint may be used: every rule must hold, and the first that does not is the hint's fate
+(reference/algorithms.md §2.4).
+
+A hint that is accepted becomes a permanent change of weights, so the rules would rather lose one. Those that need the
+teacher's own probabilities are the learner's.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from burnish.rewards import ACCEPTED
+
+MIN_VOTES = 3
+MIN_LENGTH, MAX_LENGTH = 10, 400
+"""Characters."""
+LEAK_WORDS = 5
+"""So many words in a row that the hint shares with an answer to this very task give the answer away."""
+FEW_VOTES = "few_votes"
+LENGTH = "length"
+CONTRADICTS_SCORE = "contradicts_score"
+INJECTION = "injection"
+NOT_USERS_WORDS = "not_users_words"
+LEAKS_ANSWER = "leaks_answer"
+NOT_GENERAL = "not_general"
+_ONE_OFF = re.compile(
+    r"https?://|\bwww\.|[\w.]+@[\w.]+\.\w|(?:^|\s)[~.]?/\w+/|\b[A-Za-z]:\\|\b[0-9a-f]{8,}\b|\b\d{4,}\b|\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b"
+)
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a hint was written from.
+
+    `is_users`: the words came back from an authenticated user; `is_grounded`: they are not those of a tool or a web
+    page in the conversation; `gold`: texts that hold the right answer to this task; `findings`: what looked like an
+    attempt to speak to the judge.
+    """
+
+    is_users: bool
+    is_grounded: bool = True
+    gold: Sequence[str] = ()
+    findings: Sequence[str] = ()
+
+
+USERS, NOBODYS = Grounds(is_users=True), Grounds(is_users=False)
+
+
+def fate_of(hint: str, score: int | None, n_votes: int, n_bearing: int, grounds: Grounds) -> str:
+    """`accepted`, or the code of the first rule that fails. Of `n_votes` that were asked for `n_bearing` carry a hint
+    and the verdict."""
+    if n_votes < MIN_VOTES or 2 * n_bearing <= n_votes:
+        return FEW_VOTES
+    if not MIN_LENGTH <= len(hint) <= MAX_LENGTH:
+        return LENGTH
+    if score is None or score > 0:
+        return CONTRADICTS_SCORE
+    if grounds.findings:
+        return INJECTION
+    if not grounds.is_users or not grounds.is_grounded:
+        return NOT_USERS_WORDS
+    if any(_leaks(hint, text) for text in grounds.gold):
+        return LEAKS_ANSWER
+    return NOT_GENERAL if _ONE_OFF.search(hint) else ACCEPTED
+
+
+def _leaks(hint: str, gold: str) -> bool:
+    theirs = _runs(gold)
+    return any(run in theirs for run in _runs(hint))
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    words = _WORD.findall(text.casefold())
+    return {tuple(words[at : at + LEAK_WORDS]) for at in range(len(words) - LEAK_WORDS + 1)}

@@ -1,0 +1,77 @@
+"""What the judge is shown: who said what, as data that cannot end its own fence.
+
+Each text is one JSON object on one line, its key the role that said it, between marks that carry a number drawn for
+this case alone. Line ends are escaped by JSON; what could be a chat template's own mark is escaped as well, so that no
+tokenizer reads it as one.
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from burnish.judges import prompts
+
+LEFT_OUT = "[left out]"
+"""Stands where words were removed; the prompt says so."""
+# What begins a template's special token ("<|im_start|>", "</s>", "[INST]"), and characters that nobody sees or that
+# turn a line round.
+_MARKS = re.compile(
+    r"<(?=[|｜/!A-Za-z])|\[(?=/?[A-Z_]+\])|[\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One text, and who said it: `user`, `assistant`, `tool`, `system`, or `feedback` for a comment with its rating."""
+
+    author: str
+    text: str
+
+    @property
+    def line(self) -> str:
+        """A JSON object on one line: the author's role, and the text."""
+        return _MARKS.sub(_escaped, json.dumps({self.author: self.text}, ensure_ascii=False))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One reply to judge, the conversation before it, and what came back."""
+
+    conversation: tuple[Said, ...]
+    reply: Said
+    came_back: tuple[Said, ...]
+
+    def __iter__(self) -> Iterator[Said]:
+        """Every text, in the order in which it was said."""
+        yield from (*self.conversation, self.reply, *self.came_back)
+
+    def rewritten(self, change: Callable[[Said], str]) -> "Question":
+        """The same with every text replaced by what `change` makes of it."""
+
+        def all_of(texts: Iterable[Said]) -> tuple[Said, ...]:
+            return tuple(replace(said, text=change(said)) for said in texts)
+
+        return Question(all_of(self.conversation), all_of((self.reply,))[0], all_of(self.came_back))
+
+    def messages(self, prompt: str, *, rubric: str = "", nonce: str | None = None) -> list[dict[str, str]]:
+        """The chat messages of `prompt`. `nonce`: hexadecimal digits; without one a fresh number that stands nowhere in
+        the texts."""
+        parts = {
+            "conversation": _lines(self.conversation),
+            "reply": self.reply.line,
+            "next_state": _lines(self.came_back),
+        }
+        while nonce is None or any(nonce in part for part in parts.values()):
+            nonce = secrets.token_hex(4)
+        return prompts.render(prompt, {**parts, "nonce": nonce}, rubric)
+
+
+def _lines(texts: Iterable[Said]) -> str:
+    return "\n".join(said.line for said in texts)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -1,0 +1,1 @@
+"""Judged turns become training rows."""

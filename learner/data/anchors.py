@@ -1,0 +1,86 @@
+"""Anchors: the base's own answers to general prompts, replayed in every step against forgetting.
+
+Self-generated, so of the base's own distribution and free of anybody's data. Guarantees: sampled once per base and file
+(cached under a name made of both digests), the same on every machine for the same seed; an answer that breaks off at
+the length limit or fails its `check` is no anchor.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from burnish.errors import LearnerError
+from burnish.files import replace_text
+from burnish.learner.data.rows import Text
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model.base_model import revision
+from burnish.learner.model.generation import end_ids, generate
+from burnish.learner.model.policy import Policy, Weights
+
+
+class Anchors:
+    """A fixed collection of anchors to draw from."""
+
+    def __init__(self, texts: Sequence[Text]) -> None:
+        self.texts = texts
+
+    @classmethod
+    def load(
+        cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = 128, seed: int = 0
+    ) -> "Anchors":
+        """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer})."""
+        prompts = read_prompts(file)
+        identity = (
+            f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} {seed}"
+        )
+        cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+        if not cache.exists():
+            texts = _generate(prompts, policy, max_new_tokens, seed)
+            replace_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]))
+        pairs = json.loads(cache.read_text(encoding="utf-8"))
+        return cls([Text(prompt_ids, completion_ids) for prompt_ids, completion_ids in pairs])
+
+    def draw(self, n: int, generator: torch.Generator) -> list[Text]:
+        """`n` different anchors, or all where there are fewer."""
+        order = torch.randperm(len(self.texts), generator=generator)[:n]
+        return [self.texts[i] for i in order.tolist()]
+
+
+def read_prompts(file: Path) -> list[Mapping[str, Any]]:
+    """The prompts of a JSONL file. Raises LearnerError where it is none."""
+    try:
+        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        prompts = [json.loads(line) for line in lines]
+        for prompt in prompts:
+            re.compile(prompt.get("check") or "")
+            prompt["messages"][0]["role"]
+    except OSError as error:
+        raise LearnerError(f"cannot read the prompts {file}: {error.strerror}") from error
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, re.error) as error:
+        raise LearnerError(
+            f"{file} is no file of prompts (lines of {{messages, tools?, check?}}): {error!r}"
+        ) from error
+    return prompts
+
+
+def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int, seed: int) -> list[Text]:
+    """The base's answer to each prompt at temperature 1, where it ends by itself and passes its check."""
+    tokenizer = policy.tokenizer
+    rendered = [render(tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
+    ends = end_ids(policy)
+    with torch.random.fork_rng(), torch.no_grad(), policy.using(Weights.BASE):
+        torch.manual_seed(seed)
+        answers = generate(rendered, policy, max_new_tokens, is_sampled=True)
+    texts = []
+    for prompt, ids, answer in zip(prompts, rendered, answers, strict=True):
+        if not answer or answer[-1] not in ends:
+            continue
+        check = prompt.get("check")
+        if not check or re.fullmatch(check, tokenizer.decode(answer, skip_special_tokens=True), re.DOTALL):
+            texts.append(Text(ids, answer))
+    return texts

@@ -1,0 +1,157 @@
+"""Prepared: the rows of a step when all has been decided about them, and what they are, in numbers, before a gradient
+is taken."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from burnish.config import Learner
+from burnish.learner.data import caps
+from burnish.learner.data.caps import Voice
+from burnish.learner.data.right_replies import RightReply
+from burnish.learner.data.rows import Row
+from burnish.learner.data.samples import Sample, SkipReason
+from burnish.learner.data.shadow_groups import Group
+from burnish.learner.objectives.off_policy import codes
+from burnish.reply_metrics import repetition
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`used` are the rows that carry a term; the rest names samples by interaction id, as `StepResult` does.
+
+    `grouped` names the shadow groups that carry a term, `group_weights` those whose weight a cap made less than 1,
+    `ungrouped` those that carry none, with the reason. `disputed` names those whose hints the jury refused, and
+    `hint_share` is the share that it left (`learner/safety/hint_validation.py`).
+    """
+
+    used: list[Row]
+    trained: tuple[str, ...]
+    idle: tuple[str, ...]
+    dropped: dict[str, str]
+    weights: dict[str, float]
+    facts: dict[str, float]
+    grouped: tuple[str, ...] = ()
+    group_weights: dict[str, float] = field(default_factory=dict)
+    ungrouped: dict[str, str] = field(default_factory=dict)
+    disputed: Mapping[str, str] = field(default_factory=dict)
+    hint_share: float = 1.0
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.trained or self.grouped)
+
+
+def finish(
+    live: Sequence[Row],
+    right: Sequence[RightReply],
+    replayed: Sequence[Row],
+    dropped: Mapping[str, SkipReason],
+    facts: Mapping[str, float],
+    settings: Learner,
+    groups: Sequence[tuple[Group, Sequence[Row]]] = (),
+) -> Prepared:
+    """Weigh the stamped rows by who is behind them (`caps.py`), and count what became of all.
+
+    A shadow group is weighed and thinned out as a whole, as words of the user whose turn it is drawn for.
+    """
+    rows = _by_sample(live, right)
+    whole = {_GROUP + group.interaction_id: (group, list(members)) for group, members in groups if members[0].streams}
+    rows |= {name: members for name, (_, members) in whole.items()}
+    samples = {row.sample.interaction_id: row.sample for row in live if row.sample is not None}
+    bounds = {"user": settings.user_cap, "session": settings.session_cap, "coalition": settings.coalition_cap}
+    names = list(rows)
+    voices = [
+        _group_voice(*whole[name], samples, settings.known_after)
+        if name in whole
+        else _voice(samples[name], rows[name], settings.known_after)
+        for name in names
+    ]
+    kept = caps.thin(voices, caps.weights(voices, **bounds))
+    capped = [name for name, keep in zip(names, kept, strict=True) if not keep]
+    for row in (row for name in capped for row in rows.pop(name)):
+        row.streams.clear()
+    found = caps.weights([voice for voice, keep in zip(voices, kept, strict=True) if keep], **bounds)
+    weights = dict(zip(rows, found, strict=True))
+    for name, weight in weights.items():
+        for row in rows[name]:
+            row.weight = weight
+    reasons = {**dropped, **dict.fromkeys((name for name in capped if name not in whole), SkipReason.CAPPED)}
+    idle = tuple(name for name in samples if name not in rows and name not in reasons)
+    members = [row for _, each in groups for row in each]
+    used = [row for row in (*live, *right, *members, *replayed) if row.streams]
+    reduced = {name: weight for name, weight in weights.items() if weight < 1.0}
+    trained = tuple(name for name in rows if name not in whole)
+    grouped = tuple(name.removeprefix(_GROUP) for name in rows if name in whole)
+    ungrouped = {
+        group.interaction_id: SkipReason.CAPPED if _GROUP + group.interaction_id in whole else "no spread"
+        for group, _ in groups
+        if group.interaction_id not in grouped
+    }
+    counts = {
+        "n_trained": float(len(trained)),
+        "n_idle": float(len(idle)),
+        "n_capped": float(len(reduced) + len(capped)),
+        "n_tokens": float(sum(row.n_tokens for row in used)),
+    }
+    if groups:
+        counts["n_groups"] = float(len(grouped))
+    return Prepared(
+        used,
+        trained,
+        idle,
+        {**reasons},
+        {name: weight for name, weight in reduced.items() if name not in whole},
+        {**facts, **counts, **codes(reasons)},
+        grouped,
+        {name.removeprefix(_GROUP): weight for name, weight in reduced.items() if name in whole},
+        ungrouped,
+    )
+
+
+_GROUP = "group of "
+"""Tells a shadow group from the turn that it is named by: that one may be in the same step."""
+
+
+def measured(samples: Sequence[Sample]) -> dict[str, float]:
+    """What the replies of a step are like, whatever becomes of them: rewards, lengths, repetition, tool calls."""
+    rewards = [sample.reward for sample in samples if sample.reward is not None]
+    facts: dict[str, Any] = {"n_rows": len(samples), "n_hinted": sum(sample.hint is not None for sample in samples)}
+    if rewards:
+        facts |= {"reward_mean": statistics.fmean(rewards), "reward_std": statistics.pstdev(rewards)}
+    if samples:
+        facts["length"] = statistics.fmean(sample.n_tokens for sample in samples)
+        facts["repetition"] = statistics.fmean(repetition(sample.completion_ids) for sample in samples)
+    if n_calls := sum(sample.n_calls for sample in samples):
+        facts |= {"n_calls": n_calls, "n_broken_calls": sum(sample.n_broken_calls for sample in samples)}
+    return {name: float(value) for name, value in facts.items()}
+
+
+def _by_sample(live: Sequence[Row], right: Sequence[RightReply]) -> dict[str, list[Row]]:
+    """The rows with a term that each sample stands behind: its reply's, its right reply's, or both; in the samples'
+    order."""
+    found: dict[str, list[Row]] = {row.sample.interaction_id: [row] for row in live if row.sample is not None}
+    for row in right:
+        found[row.interaction_id].append(row)
+    stamped = {name: [row for row in rows if row.streams] for name, rows in found.items()}
+    return {name: rows for name, rows in stamped.items() if rows}
+
+
+def _voice(sample: Sample, rows: Sequence[Row], known_after: int) -> Voice:
+    user = sample.who
+    is_new = sample.n_earlier is not None and sample.n_earlier < known_after
+    return Voice(
+        user, (user, sample.session) if sample.session else None, float(sum(row.n_tokens for row in rows)), is_new
+    )
+
+
+def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after: int) -> Voice:
+    """The voice of the user whose turn the group was drawn for; new where a row of the same user in this step says so."""
+    user = (group.tenant, group.key_id, group.user)
+    is_new = any(
+        sample.n_earlier is not None and sample.n_earlier < known_after
+        for sample in samples.values()
+        if sample.who == user
+    )
+    return Voice(user, (user, group.session), float(sum(row.n_tokens for row in rows)), is_new)

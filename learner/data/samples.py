@@ -1,0 +1,255 @@
+"""Sample: one recorded reply as training data, or the reason why it is none.
+
+Guarantees: token ids are the engine's, never re-tokenised; behaviour log-probs are the engine's, never filled in; what
+is absent is None. `has_ratio` says whether the log-probs are those of the full softmax at `temperature`: only then may
+a row carry a policy gradient. A row that was sampled otherwise (greedy, top-p, constrained) can still be distilled,
+because a divergence at the states visited needs no importance ratio.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from burnish.learner.data.teacher_prompts import hinted_prompt, neutral, right_reply
+from burnish.records import FloatArray, IntArray, Interaction, Message, Reward
+from burnish.reply_metrics import repetition, tool_calls
+
+MIN_LOOP, MAX_REPETITION = 64, 0.8
+"""A reply this long of which more than this share are repeated 4-grams goes round in circles."""
+_GIVEN_UP = ("error", "abort")
+"""Finish reasons of the engine that are nobody's decision."""
+
+
+class SkipReason(StrEnum):
+    """Why a reply is not trained on."""
+
+    OPTED_OUT = "opted_out"  # the client asked for it not to be
+    QUARANTINED = "quarantined"  # ids and log-probs do not belong together
+    ABORTED = "aborted"  # the client went away: what it did not read cannot be judged
+    TRUNCATED = "truncated"  # the length limit ended it, not the policy
+    ERROR = "error"  # the engine gave up in mid-reply
+    EMPTY = "empty"  # no prompt or no sampled token
+    BAD_LOGPROBS = "bad_logprobs"  # a log-prob is not finite or above 0, or every token was certain
+    FOREIGN_IDS = "foreign_ids"  # an id that the model's vocabulary does not have
+    DEGENERATE = "degenerate"  # most of it repeats itself: a loop, whatever was said of it
+    NO_SIGNAL = "no_signal"  # neither reward nor hint so far
+    NEUTRAL = "neutral"  # a reward of exactly 0, no hint: the next state neither praised nor blamed
+    NOT_PLAIN = "not_plain"  # a reward but no usable ratio, and no hint to distil
+    UNRENDERABLE = "unrenderable"  # only a hint, and the teacher's prompt cannot be made
+    DUPLICATED = "duplicated"  # the same reply to the same prompt is in the batch already
+    CAPPED = "capped"  # its user has so many rows in the batch that each would weigh next to nothing
+    MISMATCH = "mismatch"  # the engine's log-probs are not those of the version that it says it used
+    VETOED = "vetoed"  # a token whose ratio is beyond what any update explains
+
+
+class RightKind(StrEnum):
+    """What a person gave as the right reply: one of their own, or the reply as it should have been."""
+
+    DEMONSTRATION = "demonstration"
+    CORRECTION = "correction"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """The text of a right reply, and the id of the feedback that it came in."""
+
+    text: str
+    kind: RightKind
+    record_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A reply that is not trained on; final for all reasons but NO_SIGNAL and NEUTRAL, since better records may come
+    late."""
+
+    interaction_id: str
+    reason: SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class Hinted:
+    """A hint, the teacher's prompt with it, and one with as many words that ask for nothing (None where that cannot be
+    made)."""
+
+    hint: str
+    prompt_ids: IntArray
+    control_ids: "IntArray | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One turn, ready to train. `version` is the policy that sampled it, `record_ids` the records behind the reward.
+
+    `messages` and `tools` are kept for the shuffled control alone, which has to put a hint into another row's prompt.
+    `hinted_prompt_ids` is None exactly where `hint` is; `control_prompt_ids` hold as many words that ask for nothing.
+    `is_hint_lost` says that there was a hint for which no teacher's prompt could be made. `step` is the turn's place in
+    a tool session whose outcome is part of the reward, else None. `demonstration_ids` are the ids of the right reply
+    that somebody gave (`right_kind` says as what), through the policy's tokenizer and template: the one thing here that
+    no engine sampled. `candidates` are hints, with their prompts, of which the teacher may choose one in the place of
+    `hint`. `n_earlier` counts the turns of the same user that earlier steps spent, None where nobody counted. `n_calls`
+    are the reply's tool calls, `n_broken_calls` those that cannot be read.
+    """
+
+    interaction_id: str
+    version: int
+    prompt_ids: IntArray
+    completion_ids: IntArray
+    behaviour_logprobs: FloatArray
+    temperature: float
+    has_ratio: bool
+    reward: float | None
+    reward_source: str | None
+    record_ids: tuple[str, ...]
+    hint: str | None
+    hinted_prompt_ids: "IntArray | None"
+    is_hint_lost: bool
+    session: str | None
+    key_id: str
+    user: str | None
+    messages: Sequence[Message] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
+    step: int | None = None
+    control_prompt_ids: "IntArray | None" = None
+    demonstration_ids: "IntArray | None" = None
+    right_kind: RightKind | None = None
+    tenant: str = "default"
+    n_earlier: int | None = None
+    n_calls: int = 0
+    n_broken_calls: int = 0
+    candidates: tuple[Hinted, ...] = ()
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.completion_ids)
+
+    @property
+    def who(self) -> tuple[str, str, str | None]:
+        """The person behind the turn, as far as the server can tell: tenant, key and user field."""
+        return (self.tenant, self.key_id, self.user)
+
+    def unhinted(self) -> "Sample":
+        """The same turn as if nobody had hinted at anything."""
+        return replace(self, hint=None, hinted_prompt_ids=None, control_prompt_ids=None, candidates=())
+
+    def taught(self, chosen: Hinted) -> "Sample":
+        """The same turn with the hint that the teacher chose."""
+        ids, control = chosen.prompt_ids, chosen.control_ids
+        return replace(self, hint=chosen.hint, hinted_prompt_ids=ids, control_prompt_ids=control, candidates=())
+
+
+def to_sample(
+    interaction: Interaction,
+    reward: Reward | None,
+    tokenizer: Any,
+    *,
+    session: str | None = None,
+    right: Right | None = None,
+    n_vocab: int | None = None,
+    n_earlier: int | None = None,
+) -> Sample | Skipped:
+    """What `interaction` teaches given its effective `reward`; `session` is the journal's, not the client's word.
+
+    A `right` reply alone is enough to make a sample: give one only where an objective learns from it. `n_vocab` is the
+    model's, to tell ids of another. A greedy row counts with temperature 1: that is where its teacher and student are
+    compared.
+    """
+    name, sampling = interaction.interaction_id, interaction.sampling
+    if (unusable := _unusable(interaction, n_vocab)) is not None:
+        return Skipped(name, unusable)
+    where = (tokenizer, interaction.messages, interaction.tools)
+    demonstration = right_reply(*where, right.text, interaction.prompt_ids) if right is not None else None
+    if reward is None and demonstration is None:
+        return Skipped(name, SkipReason.NO_SIGNAL)
+
+    has_ratio = sampling.has_ratio
+    hint = reward.hint if reward is not None else None
+    hints = [hint, *reward.candidates] if reward is not None and hint else []
+    made = [_hinted(*where, each, interaction.prompt_ids) for each in hints]
+    usable = [each for each in made if each is not None]
+    first = usable[0] if usable else None
+    if first is None and demonstration is None:
+        assert reward is not None
+        if not has_ratio:
+            return Skipped(name, SkipReason.UNRENDERABLE if hint else SkipReason.NOT_PLAIN)
+        if reward.value == 0.0 and reward.step is None:
+            return Skipped(name, SkipReason.NEUTRAL)
+    n_calls, n_broken = tool_calls(interaction.reply, bool(interaction.tools))
+    records = [
+        *(reward.record_ids if reward is not None else ()),
+        *([right.record_id] if right and demonstration else ()),
+    ]
+    return Sample(
+        interaction_id=name,
+        version=interaction.version,
+        prompt_ids=interaction.prompt_ids,
+        completion_ids=interaction.token_ids,
+        behaviour_logprobs=interaction.logprobs,
+        temperature=sampling.temperature if sampling.temperature > 0 else 1.0,
+        has_ratio=has_ratio,
+        reward=reward.value if reward is not None else None,
+        reward_source=reward.source if reward is not None else None,
+        record_ids=tuple(dict.fromkeys(records)),
+        hint=first.hint if first is not None else None,
+        hinted_prompt_ids=first.prompt_ids if first is not None else None,
+        is_hint_lost=bool(hint) and first is None,
+        session=session,
+        key_id=interaction.key_id,
+        user=interaction.user,
+        messages=interaction.messages,
+        tools=interaction.tools,
+        step=reward.step if reward is not None else None,
+        control_prompt_ids=first.control_ids if first is not None else None,
+        demonstration_ids=demonstration,
+        right_kind=right.kind if right is not None and demonstration is not None else None,
+        tenant=interaction.tenant,
+        n_earlier=n_earlier,
+        n_calls=n_calls,
+        n_broken_calls=n_broken,
+        candidates=tuple(usable[1:]),
+    )
+
+
+def _hinted(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], hint: str, prompt_ids: IntArray
+) -> Hinted | None:
+    """The teacher's prompts for one hint; None where it cannot be put into the prompt faithfully."""
+    prompt = hinted_prompt(tokenizer, messages, tools, hint, prompt_ids)
+    if prompt is None:
+        return None
+    return Hinted(hint, prompt, hinted_prompt(tokenizer, messages, tools, neutral(hint), prompt_ids))
+
+
+def _unusable(interaction: Interaction, n_vocab: int | None) -> SkipReason | None:
+    if not interaction.may_train:
+        return SkipReason.OPTED_OUT
+    if interaction.quarantine is not None:
+        return SkipReason.QUARANTINED
+    if interaction.is_aborted:
+        return SkipReason.ABORTED
+    if interaction.finish_reason == "length":
+        return SkipReason.TRUNCATED
+    if interaction.finish_reason in _GIVEN_UP:
+        return SkipReason.ERROR
+    return defect(interaction.prompt_ids, interaction.token_ids, interaction.logprobs, n_vocab)
+
+
+def defect(
+    prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], n_vocab: int | None = None
+) -> SkipReason | None:
+    """What is wrong with a reply's arrays, None where they can be trained on. Without `n_vocab` only ids below 0 are
+    foreign."""
+    if len(ids) != len(logprobs):
+        return SkipReason.QUARANTINED
+    if not ids or not prompt_ids:
+        return SkipReason.EMPTY
+    if any(not math.isfinite(value) or value > 1e-6 for value in logprobs) or all(value == 0.0 for value in logprobs):
+        return SkipReason.BAD_LOGPROBS
+    ends = math.inf if n_vocab is None else n_vocab
+    if min(min(prompt_ids), min(ids)) < 0 or max(max(prompt_ids), max(ids)) >= ends:
+        return SkipReason.FOREIGN_IDS
+    if len(ids) >= MIN_LOOP and repetition(ids) > MAX_REPETITION:
+        return SkipReason.DEGENERATE
+    return None

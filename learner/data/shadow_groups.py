@@ -1,0 +1,156 @@
+"""Groups: shadow groups as the learner takes them up, whole or not at all, and the learner's side of them in the
+journal."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
+from burnish.journal import Journal, shadows
+from burnish.journal.tables import GroupSampleRow, InteractionRow, ShadowGroupRow, StepRow
+from burnish.journal.turns import from_bytes
+from burnish.learner.data.rows import Place, Row
+from burnish.learner.data.samples import defect
+from burnish.learner.model.hint_grader import WishGrader
+from burnish.records import FloatArray, GroupState, IntArray, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One reply of a group: what was sampled, and its score in [0, 1]."""
+
+    token_ids: IntArray
+    logprobs: FloatArray
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The replies to one live prompt, the live one first, all by `version` at `temperature`."""
+
+    interaction_id: str
+    version: int
+    prompt_ids: IntArray
+    temperature: float
+    members: tuple[Member, ...]
+    session: str
+    tenant: str
+    key_id: str
+    user: str | None
+
+    @property
+    def scores(self) -> list[float]:
+        return [member.score for member in self.members]
+
+    def rows(self) -> list[Row]:
+        """A row for each member."""
+        return [
+            Row(
+                self.prompt_ids,
+                member.token_ids,
+                self.temperature,
+                place=Place(self.interaction_id, member.score, member.logprobs),
+            )
+            for member in self.members
+        ]
+
+    def shuffled(self, generator: torch.Generator) -> "Group":
+        """The same replies with their scores permuted: the control whose gain must be none."""
+        order = torch.randperm(len(self.members), generator=generator).tolist()
+        members = [replace(member, score=self.members[i].score) for member, i in zip(self.members, order, strict=True)]
+        return replace(self, members=tuple(members))
+
+
+def fault(group: Group, n_vocab: int | None = None) -> str | None:
+    """Why a group cannot be trained on; None where it can."""
+    if len(group.members) < 2 or max(group.scores) == min(group.scores):
+        return "no spread"
+    for number, member in enumerate(group.members):
+        if (found := defect(group.prompt_ids, member.token_ids, member.logprobs, n_vocab)) is not None:
+            return f"{found}: member {number}"
+    return None
+
+
+class GroupLedger:
+    """One agent's shadow groups."""
+
+    def __init__(self, journal: Journal, agent: str, wishes: WishGrader | None = None) -> None:
+        self._journal = journal
+        self._agent = agent
+        self._wishes = wishes
+
+    def grade(self, limit: int) -> None:
+        """Score up to `limit` groups that were drawn, where no judge does."""
+        if self._wishes is not None:
+            self._wishes.grade(limit)
+
+    def choose(
+        self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
+    ) -> list[Group]:
+        """Up to `limit` scored groups, oldest first; those that never can be trained are dropped with the reason."""
+        row: Any = ShadowGroupRow
+        open_ones = (row.agent == self._agent, row.state == GroupState.SCORED, row.spent_step.is_(None))
+        with self._journal.read() as session:
+            names = list(
+                session.scalars(select(row.interaction_id).where(*open_ones).order_by(row.created_at).limit(limit))
+            )
+            found = [each for name in names if (each := read(session, name)) is not None]
+        faults: dict[str, str] = {}
+        for group in found:
+            if is_held_out(group.session, holdout):
+                faults[group.interaction_id] = HELD_OUT
+            elif (lag := lags(group.version)) > max_lag:
+                faults[group.interaction_id] = f"stale: {lag} versions behind"
+            elif (why := fault(group, n_vocab)) is not None:
+                faults[group.interaction_id] = why
+        if faults:
+            with self._journal.write() as session:
+                for name, why in faults.items():
+                    shadows.drop(session, name, why)
+        return [group for group in found if group.interaction_id not in faults]
+
+
+def read(session: Session, interaction_id: str, scores: Sequence[float] | None = None) -> Group | None:
+    """The group of a turn, with `scores` as they stood once, else with those of now; None where it is not whole."""
+    row, turn = session.get(ShadowGroupRow, interaction_id), session.get(InteractionRow, interaction_id)
+    if row is None or turn is None:
+        return None
+    drawn = shadows.members_of(session, interaction_id)
+    told = [row.score, *(member.score for member in drawn)] if scores is None else list(scores)
+    if len(drawn) != row.n_members - 1 or len(told) != row.n_members or any(value is None for value in told):
+        return None
+    arrays = [(turn.token_ids, turn.logprobs), *((member.token_ids, member.logprobs) for member in drawn)]
+    members = [
+        Member(from_bytes("i", ids), from_bytes("f", logprobs), float(value))  # type: ignore[arg-type]
+        for (ids, logprobs), value in zip(arrays, told, strict=True)
+    ]
+    return Group(
+        interaction_id,
+        row.version,
+        from_bytes("i", turn.prompt_ids),
+        Sampling(**row.sampling).temperature,  # type: ignore[arg-type]
+        tuple(members),
+        turn.session_id,
+        turn.tenant,
+        turn.key_id,
+        turn.user,
+    )
+
+
+def note(session: Session, step: StepRow, groups: Sequence[Group]) -> None:
+    """Write down which groups a step takes, with their scores as they stand."""
+    assert step.step_id is not None
+    for group in groups:
+        session.add(GroupSampleRow(step_id=step.step_id, interaction_id=group.interaction_id, scores=group.scores))
+
+
+def tell(session: Session, step: StepRow, skipped: Mapping[str, str], weights: Mapping[str, float]) -> None:
+    """Write down what became of a step's groups: which carried no term and why, which a cap made weigh less."""
+    assert step.step_id is not None
+    for column, values in (("skipped", skipped), ("weight", weights)):
+        for name, value in values.items():
+            setattr(session.get_one(GroupSampleRow, (step.step_id, name)), column, value)

@@ -1,0 +1,147 @@
+"""The teacher's prompt: the engine's own prompt ids with a hint put in, and nothing else changed.
+
+The chat template is rendered twice, without and with the hint; only from the first id that differs on is the rendered
+text used, the ids before it are the engine's. Where the engine's prompt does not end as our rendering does (other
+template arguments, a template that drops the hint), there is no teacher's prompt: distilling from it would teach the
+template.
+"""
+
+import json
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from burnish.records import IntArray, Message
+
+_BLOCK = "\n\n(Hint: {hint})"
+_NEUTRAL = (
+    "answer",
+    "this",
+    "message",
+    "just",
+    "as",
+    "you",
+    "would",
+    "answer",
+    "any",
+    "other",
+    "message",
+    "of",
+    "this",
+    "kind",
+)
+
+
+def with_hint(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
+    """A copy of `messages` whose last user message ends with `hint`.
+
+    Content may be a string or a list of parts (a text part is appended). Raises ValueError where no user message
+    exists.
+    """
+    extended = [dict(message) for message in messages]
+    block = _BLOCK.format(hint=hint)
+    for message in reversed(extended):
+        if message.get("role") == "user":
+            content = message.get("content") or ""
+            message["content"] = (
+                [*content, {"type": "text", "text": block}] if isinstance(content, list) else content + block
+            )
+            return extended
+    raise ValueError("a hint needs a user message to follow, got none")
+
+
+def neutral(hint: str) -> str:
+    """Words as many as in `hint` that ask for nothing: what any hint at all changes shows beside them."""
+    n_words = max(1, len(hint.split()))
+    words = " ".join(_NEUTRAL[i % len(_NEUTRAL)] for i in range(n_words))
+    return words[0].upper() + words[1:] + "."
+
+
+_CONTEXT = 16
+"""Ids before the change that must agree with the engine's too."""
+_MAX_REPLY = 4096
+
+
+def hinted_prompt(
+    tokenizer: Any,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    hint: str,
+    prompt_ids: Sequence[int],
+) -> "IntArray | None":
+    """`prompt_ids` with `hint` behind the last user message; None where it cannot be put there faithfully."""
+    try:
+        plain = render(tokenizer, messages, tools)
+        hinted = render(tokenizer, with_hint(messages, hint), tools)
+    except Exception:  # a template may raise anything of its own (Jinja), and a row is not worth a step
+        return None
+    change = next((i for i, (a, b) in enumerate(zip(plain, hinted, strict=False)) if a != b), None)
+    if change is None or not _ends_alike(prompt_ids, plain, change):
+        return None
+    return array("i", [*prompt_ids[: len(prompt_ids) - (len(plain) - change)], *hinted[change:]])
+
+
+def right_reply(
+    tokenizer: Any,
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    text: str,
+    prompt_ids: Sequence[int],
+) -> "IntArray | None":
+    """Ids of `text` as the reply to `messages`, with the token that ends a reply; None where the template does not
+    allow it.
+
+    It has to begin where the engine's prompt ends, and to end as replies end; a reply of more than 4,096 tokens is
+    none.
+    """
+    try:
+        plain = render(tokenizer, messages, tools)
+        whole = render(tokenizer, [*messages, {"role": "assistant", "content": text}], tools, is_open=False)
+    except Exception:  # as above: what a template raises is not worth a step
+        return None
+    begins = len(plain)
+    if whole[:begins] != plain or not _ends_alike(prompt_ids, plain, begins):
+        return None
+    end = next((i for i in range(begins, len(whole)) if whole[i] == tokenizer.eos_token_id), None)
+    # an end token as first is an empty reply: nothing to learn from
+    return array("i", whole[begins : end + 1]) if end is not None and begins < end <= begins + _MAX_REPLY else None
+
+
+def _ends_alike(prompt_ids: Sequence[int], plain: Sequence[int], change: int) -> bool:
+    """Whether the engine's prompt ends as our rendering `plain` does, from a little before the `change` on."""
+    tail = list(plain[max(0, change - _CONTEXT) :])
+    return list(prompt_ids[-len(tail) :]) == tail
+
+
+def render(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, is_open: bool = True
+) -> list[int]:
+    """Ids of the conversation, as vLLM's chat route makes them; `is_open`: up to where the assistant begins to answer."""
+    ids = tokenizer.apply_chat_template(
+        [_plain(message) for message in messages],
+        tools=[dict(tool) for tool in tools] or None,
+        add_generation_prompt=is_open,
+        tokenize=True,
+        return_dict=False,
+    )
+    return [int(token) for token in ids]
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    """A message as templates expect it: text parts joined by line breaks, tool arguments parsed, as vLLM does both."""
+    flat = {key: value for key, value in message.items() if value is not None}
+    content = flat.get("content")
+    if isinstance(content, (list, tuple)):
+        flat["content"] = "\n".join(str(part["text"]) for part in content if part.get("type") in ("text", "input_text"))
+    elif content is None:
+        flat["content"] = ""
+    if calls := flat.get("tool_calls"):
+        flat["tool_calls"] = [_parsed(call) for call in calls]
+    return flat
+
+
+def _parsed(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = dict(call["function"])
+    if isinstance(function.get("arguments"), str):
+        function["arguments"] = json.loads(function["arguments"] or "{}")
+    return {**call, "function": function}

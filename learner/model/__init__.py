@@ -1,0 +1,1 @@
+"""The base model with its adapter: forward passes, log-probs, files."""

@@ -1,0 +1,129 @@
+"""Forward: rows through a causal LM to `Predictions`: packed and projected where the model allows it, else padded and
+whole.
+
+Whether it does is tried once, on a few tokens: a model whose layers carry a state from token to token, that scales or
+caps its logits, or that hands its attention no layout gives other values packed than it gives by itself, and stays
+padded.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+import torch
+from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from burnish.learner.data.rows import Text, Tokens, pack
+from burnish.learner.model.packing import NAME, Layout, fill, without_mask
+from burnish.learner.model.predictions import Dense, Predictions, Projected
+
+log = structlog.get_logger()
+
+
+class Forward:
+    """The way from rows to predictions. `is_packed` may be set to False by hand: the values are the same to rounding.
+
+    `is_checkpointed` keeps no activations of the layers: backward computes them again, in a third more time.
+    """
+
+    def __init__(self, model: Any, *, is_checkpointed: bool = False) -> None:
+        self._model = model
+        self.is_packed = _agrees(model)
+        self._checkpointed: list[Any] = []
+        if is_checkpointed:
+            base = model.get_base_model()
+            base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            self._checkpointed = [module for module in base.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+    def batches(self, rows: Sequence[Tokens], budget: int) -> list[list[int]]:
+        """Indices of `rows` in micro-batches of at most `budget` tokens as this way counts them."""
+        return fill(rows, budget) if self.is_packed else pack(rows, budget)
+
+    def predictions(self, rows: Sequence[Tokens]) -> Predictions:
+        """What the model says at each row's completion, rows one behind the other, at each row's temperature."""
+        with self._keeping_little():
+            return _packed(self._model, rows) if self.is_packed else _padded(self._model, rows)
+
+    @contextmanager
+    def _keeping_little(self) -> Iterator[None]:
+        """Layers recompute only in training mode, in which sampling would lose its cache; so only here, only with
+        gradient."""
+        is_on = torch.is_grad_enabled()
+        for layer in self._checkpointed:
+            layer.training = is_on
+        try:
+            yield
+        finally:
+            for layer in self._checkpointed:
+                layer.training = False
+
+
+def _packed(model: Any, rows: Sequence[Tokens]) -> Projected:
+    base = model.get_base_model()
+    head = base.get_output_embeddings().weight
+    layout = Layout.of(rows, head.device)
+    with without_mask():
+        hidden = base.get_decoder()(
+            input_ids=layout.ids[None], position_ids=layout.positions[None], use_cache=False, packed=layout
+        ).last_hidden_state[0]
+    return Projected(hidden.index_select(0, layout.targets), head, _temperatures(rows, head.device))
+
+
+def _padded(model: Any, rows: Sequence[Tokens]) -> Dense:
+    """Padded on the left, so that all completions end in the last columns and `logits_to_keep` spares the head the
+    rest."""
+    lengths = [len(row.prompt_ids) + len(row.completion_ids) - 1 for row in rows]
+    width, n_keep = max(lengths), max(len(row.completion_ids) for row in rows)
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros(len(rows), width, dtype=torch.long)
+    kept = torch.zeros(len(rows), n_keep, dtype=torch.bool)
+    for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        ids[i, width - length :] = torch.tensor([*row.prompt_ids, *row.completion_ids][:-1])
+        mask[i, width - length :] = 1
+        kept[i, n_keep - len(row.completion_ids) :] = True
+    device = model.get_base_model().get_output_embeddings().weight.device
+    logits = model(
+        input_ids=ids.to(device),
+        attention_mask=mask.to(device),
+        position_ids=(mask.cumsum(1) - 1).clamp(min=0).to(device),
+        logits_to_keep=n_keep,
+        use_cache=False,
+    ).logits
+    return Dense(torch.log_softmax(logits[kept.to(device)].float() / _temperatures(rows, device)[:, None], -1))
+
+
+def _temperatures(rows: Sequence[Tokens], device: torch.device) -> Tensor:
+    return torch.tensor([row.temperature for row in rows for _ in row.completion_ids], device=device)
+
+
+@torch.no_grad()
+def _agrees(model: Any) -> bool:
+    """Whether packed rows, some with a common beginning, get the distributions that the model gives them by itself.
+
+    Where they do, the model keeps the attention that knows layouts; without one it works as SDPA does.
+    """
+    base = model.get_base_model()
+    config, n_vocab = base.config.get_text_config(), base.get_output_embeddings().weight.shape[0]
+    before = config._attn_implementation
+    if before != "sdpa":
+        log.warning("rows will be padded: the model does not use SDPA", attention=before)
+        return False
+    ids = [i % n_vocab for i in range(1, 40)]
+    rows = [Text(ids[:24], ids[24:28]), Text(ids[:20], ids[30:33]), Text(ids[30:35], ids[:3], 0.7)]
+    alone = _padded(model, rows).logprobs
+    config._attn_implementation = NAME
+    try:
+        difference = (_packed(model, rows).dense() - alone).abs()
+        if bool(difference.max() < 1e-3) if _is_float32(model) else bool(difference.mean() < 0.05):
+            return True
+        log.warning("rows will be padded: packed ones get other values", largest=float(difference.max()))
+    except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+        log.warning("rows will be padded: the model cannot be run packed", error=str(error))
+    config._attn_implementation = before
+    return False
+
+
+def _is_float32(model: Any) -> bool:
+    return bool(model.get_base_model().get_output_embeddings().weight.dtype == torch.float32)

@@ -1,0 +1,52 @@
+"""The base model answering prompts in batches: what anchors are made of, and what a version's retention is measured
+against."""
+
+from collections.abc import Sequence
+
+import torch
+
+from burnish.errors import LearnerError
+from burnish.learner.model.policy import Policy
+
+BATCH = 32
+
+
+def generate(prompts: Sequence[Sequence[int]], policy: Policy, max_tokens: int, *, is_sampled: bool) -> list[list[int]]:
+    """Ids of one reply to each prompt (ids), under the weights in use, up to and with its end token or `max_tokens`
+    long.
+
+    Sampled at temperature 1, or else greedy. Prompts of like length share a batch; the order of the replies is the
+    prompts'.
+    """
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    replies: dict[int, list[int]] = {}
+    for start in range(0, len(order), BATCH):
+        some = order[start : start + BATCH]
+        replies |= dict(zip(some, _batch([prompts[i] for i in some], policy, max_tokens, is_sampled), strict=True))
+    return [replies[i] for i in range(len(prompts))]
+
+
+def _batch(prompts: Sequence[Sequence[int]], policy: Policy, max_tokens: int, is_sampled: bool) -> list[list[int]]:
+    ends = end_ids(policy)
+    width = max(len(ids) for ids in prompts)
+    ids = torch.tensor([[ends[0]] * (width - len(row)) + list(row) for row in prompts], device=policy.device)
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=policy.device)
+    way = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0} if is_sampled else {"do_sample": False}
+    made = policy.model.generate(
+        input_ids=ids, attention_mask=mask, max_new_tokens=max_tokens, eos_token_id=ends, pad_token_id=ends[0], **way
+    )
+    replies = []
+    for row in made[:, width:].tolist():
+        end = next((i for i, token in enumerate(row) if token in ends), len(row) - 1)
+        replies.append(row[: end + 1])
+    return replies
+
+
+def end_ids(policy: Policy) -> list[int]:
+    """Ids that end a reply: the generation configuration's, else the tokenizer's. Raises LearnerError where there is
+    none."""
+    configured = policy.model.generation_config.eos_token_id
+    found = configured if configured is not None else policy.tokenizer.eos_token_id
+    if found is None:
+        raise LearnerError(f"the base model in {policy.base_dir} names no end-of-sequence token")
+    return list(found) if isinstance(found, list) else [int(found)]

@@ -1,0 +1,129 @@
+"""Head: log-probs from hidden states, a tile of tokens × vocabulary at a time; no [T, V] tensor is ever made.
+
+The head is frozen, so all that a gradient needs of the vocabulary is its expected row, E_p[w] = Σ_v p_v w_v: the
+gradient of log p_y by the hidden state is (w_y − E_p[w])/τ. One pass over the tiles with an online softmax gives log Z
+and E_p[w] together; backward reads nothing of the vocabulary but the rows of the ids that were asked for. The entropy
+comes for free: H = log Z − h·E_p[w]/τ.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_CPU_TILE, _GPU_TILE = (128, 8192), (2048, 16384)
+"""Tokens × vocabulary of one tile: 4 MiB of logits on a CPU stay in its cache, 128 MiB on a GPU keep it busy."""
+_GATHERED = 2**22
+"""Most numbers of gathered head rows in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one pass over the vocabulary found: log Z [N], and where asked E_p[w] [N, H] and the top ids [N, K]."""
+
+    log_z: Tensor
+    expected: Tensor | None
+    top: Tensor | None
+
+
+@torch.no_grad()
+def scan(hidden: Tensor, weight: Tensor, temperatures: Tensor, *, expected: bool, top: int = 0) -> Scan:
+    """One pass of `hidden` [N, H] over the head's `weight` [V, H] at `temperatures` [N]; all results in float32 or
+    better."""
+    n_tokens, n_vocab = (_GPU_TILE if hidden.is_cuda else _CPU_TILE) if weight.dtype != torch.float64 else (5, 7)
+    parts = [
+        _scan_tokens(h, weight, t, n_vocab, expected=expected, top=top)
+        for h, t in zip(torch.split(hidden, n_tokens), torch.split(temperatures, n_tokens), strict=True)
+    ]
+    return Scan(
+        torch.cat([part.log_z for part in parts]),
+        torch.cat([part.expected for part in parts if part.expected is not None]) if expected else None,
+        torch.cat([part.top for part in parts if part.top is not None]) if top else None,
+    )
+
+
+def _scan_tokens(
+    hidden: Tensor, weight: Tensor, temperatures: Tensor, n_vocab: int, *, expected: bool, top: int
+) -> Scan:
+    inverse = (1.0 / temperatures)[:, None]
+    is_wide = weight.dtype in (torch.float32, torch.float64)
+    scaled = (
+        hidden * inverse.to(hidden.dtype) if is_wide else hidden
+    )  # in bf16 the quotient would lose bits: divide after
+    largest = wide(hidden).new_full((len(hidden), 1), -torch.inf)
+    total, mean = torch.zeros_like(largest), wide(torch.zeros_like(hidden)) if expected else None
+    best: tuple[Tensor, Tensor] | None = None
+    for start in range(0, len(weight), n_vocab):
+        rows = weight[start : start + n_vocab]
+        logits = scaled @ rows.T
+        if not is_wide:
+            logits = logits.float().mul_(inverse)
+        if top:
+            best = _merge(best, logits, start, top)
+        previous, largest = largest, torch.maximum(largest, logits.amax(-1, keepdim=True))
+        faded = torch.exp(previous - largest)
+        weights = logits.sub_(largest).exp_()
+        total = total * faded + weights.sum(-1, keepdim=True)
+        if mean is not None:
+            mean.mul_(faded)
+            mean.addmm_(weights, rows) if is_wide else mean.add_(weights.to(rows.dtype) @ rows)
+    log_z = (largest + total.log()).squeeze(1)
+    return Scan(log_z, None if mean is None else mean.div_(total), None if best is None else best[1])
+
+
+def _merge(best: tuple[Tensor, Tensor] | None, logits: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
+    values, ids = logits.topk(min(k, logits.shape[1]), -1)
+    ids = ids + start
+    if best is None:
+        return values, ids
+    values, ids = torch.cat([best[0], values], -1), torch.cat([best[1], ids], -1)
+    values, order = values.topk(min(k, values.shape[1]), -1)
+    return values, ids.gather(1, order)
+
+
+def logprobs_at(hidden: Tensor, weight: Tensor, temperatures: Tensor, found: Scan, ids: Tensor) -> Tensor:
+    """Log-probs [N, K] of `ids` [N, K], with gradient to `hidden` where the scan has `expected`."""
+    expected = torch.empty(0, device=hidden.device) if found.expected is None else found.expected
+    values: Tensor = _LogProbs.apply(hidden, weight, temperatures, found.log_z, expected, ids)  # type: ignore[no-untyped-call]
+    return values
+
+
+class _LogProbs(torch.autograd.Function):
+    """h·w_y/τ − log Z, and its gradient by h; the head is frozen."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, temperatures: Tensor, log_z: Tensor, expected: Tensor, ids: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(weight, temperatures, expected, ids)
+        ctx.dtype = hidden.dtype
+        parts = [
+            torch.bmm(wide(weight[i]), wide(h).unsqueeze(2)).squeeze(2) / t[:, None]
+            for h, i, t in zip(
+                *(torch.split(x, _n_gathered(weight, ids)) for x in (hidden, ids, temperatures)), strict=True
+            )
+        ]
+        return torch.cat(parts) - log_z[:, None]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        weight, temperatures, expected, ids = ctx.saved_tensors
+        parts = [
+            torch.bmm(g.unsqueeze(1), wide(weight[i])).squeeze(1).sub_(g.sum(1, keepdim=True) * e).div_(t[:, None])
+            for g, e, i, t in zip(
+                *(torch.split(x, _n_gathered(weight, ids)) for x in (grad, expected, ids, temperatures)), strict=True
+            )
+        ]
+        return torch.cat(parts).to(ctx.dtype), None, None, None, None, None
+
+
+def _n_gathered(weight: Tensor, ids: Tensor) -> int:
+    return max(1, _GATHERED // (weight.shape[1] * max(1, ids.shape[1])))
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """`tensor` in float32, or as it is in float64."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -1,0 +1,164 @@
+"""Layout: rows one behind the other on one token axis, without padding; what several rows begin with is there once.
+
+Rows are put in the order of their ids, so that each shares its longest known beginning with the row before it. A row's
+own tokens are one segment; its queries look at the shared beginning, wherever it lies, and causally at themselves.
+Attention runs per segment (`attend`), everything else over all tokens at once. Gradients of shared tokens add up.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from burnish.learner.data.rows import Tokens
+
+NAME = "burnish_packed"
+MIN_SHARED = 16
+"""A shorter common beginning is computed again: a segment that looks elsewhere needs a gather and a mask per layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Tokens `start`:`end` of the axis; `path` are all places that the last of them sees, itself included, in order."""
+
+    start: int
+    end: int
+    path: Tensor
+    has_prefix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`ids` and `positions` [T]; `targets` [N]: the places that predict the rows' completions, in the rows' order."""
+
+    ids: Tensor
+    positions: Tensor
+    segments: tuple[Segment, ...]
+    targets: Tensor
+
+    @classmethod
+    def of(cls, rows: Sequence[Tokens], device: torch.device) -> "Layout":
+        """The last token of a row is not fed: it predicts nothing."""
+        fed = [_fed(row) for row in rows]
+        ids: list[int] = []
+        positions: list[int] = []
+        segments: list[Segment] = []
+        paths: dict[int, list[int]] = {}
+        before: int | None = None
+        for i in sorted(range(len(rows)), key=lambda i: fed[i]):
+            n_shared = _n_shared(fed[before], fed[i]) if before is not None else 0
+            shared = paths[before][:n_shared] if before is not None else []
+            start, new = len(ids), fed[i][n_shared:]
+            paths[i] = shared + list(range(start, start + len(new)))
+            ids += new
+            positions += range(n_shared, len(fed[i]))
+            if new:
+                path = torch.tensor(paths[i], device=device)
+                segments.append(Segment(start, start + len(new), path, n_shared > 0))
+            before = i
+        targets = [place for i, row in enumerate(rows) for place in paths[i][len(row.prompt_ids) - 1 :]]
+        return cls(
+            torch.tensor(ids, device=device),
+            torch.tensor(positions, device=device),
+            tuple(segments),
+            torch.tensor(targets, device=device),
+        )
+
+
+def fill(rows: Sequence[Tokens], budget: int) -> list[list[int]]:
+    """Indices of `rows` in micro-batches of at most `budget` tokens each, shared beginnings counted once (one row may
+    exceed it alone). In the order of their ids, so that rows that share a beginning meet; the same for the same rows.
+    """
+    fed = [_fed(row) for row in rows]
+    batches: list[list[int]] = []
+    n_tokens = 0
+    for i in sorted(range(len(rows)), key=lambda i: (fed[i], i)):
+        n_new = len(fed[i]) - (_n_shared(fed[batches[-1][-1]], fed[i]) if batches else 0)
+        if batches and n_tokens + n_new <= budget:
+            batches[-1].append(i)
+            n_tokens += n_new
+        else:
+            batches.append([i])
+            n_tokens = len(fed[i])
+    return batches
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    packed: Layout | None = None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **more: Any,
+) -> tuple[Tensor, None]:
+    """transformers' attention interface over a `Layout`: [1, heads, T, d] -> [1, T, heads, d]; without one, its own
+    SDPA."""
+    if packed is None:
+        windowed = {"scaling": scaling, "sliding_window": sliding_window}
+        found: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, **windowed, **more
+        )
+        return found
+    is_grouped = query.shape[1] != key.shape[1]
+    parts = []
+    for segment in packed.segments:
+        q = query[:, :, segment.start : segment.end]
+        if segment.has_prefix:
+            k, v = key.index_select(2, segment.path), value.index_select(2, segment.path)
+        else:
+            k, v = key[:, :, segment.start : segment.end], value[:, :, segment.start : segment.end]
+        n, m = q.shape[2], k.shape[2]
+        is_cut = sliding_window is not None and m > sliding_window
+        mask = _mask(n, m, sliding_window if is_cut else None, q.device) if segment.has_prefix or is_cut else None
+        parts.append(
+            torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, is_causal=mask is None and n > 1, scale=scaling, enable_gqa=is_grouped
+            )
+        )
+    return torch.cat(parts, 2).transpose(1, 2).contiguous(), None
+
+
+def _mask(n: int, m: int, window: int | None, device: torch.device) -> Tensor:
+    """Which of m keys each of the last n places may see [n, m]."""
+    distance = torch.arange(m - n, m, device=device)[:, None] - torch.arange(m, device=device)
+    return (distance >= 0) if window is None else (distance >= 0) & (distance < window)
+
+
+def _fed(row: Tokens) -> list[int]:
+    return [*row.prompt_ids, *row.completion_ids][:-1]
+
+
+def _n_shared(one: list[int], two: list[int]) -> int:
+    """Length of the common beginning, 0 where it is not worth sharing."""
+    n = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    return n if n >= MIN_SHARED else 0
+
+
+@contextmanager
+def without_mask() -> Iterator[None]:
+    """Inside the block no mask is made: a [T, T] one would say what the layout says, at T² the memory."""
+    token = _is_unmasked.set(True)
+    try:
+        yield
+    finally:
+        _is_unmasked.reset(token)
+
+
+def _masked(*args: Any, **kwargs: Any) -> Tensor | None:
+    return None if _is_unmasked.get() else sdpa_mask(*args, **kwargs)
+
+
+_is_unmasked: ContextVar[bool] = ContextVar("is_unmasked", default=False)
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, _masked)

@@ -1,0 +1,315 @@
+"""Policy: the base model with the adapter being trained, and how likely it, the teacher or the base finds given tokens.
+
+One model in memory serves three sets of weights: the current adapter, the teacher (a second, frozen adapter: the last
+promoted one) and the base (adapters disabled). Guarantees: only completion positions pass the LM head; what a row is
+packed with changes no value (to rounding); scoring under other weights leaves the current adapter as it was and
+trainable.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from burnish.errors import LearnerError
+from burnish.learner.data.rows import Tokens
+from burnish.learner.model import adapter_file
+from burnish.learner.model.base_model import locate
+from burnish.learner.model.forward import Forward
+from burnish.learner.model.predictions import Predictions
+from burnish.learner.model.ranks import Ranks
+
+_CURRENT, _TEACHER = "default", "teacher"
+
+
+class Weights(StrEnum):
+    """Whose opinion is asked."""
+
+    CURRENT = "current"
+    TEACHER = "teacher"
+    BASE = "base"
+
+
+class Policy:
+    """A causal LM from a directory with LoRA on all its linear layers (dropout 0, B = 0: at first it is the base)."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        config: LoraConfig,
+        base_dir: Path,
+        score_tokens: int,
+        is_checkpointed: bool = False,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.config = config
+        self.base_dir = base_dir
+        self.score_tokens = score_tokens
+        self.rest: Callable[[float], None] = _no_rest
+        self.has_teacher = False
+        self._forward = Forward(model, is_checkpointed=is_checkpointed)
+        self._ranks = Ranks()
+        self._initial = self.copy_adapter()
+
+    @classmethod
+    def load(
+        cls,
+        base_dir: Path | str,
+        *,
+        rank: int,
+        alpha: int,
+        seed: int = 0,
+        device: str = "auto",
+        threads: int = 1,
+        score_tokens: int | None = None,
+        is_checkpointed: bool = False,
+        gpu_share: float = 0.0,
+    ) -> "Policy":
+        """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32
+        adapter on a GPU.
+
+        `score_tokens` bounds the tokens of one forward pass without gradient (by itself 1,024 on a CPU, 8,192 on a
+        GPU); `is_checkpointed` trades time for memory in those with one. On a GPU no more than `gpu_share` of its
+        memory is taken (0: no cap): torch raises its own out-of-memory error beyond.
+        """
+        base_dir = locate(base_dir)
+        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        if where == "cpu":
+            torch.set_num_threads(threads)
+        elif gpu_share:
+            torch.cuda.set_per_process_memory_fraction(gpu_share)
+        transformers_logging.disable_progress_bar()  # it would scramble the supervisor's prefixed lines
+        dtype = torch.float32 if where == "cpu" else torch.bfloat16
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(str(base_dir))
+            base = AutoModelForCausalLM.from_pretrained(str(base_dir), dtype=dtype).to(where)
+        except (OSError, ValueError) as error:
+            raise LearnerError(f"cannot load a causal language model from {base_dir}: {error}") from error
+        config = LoraConfig(
+            task_type="CAUSAL_LM",
+            r=rank,
+            lora_alpha=alpha,
+            lora_dropout=0.0,
+            target_modules=_linear_names(base),
+            base_model_name_or_path=str(base_dir),
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = get_peft_model(base, config, adapter_name=_CURRENT)
+        model.eval()  # no dropout anywhere: training and scoring see the same network
+        return cls(
+            model, tokenizer, config, base_dir, score_tokens or (1024 if where == "cpu" else 8192), is_checkpointed
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.parameters().values())).device
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the layers that carry the adapter."""
+        return sorted(self.config.target_modules)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """The trained tensors by the names that vLLM reads (`base_model.model.….lora_A.weight`), in a fixed order."""
+        return self._adapter(_CURRENT)
+
+    def copy_adapter(self) -> dict[str, Tensor]:
+        """The current adapter as copies on the CPU."""
+        return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self.parameters().items()}
+
+    def load_adapter(self, directory: Path) -> None:
+        """Take the current adapter's weights from a version directory, bit for bit."""
+        adapter_file.fill(self._adapter(_CURRENT), directory)
+
+    def reset(self) -> None:
+        """Make the current adapter the fresh one again, bit for bit: the policy is the base."""
+        adapter_file.copy(self._initial, self.parameters(), "the fresh adapter")
+
+    def set_teacher(self, directory: Path | None) -> None:
+        """Teach with the adapter in `directory`, or with the base where it is None."""
+        self.has_teacher = directory is not None
+        if directory is None:
+            return
+        self._make_teacher()
+        adapter_file.fill(self._adapter(_TEACHER), directory)
+
+    def take_adapter(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take the current adapter's weights from copies, bit for bit."""
+        adapter_file.copy(dict(tensors), self.parameters(), "the adapter that was sent")
+
+    def shrink(self, factor: float) -> None:
+        """Go from the current adapter towards the base: W = W₀ + `factor`·BA (WiSE-FT, arXiv 2109.01903)."""
+        with torch.no_grad():
+            for name, tensor in self.parameters().items():
+                if ".lora_B." in name:
+                    tensor.mul_(factor)
+
+    def copy_teacher(self) -> dict[str, Tensor] | None:
+        """The teacher's adapter as copies on the CPU; None where the base teaches."""
+        if not self.has_teacher:
+            return None
+        return {
+            name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self._adapter(_TEACHER).items()
+        }
+
+    def take_teacher(self, tensors: Mapping[str, Tensor] | None) -> None:
+        """Teach with the adapter in `tensors`, or with the base where they are None."""
+        self.has_teacher = tensors is not None
+        if tensors is not None:
+            self._make_teacher()
+            adapter_file.copy(dict(tensors), self._adapter(_TEACHER), "the teacher that was sent")
+
+    @contextmanager
+    def using(self, weights: Weights) -> Iterator[None]:
+        """Answer with `weights` inside the block."""
+        if weights is Weights.CURRENT:
+            yield
+        elif weights is Weights.BASE or not self.has_teacher:
+            with self.model.disable_adapter():
+                yield
+        else:
+            self.model.set_adapter(_TEACHER, inference_mode=True)
+            try:
+                yield
+            finally:
+                self.model.set_adapter(_CURRENT)
+
+    @contextmanager
+    def folded(self) -> Iterator[None]:
+        """Inside the block the current adapter is part of the base's own matrices, W + s·B·A: scoring without gradient
+        takes a sixth less.
+
+        To rounding it says what it says unfolded. Nothing may be trained or switched meanwhile; afterwards the base is
+        bit for bit what it was. A base that is not fp32 would lose digits: there nothing is folded.
+        """
+        layers = [module for module in self.model.modules() if isinstance(module, LoraLayer)]
+        weights = [layer.get_base_layer().weight for layer in layers]
+        if not all(weight.dtype == torch.float32 for weight in weights):
+            yield
+            return
+        before = [weight.data for weight in weights]
+        try:
+            for layer, weight in zip(layers, weights, strict=True):
+                weight.data = weight.data + layer.get_delta_weight(_CURRENT)
+            with self.model.disable_adapter():
+                yield
+        finally:
+            for weight, data in zip(weights, before, strict=True):
+                weight.data = data
+
+    def predictions(self, rows: Sequence[Tokens]) -> Predictions:
+        """What the current adapter says where each row's completion was sampled, rows one behind the other.
+
+        One forward pass, with gradient where it is enabled; no tensor of tokens × vocabulary is made.
+        """
+        return self._forward.predictions(rows)
+
+    def batches(self, rows: Sequence[Tokens], budget: int) -> list[list[int]]:
+        """Indices of `rows` in micro-batches of at most `budget` tokens each (one row may exceed it alone)."""
+        return self._forward.batches(rows, budget)
+
+    def distributions(self, rows: Sequence[Tokens]) -> Tensor:
+        """Log-softmax [N, V] of `predictions(rows)`: for tests and small vocabularies."""
+        return self.predictions(rows).dense()
+
+    def logprobs(self, rows: Sequence[Tokens], weights: Weights = Weights.CURRENT) -> list[Tensor]:
+        """Log-probs of each row's completion ids [T], without gradient, on the CPU."""
+        targets = [torch.tensor(list(row.completion_ids))[:, None] for row in rows]
+        return [found.squeeze(1) for found in self.logprobs_at(rows, targets, weights)]
+
+    def logprobs_at(
+        self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights = Weights.CURRENT
+    ) -> list[Tensor]:
+        """Log-probs of the given ids [T, K] at each completion position of each row, without gradient, on the CPU."""
+        found: dict[int, Tensor] = {}
+        for i, predictions, places in self._scored(rows, weights):
+            found[i] = predictions.at_ids(ids[i].to(places.device), places).cpu()
+        return self._ranks.merged(found)
+
+    def top(self, rows: Sequence[Tokens], k: int) -> list[Tensor]:
+        """Ids [T, K] of the current adapter's K likeliest tokens at each completion position, on the CPU."""
+        found: dict[int, Tensor] = {}
+        for i, predictions, places in self._scored(rows, Weights.CURRENT):
+            found[i] = predictions.top(k)[places].cpu()
+        return self._ranks.merged(found)
+
+    def likeliest(self, rows: Sequence[Tokens], k: int) -> list[tuple[Tensor, Tensor]]:
+        """Ids and log-probs [T, K] of the current adapter's K likeliest tokens at each completion position, in one
+        pass, on the CPU."""
+        found: dict[int, tuple[Tensor, Tensor]] = {}
+        for i, predictions, places in self._scored(rows, Weights.CURRENT):
+            ids = predictions.top(k)[places]
+            found[i] = (ids.cpu(), predictions.at_ids(ids, places).cpu())
+        return self._ranks.merged(found)
+
+    def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list[tuple[Tensor, float]]:
+        """For each row the log-probs of the given ids [T, K], and the mean share of them that is in `weights`' own top
+        K too."""
+        found: dict[int, tuple[Tensor, float]] = {}
+        for i, predictions, places in self._scored(rows, weights):
+            asked = ids[i].to(places.device)
+            own = predictions.top(asked.shape[1])[places]
+            share = (asked[:, :, None] == own[:, None, :]).any(-1).float().mean().item()
+            found[i] = (predictions.at_ids(asked, places).cpu(), share)
+        return self._ranks.merged(found)
+
+    def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Predictions, Tensor]]:
+        """Each row's index with the predictions of its batch and its places there."""
+        for batch in self._ranks.share(self.batches(rows, self._ranks.budget(rows, self.score_tokens)), rows):
+            began = time.perf_counter()
+            with self.using(weights), torch.no_grad():  # not around the yield: the caller's code is not ours to switch
+                predictions = self.predictions([rows[i] for i in batch])
+            start = 0
+            for i in batch:
+                n = len(rows[i].completion_ids)
+                yield i, predictions, torch.arange(start, start + n, device=predictions.device)
+                start += n
+            self.rest(time.perf_counter() - began)
+
+    @contextmanager
+    def shared_among(self, ranks: Ranks) -> Iterator[None]:
+        """Inside the block each of `ranks` scores its share of the rows and all get all; every rank must ask the same."""
+        before, self._ranks = self._ranks, ranks
+        try:
+            yield
+        finally:
+            self._ranks = before
+
+    def _make_teacher(self) -> None:
+        if _TEACHER not in self.model.peft_config:
+            with torch.random.fork_rng():
+                self.model.add_adapter(_TEACHER, self.config)
+            self.model.set_adapter(_CURRENT)
+
+    def _adapter(self, name: str) -> dict[str, Tensor]:
+        mark = f".{name}."
+        return {
+            key.replace(mark, "."): tensor
+            for key, tensor in sorted(self.model.named_parameters())
+            if "lora_" in key and mark in key
+        }
+
+
+def _no_rest(worked: float) -> None:
+    """Nobody is disturbed."""
+
+
+def _linear_names(base: Any) -> list[str]:
+    """Last names of all linear layers but the head: PEFT's "all-linear" would write out every layer's full name."""
+    head = base.get_output_embeddings()
+    linear = (
+        name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear) and module is not head
+    )
+    return sorted({name.rpartition(".")[2] for name in linear})

@@ -1,0 +1,106 @@
+"""Predictions: what a model says of the next token at N places; made from hidden states (no [N, V]) or from whole
+distributions."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from burnish.learner.model import head
+
+
+class Predictions(ABC):
+    """Next-token distributions at N places, each at its own temperature. `n_vocab` is V."""
+
+    n_vocab: int
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
+
+    @abstractmethod
+    def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
+        """Log-probs [n, K] of `ids` [n, K] at the places `index` [n] (all by default), with gradient where it is
+        enabled."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """Exact entropies in nats [N], without gradient."""
+
+    @abstractmethod
+    def top(self, k: int) -> Tensor:
+        """The k likeliest ids, likeliest first [N, k]."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """All log-probs [N, V], with gradient: for tests and small vocabularies."""
+
+
+class Projected(Predictions):
+    """From `hidden` [N, H] and a frozen head `weight` [V, H]: one pass over the vocabulary, taken when first needed."""
+
+    def __init__(self, hidden: Tensor, weight: Tensor, temperatures: Tensor) -> None:
+        self.hidden, self.weight, self.temperatures = hidden, weight, temperatures
+        self.n_vocab = len(weight)
+        self._found: head.Scan | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.hidden.device
+
+    def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
+        found, hidden, temperatures = self._scan(), self.hidden, self.temperatures
+        if index is not None:
+            expected = None if found.expected is None else found.expected[index]
+            found = head.Scan(found.log_z[index], expected, None)
+            hidden, temperatures = hidden[index], temperatures[index]
+        return head.logprobs_at(hidden, self.weight, temperatures, found, ids)
+
+    def entropy(self) -> Tensor:
+        found = self._scan(expected=True)
+        assert found.expected is not None
+        mean_logit = (head.wide(self.hidden.detach()) * found.expected).sum(-1) / self.temperatures
+        return (found.log_z - mean_logit).clamp_(min=0.0)
+
+    def top(self, k: int) -> Tensor:
+        found = self._scan(top=min(k, self.n_vocab))
+        assert found.top is not None
+        return found.top[:, :k]
+
+    def dense(self) -> Tensor:
+        logits = head.wide(self.hidden @ self.weight.detach().T)
+        return torch.log_softmax(logits / self.temperatures[:, None], -1)
+
+    def _scan(self, *, expected: bool = False, top: int = 0) -> head.Scan:
+        expected = expected or (self.hidden.requires_grad and torch.is_grad_enabled())
+        found = self._found
+        has_top = not top or (found is not None and found.top is not None and found.top.shape[1] >= top)
+        if found is None or not has_top or (expected and found.expected is None):
+            found = head.scan(self.hidden, self.weight, self.temperatures, expected=expected, top=top)
+            self._found = found
+        return found
+
+
+class Dense(Predictions):
+    """From whole distributions `logprobs` [N, V]."""
+
+    def __init__(self, logprobs: Tensor) -> None:
+        self.logprobs = logprobs
+        self.n_vocab = logprobs.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.logprobs.device
+
+    def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
+        return (self.logprobs if index is None else self.logprobs[index]).gather(1, ids)
+
+    def entropy(self) -> Tensor:
+        logprobs = self.logprobs.detach()
+        return -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum(-1)
+
+    def top(self, k: int) -> Tensor:
+        return self.logprobs.topk(min(k, self.n_vocab), -1).indices
+
+    def dense(self) -> Tensor:
+        return self.logprobs

@@ -1,0 +1,155 @@
+"""GSPO: one ratio for a whole reply, so that its tokens are clipped together or not at all (arXiv 2507.18071)."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+MAX_LOG_RATIO = 20.0
+"""exp(20) is finite in every float type; a larger log-ratio is noise, not evidence."""
+
+
+class Aggregation(StrEnum):
+    """How [B, T] per-token losses become a scalar; sums run over the whole optimiser step."""
+
+    TOKEN_MEAN = "token_mean"  # Σ mℓ / Σ m (DAPO)
+    SEQ_MEAN_TOKEN_SUM = "seq_mean_token_sum"  # (1/B) Σ_i Σ_t mℓ
+    SEQ_MEAN_TOKEN_MEAN = "seq_mean_token_mean"  # (1/B) Σ_i (Σ_t mℓ / Σ_t m) (GRPO)
+    TOKEN_SUM_NORM = "token_sum_norm"  # Σ mℓ / L (verl's seq-mean-token-sum-norm: not divided by B)
+    DR_GRPO = "dr_grpo"  # Σ mℓ / (B·L_max) (arXiv 2503.20783)
+
+
+class ClippedLoss(NamedTuple):
+    """Per-token losses with the ratio they came from, and where the clip decided. All of one shape."""
+
+    loss: Tensor
+    ratio: Tensor
+    is_clipped: Tensor
+
+
+def ratio(logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
+    """ρ = π_θ/μ per token, with the log-ratio clamped to ±20. Any shape."""
+    return torch.exp(torch.clamp(logprobs - old_logprobs, -MAX_LOG_RATIO, MAX_LOG_RATIO))
+
+
+def clipped_policy_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+) -> ClippedLoss:
+    """PPO's clipped surrogate with separate bounds, per token; all tensors broadcast to one shape.
+
+    ℓ = −min(ρA, clip(ρ, 1−clip_low, 1+clip_high)·A), and for A < 0 at most dual_clip·|A| (arXiv 1912.09729), so that
+    one token that became much likelier cannot dominate. With μ from the engine in `old_logprobs` this is the bypass
+    mode of decoupled PPO: the clip acts on staleness and engine mismatch at once.
+    """
+    rho = ratio(logprobs, old_logprobs)
+    plain = -rho * advantages
+    bounded = -torch.clamp(rho, 1.0 - clip_low, 1.0 + clip_high) * advantages
+    loss = torch.maximum(plain, bounded)
+    if dual_clip is not None:
+        loss = torch.where(advantages < 0, torch.minimum(loss, -dual_clip * advantages), loss)
+    return ClippedLoss(loss, rho, bounded > plain)
+
+
+def decoupled_policy_loss(
+    logprobs: Tensor,
+    prox_logprobs: Tensor,
+    behaviour_logprobs: Tensor,
+    advantages: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+    cap: float = 2.0,
+) -> ClippedLoss:
+    """The clipped surrogate on r = π_θ/π_prox, weighted by w̄ = min(π_prox/μ, cap) without gradient (token TIS, arXiv
+    2505.24298).
+
+    The clip limits how far this update goes, the weight corrects for who drew the tokens; with π_prox = μ it is
+    `clipped_policy_loss` bit for bit. `ratio` is ρ = π_θ/μ, for the veto. All tensors broadcast to one shape.
+    """
+    result = clipped_policy_loss(
+        logprobs, prox_logprobs, advantages, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip
+    )
+    weighted = truncated_weights(prox_logprobs, behaviour_logprobs, cap) * result.loss
+    return ClippedLoss(weighted, ratio(logprobs, behaviour_logprobs), result.is_clipped)
+
+
+def truncated_weights(prox_logprobs: Tensor, behaviour_logprobs: Tensor, cap: float = 2.0) -> Tensor:
+    """Token-level truncated importance weights w̄ = min(π_prox/μ, cap), without gradient. Any shape."""
+    return torch.clamp(ratio(prox_logprobs, behaviour_logprobs), max=cap).detach()
+
+
+def aggregate(losses: Tensor, mask: Tensor, how: Aggregation, length: int | None = None) -> Tensor:
+    """The scalar loss of [B, T] per-token `losses` under `mask` (1 where a token counts).
+
+    `length` is L (or L_max), the fixed length that the two normalised forms divide by. A masked loss may be anything,
+    even NaN: it is replaced by zero, not multiplied by it.
+    """
+    kept = torch.where(mask.bool(), losses, torch.zeros_like(losses))
+    n_rows = losses.shape[0]
+    if how is Aggregation.TOKEN_MEAN:
+        return kept.sum() / mask.sum()
+    if how is Aggregation.SEQ_MEAN_TOKEN_SUM:
+        return kept.sum() / n_rows
+    if how is Aggregation.SEQ_MEAN_TOKEN_MEAN:
+        return (kept.sum(-1) / mask.sum(-1)).mean()
+    if length is None:
+        raise ValueError(f"aggregation {how} needs a length")
+    return kept.sum() / (length if how is Aggregation.TOKEN_SUM_NORM else length * n_rows)
+
+
+def negative_log_likelihood(logprobs: Tensor) -> Tensor:
+    """−log π_θ per token: supervised learning of given tokens. Any shape."""
+    return -logprobs
+
+
+def preference_loss(margins: Tensor, beta: float) -> Tensor:
+    """DPO's −log σ(β·margin) per pair (arXiv 2305.18290), any shape.
+
+    The margin is (log π_θ − log π_ref) of the preferred reply less that of the other, each summed over its tokens, in
+    nats.
+    """
+    return -torch.nn.functional.logsigmoid(beta * margins)
+
+
+def preference_weights(margins: Tensor, beta: float) -> Tensor:
+    """β·σ(−β·margin): how strongly DPO's gradient raises the preferred reply's log-prob and lowers the other's. Any
+    shape."""
+    return beta * torch.sigmoid(-beta * margins)
+
+
+def weighted_policy_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, cap: float = 2.0) -> ClippedLoss:
+    """ℓ = −sg(min(π_θ/μ, cap))·A·log π_θ per token; all tensors broadcast to one shape."""
+    rho = ratio(logprobs, old_logprobs).detach()
+    return ClippedLoss(-truncated_weights(logprobs, old_logprobs, cap) * advantages * logprobs, rho, rho > cap)
+
+
+def sequence_policy_loss(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    lengths: Sequence[int],
+    *,
+    clip_low: float,
+    clip_high: float,
+) -> ClippedLoss:
+    """ℓ = −min(sA, clip(s, 1−clip_low, 1+clip_high)·A) per token, s = exp(mean_t log π_θ/μ) of the token's own reply.
+
+    All tensors are [N], the tokens of replies of `lengths` one behind the other. It is the paper's token form,
+    s·π_θ/sg(π_θ): a token's gradient is that of its own log-prob, times s. `ratio` is the token's own, π_θ/μ, for the
+    veto.
+    """
+    log_ratio = (logprobs - old_logprobs).detach()
+    means = torch.cat([part.mean().expand(len(part)) for part in torch.split(log_ratio, list(lengths))])
+    s = torch.exp(torch.clamp(means, -MAX_LOG_RATIO, MAX_LOG_RATIO) + logprobs - logprobs.detach())
+    plain = -s * advantages
+    bounded = -torch.clamp(s, 1.0 - clip_low, 1.0 + clip_high) * advantages
+    return ClippedLoss(torch.maximum(plain, bounded), ratio(logprobs, old_logprobs).detach(), bounded > plain)

@@ -1,0 +1,163 @@
+"""A foreign adapter becomes a version: brought into the learner's own form, probed, published, and put up for its
+trial.
+
+The version computes what the foreign adapter does (bit for bit where rank, alpha and layers are the learner's, else to
+rounding) and holds a fresh optimiser beside it, so that learning goes on from it as from any other. Run as `python -m
+burnish.learner.run.adopt` it reads one JSON object from its standard input and answers with one: for those who may not
+load torch themselves.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from sqlalchemy import select
+from torch import Tensor
+
+from burnish import config
+from burnish.adapters.files import foreign
+from burnish.adapters.files.contents import WEIGHTS
+from burnish.adapters.files.foreign import Foreign
+from burnish.adapters.files.store import AdapterStore, digest_of
+from burnish.adapters.registry import agents, lifecycle, versions
+from burnish.config import Learner, Settings
+from burnish.errors import AdapterError, BurnishError
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow
+from burnish.journal.turns import from_bytes
+from burnish.learner.data.rows import Text
+from burnish.learner.data.teacher_prompts import render
+from burnish.learner.model import adapter_file, checkpoint
+from burnish.learner.model.policy import Policy
+from burnish.learner.model.probe import MAX_ROWS, build_probe
+from burnish.learner.run.process import trainer_for
+
+_OPENING = "Hello! Please tell me in a few words what you can do for me today."
+
+
+def adopt(
+    settings: Settings, journal: Journal, agent: str, directory: Path, *, actor: str, any_base: bool = False
+) -> tuple[int, Foreign]:
+    """Import the PEFT adapter in `directory` as the next version of `agent`, a candidate; returns its number and what
+    was read.
+
+    Raises NotFound, Conflict (another version is on trial) or AdapterError; a number that was taken by then stays
+    taken.
+    """
+    with journal.read() as session:
+        agents.find(session, agent)
+    given = foreign.read(
+        directory, model=settings.engine.model, max_rank=settings.engine.max_lora_rank, any_base=any_base
+    )
+    chosen = _settings_for(settings, given)
+    trainer = trainer_for(settings, chosen, agent)
+    fitted = fit(load_file(given.directory / WEIGHTS), given, trainer.policy)
+    with journal.write() as session:
+        live = lifecycle.alias(session, agent) or 0
+        number = versions.reserve(session, agent, parent=live, actor=actor)
+    try:
+        store = AdapterStore.of(settings)
+        _compare_with(trainer.policy, store.path(agent, live) if live else None)
+        adapter_file.copy(fitted, trainer.policy.parameters(), str(directory))
+        probe = build_probe(trainer.policy, _texts(journal, agent, trainer.policy))
+        facts = {"origin": "import", "imported": _told(given)}
+        checkpoint.save(store, agent, number, trainer, parent=live, rows=[], metrics={}, probe=probe, facts=facts)
+    except BaseException as error:
+        with journal.write() as session:
+            versions.give_up(session, agent, number, f"its import failed: {error}")
+        raise
+    with journal.write() as session:
+        versions.admit(session, agent, number, str(store.manifest(agent, number)["files"][WEIGHTS]))
+    return number, given
+
+
+def fit(found: Mapping[str, Tensor], given: Foreign, policy: Policy) -> dict[str, Tensor]:
+    """`found` as tensors of the policy's names and shapes that compute the same.
+
+    A smaller rank is filled up with the fresh adapter's rows of A and zeros in B, layers that it leaves alone with the
+    fresh adapter, and B takes up the difference in scaling (alpha / rank): B'·A'·s' = B·A·s. Raises AdapterError for
+    layers that the policy does not train.
+    """
+    if odd := sorted(set(found) - set(policy.parameters())):
+        raise AdapterError(f"the learner trains no adapter on {odd[0].partition('.lora_')[0]}; leave that layer out")
+    factor = given.scaling / (policy.config.lora_alpha / policy.config.r)
+    policy.reset()
+    made = policy.copy_adapter()
+    for name, tensor in found.items():
+        values = tensor.to(torch.float32)
+        if not torch.isfinite(values).all():
+            raise AdapterError(f"{given.directory / WEIGHTS}: {name} holds values that are not finite")
+        if ".lora_A." in name:
+            made[name][: given.rank] = values
+        else:
+            made[name][:, : given.rank] = values if factor == 1.0 else values * factor
+    return made
+
+
+def _settings_for(settings: Settings, given: Foreign) -> Learner:
+    """The learner's settings, of another rank only where nothing is to be learned from the import."""
+    chosen = settings.learner
+    if given.rank <= chosen.rank:
+        return chosen
+    if chosen.enabled:
+        raise AdapterError(
+            f"rank {given.rank} is more than the learner's {chosen.rank}, so it could not go on from there; "
+            "raise learner.rank, or serve without learning (learner.enabled = false)"
+        )
+    return chosen.model_copy(update={"rank": given.rank, "alpha": round(given.scaling * given.rank) or 1})
+
+
+def _compare_with(policy: Policy, directory: Path | None) -> None:
+    """Let the probe tell the import from the live version too; from the base alone where that one is of another form."""
+    try:
+        policy.set_teacher(directory)
+    except AdapterError:
+        policy.set_teacher(None)
+
+
+def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
+    """What the probe is taken from: the agent's latest turns, or an opening of ours, cut in two, where there are none."""
+    turn: Any = InteractionRow
+    whole = (turn.agent == agent, turn.quarantine.is_(None), turn.upstream.is_(None))
+    newest = select(turn.prompt_ids, turn.token_ids).where(*whole).order_by(turn.ended_at.desc()).limit(MAX_ROWS)
+    with journal.read() as session:
+        rows = [(list(from_bytes("i", p)), list(from_bytes("i", r))) for p, r in session.connection().execute(newest)]
+    n_vocab = policy.model.config.vocab_size
+    texts = [Text(prompt, reply) for prompt, reply in rows if prompt and reply and max(*prompt, *reply) < n_vocab]
+    if texts:
+        return texts
+    ids = list(render(policy.tokenizer, [{"role": "user", "content": _OPENING}], ()))
+    return [Text(ids[: len(ids) // 2], ids[len(ids) // 2 :])]
+
+
+def _told(given: Foreign) -> dict[str, Any]:
+    file = given.directory / WEIGHTS
+    return {
+        "rank": given.rank,
+        "alpha": given.alpha,
+        "targets": sorted(given.targets),
+        "base": given.base,
+        "digest": digest_of(file),
+    }
+
+
+def main() -> None:
+    """Answer one request: {settings, agent, directory, actor, any_base} → {version, ignored}, or {error, kind}."""
+    asked = json.load(sys.stdin)
+    try:
+        settings = config.given(asked["settings"])
+        journal = Journal.open(settings.journal_url, migrate=False)
+        options = {"actor": asked["actor"], "any_base": asked["any_base"]}
+        number, read = adopt(settings, journal, asked["agent"], Path(asked["directory"]), **options)
+        answer: dict[str, Any] = {"version": number, "ignored": list(read.ignored)}
+    except BurnishError as error:
+        answer = {"error": str(error), "kind": type(error).__name__}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""The learner's side of the journal: which turns are ready, and which step spent them. Each row is spent exactly once.
+
+Opening a step allocates the version number before any file is written. A step that a crash left open is superseded once
+(its rows come again, under a new number), and so is one whose version was refused for what it forgot; the second
+failure of the same rows spends them.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlmodel import Session
+
+from burnish.adapters.registry import agents, lifecycle
+from burnish.adapters.registry.versions import next_number
+from burnish.errors import LearnerError
+from burnish.journal import Journal
+from burnish.journal.evidence import evidence_of_all
+from burnish.journal.jobs import insert_or_skip
+from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
+from burnish.journal.turns import interaction_of, right_reply_of
+from burnish.learner.data.samples import Right, RightKind
+from burnish.learner.data.shadow_groups import Group, note, tell
+from burnish.learner.run.history import History
+from burnish.learner.run.step_report import Account
+from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
+from burnish.rewards import compose
+
+NOTHING = Account()
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A turn that may be trained, with its reward and the right reply that a user gave, as the records stand now.
+
+    `n_earlier` counts the turns of the same user that the agent's steps have spent.
+    """
+
+    interaction: Interaction
+    session_id: str
+    reward: Reward | None
+    right: Right | None = None
+    n_earlier: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """A step that has begun: its number, the version it will publish, the one it starts from, and which try this is."""
+
+    step_id: int
+    version: int
+    parent: int
+    attempt: int
+
+
+class Ledger:
+    """One agent's steps."""
+
+    def __init__(self, journal: Journal, agent: str) -> None:
+        self._journal = journal
+        self.agent = agent
+        self.history = History(journal, agent)
+
+    def hold(self, holder: str, *, seconds: float = 30.0) -> bool:
+        """Take or keep the right to train this agent; False while another learner has it."""
+        name, now = f"learner:{self.agent}", time.time()
+        mine: dict[str, object] = {"holder": holder, "until": now + seconds}
+        lease = _columns(LeaseRow)
+        is_free = (lease.holder == holder) | (lease.until <= now)
+        with self._journal.write() as session:
+            if insert_or_skip(session, LeaseRow, {"name": name, **mine}):
+                return True
+            taken = session.connection().execute(update(lease).where(lease.name == name, is_free).values(**mine))
+            return bool(taken.rowcount)
+
+    def let_go(self, holder: str) -> None:
+        """Give back the right to train this agent, where `holder` has it."""
+        lease = _columns(LeaseRow)
+        with self._journal.write() as session:
+            session.connection().execute(
+                update(lease).where(lease.name == f"learner:{self.agent}", lease.holder == holder).values(until=0.0)
+            )
+
+    def is_paused(self) -> bool:
+        with self._journal.read() as session:
+            agent = session.get(AgentRow, self.agent)
+            return agent is not None and agent.is_paused
+
+    def is_step_asked(self) -> bool:
+        """Whether an operator wants a step now, however few rows are ready."""
+        with self._journal.read() as session:
+            return agents.is_step_asked(session, self.agent)
+
+    def answer_step(self) -> None:
+        """The step that was asked for begins, or nothing can come of it."""
+        with self._journal.write() as session:
+            agents.answer_step(session, self.agent)
+
+    def live(self) -> int:
+        with self._journal.read() as session:
+            return lifecycle.alias(session, self.agent) or 0
+
+    def undecided(self) -> int | None:
+        """The version that waits for its trial, or is on canary, if there is one: until it is decided no new step
+        begins."""
+        columns: Any = VersionRow
+        with self._journal.read() as session:
+            found = session.scalars(
+                select(columns.version).where(columns.agent == self.agent, columns.state.in_(UNDECIDED))
+            ).first()
+            return int(found) if found is not None else None
+
+    def ready_ids(self, limit: int) -> list[str]:
+        """Ids of turns that may be trained, oldest first."""
+        turn: Any = InteractionRow
+        query = (
+            select(turn.interaction_id)
+            .where(turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+            .order_by(turn.ended_at)
+            .limit(limit)
+        )
+        with self._journal.read() as session:
+            return list(session.scalars(query))
+
+    def count_ready(self) -> tuple[int, float | None]:
+        """How many turns are ready, and when the oldest ended."""
+        turn: Any = InteractionRow
+        query = select(func.count(), func.min(turn.ended_at)).where(
+            turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None)
+        )
+        with self._journal.read() as session:
+            n_ready, oldest = session.connection().execute(query).one()
+            return int(n_ready), oldest
+
+    def load(self, ids: Sequence[str], *, with_right: bool = False) -> list[Ready]:
+        """The turns themselves, in the order of `ids`; right replies only `with_right`, for objectives that learn from
+        them."""
+        ready = []
+        with self._journal.read() as session:
+            evidence = evidence_of_all(session, ids)
+            spent = self._spent(session)
+            for interaction_id in ids:
+                row = session.get(InteractionRow, interaction_id)
+                reward = compose(evidence[interaction_id]).reward
+                right = right_of(session, interaction_id) if with_right else None
+                if row is not None:
+                    n_earlier = spent.get((row.tenant, row.key_id, row.user), 0)
+                    ready.append(Ready(interaction_of(session, row), row.session_id, reward, right, n_earlier))
+        return ready
+
+    def discard(self, fates: Mapping[str, str]) -> None:
+        """Turns that can never be trained, with the reason each."""
+        turn: Any = InteractionRow
+        with self._journal.write() as session:
+            for interaction_id, fate in fates.items():
+                session.connection().execute(
+                    update(turn)
+                    .where(turn.interaction_id == interaction_id, turn.spent_step.is_(None))
+                    .values(fate=fate)
+                )
+
+    def set_aside(self, ids: Sequence[str]) -> None:
+        """Turns that say nothing so far: they come back when another word on them arrives."""
+        turn: Any = InteractionRow
+        with self._journal.write() as session:
+            session.connection().execute(update(turn).where(turn.interaction_id.in_(list(ids))).values(is_ready=False))
+
+    def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1, groups: Sequence[Group] = ()) -> OpenStep:
+        """Begin a step: allocates the next version number and notes the rows with their rewards, and the groups with
+        their scores."""
+        with self._journal.write() as session:
+            step = StepRow(
+                agent=self.agent,
+                version=next_number(session, self.agent),
+                parent=parent,
+                attempt=attempt,
+                outcome=StepOutcome.OPEN,
+                metrics={},
+                started_at=time.time(),
+            )
+            session.add(step)
+            session.flush()
+            assert step.step_id is not None
+            for row in rows:
+                session.add(
+                    SampleRow(
+                        step_id=step.step_id,
+                        interaction_id=row.interaction.interaction_id,
+                        reward=row.reward.value if row.reward else None,
+                        reward_source=row.reward.source if row.reward else None,
+                        record_ids=_record_ids(row),
+                        hint=row.reward.hint if row.reward else None,
+                        n_earlier=row.n_earlier,
+                    )
+                )
+            note(session, step, groups)
+            return OpenStep(step.step_id, step.version, parent, attempt)
+
+    def announce(
+        self,
+        step: OpenStep,
+        digest: str,
+        account: Account = NOTHING,
+    ) -> None:
+        """The step's version is in the store: record what became of its rows, and put it up for trial.
+
+        Raises LearnerError where the step was given up meanwhile: this learner was thought dead, and its rows are
+        another's.
+        """
+        with self._journal.write() as session:
+            row = session.get_one(StepRow, step.step_id, with_for_update=True)
+            if row.outcome != StepOutcome.OPEN:
+                raise LearnerError(f"the step of v{step.version} is {row.outcome}: another learner took over its rows")
+            _write(session, row, account)
+            lifecycle.announce(
+                session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest
+            )
+
+    def close(
+        self,
+        step: OpenStep,
+        outcome: StepOutcome,
+        reason: str,
+        account: Account = NOTHING,
+    ) -> None:
+        """The step ended without a version for a reason that is nobody's failure: its rows are spent."""
+        with self._journal.write() as session:
+            _write(session, session.get_one(StepRow, step.step_id), account)
+            lifecycle.close_step(session, step.step_id, outcome, reason)
+
+    def pause(self, *, is_paused: bool = True) -> None:
+        """Take no step until this is called with False; serving, recording and judging go on."""
+        with self._journal.write() as session:
+            session.get_one(AgentRow, self.agent).is_paused = is_paused
+
+    def fail(self, step: OpenStep, reason: str, account: Account = NOTHING) -> StepOutcome:
+        """The step did not produce a version: its rows come again, or are spent when this was their last try."""
+        outcome = StepOutcome.FAILED if step.attempt >= lifecycle.MAX_ATTEMPTS else StepOutcome.SUPERSEDED
+        with self._journal.write() as session:
+            row = session.get_one(StepRow, step.step_id, with_for_update=True)
+            if session.get(VersionRow, (self.agent, step.version)) is not None:
+                return StepOutcome(row.outcome)  # announced in this very moment: its trial decides
+            _write(session, row, account)
+            lifecycle.close_step(session, step.step_id, outcome, reason)
+        return outcome
+
+    def interrupted(self) -> OpenStep | None:
+        """A step that is open although no version of it was announced: its learner died."""
+        step, version_row = _columns(StepRow), _columns(VersionRow)
+        announced = select(version_row.version).where(version_row.agent == self.agent)
+        query = select(StepRow).where(
+            step.agent == self.agent, step.outcome == StepOutcome.OPEN, step.version.not_in(announced)
+        )
+        with self._journal.read() as session:
+            row = session.scalars(query).first()
+            if row is None or row.step_id is None:
+                return None
+            return OpenStep(row.step_id, row.version, row.parent, row.attempt)
+
+    def rows_of(self, step: OpenStep) -> list[str]:
+        sample = _columns(SampleRow)
+        with self._journal.read() as session:
+            return list(session.scalars(select(sample.interaction_id).where(sample.step_id == step.step_id)))
+
+    def attempts_of(self, ids: Sequence[str]) -> int:
+        """How many superseded steps these rows have been in."""
+        sample, step = _columns(SampleRow), _columns(StepRow)
+        query = (
+            select(func.count(func.distinct(step.step_id)))
+            .join(sample, sample.step_id == step.step_id)
+            .where(sample.interaction_id.in_(list(ids)), step.outcome == StepOutcome.SUPERSEDED)
+        )
+        with self._journal.read() as session:
+            return int(session.connection().execute(query).scalar_one())
+
+    def _spent(self, session: Session) -> dict[tuple[str, str, str | None], int]:
+        """How many turns of each user (tenant, key and user field) this agent's steps have spent."""
+        turn: Any = InteractionRow
+        who = (turn.tenant, turn.key_id, turn.user)
+        query = select(*who, func.count()).where(turn.agent == self.agent, turn.spent_step.is_not(None)).group_by(*who)
+        return {(tenant, key, user): int(n) for tenant, key, user, n in session.connection().execute(query)}
+
+
+def right_of(session: Session, interaction_id: str) -> Right | None:
+    """What a user gave as the right reply to the turn; a demonstration before a correction."""
+    row = right_reply_of(session, interaction_id)
+    if row is None:
+        return None
+    kind = RightKind.DEMONSTRATION if row.demonstration else RightKind.CORRECTION
+    return Right(row.demonstration or row.correction or "", kind, row.feedback_id)
+
+
+def _record_ids(row: Ready) -> list[str]:
+    given = [*(row.reward.record_ids if row.reward else ()), *([row.right.record_id] if row.right else ())]
+    return list(dict.fromkeys(given))
+
+
+def _write(session: Session, step: StepRow, account: Account) -> None:
+    """Put an account into the rows of its step."""
+    step.metrics, step.level = dict(account.metrics), account.level
+    step.monitors = {name: dict(told) for name, told in account.monitors.items()}
+    skipped = {**dict.fromkeys(account.idle, "no advantage and no hint"), **account.dropped}
+    columns: dict[str, Mapping[str, Any]] = {
+        "skipped": skipped,
+        "hint_fate": account.refusals,
+        "hint": account.hints,
+        "weight": account.weights,
+    }
+    for name, values in columns.items():
+        for interaction_id, value in values.items():
+            setattr(session.get_one(SampleRow, (step.step_id, interaction_id)), name, value)
+    tell(session, step, account.ungrouped, account.group_weights)
+
+
+def _columns(table: Any) -> Any:
+    return table

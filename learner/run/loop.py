@@ -1,0 +1,312 @@
+"""The learner's loop: Judgements become a Batch, a Batch becomes an AdapterVersion. Serving does not know that it
+exists.
+
+At most one candidate per agent is undecided; while it is, the loop waits. A step always starts from the live version: a
+refusal or a rollback takes weights, optimiser and baselines back with it.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
+from burnish.adapters.files.store import AdapterStore
+from burnish.config import Learner
+from burnish.errors import AdapterError, LearnerError
+from burnish.learner.data.anchors import Anchors
+from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
+from burnish.learner.data.shadow_groups import Group, GroupLedger
+from burnish.learner.model import checkpoint
+from burnish.learner.model.probe import build_probe
+from burnish.learner.objectives.anchor import Anchor
+from burnish.learner.run.ledger import Ledger, OpenStep, Ready
+from burnish.learner.run.step_report import Account
+from burnish.learner.run.throttle import Courtesy
+from burnish.learner.run.trainer import Trainer
+from burnish.learner.run.trainer_pool import Held
+from burnish.learner.run.work import StepResult, Work
+from burnish.learner.safety.kept_answers import Retained
+from burnish.records import StepOutcome
+
+log = structlog.get_logger()
+LEASE_SECONDS = 20.0
+_MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
+
+
+class Loop:
+    """One agent's learner. `run_once` takes at most one step and returns True when it did."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        store: AdapterStore,
+        trainer: Trainer,
+        settings: Learner,
+        anchors: Anchors | None,
+        retained: Retained | None = None,
+        held: Held | None = None,
+        courtesy: Courtesy | None = None,
+        holdout: float = 0.0,
+        groups: GroupLedger | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._trainer = trainer
+        self._settings = settings
+        self._anchors = anchors
+        self._retained = retained
+        self._courtesy = courtesy
+        self._holdout = holdout
+        self._groups = groups
+        self._held = held or Held()
+        self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
+        self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
+        self._held_until = 0.0
+        self._has_recovered = False
+        self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
+        self._n_vocab = trainer.policy.model.config.vocab_size
+
+    def run_once(self) -> bool:
+        """Recover, follow the live version, choose rows, train, publish."""
+        if self._has_recovered and not self._is_due() and not self._ledger.is_step_asked():
+            self._get_ready()
+            self._grade()
+            return False
+        return self._step()
+
+    def _get_ready(self) -> None:
+        """While there is nothing to do: hold what was promoted, if the trainer is this agent's, so that the next step
+        begins at once."""
+        held = self._held
+        if held.current is None or held.current[0] != self._ledger.agent or self._ledger.undecided() is not None:
+            return
+        if not held.current == held.teacher == (self._ledger.agent, self._ledger.live()):
+            self._follow_live()
+
+    def _grade(self) -> None:
+        """Score shadow groups that were drawn, where that is the learner's to do."""
+        if self._groups is not None and self._settings.group_weight:
+            self._groups.grade(self._settings.max_groups)
+
+    def hold(self) -> bool:
+        """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""
+        if time.monotonic() > self._held_until:
+            self._has_recovered = False
+        has_it = self._ledger.hold(self._holder, seconds=LEASE_SECONDS)
+        if has_it:
+            self._held_until = time.monotonic() + LEASE_SECONDS
+        return has_it
+
+    def let_go(self) -> None:
+        """Leave the agent to others."""
+        self._ledger.let_go(self._holder)
+
+    def _step(self) -> bool:
+        if not self.hold():
+            return False
+        if not self._has_recovered:
+            self._recover()
+        if self._ledger.undecided() is not None:
+            return False
+        is_asked = self._ledger.is_step_asked()
+        if not is_asked and (self._ledger.is_paused() or not self._is_due()):
+            return False
+        live = self._follow_live()
+        rows = self._choose(live)
+        if is_asked:
+            self._ledger.answer_step()
+        if len(rows) < (1 if is_asked else max(1, self._settings.min_rows // 2)):
+            return False
+        groups = self._choose_groups(live)
+        step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
+        try:
+            work = self._work(live, [sample for _, sample in rows], groups)
+            self._publish(step, rows, self._train(work), work)
+        except (LearnerError, AdapterError) as error:
+            self._held.current = None
+            outcome = self._ledger.fail(step, str(error))
+            log.error("a step failed", version=step.version, outcome=outcome, error=str(error))
+        return True
+
+    def _recover(self) -> None:
+        """After a start: give back what a dead learner's step held, and clear up what it left on disk."""
+        while (step := self._ledger.interrupted()) is not None:
+            outcome = self._ledger.fail(step, "the learner ended in mid-step")
+            log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
+        for path, target in self._store.sweep(self._ledger.agent, self._ledger.history.unfinished()).items():
+            log.warning(
+                "cleared up what an interrupted step left", path=path.name, moved_to=str(target) if target else None
+            )
+        self._has_recovered = True
+
+    def _is_due(self) -> bool:
+        n_ready, oldest = self._ledger.count_ready()
+        if n_ready >= self._settings.min_rows:
+            return True
+        waited = time.time() - oldest if oldest is not None else 0.0
+        return 2 * n_ready >= self._settings.min_rows and n_ready > 0 and waited > self._settings.max_wait
+
+    def _follow_live(self) -> int:
+        """Hold what is live: nothing to do after a promotion, a restore after a refusal, a rollback or a start."""
+        live = self._ledger.live()
+        mine = (self._ledger.agent, live)
+        if self._held.current != mine:
+            self._held.current = None
+            if live:
+                checkpoint.restore(self._store.path(self._ledger.agent, live), self._trainer)
+            else:
+                self._trainer.reset()
+            if self._seen is not None and self._seen[0] == live:  # another agent was in the trainer meanwhile
+                self._trainer.health.restore(self._seen[1])
+            if self._trainer.adapters is not None:
+                self._trainer.adapters = self._kept
+            log.info("holding", agent=self._ledger.agent, version=live)
+            self._held.current = mine
+        if self._held.teacher != mine:
+            self._trainer.policy.set_teacher(self._path(live))
+            self._held.teacher = mine
+        return live
+
+    def _choose(self, live: int) -> list[tuple[Ready, Sample]]:
+        """Rows fresh enough and fit to train; what never can be is discarded with the reason."""
+        lags = self._ledger.history.lags(live)
+        chosen: list[tuple[Ready, Sample]] = []
+        fates: dict[str, str] = {}
+        waiting: list[str] = []
+        for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows), with_right=self._wants_right):
+            turn = ready.interaction
+            lag = lags(turn.version)
+            if is_held_out(ready.session_id, self._holdout):
+                fates[turn.interaction_id] = HELD_OUT
+                continue
+            if lag > self._settings.max_lag:
+                fates[turn.interaction_id] = f"stale: {lag} versions behind"
+                continue
+            options: dict[str, Any] = {
+                "session": ready.session_id,
+                "right": ready.right,
+                "n_vocab": self._n_vocab,
+                "n_earlier": ready.n_earlier,
+            }
+            sample = to_sample(turn, ready.reward, self._trainer.policy.tokenizer, **options)
+            if isinstance(sample, Skipped):
+                if sample.reason in _MAY_STILL_COME:
+                    waiting.append(turn.interaction_id)
+                else:
+                    fates[turn.interaction_id] = sample.reason
+                continue
+            chosen.append((ready, sample))
+        self._ledger.discard(fates)
+        self._ledger.set_aside(waiting)
+        return chosen
+
+    def _choose_groups(self, live: int) -> list[Group]:
+        """Shadow groups that are scored, fresh enough and fit to train; they come with the rows and wait for none."""
+        if not self._settings.group_weight or self._groups is None:
+            return []
+        self._grade()
+        bounds = (self._settings.max_groups, self._ledger.history.lags(live), self._settings.max_lag)
+        return self._groups.choose(*bounds, self._holdout, self._n_vocab)
+
+    def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
+        return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
+
+    def _work(self, live: int, samples: list[Sample], groups: Sequence[Group]) -> Work:
+        """The step's rows with anchors, which pull the harder the more `live` and its children have forgotten.
+
+        After a child that forgot too much the step has no momentum: it would lead to where that child was; after two it
+        ends nearer to the base. And it is the smaller the more of the agent's versions were refused of late.
+        """
+        anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
+        seen = self._ledger.history.forgetting(live)
+        grows = bool(anchors) and self._settings.anchor_growth > 1.0
+        pull = seen.factor(self._settings.anchor_growth) if grows else 1.0
+        emphasis = {Anchor.name: pull} if pull != 1.0 else {}
+        jurors = self._ledger.history.jurors(self._settings.jurors) if any(sample.hint for sample in samples) else []
+        rate = self._ledger.history.rate(self._settings.cooling)
+        has_momentum, shrink = not (grows and seen.n_refused), seen.shrink(self._settings.shrink)
+        return Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors, shrink)
+
+    def _train(self, work: Work) -> StepResult:
+        self._held.current = None  # until the step is published, the trainer holds no version
+        with self._courtesy.step() if self._courtesy is not None else nullcontext():
+            return self._trainer.take(work)
+
+    def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult, work: Work) -> None:
+        """Write the version aside, rename it into place, and only then announce it."""
+        if not result.is_update:
+            self._give_up(step, result, len(rows))
+            return
+        account = Account.of(result)
+        probe = build_probe(self._trainer.policy, [sample for _, sample in rows])
+        ids = [ready.interaction.interaction_id for ready, _ in rows]
+        path = checkpoint.save(
+            self._store,
+            self._ledger.agent,
+            step.version,
+            self._trainer,
+            parent=step.parent,
+            rows=ids,
+            metrics=account.metrics,
+            probe=probe,
+            retained=self._retained.told(self._trainer.policy) if self._retained is not None else None,
+            facts=_facts(work),
+        )
+        digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
+        self._ledger.announce(step, digest, account)
+        self._held.current = (self._ledger.agent, step.version)
+        shown = {key: round(value, 4) for key, value in result.metrics.items() if key in _SHOWN}
+        log.info("published a candidate", version=path.name, **shown)
+
+    def _give_up(self, step: OpenStep, result: StepResult, n_rows: int) -> None:
+        """A step that nothing came of. One that was refused leaves its rows for one more try; a red monitor pauses
+        learning."""
+        account = Account.of(result)
+        if not result.monitors:
+            self._ledger.close(step, StepOutcome.EMPTY, result.reason or "", account)
+            log.info("nothing to learn", n_rows=n_rows)
+            return
+        self._held.current = (
+            self._ledger.agent,
+            step.parent,
+        )  # weights as they were; restored, the monitors would forget
+        self._seen = (step.parent, self._trainer.health.state())
+        outcome = self._ledger.fail(step, result.reason or "", account)
+        log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
+        if result.level == "red" and self._settings.monitors == "act":
+            self._ledger.pause()
+            log.error(
+                "learning is paused, serving goes on; look at `burnish learner runs`, then `burnish learner resume`"
+            )
+
+    def _kept(self, version: int) -> Path | None:
+        """The directory of one of the agent's versions, None where it is gone."""
+        path = self._store.path(self._ledger.agent, version)
+        return path if path.exists() else None
+
+    def _path(self, version: int) -> Path | None:
+        return self._store.path(self._ledger.agent, version) if version else None
+
+
+def _facts(work: Work) -> dict[str, Any]:
+    """What the manifest says of a step beyond its rows, for `burnish.learner.run.reproduce`."""
+    groups = [group.interaction_id for group in work.groups]
+    facts: dict[str, Any] = {"groups": groups} if groups else {}
+    if work.emphasis:
+        facts["emphasis"] = dict(work.emphasis)
+    if work.jurors:
+        facts["jurors"] = [juror.interaction_id for juror in work.jurors]
+    if work.rate != 1.0:
+        facts["rate"] = work.rate
+    if work.shrink != 1.0:
+        facts["shrink"] = work.shrink
+    return facts if work.has_momentum else {**facts, "has_momentum": False}
+
+
+_SHOWN = {"n_rows", "n_trained", "n_hinted", "reward_mean", "grad_norm", "entropy", "seconds"}

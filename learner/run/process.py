@@ -1,0 +1,119 @@
+"""The learner's process."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+import torch
+
+from burnish.adapters.files.binding import bind
+from burnish.adapters.files.store import AdapterStore
+from burnish.config import Learner, Settings
+from burnish.journal import Journal
+from burnish.learner.data.anchors import Anchors
+from burnish.learner.data.shadow_groups import GroupLedger
+from burnish.learner.model.hint_grader import WishGrader
+from burnish.learner.model.policy import Policy
+from burnish.learner.model.ranks import Ranks
+from burnish.learner.run.ledger import Ledger
+from burnish.learner.run.loop import Loop
+from burnish.learner.run.scheduler import Rota
+from burnish.learner.run.team import follow, lead
+from burnish.learner.run.throttle import Courtesy, Pace, gaps_of
+from burnish.learner.run.trainer import Trainer
+from burnish.learner.run.trainer_pool import Desks
+from burnish.learner.safety.kept_answers import Retained
+
+log = structlog.get_logger()
+
+
+def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
+    """Train until `is_stopping()`. Raises AdapterError where the journal is not the adapter store's own, or is older
+    than it."""
+    ranks = Ranks.from_environment(_device(settings.learner))
+    journal = Journal.open(settings.journal_url)
+    desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))
+    if ranks.rank:
+        return follow(ranks, lambda chosen: desks.of(chosen)[0])
+    bind(journal, AdapterStore(settings.adapters_dir.resolve()))
+    with Courtesy(Pace(settings.learner.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
+
+        def loop_of(chosen: Settings, agent: str) -> Loop:
+            trainer, held = desks.of(chosen)
+            lead(trainer, ranks, chosen)
+            trainer.policy.rest = courtesy.rest
+            trainer.adapters = lambda _: (
+                None
+            )  # rows are audited; the loop that takes the trainer says where its versions are
+            anchors = anchors_for(chosen, trainer.policy, chosen.learner)
+            retained = retained_for(chosen, trainer.policy)
+            store = AdapterStore(chosen.adapters_dir.resolve())
+            n_anchors = len(anchors.texts) if anchors else 0
+            log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
+            holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
+            wishes = WishGrader(journal, agent, trainer.policy) if chosen.shadow.grader == "likelihood" else None
+            groups = GroupLedger(journal, agent, wishes) if chosen.has_groups else None
+            return Loop(
+                Ledger(journal, agent),
+                store,
+                trainer,
+                chosen.learner,
+                anchors,
+                retained,
+                held,
+                courtesy,
+                holdout,
+                groups,
+            )
+
+        rota = Rota(settings, journal, loop_of)
+        rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
+        log.info("learner ready")
+        rota.run_forever(is_stopping)
+    ranks.send(None)
+
+
+def _device(chosen: Learner) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if chosen.device == "auto" else chosen.device
+
+
+def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
+    """A trainer on the engine's base model, fresh, as `chosen` wants it, that finds the versions of `agent`."""
+    policy = policy_for(settings, chosen)
+    trainer, store = Trainer(policy, chosen), AdapterStore(settings.adapters_dir.resolve())
+
+    def adapter_of(version: int) -> Path | None:
+        path = store.path(agent, version)
+        return path if path.exists() else None
+
+    trainer.adapters = adapter_of
+    return trainer
+
+
+def policy_for(settings: Settings, chosen: Learner) -> Policy:
+    """The engine's base model with a fresh adapter as `chosen` wants it."""
+    share = chosen.gpu_memory or (0.0 if settings.engine.urls else 0.95 - settings.engine.gpu_memory)
+    return Policy.load(
+        settings.engine.model,
+        rank=chosen.rank,
+        alpha=chosen.alpha,
+        seed=chosen.seed,
+        device=chosen.device,
+        threads=chosen.threads,
+        is_checkpointed=chosen.checkpointing,
+        gpu_share=share,
+    )
+
+
+def retained_for(settings: Settings, policy: Policy) -> Retained | None:
+    """The base's answers to the gate's retention prompts; None where the gate has none."""
+    if settings.retention_file is None:
+        return None
+    return Retained.load(settings.retention_file, settings.gate.n_retention, policy, settings.state_dir / "cache")
+
+
+def anchors_for(settings: Settings, policy: Policy, chosen: Learner) -> Anchors | None:
+    """The anchors that `chosen` wants; None where there are none."""
+    if settings.anchors_file is None or not chosen.anchor_weight or not chosen.anchor_rows:
+        return None
+    return Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")

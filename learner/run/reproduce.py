@@ -1,0 +1,185 @@
+"""A past version made again from its parent's checkpoint and the rows that the journal says it was made of.
+
+Guarantee: nothing is published or changed. On a CPU, with the libraries and the thread count that it was made with, the
+same bits come out; where they do not, `reasons` says what is different now.
+"""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version as library_version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from safetensors.torch import load_file
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.adapters.files.store import AdapterStore, digest_of
+from burnish.config import Learner, Settings
+from burnish.errors import AdapterError
+from burnish.journal import Journal
+from burnish.journal.evidence import evidence_of
+from burnish.journal.tables import GroupSampleRow, InteractionRow, SampleRow, StepRow
+from burnish.journal.turns import interaction_of
+from burnish.learner.data.samples import Sample, Skipped, to_sample
+from burnish.learner.data.shadow_groups import Group, read
+from burnish.learner.model import adapter_file, checkpoint
+from burnish.learner.model.policy import Policy
+from burnish.learner.run.ledger import right_of
+from burnish.learner.run.process import anchors_for, trainer_for
+from burnish.learner.safety import hint_validation
+from burnish.learner.safety.hint_validation import Juror
+from burnish.records import Reward
+from burnish.rewards import INTEGRATED
+
+GONE: Mapping[str, object] = {"max_step_kl": 0.0}
+"""Settings that the learner had once, each with the value at which it did nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came out: SHA-256 of the weights published (`expected`) and made again, and the largest difference of a
+    weight."""
+
+    version: int
+    parent: int
+    n_rows: int
+    expected: str
+    digest: str
+    max_difference: float
+    reasons: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        return self.expected == self.digest
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"is_same": self.is_same}
+
+
+def learner_of(told: Mapping[str, Any]) -> Learner:
+    """The learner's settings that a version was made with.
+
+    Raises AdapterError where one of them is no more and did something.
+    """
+    lost = [
+        name
+        for name, value in told.items()
+        if name not in Learner.model_fields and not (name in GONE and value == GONE[name])
+    ]
+    if lost:
+        raise AdapterError(
+            f"it was made with {', '.join(f'learner.{name}' for name in lost)}, which this Burnish does not have"
+        )
+    return Learner.model_validate({name: value for name, value in told.items() if name in Learner.model_fields})
+
+
+def replay(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Replayed:
+    """Make `agent@v<version>` again with the learner's settings of then; `keep` is a new folder for the adapter.
+
+    Raises AdapterError where the version, its parent, a row's record or a setting is gone, or where another base is
+    served now.
+    """
+    store = AdapterStore(settings.adapters_dir.resolve())
+    manifest = store.verify(agent, version)
+    directory, parent = store.path(agent, version), int(manifest["parent"])
+    state = json.loads((directory / checkpoint.STATE).read_text(encoding="utf-8"))
+    chosen = learner_of(state["settings"])
+    trainer = trainer_for(settings, chosen, agent)
+    anchors = anchors_for(settings, trainer.policy, chosen)
+    if parent:
+        store.verify(agent, parent)
+        checkpoint.restore(store.path(agent, parent), trainer)
+    trainer.policy.set_teacher(store.path(agent, parent) if parent else None)
+    with journal.read() as session:
+        samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
+        groups = _groups(session, agent, version, manifest.get("groups", []))
+        jurors = _jurors(session, agent, version, manifest.get("jurors", []))
+    drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
+    emphasis, has_momentum, rate = (
+        manifest.get("emphasis", {}),
+        manifest.get("has_momentum", True),
+        manifest.get("rate", 1.0),
+    )
+    shrink = manifest.get("shrink", 1.0)
+    trainer.step(samples, drawn, groups, emphasis, has_momentum=has_momentum, rate=rate, jurors=jurors, shrink=shrink)
+    with TemporaryDirectory() as aside:
+        made = keep or Path(aside)
+        made.mkdir(parents=True, exist_ok=True)
+        adapter_file.save(made, trainer.policy.copy_adapter(), trainer.policy.config)
+        digest, expected = digest_of(made / adapter_file.WEIGHTS), str(manifest["files"][adapter_file.WEIGHTS])
+        difference = (
+            _difference(made / adapter_file.WEIGHTS, directory / adapter_file.WEIGHTS) if digest != expected else 0.0
+        )
+    return Replayed(version, parent, len(samples), expected, digest, difference, tuple(_changed(manifest)))
+
+
+def _samples(session: Session, agent: str, version: int, names: list[str], policy: Policy) -> list[Sample]:
+    """The rows as they were trained, in the order of the manifest, each with its reward and hint of then."""
+    step: Any = StepRow
+    found = session.scalars(select(StepRow).where(step.agent == agent, step.version == version)).one_or_none()
+    if found is None:
+        raise AdapterError(f"the journal has no step that made {agent}@v{version}: it cannot be made again")
+    tokenizer, n_vocab = policy.tokenizer, policy.model.config.vocab_size
+    samples = []
+    for name in names:
+        row, turn = session.get(SampleRow, (found.step_id, name)), session.get(InteractionRow, name)
+        if row is None or turn is None:
+            raise AdapterError(f"{agent}@v{version} was made with the turn {name}, which is no longer in the journal")
+        at = evidence_of(session, name).step if row.reward_source == INTEGRATED else None
+        given = (row.reward_source or "", row.record_ids, row.hint, at)
+        reward = Reward(row.reward, *given) if row.reward is not None else None
+        right = right_of(session, name)
+        right = right if right is not None and right.record_id in row.record_ids else None
+        options: dict[str, Any] = {
+            "session": turn.session_id,
+            "right": right,
+            "n_vocab": n_vocab,
+            "n_earlier": row.n_earlier,
+        }
+        sample = to_sample(interaction_of(session, turn), reward, tokenizer, **options)
+        if isinstance(sample, Skipped):
+            raise AdapterError(
+                f"the turn {name} cannot be trained any more ({sample.reason}): {agent}@v{version} cannot be made again"
+            )
+        samples.append(sample)
+    return samples
+
+
+def _groups(session: Session, agent: str, version: int, names: list[str]) -> list[Group]:
+    """The shadow groups as they were trained, in the order of the manifest, with their scores of then."""
+    step: Any = StepRow
+    number = session.scalars(select(step.step_id).where(step.agent == agent, step.version == version)).one_or_none()
+    found = []
+    for name in names:
+        row = session.get(GroupSampleRow, (number, name))
+        group = read(session, name, row.scores) if row is not None else None
+        if group is None:
+            raise AdapterError(
+                f"{agent}@v{version} was made with the shadow group of {name}, which is no longer in the journal"
+            )
+        found.append(group)
+    return found
+
+
+def _jurors(session: Session, agent: str, version: int, names: list[str]) -> list[Juror]:
+    """The jury of earlier turns as it was seated, in the order of the manifest."""
+    found = hint_validation.read(session, names)
+    if len(found) < len(names):
+        raise AdapterError(f"the hints of {agent}@v{version} were heard by turns that are no longer in the journal")
+    return found
+
+
+def _difference(made: Path, published: Path) -> float:
+    ours, theirs = load_file(made), load_file(published)
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
+
+
+def _changed(manifest: Mapping[str, Any]) -> list[str]:
+    """What this machine has otherwise than the one that made the version."""
+    then = {**manifest.get("libraries", {}), **({"machine": manifest["machine"]} if "machine" in manifest else {})}
+    now = {name: library_version(name) for name in manifest.get("libraries", {})} | {"machine": platform.machine()}
+    return [f"{name} was {then[name]}, is {now[name]}" for name in then if then[name] != now[name]]

@@ -1,0 +1,110 @@
+"""The rota: every agent's learner in one process, one step each in turn. Agents that agree on the adapter's form share
+one base model.
+
+A personal agent is looked at only while it has rows to learn from: there may be very many, and most of them rest.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from burnish.config import Settings, for_agent
+from burnish.errors import BurnishError, ConfigError
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow, InteractionRow
+from burnish.learner.run.loop import LEASE_SECONDS, Loop
+
+LOOK_SECONDS = 2.0
+log = structlog.get_logger()
+
+
+class Rota:
+    """One per learner's process. `make` gives the loop of an agent with its own settings."""
+
+    def __init__(self, settings: Settings, journal: Journal, make: Callable[[Settings, str], Loop]) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._make = make
+        self._loops: dict[str, Loop] = {}
+        self._overlays: dict[str, dict[str, object]] = {}
+        self._at_work: Loop | None = None
+        self._next_look = 0.0
+
+    def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.05) -> None:
+        """Step whenever an agent has something to learn, until `is_stopping()`."""
+        ended = threading.Event()
+        keeper = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
+        keeper.start()
+        try:
+            while not is_stopping():
+                if not self.run_once(is_stopping):
+                    time.sleep(interval)
+        finally:
+            ended.set()
+            keeper.join()
+
+    def run_once(self, is_stopping: Callable[[], bool] = lambda: False) -> bool:
+        """Let every agent take at most one step; True where one did."""
+        if time.monotonic() >= self._next_look:
+            self._look()
+            self._next_look = time.monotonic() + LOOK_SECONDS
+        has_stepped = False
+        for loop in list(self._loops.values()):
+            if is_stopping():
+                break
+            self._at_work = loop
+            has_stepped |= loop.run_once()
+        self._at_work = None
+        return has_stepped
+
+    def look_again(self) -> None:
+        """Look at the agents at the next round, however short ago that was."""
+        self._next_look = 0.0
+
+    def _look(self) -> None:
+        """Take in new agents and new settings. An agent whose settings do not fit is told once, and left out."""
+        with self._journal.read() as session:
+            agent, turn = _columns(AgentRow), _columns(InteractionRow)
+            waiting = select(turn.agent).where(turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+            wanted = agent.parent.is_(None) | agent.name.in_(waiting)
+            found = {row.name: dict(row.settings or {}) for row in session.scalars(select(AgentRow).where(wanted))}
+        for name in self._loops.keys() - found.keys():
+            self._loops.pop(name).let_go()
+        for name in sorted(found, key=lambda name: (name != self._settings.agent.name, name)):
+            if self._overlays.get(name) != found[name]:
+                self._take_in(name, found[name])
+        self._overlays = found
+
+    def _take_in(self, name: str, overlay: dict[str, object]) -> None:
+        if (earlier := self._loops.pop(name, None)) is not None:
+            earlier.let_go()
+        try:
+            settings = for_agent(self._settings, overlay)
+            if settings.learner.rank > settings.engine.max_lora_rank:
+                raise ConfigError(
+                    f"learner.rank is {settings.learner.rank}, the engine takes {settings.engine.max_lora_rank} at most; "
+                    "lower it, or raise engine.max_lora_rank"
+                )
+            if settings.learner.enabled:
+                self._loops[name] = self._make(settings, name)
+        except BurnishError as error:
+            log.error("an agent is not trained", agent=name, error=str(error))
+
+    def _keep_lease(self, ended: threading.Event) -> None:
+        """Renew the right to train while a long step runs; a learner that died loses it within `LEASE_SECONDS`."""
+        while not ended.wait(LEASE_SECONDS / 4):
+            loop = self._at_work
+            try:
+                if loop is not None:
+                    loop.hold()
+            except SQLAlchemyError as error:
+                log.warning("cannot renew the lease", error=str(error))
+
+
+def _columns(table: Any) -> Any:
+    return table

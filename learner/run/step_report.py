@@ -1,0 +1,43 @@
+"""What the journal is told about a step, beside its outcome: what became of its rows, and how the step looked to the
+monitors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from burnish.learner.run.work import StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """By interaction id: `idle` rows that carried no term, `dropped` rows and refused hints (`refusals`) with their
+    codes, `hints` that the teacher chose in the place of the first, `weights` below 1 that a cap left. `monitors` and
+    `level` are those of `StepResult`; `ungrouped` and `group_weights` are `dropped` and `weights` of shadow groups."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    idle: Sequence[str] = ()
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    monitors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    level: str | None = None
+    ungrouped: Mapping[str, str] = field(default_factory=dict)
+    group_weights: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, result: "StepResult") -> "Account":
+        """The account of what a trainer returned."""
+        return cls(
+            result.metrics,
+            result.idle,
+            result.dropped,
+            result.refusals,
+            result.hints,
+            result.weights,
+            result.monitors,
+            result.level if result.monitors else None,
+            result.ungrouped,
+            result.group_weights,
+        )

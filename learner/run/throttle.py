@@ -1,0 +1,150 @@
+"""Courtesy: the learner steps aside while serving suffers.
+
+Each engine counts the gaps between tokens that it has served (`vllm:inter_token_latency_seconds`). Their mean while
+nothing is trained is what serving is like by itself; where the mean during a step is more than `limit` times that, the
+learner works a smaller share of the time: multiplicative decrease, additive increase, as TCP shares a line (Chiu and
+Jain, 1989). A share never falls below `MIN_SHARE`: learning slows down, it does not stop.
+"""
+
+import os
+import re
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import structlog
+
+log = structlog.get_logger()
+IDLE = 20
+MIN_SHARE = 0.1
+DECREASE, INCREASE = 0.7, 0.05
+FORGET = 0.1
+"""Weight of a new quiet mean beside the earlier ones."""
+MIN_GAPS = 20
+"""Gaps in one look, below which it says nothing."""
+LONGEST_PAUSE = 2.0
+INTERVAL = 0.5
+"""Seconds."""
+_WANTED = urllib.parse.urlencode([("name[]", f"vllm:inter_token_latency_seconds_{kind}") for kind in ("sum", "count")])
+_GAPS = re.compile(r"^vllm:inter_token_latency_seconds_(sum|count)(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
+
+
+def step_back(nice: int) -> None:
+    """Let this process stand behind others for the CPU by so much niceness; at 20 Linux gives it what nobody else wants
+    (SCHED_IDLE)."""
+    if nice >= IDLE and hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.nice(min(nice, 19))
+
+
+class Gaps(NamedTuple):
+    """Seconds between tokens, added up, and how many gaps there were, since the engine began."""
+
+    seconds: float
+    n: float
+
+
+class Pace:
+    """Pure: from looks at serving to the share of the time that the learner may work, in [MIN_SHARE, 1]. `limit` of 0:
+    always 1."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.share = 1.0
+        self.quiet: float | None = None
+        self._last: Gaps | None = None
+        self._was_working = False
+
+    def look(self, gaps: Gaps, *, is_working: bool) -> None:
+        """Take in the engines' counters; `is_working`: the learner is within a step now. A look across its edge says
+        nothing."""
+        last, self._last = self._last, gaps
+        was_working, self._was_working = self._was_working, is_working
+        if last is None or gaps.n < last.n or was_working != is_working:
+            return
+        n = gaps.n - last.n
+        if n < MIN_GAPS:  # hardly anybody to disturb
+            self.share = min(1.0, self.share + INCREASE)
+            return
+        mean = (gaps.seconds - last.seconds) / n
+        if not is_working:
+            self.quiet = mean if self.quiet is None else (1 - FORGET) * self.quiet + FORGET * mean
+        elif self.limit and self.quiet is not None and mean > self.limit * self.quiet:
+            self.share = max(MIN_SHARE, self.share * DECREASE)
+        else:
+            self.share = min(1.0, self.share + INCREASE)
+
+    def pause(self, worked: float) -> float:
+        """Seconds to rest after `worked` seconds of work."""
+        return min(LONGEST_PAUSE, worked * (1.0 / self.share - 1.0))
+
+
+class Courtesy:
+    """Looks at the engines now and then, in a thread of its own, and rests between the pieces of a step as `Pace` says."""
+
+    def __init__(self, pace: Pace, read: Callable[[], Gaps | None], interval: float = INTERVAL) -> None:
+        self.pace = pace
+        self._read = read
+        self._interval = interval
+        self._is_working = threading.Event()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "Courtesy":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """The length of one step."""
+        self._is_working.set()
+        try:
+            yield
+        finally:
+            self._is_working.clear()
+
+    def rest(self, worked: float) -> None:
+        """Called between pieces of work with the seconds that the last one took."""
+        if (seconds := self.pace.pause(worked)) > 0.001:
+            time.sleep(seconds)
+
+    def _watch(self) -> None:
+        was_slow = False
+        while not self._is_over.wait(self._interval):
+            if (gaps := self._read()) is None:
+                continue
+            self.pace.look(gaps, is_working=self._is_working.is_set())
+            if (is_slow := self.pace.share < 0.5) != was_slow:
+                was_slow = is_slow
+                log.info("serving suffers: learning slows down" if is_slow else "learning at speed again")
+
+
+def gaps_of(urls: Sequence[str], timeout: float = 1.0) -> Gaps | None:
+    """The counters of all engines at `urls` together; None where one does not answer or does not count."""
+    seconds = count = 0.0
+    for url in urls:
+        # All of vLLM's metrics cost the process that writes the streams some ten milliseconds, these two hardly any.
+        found = _counters(f"{url}/metrics/?{_WANTED}", timeout) or _counters(f"{url}/metrics", timeout)
+        if not found:
+            return None
+        seconds += sum(float(value) for name, value in found if name == "sum")
+        count += sum(float(value) for name, value in found if name == "count")
+    return Gaps(seconds, count)
+
+
+def _counters(url: str, timeout: float) -> list[tuple[str, str]]:
+    """(sum or count, value) of each line about gaps; none where there is no such page."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as response:
+            return _GAPS.findall(response.read().decode())
+    except (OSError, ValueError):  # urllib's own errors are OSErrors
+        return []

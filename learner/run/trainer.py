@@ -1,0 +1,338 @@
+"""Trainer: one optimiser step at a time, blind to the methods that it sums up.
+
+loss = Σ_terms weight · (sum of the term's token losses / the term's tokens in the whole step), accumulated over
+micro-batches; `passes` optimiser steps are taken on it. Guarantees: the same state, rows and seed give the same bits
+(on a CPU); how rows are packed changes nothing but rounding; a step that fails, is an outlier, or finds nothing to
+learn leaves weights and optimiser untouched. A row that cannot be trained is dropped with its reason, and the step goes
+on without it.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from burnish.config import Learner
+from burnish.errors import LearnerError
+from burnish.learner.data.batch import Prepared, finish, measured
+from burnish.learner.data.filters import admit
+from burnish.learner.data.right_replies import right_replies
+from burnish.learner.data.rows import Row, TokenBatch, Tokens, count
+from burnish.learner.data.samples import Sample
+from burnish.learner.data.shadow_groups import Group
+from burnish.learner.data.shuffled_control import ShuffledSignals
+from burnish.learner.model.policy import Policy
+from burnish.learner.model.ranks import Ranks
+from burnish.learner.objectives.distillation import Distillation
+from burnish.learner.objectives.off_policy import Adapters, Audit, audit
+from burnish.learner.objectives.registry import build
+from burnish.learner.run.work import StepResult, Work
+from burnish.learner.safety import hint_validation
+from burnish.learner.safety.hint_validation import Juror
+from burnish.learner.safety.monitor_state import Health
+from burnish.learner.safety.monitors import Level, Reading, worst
+
+BETAS = (0.9, 0.98)
+_AT_LAST = ("loss", "policy_gradient/ratio", "policy_gradient/clip_fraction")
+"""What is told of the last of several passes beside the first one's: how far they went."""
+
+
+class NotFinite(LearnerError):
+    """A loss or a gradient that is no number."""
+
+
+class Trainer:
+    """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
+
+    Several `ranks` take each step together: all are called with the same rows, and all end with the same weights.
+    `adapters` finds the directories of earlier versions; without it no row is audited. `policy.rest` is called between
+    micro-batches and between batches that are scored, with the seconds that the last one took; `before_step` with all
+    that a step is given.
+    """
+
+    def __init__(self, policy: Policy, settings: Learner, *, ranks: Ranks | None = None) -> None:
+        self.policy = policy
+        self.settings = settings
+        self.micro_tokens = settings.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
+        self.ranks = ranks or Ranks()
+        self.adapters: Adapters | None = None
+        self.before_step: Callable[[Work], None] = _tell_nobody
+        self.objectives = build(settings)
+        self.health = Health(settings)
+        self.control = ShuffledSignals()
+        self.generator = torch.Generator().manual_seed(settings.seed)
+        parameters = list(policy.parameters().values())
+        self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=BETAS, weight_decay=0.0)
+
+    def step(
+        self,
+        samples: Sequence[Sample],
+        anchors: Sequence[Tokens] = (),
+        groups: Sequence[Group] = (),
+        emphasis: Mapping[str, float] = MappingProxyType({}),
+        *,
+        has_momentum: bool = True,
+        rate: float = 1.0,
+        jurors: Sequence[Juror] = (),
+        shrink: float = 1.0,
+    ) -> StepResult:
+        """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason`
+        says why.
+
+        `emphasis` multiplies the weights of the objectives that it names, in this step. Without momentum the step goes
+        where this step's gradient points and nowhere else, and a tenth as far (1 − β₁). `rate` multiplies the learning
+        rate. `jurors` are users whom earlier replies pleased: they hear the samples' hints
+        (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end.
+        """
+        return self.take(Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors, shrink))
+
+    def take(self, work: Work) -> StepResult:
+        """`step`, with what it is given as one value."""
+        started, before = time.perf_counter(), self.state()
+        weights = self._weights()
+        self.before_step(work)
+        samples, groups = work.samples, work.groups
+        readings: dict[str, Reading] = {}
+        reason: str | None = None
+        try:
+            if self.settings.shuffle_rewards:
+                samples = self.control.shuffle(samples, self.generator)
+                groups = [group.shuffled(self.generator) for group in groups]
+            batch = self._prepare(replace(work, samples=samples, groups=groups))
+            metrics = batch.facts
+            if batch.has_work:
+                hinted = work.emphasis.get(Distillation.name, 1.0) * batch.hint_share
+                emphasis = {**work.emphasis, Distillation.name: hinted}
+                metrics |= self._accumulate(batch.used, emphasis)
+                readings = self._check(metrics, self._clip())
+                reason = self._objection(metrics, readings, work.rate)
+            else:
+                reason = "no row had anything to teach"
+            if reason is None:
+                if not work.has_momentum:
+                    self._stop()
+                self.optimizer.step()
+                metrics |= self._further(batch.used, emphasis)
+                if work.shrink < 1.0:
+                    self.policy.shrink(work.shrink)
+        except NotFinite as error:
+            reason = str(error)
+            readings = self._check(metrics, math.inf)
+            self._take_back(weights)
+        except BaseException:
+            self.restore(before)
+            self._take_back(weights)
+            raise
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+        if batch.has_work and reason is not None:
+            self.restore({**before, "health": self.health.state()})  # what was seen is remembered, what was done is not
+        refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
+        refusals |= batch.disputed
+        return StepResult(
+            reason is None,
+            batch.trained if reason is None else (),
+            batch.idle,
+            metrics | {"seconds": time.perf_counter() - started},
+            refusals,
+            batch.dropped,
+            batch.weights,
+            {name: reading.told() for name, reading in readings.items()},
+            worst(readings).name.lower(),
+            reason,
+            {name: hint for objective, _ in self.objectives for name, hint in objective.chosen.items()},
+            batch.grouped if reason is None else (),
+            batch.ungrouped,
+            batch.group_weights,
+        )
+
+    def state(self) -> dict[str, Any]:
+        """RNG and objectives' states as JSON values; tensors are in `tensors`."""
+        return {
+            "rng": bytes(self.generator.get_state().tolist()).hex(),
+            "objectives": {objective.name: objective.state() for objective, _ in self.objectives},
+            "health": self.health.state(),
+        } | ({"control": self.control.state()} if self.settings.shuffle_rewards else {})
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up a `state`; an objective that it does not know starts afresh."""
+        self.generator.set_state(torch.tensor(list(bytes.fromhex(state["rng"])), dtype=torch.uint8))
+        for objective, _ in self.objectives:
+            if objective.name in state["objectives"]:
+                objective.restore(state["objectives"][objective.name])
+        self.health.restore(state.get("health", {}))
+        self.control.restore(state.get("control", []))
+
+    def reset(self) -> None:
+        """Begin anew from the base: fresh adapter, no moments, no baselines, the seed's random numbers."""
+        self.policy.reset()
+        self.optimizer.state.clear()
+        self.objectives = build(self.settings)
+        self.health = Health(self.settings)
+        self.control = ShuffledSignals()
+        self.generator.manual_seed(self.settings.seed)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The optimiser's state as `<parameter>.<moment>` on the CPU; empty before the first step."""
+        return {
+            f"{name}.{moment}": value.detach().to("cpu", copy=True).contiguous()
+            for name, parameter in self.policy.parameters().items()
+            for moment, value in self.optimizer.state.get(parameter, {}).items()
+        }
+
+    def restore_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up the optimiser's `tensors`; an empty mapping forgets all moments."""
+        self.optimizer.state.clear()
+        for name, parameter in self.policy.parameters().items():
+            moments = {
+                key.removeprefix(name + "."): value for key, value in tensors.items() if key.startswith(name + ".")
+            }
+            if moments:
+                # `step` stays on the CPU, as AdamW itself keeps it
+                self.optimizer.state[parameter] = {
+                    key: value.clone() if key == "step" else value.to(parameter.device, copy=True)
+                    for key, value in moments.items()
+                }
+
+    def _prepare(self, work: Work) -> Prepared:
+        """Let rows in, audit them, hear the jury on their hints, stamp them, and weigh those that carry a term."""
+        chosen, samples = self.settings, work.samples
+        admitted, dropped = admit(samples, self.policy.model.config.vocab_size, keep_duplicates=chosen.keep_duplicates)
+        facts = measured(samples)
+        found = Audit({}, {}, {})
+        if self.adapters is not None:
+            n_rows = len(admitted) if chosen.correction == "token_tis" else chosen.audit_rows
+            with self.policy.shared_among(self.ranks):
+                found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=chosen.max_mismatch)
+            facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
+        admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
+        with self.policy.shared_among(self.ranks):
+            heard = hint_validation.hear(admitted, work.jurors, self.policy, chosen.jurors)
+        admitted = list(heard.samples)
+        facts |= heard.facts
+        live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
+        replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in work.anchors]
+        members = [(group, group.rows()) for group in work.groups]
+        facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
+        for row in live:
+            if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
+                row.streams["own"] = found.own[row.sample.interaction_id]
+        prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen, members)
+        return replace(prepared, disputed=heard.refused, hint_share=heard.share)
+
+    def _further(self, rows: Sequence[Row], emphasis: Mapping[str, float]) -> dict[str, float]:
+        """The passes after the first: the same rows and streams, the policy as it is by then. Each term's own bounds
+        (clip, caps, leashes) hold them near the policy that spoke.
+        """
+        metrics: dict[str, float] = {}
+        for _ in range(1, self.settings.passes):
+            self.optimizer.zero_grad(set_to_none=True)
+            found = self._accumulate(rows, emphasis)
+            self._clip()
+            self.optimizer.step()
+            metrics = {f"last/{name}": found[name] for name in _AT_LAST if name in found}
+        return metrics
+
+    def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+        """What may have to be given back because something came after the first optimiser step; None where nothing
+        does."""
+        return (self.policy.copy_adapter(), self.tensors()) if self.settings.passes > 1 else None
+
+    def _take_back(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
+        if weights is not None:
+            self.policy.take_adapter(weights[0])
+            self.restore_tensors(weights[1])
+
+    def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
+        """Add the gradient's norm and z-score to `metrics`, and let the monitors see the step."""
+        score = self.health.z_score(norm)
+        seen = metrics | {"grad_norm": norm} | ({"grad_z": score} if score is not None else {})
+        metrics |= {name: value for name, value in seen.items() if math.isfinite(value)}
+        return self.health.observe(seen)
+
+    def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading], factor: float) -> str | None:
+        """Why this step must not be taken, None where it may; sets the learning rate that it is taken with."""
+        limit, score = self.settings.outlier_z, metrics.get("grad_z", 0.0)
+        if limit and score > limit:
+            return f"an outlier: the gradient's norm {metrics['grad_norm']:.3g} is {score:.1f} deviations above the last steps'"
+        is_acting, level = self.settings.monitors == "act", worst(readings)
+        if is_acting and level is Level.RED:
+            return "; ".join(f"{name} is red: {r.why}" for name, r in readings.items() if r.level is Level.RED)
+        rate = (
+            factor
+            * self.settings.learning_rate
+            * (self.settings.hold_factor if is_acting and level is Level.YELLOW else 1.0)
+        )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        metrics["learning_rate"] = rate
+        return None
+
+    def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        for objective, _ in self.objectives:
+            with self.policy.shared_among(self.ranks):
+                facts = objective.stamp(rows, self.policy)
+            metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
+        return metrics
+
+    def _accumulate(self, rows: Sequence[Row], emphasis: Mapping[str, float]) -> dict[str, float]:
+        """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
+        n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
+        n_live = sum(row.n_tokens for row in rows if row.sample is not None)
+        metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
+        batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
+        for indices in self.ranks.share(batches, rows):
+            began = time.perf_counter()
+            micro = [rows[i] for i in indices]
+            batch = TokenBatch(micro, self.policy.predictions(micro))
+            loss = torch.zeros((), device=self.policy.device)
+            for objective, weight in self.objectives:
+                if not any(objective.stream in row.streams for row in batch.rows):
+                    continue
+                term, n = objective.term(batch), n_tokens[objective.name]
+                loss = loss + weight * emphasis.get(objective.name, 1.0) * (term.total / n)
+                for key, value in {"loss": term.total.item(), **term.sums}.items():
+                    name = f"loss/{objective.name}" if key == "loss" else f"{objective.name}/{key}"
+                    metrics[name] = metrics.get(name, 0.0) + value / n
+            metrics["loss"] += loss.item()
+            if not math.isfinite(metrics["loss"]):
+                break  # the sum over ranks is not finite either: all give up together
+            loss.backward()  # type: ignore[no-untyped-call]
+            metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
+            self.policy.rest(time.perf_counter() - began)
+        metrics = self.ranks.add(metrics)
+        if not math.isfinite(metrics["loss"]):
+            raise NotFinite(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
+        self.ranks.add_gradients(self.policy.parameters().values())
+        if not n_live:
+            del metrics["entropy"]  # right replies alone: nothing that the policy said
+        return metrics
+
+    def _stop(self) -> None:
+        """Set the first moments to zero; the second ones and the count of steps stay."""
+        for moments in self.optimizer.state.values():
+            moments["exp_avg"].zero_()
+
+    def _clip(self) -> float:
+        """Clip by global norm; the norm before it."""
+        parameters = list(self.policy.parameters().values())
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.max_grad_norm))
+        if not math.isfinite(norm):
+            raise NotFinite(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
+        return norm
+
+
+def _tell_nobody(work: Work) -> None:
+    """Nobody follows."""
+
+
+def _live_entropy(batch: TokenBatch) -> float:
+    """Sum of the exact entropies (nats) at the live rows' tokens."""
+    is_live = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in batch.rows])
+    return float(batch.entropy[is_live.to(batch.entropy.device)].sum())

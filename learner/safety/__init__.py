@@ -1,0 +1,1 @@
+"""What keeps learning from going wrong: monitors, backoff, forgetting, hint validation."""

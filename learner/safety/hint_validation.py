@@ -1,0 +1,207 @@
+"""Jury: a hint that other users' praise speaks against is not taught.
+
+A satisfied user gives no hint. So the better an agent is, the more of the hints come from the few who want something
+else than all others, and distillation gives those few the whole of its weight. Praise is a word as well: where a hint
+makes what others praised less likely, they are witnesses against it. Each other user whose last decided word was praise
+has one vote: against the hint where, told it, the teacher finds the praised reply less likely, for it where likelier,
+and none where the hint moves it less than half as much as it moves the reply that it was written for (what is asked of
+one task is no business of another). The hint's own author votes for it. It is refused where so many against so few
+would be seen in fewer than one of twenty juries that are of two minds (a one-sided sign test).
+"""
+
+import itertools
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.journal.turns import interaction_of
+from burnish.learner.data.rows import Text
+from burnish.learner.data.samples import Sample
+from burnish.learner.data.teacher_prompts import hinted_prompt, neutral
+from burnish.learner.model.policy import Policy, Weights
+from burnish.records import IntArray, Interaction, Message, StepOutcome
+
+DISPUTED = "disputed"
+SIGNIFICANCE = 0.05
+PRAISE = 0.5
+"""Rewards from here on are praise, those from −0.5 down are dislike; what lies between is no word on which to seat
+anybody."""
+ALIKE = 0.5
+"""Share of what a hint does to the reply that it was written for, from which on it does the like to another."""
+_LEAST_GAIN = 1e-3
+"""Nats a token: less is nothing, whatever it is a share of."""
+_N_STEPS = 16
+"""Steps of which the users' latest words are read: praise that is older is praise of another agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Juror:
+    """A user, and the latest of that user's turns that got a decided word, which was praise."""
+
+    user: Hashable
+    interaction_id: str
+    prompt_ids: IntArray
+    completion_ids: IntArray
+    temperature: float
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]]
+
+    def told(self, words: str, tokenizer: Any) -> Text | None:
+        """The praised reply behind a prompt with `words` as a hint; None where they cannot be put there."""
+        ids = hinted_prompt(tokenizer, self.messages, self.tools, words, self.prompt_ids)
+        return Text(ids, self.completion_ids, self.temperature) if ids is not None else None
+
+    @classmethod
+    def of(cls, turn: Interaction) -> "Juror":
+        temperature = turn.sampling.temperature if turn.sampling.temperature > 0 else 1.0
+        who = (turn.tenant, turn.key_id, turn.user)
+        return cls(who, turn.interaction_id, turn.prompt_ids, turn.token_ids, temperature, turn.messages, turn.tools)
+
+
+def sign_test(n_against: int, n_voting: int) -> float:
+    """P(X ≥ `n_against`) for X ~ Binomial(`n_voting`, 1/2)."""
+    return float(sum(math.comb(n_voting, k) for k in range(n_against, n_voting + 1)) / 2**n_voting)
+
+
+FEWEST = next(n for n in itertools.count(1) if sign_test(n, n + 1) <= SIGNIFICANCE)
+"""With fewer jurors not even all of them could refuse a hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """The samples, disputed hints taken away, and by interaction id the code of those that lost theirs.
+
+    `share` of the hints is left, 0 to 1: what a term that is normalised by its own rows has to be multiplied by, or the
+    few that nobody could refute would count for all.
+    """
+
+    samples: Sequence[Sample]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    share: float = 1.0
+    facts: Mapping[str, float] = field(default_factory=dict)
+
+
+def hear(samples: Sequence[Sample], earlier: Sequence[Juror], policy: Policy, n_jurors: int) -> Hearing:
+    """Let the jury hear every hint.
+
+    `earlier` are jurors of steps before; a user's word in `samples` takes the place of the earlier one. `n_jurors` hear
+    each hint at most; 0, or fewer users than could refuse one, leaves all as it is, at no cost.
+    """
+    seated = seat(samples, earlier)
+    cases = [_Case(sample, [juror for juror in seated if juror.user != sample.who][:n_jurors]) for sample in samples]
+    cases = [case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.jurors) >= FEWEST]
+    if not cases:
+        return Hearing(samples)
+    gains = _gains(cases, policy)
+    refused = {case.sample.interaction_id: DISPUTED for case in cases if _is_disputed(case, gains)}
+    kept = [sample.unhinted() if sample.interaction_id in refused else sample for sample in samples]
+    n_hinted = sum(sample.hint is not None for sample in samples)
+    facts = {"jury/n_heard": float(len(cases)), "jury/n_disputed": float(len(refused))}
+    return Hearing(kept, refused, 1.0 - len(refused) / n_hinted, facts)
+
+
+def seat(samples: Sequence[Sample], earlier: Sequence[Juror]) -> list[Juror]:
+    """One juror for each user whose latest decided word is praise: those of this step's `samples` first, then the
+    `earlier` ones."""
+    found: dict[Hashable, Juror | None] = {}
+    for sample in reversed(samples):
+        if sample.reward is not None and abs(sample.reward) >= PRAISE:
+            found.setdefault(sample.who, _juror(sample) if sample.reward > 0 else None)
+    for juror in earlier:
+        found.setdefault(juror.user, juror)
+    return [juror for juror in found.values() if juror is not None]
+
+
+def earlier(session: Session, agent: str, n: int) -> list[Juror]:
+    """Jurors of the agent's last steps, the newest first, at most `n`."""
+    step, sample, turn = _columns(StepRow), _columns(SampleRow), _columns(InteractionRow)
+    last = (
+        select(step.step_id).where(step.agent == agent, step.outcome != StepOutcome.OPEN).order_by(step.step_id.desc())
+    )
+    steps = list(session.scalars(last.limit(_N_STEPS)))
+    words = (
+        select(sample.interaction_id, sample.reward, turn.tenant, turn.key_id, turn.user)
+        .join(turn, turn.interaction_id == sample.interaction_id)
+        .where(sample.step_id.in_(steps), sample.reward.is_not(None))
+        .order_by(sample.step_id.desc(), turn.ended_at.desc(), turn.interaction_id)
+    )
+    latest: dict[Hashable, tuple[str, float]] = {}
+    for name, reward, *who in session.connection().execute(words):
+        if abs(reward) >= PRAISE:
+            latest.setdefault(tuple(who), (name, reward))
+    praised = [name for name, reward in latest.values() if reward > 0]
+    return read(session, praised[:n])
+
+
+def read(session: Session, names: Iterable[str]) -> list[Juror]:
+    """The jurors whose praised turns are `names`, in their order; those whose record is gone are left out."""
+    rows = (session.get(InteractionRow, name) for name in names)
+    return [Juror.of(interaction_of(session, row)) for row in rows if row is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A sample with a hint, and who hears it."""
+
+    sample: Sample
+    jurors: Sequence[Juror]
+
+    @property
+    def hint(self) -> str:
+        return self.sample.hint or ""
+
+    @property
+    def author(self) -> Juror:
+        return _juror(self.sample)
+
+
+def _gains(cases: Sequence[_Case], policy: Policy) -> dict[tuple[str, str], float]:
+    """By turn and hint: how much likelier, in nats a token, the hint makes the reply to the teacher than words that ask
+    for nothing do."""
+    texts: dict[tuple[str, str], Text] = {}
+    for case in cases:
+        for juror in (case.author, *case.jurors):
+            for words in (case.hint, neutral(case.hint)):
+                if (juror.interaction_id, words) not in texts and (
+                    text := juror.told(words, policy.tokenizer)
+                ) is not None:
+                    texts[juror.interaction_id, words] = text
+    scored = policy.logprobs(list(texts.values()), Weights.TEACHER)
+    means = {key: float(logprobs.mean()) for key, logprobs in zip(texts, scored, strict=True)}
+    return {
+        (name, words): mean - means[name, neutral(words)]
+        for (name, words), mean in means.items()
+        if (name, neutral(words)) in means
+    }
+
+
+def _is_disputed(case: _Case, gains: Mapping[tuple[str, str], float]) -> bool:
+    own = gains.get((case.sample.interaction_id, case.hint))
+    if own is None:
+        return False
+    enough = max(ALIKE * abs(own), _LEAST_GAIN)
+    votes = [gains.get((juror.interaction_id, case.hint), 0.0) for juror in case.jurors]
+    n_against = sum(vote <= -enough for vote in votes)
+    n_for = 1 + sum(vote >= enough for vote in votes)
+    return sign_test(n_against, n_against + n_for) <= SIGNIFICANCE
+
+
+def _juror(sample: Sample) -> Juror:
+    return Juror(
+        sample.who,
+        sample.interaction_id,
+        sample.prompt_ids,
+        sample.completion_ids,
+        sample.temperature,
+        sample.messages,
+        sample.tools,
+    )
+
+
+def _columns(table: Any) -> Any:
+    return table

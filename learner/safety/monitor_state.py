@@ -1,0 +1,60 @@
+"""Health: what the monitors remember from step to step, and what they say of the present one. It survives in a
+checkpoint.
+
+The first steps are those since the base: a version that is taken back takes its memory with it.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from burnish.config import Learner
+from burnish.learner.safety import monitors
+from burnish.learner.safety.monitors import History, Reading
+
+FIRST_KEPT, RECENT_KEPT = 20, 64
+_KEPT = (
+    "reward_mean",
+    "reward_std",
+    "entropy",
+    "grad_norm",
+    "grad_z",
+    "kl_to_base/k3",
+    "length",
+    "repetition",
+    "n_calls",
+    "n_broken_calls",
+    "offpolicy/mismatch_k3",
+)
+
+
+class Health:
+    """The memory of one line of versions."""
+
+    def __init__(self, settings: Learner) -> None:
+        self._settings = settings
+        self._first: list[dict[str, float]] = []
+        self._recent: list[dict[str, float]] = []
+
+    def z_score(self, norm: float) -> float | None:
+        """`norm` against the norms of the last 64 steps; None where these are too few to say."""
+        return monitors.z_score([step["grad_norm"] for step in self._recent if "grad_norm" in step], norm)
+
+    def observe(self, metrics: Mapping[str, float]) -> dict[str, Reading]:
+        """Remember a step and judge it. What is not finite is not remembered, but for a z-score that says so."""
+        step = {name: metrics[name] for name in _KEPT if name in metrics and math.isfinite(metrics[name])}
+        if metrics.get("grad_z") == math.inf:
+            step["grad_z"] = 1e9
+        self._recent = [*self._recent, step][-RECENT_KEPT:]
+        if len(self._first) < FIRST_KEPT:
+            self._first = [*self._first, step]
+        return monitors.read(History(self._first, self._recent), self._settings)
+
+    def state(self) -> dict[str, Any]:
+        """As JSON values; floats survive bit for bit."""
+        return {"first": [dict(step) for step in self._first], "recent": [dict(step) for step in self._recent]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up a `state`; an empty one forgets everything."""
+        self._first = [{key: float(value) for key, value in step.items()} for step in state.get("first", ())]
+        self._recent = [{key: float(value) for key, value in step.items()} for step in state.get("recent", ())]

@@ -1,0 +1,13 @@
+"""A small world that learns in minutes on a CPU: its language, its base model, and its simulated users.
+
+`language`, `hints`, `tools`, `reactions`, `users`, `heldout` and `retention` are free of torch; `recipe` and what it
+calls (`training`, `tokenizer`, `measure`) are the only files here that need torch and transformers.
+"""
+
+from pathlib import Path
+
+MODEL = Path(__file__).parent / "model"
+"""The shipped base model: a directory that transformers and vLLM load."""
+
+DATA = Path(__file__).parent / "data"
+"""The shipped prompt sets: `retention.jsonl` and `anchors.jsonl`."""

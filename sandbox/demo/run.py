@@ -1,0 +1,194 @@
+"""One demo run, as a story: start everything, examine, let users talk while it learns, examine again, add up."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+
+from burnish.config import Settings
+from burnish.errors import BurnishError
+from burnish.journal import Journal
+from burnish.processes.parts import gateway_url
+from burnish.sandbox.demo import facts, stack
+from burnish.sandbox.demo.screen import screen
+from burnish.sandbox.demo.traffic import Log, Traffic
+from burnish.sandbox.world import heldout
+from burnish.sandbox.world.users import SimulatedUser
+
+NAMES = ("ana", "bo", "chen", "dora", "emil", "fay", "gus", "hana", "ivo", "june", "kai", "lea")
+THINK_SECONDS = (2.0, 6.0)
+SETTLE_SECONDS = 90.0
+MIN_STREAMS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a run goes. `n_users` talk `n_interactions` times in all; exams are held every `exam_every` of them."""
+
+    title: str = "learning"
+    n_users: int = 8
+    n_listeners: int = 5
+    n_interactions: int = 512
+    exam_every: int = 128
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run showed: exam scores by interactions, the users' trail, and flat figures."""
+
+    exams: list[tuple[int, float]] = field(default_factory=list)
+    trail: list[tuple[int, float]] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+class Run:
+    """One run of `plan` on `settings`, whose state directory must be fresh."""
+
+    def __init__(self, settings: Settings, plan: Plan, console: Console) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._console = console
+        self._log = Log()
+        self._outcome = Outcome()
+        self._phase = "starting all parts"
+        self._began = time.time()
+        self._pulse: facts.Pulse | None = None
+
+    async def play(self) -> Outcome:
+        """The whole run. Raises BurnishError where the parts do not start."""
+        key = stack.make_user_key(self._settings)
+        stack.mark(self._settings.state_dir)
+        journal = Journal.open(self._settings.journal_url)
+        with self._live() as live:
+            ticker = asyncio.create_task(self._tick(journal, live))
+            try:
+                async with stack.running(self._settings, self._settings.state_dir / "demo.log"):
+                    traffic = Traffic(gateway_url(self._settings), key, self._settings.agent.name, self._log)
+                    try:
+                        await self._story(traffic, journal)
+                    finally:
+                        await traffic.close()
+            finally:
+                ticker.cancel()
+                await asyncio.gather(ticker, return_exceptions=True)
+        self._console.print()
+        self._add_up(journal)
+        journal.close()
+        return self._outcome
+
+    async def _story(self, traffic: Traffic, journal: Journal) -> None:
+        await self._examine(traffic, 0)
+        self._phase = "talking, learning"
+        is_over = asyncio.Event()
+        listening = asyncio.create_task(traffic.listen(self._plan.n_listeners, self._plan.seed, is_over))
+        examining = asyncio.create_task(self._examine_along(traffic))
+        try:
+            rng = random.Random(f"{self._plan.seed} think")
+            users = [SimulatedUser(self._plan.seed, NAMES[n % len(NAMES)]) for n in range(self._plan.n_users)]
+            await traffic.talk(users, self._plan.n_interactions, lambda: rng.uniform(*THINK_SECONDS))
+            self._phase = "last turns"
+            await self._settle(journal)
+        finally:
+            examining.cancel()
+            is_over.set()
+            await asyncio.gather(listening, examining, return_exceptions=True)
+        self._phase = "final exam"
+        await self._examine(traffic, len(self._log.turns))
+
+    async def _examine(self, traffic: Traffic, n: int) -> None:
+        """Ask the held-out prompts through the gateway, without hints, out of training; the score is a program's."""
+        prompts = heldout.prompts()
+        replies = await traffic.ask([prompt.messages for prompt in prompts])
+        self._outcome.exams.append((n, heldout.score(replies)))
+
+    async def _examine_along(self, traffic: Traffic) -> None:
+        """An exam each time so many more interactions have been had, while everything goes on."""
+        due = self._plan.exam_every
+        while due < self._plan.n_interactions:
+            if len(self._log.turns) >= due:
+                await self._examine(traffic, len(self._log.turns))
+                due += self._plan.exam_every
+            await asyncio.sleep(0.25)
+
+    async def _settle(self, journal: Journal) -> None:
+        """Until everything recorded has been judged and no step or trial is under way."""
+        if not self._settings.learner.enabled:
+            return
+        deadline, calm_since = time.monotonic() + SETTLE_SECONDS, time.monotonic()
+        while time.monotonic() < deadline and time.monotonic() - calm_since < 4.0:
+            await asyncio.sleep(0.5)
+            pulse = facts.pulse(journal, self._settings.agent.name)
+            if pulse.n_judging or pulse.is_open or pulse.n_ready >= self._settings.learner.min_rows:
+                calm_since = time.monotonic()
+
+    async def _tick(self, journal: Journal, live: Live | None) -> None:
+        while True:
+            self._pulse = await asyncio.to_thread(facts.pulse, journal, self._settings.agent.name)
+            pleased = self._log.first_turn_satisfaction()
+            if pleased is not None:
+                self._outcome.trail.append((len(self._log.turns), pleased))
+            if live is not None:
+                live.update(self._picture())
+            await asyncio.sleep(0.5)
+
+    def _picture(self) -> Any:
+        return screen(
+            f"burnish demo · {self._plan.title}",
+            self._phase,
+            time.time() - self._began,
+            self._outcome.exams,
+            self._outcome.trail,
+            self._plan.n_interactions,
+            self._pulse,
+            len(self._log.failures),
+        )
+
+    def _live(self) -> Any:
+        return Live(self._picture(), console=self._console, refresh_per_second=4)
+
+    def _add_up(self, journal: Journal) -> None:
+        agent = self._settings.agent.name
+        open_streams = facts.swaps(journal, agent, self._log)
+        n_missing, n_misjoined, n_ambiguous = facts.joins(journal, self._log.turns)
+        pulse = facts.pulse(journal, agent)
+        self._outcome.figures = {
+            "wall_seconds": round(time.time() - self._began, 1),
+            "score_before": round(self._outcome.exams[0][1], 4),
+            "score_after": round(self._outcome.exams[-1][1], 4),
+            "interactions": len(self._log.turns),
+            "requests": len(self._log.streams),
+            "requests_failed": len(self._log.failures),
+            "swaps": sum(n >= MIN_STREAMS for n in open_streams),
+            "swaps_all": len(open_streams),
+            "streams_at_swap_min": min(open_streams, default=0),
+            "misjoined": n_misjoined + n_missing,
+            "ambiguous": n_ambiguous,
+            "trained_on": pulse.n_spent,
+            "versions_refused": pulse.n_refused,
+        }
+        if self._log.failures:
+            path = self._settings.state_dir / "failures.txt"
+            path.write_text("\n".join(self._log.failures) + "\n", encoding="utf-8")
+
+
+def play(settings: Settings, plan: Plan, console: Console) -> Outcome:
+    """Run one demo from outside an event loop. A Ctrl-C ends all parts first."""
+    return asyncio.run(Run(settings, plan, console).play())
+
+
+def fresh(folder: Path, say: Callable[[str], None]) -> None:
+    """Make way for a run in `folder`, saying what was moved."""
+    moved = stack.clear_state(folder)
+    if moved is not None:
+        say(f"{folder} was there already; it is now {moved}")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise BurnishError(f"cannot make {folder}: {error.strerror}") from error

@@ -1,0 +1,169 @@
+"""The demo's traffic: simulated users and listeners, as ordinary `openai` clients of the gateway.
+
+Users talk in sessions without any session header, sharing one key. Listeners keep long streams open (their turns opt
+out of training), so that every swap happens under streams. Each request's fate and times are kept; nothing is retried.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import openai
+from openai.types.chat import ChatCompletionMessageParam
+
+from burnish.sandbox.world.users import SimulatedUser, listener_request
+
+NO_TRAINING = {"x-burnish-train": "false"}
+
+
+@dataclass(slots=True)
+class Stream:
+    """One streamed request: when it was open, and how it failed (None where it did not)."""
+
+    who: str
+    began: float
+    ended: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a user knows of one exchange: the reply's id, the one before it in the same session, and whether it pleased."""
+
+    user: str
+    response_id: str
+    previous_id: str | None
+    is_satisfied: bool
+    at: float
+
+
+@dataclass(slots=True)
+class Log:
+    """Everything that the clients saw."""
+
+    streams: list[Stream] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[str]:
+        return [stream.error for stream in self.streams if stream.error is not None]
+
+    def open_at(self, moment: float) -> int:
+        """How many streams were open at `moment`."""
+        return sum(stream.began <= moment and (stream.ended >= moment or not stream.ended) for stream in self.streams)
+
+    def first_turn_satisfaction(self, last: int = 32) -> float | None:
+        """Share of the last session openings that pleased at once; None before there were any."""
+        openings = [turn.is_satisfied for turn in self.turns if turn.previous_id is None][-last:]
+        return sum(openings) / len(openings) if openings else None
+
+
+class Traffic:
+    """Users and listeners against one gateway."""
+
+    def __init__(self, base_url: str, api_key: str, model: str, log: Log) -> None:
+        self._client = openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key=api_key, max_retries=0, timeout=60.0)
+        self._feedback = httpx.AsyncClient(
+            base_url=base_url, headers={"Authorization": f"Bearer {api_key}"}, timeout=30.0
+        )
+        self._model = model
+        self._log = log
+        self._n_left = 0
+
+    async def talk(self, users: list[SimulatedUser], n_interactions: int, pause: Callable[[], float]) -> None:
+        """Let the users talk until `n_interactions` replies have been asked for; `pause` gives think times in seconds."""
+        self._n_left = n_interactions
+        await asyncio.gather(*(self._sessions(user, pause) for user in users))
+
+    async def listen(self, n_listeners: int, seed: int, is_over: asyncio.Event) -> None:
+        """Hold `n_listeners` long streams open until `is_over`."""
+        await asyncio.gather(
+            *(self._listen(random.Random(f"{seed} listener {n}"), is_over) for n in range(n_listeners))
+        )
+
+    async def ask(self, prompts: list[list[dict[str, str]]], concurrency: int = 8) -> list[str]:
+        """Answers of the agent to single prompts, kept out of training; an empty answer where a request failed."""
+        slots = asyncio.Semaphore(concurrency)
+
+        async def ask(messages: list[dict[str, str]]) -> str:
+            async with slots:
+                return (await self._stream("examiner", messages, headers=NO_TRAINING, max_tokens=48))[1]
+
+        return list(await asyncio.gather(*map(ask, prompts)))
+
+    async def close(self) -> None:
+        await self._client.close()
+        await self._feedback.aclose()
+
+    async def _sessions(self, user: SimulatedUser, pause: Callable[[], float]) -> None:
+        while self._n_left > 0:
+            await asyncio.sleep(pause())
+            await self._session(user, pause)
+
+    async def _session(self, user: SimulatedUser, pause: Callable[[], float]) -> None:
+        messages = [{"role": "user", "content": user.opening()}]
+        previous: str | None = None
+        while self._n_left > 0:
+            self._n_left -= 1
+            response_id, reply = await self._stream(user.name, messages, max_tokens=48)
+            if response_id is None:
+                return
+            reaction = user.react(reply)
+            self._log.turns.append(Turn(user.name, response_id, previous, reaction.satisfied, time.time()))
+            if reaction.rating is not None:
+                await self._rate(user.name, response_id, reaction.rating, reaction.comment)
+            if reaction.message is None:
+                return
+            previous = response_id
+            messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": reaction.message}]
+            await asyncio.sleep(pause())
+
+    async def _rate(self, who: str, target: str, rating: str, comment: str | None) -> None:
+        record = Stream(who, time.time())
+        self._log.streams.append(record)
+        body = {"target": target, "rating": rating} | ({"comment": comment} if comment else {})
+        try:
+            answer = await self._feedback.post("/v1/feedback", json=body)
+            if answer.status_code != 202:
+                record.error = f"feedback: {answer.status_code} {answer.text[:200]}"
+        except httpx.HTTPError as error:
+            record.error = f"feedback: {error!r}"
+        record.ended = time.time()
+
+    async def _listen(self, rng: random.Random, is_over: asyncio.Event) -> None:
+        while not is_over.is_set():
+            messages = [{"role": "user", "content": listener_request(rng)}]
+            await self._stream("listener", messages, headers=NO_TRAINING, max_tokens=400)
+
+    async def _stream(
+        self, who: str, messages: list[dict[str, str]], *, max_tokens: int, headers: dict[str, str] | None = None
+    ) -> tuple[str | None, str]:
+        """One streamed reply: its id (None where the request failed) and text."""
+        record = Stream(who, time.time())
+        self._log.streams.append(record)
+        response_id, parts, finish = None, [], None
+        conversation: list[ChatCompletionMessageParam] = list(messages)  # type: ignore[arg-type]
+        try:
+            stream: Any = await self._client.chat.completions.create(
+                model=self._model,
+                messages=conversation,
+                max_tokens=max_tokens,
+                temperature=1.0,
+                stream=True,
+                extra_headers=headers,
+            )
+            async for chunk in stream:
+                response_id = chunk.id
+                for choice in chunk.choices:
+                    parts.append(choice.delta.content or "")
+                    finish = choice.finish_reason or finish
+            if finish is None:
+                record.error = "the stream ended without a finish_reason"
+        except (openai.OpenAIError, httpx.HTTPError) as error:
+            record.error = repr(error)[:300]
+        record.ended = time.time()
+        return (None if record.error else response_id), "".join(parts)

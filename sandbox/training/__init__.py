@@ -1,0 +1,1 @@
+"""How the sandbox's base model and judges were trained."""

@@ -1,0 +1,1 @@
+"""The gateway: a request becomes an Interaction."""

@@ -1,0 +1,1 @@
+"""Who may ask, from where, and how much."""

@@ -1,0 +1,86 @@
+"""Host and Origin: a web page that somebody has open must not be able to talk to a gateway on their machine.
+
+`Host` must be a loopback name, the address listened on, or listed in `gateway.allowed_hosts` (which defeats DNS
+rebinding). `Origin`, where a browser sends one, must be the gateway's own or listed in `gateway.allowed_origins`;
+listed origins get the CORS headers that let their scripts read the answer.
+"""
+
+import ipaddress
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from burnish.config import Gateway
+from burnish.errors import NotAllowed
+from burnish.server.gateway.http.asgi import header
+
+_OUR_HEADERS = b"authorization, content-type, x-burnish-train"
+_SESSION_HEADERS = b"x-session-id, x-turn-type, x-session-done"
+_ANTHROPIC_HEADERS = b"x-api-key, anthropic-version, anthropic-beta"
+LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
+
+
+@lru_cache(maxsize=1024)
+def is_loopback(host: str) -> bool:
+    """True for names and addresses that only this machine can reach."""
+    if host.lower() in LOOPBACK_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=1024)
+def hostname(authority: str) -> str | None:
+    """The host of `host[:port]` in lower case, without port and brackets; None where there is none."""
+    try:
+        return urlsplit(f"//{authority}").hostname
+    except ValueError:
+        return None
+
+
+def check(scope: Scope, settings: Gateway) -> str | None:
+    """The listed foreign origin that this request comes from, None for all others; raises NotAllowed for foreign ones."""
+    authority = header(scope, b"host") or ""
+    host = hostname(authority)
+    if host is None or not (is_loopback(host) or host in _names(settings.host, settings.allowed_hosts)):
+        raise NotAllowed(
+            f"Host header: got {authority!r}, expected this machine or a name in gateway.allowed_hosts",
+            code="foreign_host",
+        )
+    origin = header(scope, b"origin")
+    if origin is None:
+        return None
+    if origin in settings.allowed_origins:
+        return origin
+    if origin.lower() in (f"http://{authority}".lower(), f"https://{authority}".lower()):
+        return None
+    raise NotAllowed(
+        f"Origin header: got {origin!r}, expected the gateway's own or one in gateway.allowed_origins",
+        code="foreign_origin",
+    )
+
+
+@lru_cache
+def _names(host: str, allowed: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.lower() for name in (host, *allowed))
+
+
+def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
+    """What lets a script of a listed origin read the answer."""
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"x-request-id, x-burnish-version, x-burnish-session, retry-after"),
+        (b"vary", b"Origin"),
+    ]
+
+
+def preflight_headers() -> list[tuple[bytes, bytes]]:
+    """What a browser asks for before it sends JSON or a key."""
+    return [
+        (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+        (b"access-control-allow-headers", b", ".join([_OUR_HEADERS, _SESSION_HEADERS, _ANTHROPIC_HEADERS])),
+        (b"access-control-max-age", b"600"),
+    ]

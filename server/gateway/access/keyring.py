@@ -1,0 +1,98 @@
+"""Who is asking, and may they: a key's digest is looked up in the serving table, never in SQL.
+
+A key comes as `Authorization: Bearer …` or, from Anthropic's clients, as `x-api-key`. Where both are sent the first
+decides alone: a request speaks for one key, and the other header can neither mend nor widen what it says. An unknown
+key is always refused. No key at all is accepted for talking only, and only by a gateway that listens on loopback with
+`gateway.open_inference`; such a caller is tenant `default` and holds no other scope. Admin always needs a key.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.types import Scope as AsgiScope
+
+from burnish import serving_table as table
+from burnish.config import Gateway, Settings
+from burnish.errors import NotAllowed
+from burnish.files import Watched
+from burnish.keys import Scope, covers, digest
+from burnish.server.gateway.access.host_guard import is_loopback
+from burnish.server.gateway.http.asgi import header
+from burnish.serving_table import Routes
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request. `agents` limits the models, empty allows all of the tenant's."""
+
+    key_id: str
+    tenant: str
+    scopes: frozenset[Scope]
+    agents: frozenset[str] = frozenset()
+    requests_per_minute: int = 0
+    max_concurrent: int = 0
+
+    def covers(self, scope: Scope) -> bool:
+        return covers(self.scopes, scope)
+
+
+OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
+
+
+class Keyring:
+    """Finds the caller of a request in the serving table's keys."""
+
+    def __init__(self, settings: Gateway, routes: Watched[Routes]) -> None:
+        self._routes = routes
+        self._is_open = settings.open_inference and is_loopback(settings.host)
+
+    def caller(self, scope: AsgiScope) -> Caller:
+        """The caller, whatever they may do; raises NotAllowed (401) for a missing, malformed or unknown key."""
+        secret = secret_of(scope)
+        if not secret:
+            if self._is_open:
+                return OPEN_CALLER
+            raise NotAllowed(
+                "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`",
+                code="missing_api_key",
+            )
+        key = self._routes.current().keys.get(digest(secret))
+        if key is None:
+            raise NotAllowed(
+                "unknown key; see `burnish keys list`, or make one with `burnish keys create`", code="invalid_api_key"
+            )
+        return Caller(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
+
+    def require(self, scope: AsgiScope, *needed: Scope) -> Caller:
+        """The caller, who holds at least one of the `needed` scopes."""
+        caller = self.caller(scope)
+        if caller.scopes.isdisjoint(needed) and not any(caller.covers(one) for one in needed):
+            wanted = " or ".join(needed)
+            if caller is OPEN_CALLER:
+                raise NotAllowed(f"no key: this route needs one with the scope {wanted}", code="missing_api_key")
+            held = ", ".join(sorted(caller.scopes)) or "none"
+            raise NotAllowed(
+                f"key {caller.key_id}: this route needs the scope {wanted}, the key has {held}", code="wrong_scope"
+            )
+        return caller
+
+
+def secret_of(scope: AsgiScope) -> str:
+    """The key as sent, empty where there is none; `Bearer` with nothing behind it is none, as some clients send it so."""
+    given = header(scope, b"authorization")
+    scheme, _, secret = ("Bearer" if given is None else given).partition(" ")
+    if scheme.lower() != "bearer":
+        raise NotAllowed("Authorization header: expected `Bearer <key>`", code="invalid_api_key")
+    return secret.strip() or header(scope, b"x-api-key") or ""
+
+
+def require(settings: Settings, *needed: Scope) -> Callable[[Request], Caller]:
+    """A FastAPI dependency for the application behind the gateway: `Depends(require(settings, Scope.ADMIN))` gives the
+    Caller."""
+    keyring = Keyring(settings.gateway, table.watch(settings.run_dir / "routes.json"))
+
+    def dependency(request: Request) -> Caller:
+        return keyring.require(request.scope, *needed)
+
+    return dependency

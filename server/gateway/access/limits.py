@@ -1,0 +1,147 @@
+"""How much a key may ask: requests per minute and requests at a time, agreed among all gateway processes of one
+machine.
+
+Both live in small files under `run/limits`, one pair for each key that has limits. The rate is a generic cell rate
+algorithm (ITU-T I.371): the file holds the time until which the key's allowance is spent, read and moved under a lock;
+a burst may use a whole minute's allowance at once. A request under way holds a lock on one byte of the other file: the
+system gives it back when a gateway is killed, so a crash never eats up a key's share.
+"""
+
+import fcntl
+import os
+import random
+import struct
+import time
+from pathlib import Path
+
+from burnish.errors import Overloaded, RateLimited
+from burnish.server.gateway.access.keyring import Caller
+
+MINUTE = 60.0
+RETRY_AFTER = 1.0
+_TIME = struct.Struct("<d")
+
+
+class Limits:
+    """One per gateway process."""
+
+    def __init__(self, run_dir: Path, max_in_flight: int) -> None:
+        self._folder = run_dir / "limits"
+        self._max_in_flight = max_in_flight
+        self._n_in_flight = 0
+        self._rates: dict[str, int] = {}
+        self._slots: dict[str, _Slots] = {}
+
+    def admit(self, caller: Caller) -> "Admission":
+        """Count one request for the length of a `with` block.
+
+        Entering raises RateLimited (429) where the key has used up its share, Overloaded (503) where this process is
+        full.
+        """
+        return Admission(self, caller)
+
+    def enter(self, caller: Caller) -> int | None:
+        """The slot that the request occupies, None where its key has no limit of that kind."""
+        if self._max_in_flight and self._n_in_flight >= self._max_in_flight:
+            raise Overloaded(
+                f"{self._n_in_flight} requests are under way, the most this gateway takes on; please try again"
+            )
+        slot = self._take_slot(caller) if caller.max_concurrent else None
+        self._n_in_flight += 1
+        if caller.requests_per_minute:
+            try:
+                self._spend(caller)
+            except BaseException:
+                self.leave(caller, slot)
+                raise
+        return slot
+
+    def leave(self, caller: Caller, slot: int | None) -> None:
+        """The request has ended."""
+        self._n_in_flight -= 1
+        if slot is not None:
+            self._slots[caller.key_id].give_back(slot)
+
+    def close(self) -> None:
+        for handle in (*self._rates.values(), *(slots.handle for slots in self._slots.values())):
+            os.close(handle)
+
+    def _spend(self, caller: Caller) -> None:
+        """Move the key's time on by one request's worth; raises RateLimited where that reaches more than a minute
+        ahead."""
+        handle = self._rates.get(caller.key_id)
+        if handle is None:
+            handle = self._rates[caller.key_id] = self._open(caller.key_id, "rate")
+        cost = MINUTE / caller.requests_per_minute
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            now = time.time()
+            stored = os.pread(handle, _TIME.size, 0)
+            spent_until = max(now, _TIME.unpack(stored)[0] if len(stored) == _TIME.size else now) + cost
+            if spent_until - now > MINUTE + 1e-6:
+                raise RateLimited(
+                    f"key {caller.key_id} may ask {caller.requests_per_minute} times a minute; please wait",
+                    retry_after=min(spent_until - now - MINUTE, MINUTE),
+                )
+            os.pwrite(handle, _TIME.pack(spent_until), 0)
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)
+
+    def _take_slot(self, caller: Caller) -> int:
+        slots = self._slots.get(caller.key_id)
+        if slots is None:
+            slots = self._slots[caller.key_id] = _Slots(self._open(caller.key_id, "slots"))
+        slot = slots.take(caller.max_concurrent)
+        if slot is None:
+            raise RateLimited(
+                f"key {caller.key_id} may have {caller.max_concurrent} requests under way; please wait for one to end",
+                retry_after=RETRY_AFTER,
+            )
+        return slot
+
+    def _open(self, key_id: str, kind: str) -> int:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return os.open(self._folder / f"{key_id}.{kind}", os.O_RDWR | os.O_CREAT, 0o600)
+
+
+class Admission:
+    """One request's share of the limits, while it is under way."""
+
+    __slots__ = ("_caller", "_limits", "_slot")
+
+    def __init__(self, limits: Limits, caller: Caller) -> None:
+        self._limits = limits
+        self._caller = caller
+
+    def __enter__(self) -> None:
+        self._slot = self._limits.enter(self._caller)
+
+    def __exit__(self, *_: object) -> None:
+        self._limits.leave(self._caller, self._slot)
+
+
+class _Slots:
+    """Byte locks on one file. A process's own locks never exclude each other, so it keeps count of them itself."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self._mine: set[int] = set()
+
+    def take(self, n_slots: int) -> int | None:
+        """Lock a free byte among the first `n_slots`; None where all are taken."""
+        first = random.randrange(n_slots)
+        for step in range(n_slots):
+            slot = (first + step) % n_slots
+            if slot in self._mine:
+                continue
+            try:
+                fcntl.lockf(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
+            except OSError:
+                continue
+            self._mine.add(slot)
+            return slot
+        return None
+
+    def give_back(self, slot: int) -> None:
+        self._mine.discard(slot)
+        fcntl.lockf(self.handle, fcntl.LOCK_UN, 1, slot)

@@ -1,0 +1,33 @@
+"""The admin API: FastAPI behind the raw hot path, one router per noun, with the verbs and the words of the command
+line.
+
+Looking needs a viewer's key, changing an operator's; an admin's opens both. No route is open without one, on loopback
+either. A key sees its own tenant's agents alone, and of these the ones that it is limited to: for all else it is as if
+they did not exist.
+"""
+
+from fastapi import Depends, FastAPI
+
+from burnish import __version__
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.keys import Scope
+from burnish.server.gateway import openapi
+from burnish.server.gateway.admin import agents, audit, canary, exports, imports, learner, releases, turns, versions
+from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.feedback import stored
+from burnish.server.gateway.http.error_envelope import install
+
+
+def admin_app(settings: Settings, journal: Journal) -> FastAPI:
+    """The application that answers what the hot path does not."""
+    app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
+    access = Access(settings, journal)
+    for noun in (agents, imports, versions, releases, learner, turns, exports, audit):
+        app.include_router(noun.router(settings, journal, access), prefix="/admin", tags=["admin"])
+    own = [Depends(access.on_agent(Scope.VIEWER))]  # its routes ask for more where they change something
+    app.include_router(canary.router(settings, journal), prefix="/admin", dependencies=own)
+    app.include_router(stored.router(settings, journal))
+    install(app)
+    openapi.install(app)
+    return app

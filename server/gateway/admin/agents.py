@@ -1,0 +1,93 @@
+"""Agents over HTTP: listed, shown, made, and given settings of their own."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+
+from burnish.adapters.registry import agents
+from burnish.adapters.registry.lineage import aliases_of
+from burnish.adapters.serving.prepare import refresh
+from burnish.adapters.verbs.answers import described
+from burnish.config import Settings, overrides
+from burnish.journal import Journal
+from burnish.journal.summary import summary
+from burnish.keys import Scope
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.admin.caller import Access, find, visible
+from burnish.server.gateway.admin.field_types import AgentPath, Body, Text
+
+Value = bool | int | float | str | list[float] | None
+Own = Annotated[
+    dict[str, Value],
+    Field(
+        max_length=100,
+        description="Dotted settings of this agent alone, e.g. `learner.min_rows`; see docs/settings.md.",
+    ),
+]
+
+
+class NewAgent(Body):
+    """Made once; repeated with the same words it changes nothing."""
+
+    name: str = Field(
+        max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Model name that clients will ask for."
+    )
+    settings: Own = Field(default_factory=dict)
+    reason: Text | None = Field(None, description="Kept in the audit log.")
+
+
+class OwnSettings(Body):
+    """Takes the place of all settings that the agent had of its own."""
+
+    settings: Own
+    reason: Text | None = Field(None, description="Kept in the audit log.")
+
+
+def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
+    """`GET` and `POST /agents`, `GET /agents/{agent}`, `POST /agents/{agent}/settings`."""
+    made = APIRouter()
+
+    @made.get("/agents")
+    def list_agents(caller: Caller = Depends(access.anywhere(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
+        """The tenant's agents with what their aliases point at."""
+        with journal.read() as session:
+            return {"agents": [described(row, aliases_of(session, row.name)) for row in visible(session, caller)]}
+
+    @made.post("/agents")
+    def create_agent(body: NewAgent, caller: Caller = Depends(access.anywhere(Scope.OPERATOR))) -> dict[str, Any]:  # noqa: B008
+        """Make an agent of the key's tenant; it is served at the base at once."""
+        wanted = overrides.checked(settings, body.settings)
+        taken = (settings.engine.base_name,)
+        with journal.write() as session:
+            options: dict[str, Any] = {
+                "settings": wanted,
+                "taken": taken,
+                "actor": caller.key_id,
+                "reason": body.reason,
+            }
+            row = agents.create(session, body.name, caller.tenant, **options)
+            told = described(row, {0: [agents.LIVE]})
+        refresh(settings, journal)
+        return told
+
+    @made.get("/agents/{agent}")
+    def show_agent(agent: AgentPath, caller: Caller = Depends(access.on_agent(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
+        """One agent with its settings and counts."""
+        with journal.read() as session:
+            row = find(session, caller, agent)
+            return {**described(row, aliases_of(session, agent)), **summary(session, agent)}
+
+    @made.post("/agents/{agent}/settings")
+    def set_agent(
+        agent: AgentPath,
+        body: OwnSettings,
+        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
+    ) -> dict[str, Any]:
+        """Give the agent settings of its own; the learner and the gate take them up within seconds."""
+        wanted = overrides.checked(settings, body.settings)
+        with journal.write() as session:
+            row = agents.change_settings(session, agent, wanted, actor=caller.key_id, reason=body.reason)
+            return described(row, aliases_of(session, agent))
+
+    return made

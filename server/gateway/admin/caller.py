@@ -1,0 +1,52 @@
+"""Whom an admin request speaks for, and which agents exist for them."""
+
+from collections.abc import Callable
+
+from sqlmodel import Session
+from starlette.requests import Request
+
+from burnish.adapters.registry import agents
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.journal.tables import AgentRow
+from burnish.keys import Scope
+from burnish.server.gateway.access.keyring import Caller, require
+from burnish.server.gateway.admin.field_types import AgentPath
+
+
+class Access:
+    """Makes the dependencies of the routes."""
+
+    def __init__(self, settings: Settings, journal: Journal) -> None:
+        self._settings = settings
+        self._journal = journal
+
+    def anywhere(self, scope: Scope) -> Callable[[Request], Caller]:
+        """The caller, who holds `scope`."""
+        return require(self._settings, scope)
+
+    def on_agent(self, scope: Scope) -> Callable[[Request, str], Caller]:
+        """The caller, who holds `scope` and for whom the path's agent exists; NotFound where it does not."""
+        needs = require(self._settings, scope)
+
+        def dependency(request: Request, agent: AgentPath) -> Caller:
+            caller = needs(request)
+            with self._journal.read() as session:
+                find(session, caller, agent)
+            return caller
+
+        return dependency
+
+
+def find(session: Session, caller: Caller, name: str) -> AgentRow:
+    """The agent as the caller may know it; NotFound where it is another tenant's, or none that the key is limited to."""
+    row = agents.find(session, name, caller.tenant)
+    if caller.agents and not {row.name, row.parent} & caller.agents:
+        return agents.find(session, name, "")  # nobody's: raises
+    return row
+
+
+def visible(session: Session, caller: Caller) -> list[AgentRow]:
+    """The agents that exist for the caller, by name."""
+    rows = agents.listed(session, caller.tenant)
+    return [row for row in rows if not caller.agents or {row.name, row.parent} & caller.agents]

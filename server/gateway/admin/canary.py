@@ -1,0 +1,67 @@
+"""Canaries over HTTP: the verbs of `burnish canary`."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from burnish.adapters.registry import agents
+from burnish.adapters.verbs import canary
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.keys import Scope
+from burnish.records import Observation
+from burnish.server.gateway.access.keyring import Caller, require
+
+AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Agent name.")]
+
+
+class Start(BaseModel):
+    """An older version that is to answer a share of the conversations."""
+
+    model_config = ConfigDict(extra="forbid")
+    version: int = Field(ge=1, le=2**31 - 1, description="Version to put on canary.")
+    share: float | None = Field(None, gt=0, le=0.5, description="Share of the conversations; default `canary.share`.")
+
+
+class Stop(BaseModel):
+    """`kind` `watch` ends a watch; what is live stays live."""
+
+    model_config = ConfigDict(extra="forbid")
+    kind: Observation = Field(
+        Observation.CANARY, description="What to end: the canary, or the watch over what is live."
+    )
+    reason: str | None = Field(None, max_length=500, pattern=r"^[^\x00]*$", description="Kept in the audit log.")
+
+
+def router(settings: Settings, journal: Journal) -> APIRouter:
+    """`GET`, `POST …/start` and `POST …/stop` under /agents/{agent}/canary; another tenant's agents do not exist."""
+    may_see, may_change = (Depends(require(settings, scope)) for scope in (Scope.VIEWER, Scope.OPERATOR))
+    made = APIRouter(tags=["admin"])
+
+    def check(agent: str, caller: Caller) -> None:
+        with journal.read() as session:
+            agents.find(session, agent, caller.tenant)
+
+    @made.get("/agents/{agent}/canary")
+    def status(
+        agent: AgentPath, limit: Annotated[int, Query(ge=1, le=100)] = 10, caller: Caller = may_see
+    ) -> dict[str, Any]:
+        """Canaries and watches, newest first, with what each test says; whether the agent is held."""
+        check(agent, caller)
+        with journal.read() as session:
+            return canary.status(session, agent, limit)
+
+    @made.post("/agents/{agent}/canary/start")
+    def start(agent: AgentPath, body: Start, caller: Caller = may_change) -> dict[str, str]:
+        """Put an older version on canary beside what is live."""
+        check(agent, caller)
+        return {"status": canary.start(settings, journal, agent, body.version, share=body.share, actor="admin")}
+
+    @made.post("/agents/{agent}/canary/stop")
+    def stop(agent: AgentPath, body: Stop, caller: Caller = may_change) -> dict[str, str]:
+        """End the canary and refuse its version, or end the watch over what is live."""
+        check(agent, caller)
+        return {"status": canary.stop(settings, journal, agent, kind=body.kind, actor="admin", reason=body.reason)}
+
+    return made

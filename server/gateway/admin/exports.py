@@ -1,0 +1,44 @@
+"""Rows for other trainers over HTTP, streamed as JSONL."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import StreamingResponse
+
+from burnish.config import Settings
+from burnish.journal import Journal, export
+from burnish.journal.export import MIN_REWARD, Format
+from burnish.keys import Scope
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.admin.field_types import AgentPath, Since
+
+JSONL = "application/jsonl"
+
+
+def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
+    """`GET /agents/{agent}/export`."""
+    made = APIRouter()
+
+    @made.get(
+        "/agents/{agent}/export",
+        response_class=StreamingResponse,
+        responses={200: {"content": {JSONL: {"schema": {"type": "string"}}}, "description": "One JSON object a line."}},
+    )
+    def export_rows(
+        agent: AgentPath,
+        form: Annotated[Format, Query(alias="format", description="For which trainer of TRL.")] = Format.SFT,
+        since: Since = None,
+        until: Since = None,
+        min_reward: Annotated[
+            float, Query(gt=0, le=2, description="From which reward on a reply is an example.")
+        ] = MIN_REWARD,
+        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
+    ) -> StreamingResponse:
+        """What was said and how it was rewarded, as rows for other trainers; what was kept out of training stays here."""
+        found = export.rows(
+            journal, form, agent=agent, tenant=caller.tenant, since=since, until=until, min_reward=min_reward
+        )
+        return StreamingResponse(export.lines(found), media_type=JSONL)
+
+    return made

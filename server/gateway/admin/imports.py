@@ -1,0 +1,147 @@
+"""An adapter made elsewhere, sent as a tar archive: unpacked aside, checked, and adopted by the learner's own code.
+
+This process loads no torch: `python -m burnish.learner.run.adopt` does it, where it is installed. What is unpacked is
+at most the two files of an adapter and its manifest, under names of ours; nothing in the archive is executed, and no
+path of it is followed.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from burnish import errors
+from burnish.adapters.files import foreign
+from burnish.adapters.files.contents import CONFIG, WEIGHTS
+from burnish.adapters.files.foreign import MANIFEST
+from burnish.adapters.verbs.answers import imported
+from burnish.config import Settings
+from burnish.errors import AdapterError, BurnishError, JournalError, RequestError
+from burnish.journal import Journal
+from burnish.keys import Scope
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.admin.field_types import AgentPath
+
+MAX_BYTES = 4 * 2**30
+_READ = frozenset({CONFIG, WEIGHTS, MANIFEST})
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
+    """`POST /agents/{agent}/versions/import`."""
+    made = APIRouter()
+
+    @made.post("/agents/{agent}/versions/import", openapi_extra=_BODY)
+    async def import_version(
+        agent: AgentPath,
+        request: Request,
+        any_base: Annotated[
+            bool, Query(description="Take your word that the adapter belongs to the base that is served.")
+        ] = False,
+        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
+    ) -> dict[str, Any]:
+        """Make a PEFT adapter, sent as a tar archive of its directory, a version that the gate tries like any other."""
+        folder = Path(tempfile.mkdtemp(prefix="import-", dir=settings.state_dir))
+        try:
+            await _receive(request, folder / "archive.tar")
+            await run_in_threadpool(unpack, folder / "archive.tar", folder / "adapter")
+            await run_in_threadpool(_check, settings, folder / "adapter", any_base)
+            told = await run_in_threadpool(_adopt, settings, agent, folder / "adapter", caller.key_id, any_base)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return {**told, "status": imported(agent, told["version"])}
+
+    return made
+
+
+async def _receive(request: Request, file: Path) -> None:
+    n_bytes = 0
+    with file.open("wb") as out:
+        async for chunk in request.stream():
+            n_bytes += len(chunk)
+            if n_bytes > MAX_BYTES:
+                raise RequestError(f"the archive has more than {MAX_BYTES} bytes", code="request_too_large")
+            out.write(chunk)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """The adapter's files out of `archive` (tar, compressed or not) into the new `folder`; of others only the last
+    names.
+
+    Raises RequestError where it is no archive, holds links or devices, or unpacks to more than MAX_BYTES.
+    """
+    folder.mkdir()
+    left = MAX_BYTES
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                name = Path(member.name).name
+                if member.isdir() or not name:
+                    continue
+                source = opened.extractfile(member) if member.isfile() else None
+                if source is None:
+                    raise RequestError(
+                        f"the archive's {name!r} is no plain file; send one without links", code="invalid_value"
+                    )
+                left -= member.size
+                if left < 0:
+                    raise RequestError(f"the archive unpacks to more than {MAX_BYTES} bytes", code="request_too_large")
+                if (folder / name).exists():
+                    raise RequestError(
+                        f"the archive holds {name!r} twice; send one adapter's directory", code="invalid_value"
+                    )
+                with (folder / name).open("wb") as out:
+                    if name in _READ:
+                        shutil.copyfileobj(source, out)
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise RequestError(
+            f"the body is no tar archive of an adapter's directory: {error}; make one with `tar -c DIRECTORY`",
+            code="invalid_value",
+        ) from error
+
+
+def _check(settings: Settings, folder: Path, any_base: bool) -> None:
+    """All that can be seen without torch, at once; AdapterError without this server's own paths."""
+    try:
+        foreign.read(folder, model=settings.engine.model, max_rank=settings.engine.max_lora_rank, any_base=any_base)
+    except AdapterError as error:
+        raise AdapterError(str(error).replace(f"{folder}/", "")) from error
+
+
+def _adopt(settings: Settings, agent: str, folder: Path, actor: str, any_base: bool) -> dict[str, Any]:
+    asked = {
+        "settings": settings.model_dump(mode="json"),
+        "agent": agent,
+        "directory": str(folder),
+        "actor": actor,
+        "any_base": any_base,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "burnish.learner.run.adopt"],
+        input=json.dumps(asked),
+        cwd=Path(__file__).parents[2],  # our packages first, wherever this process was started
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise JournalError(f"cannot import here ({last}); run `burnish versions import` where the learner is installed")
+    answer: dict[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
+    if "error" in answer:
+        kind = getattr(errors, answer["kind"], BurnishError)
+        raise kind(answer["error"].replace(f"{folder}/", ""))
+    return answer

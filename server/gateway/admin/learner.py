@@ -1,0 +1,51 @@
+"""The learner over HTTP: where it stands, paused, resumed, made to take a step now."""
+
+from typing import Any
+
+from fastapi import APIRouter, Depends
+
+from burnish.adapters.registry import agents
+from burnish.adapters.verbs.answers import asked, paused
+from burnish.config import Settings
+from burnish.journal import Journal, steps
+from burnish.keys import Scope
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.admin.field_types import AgentPath, Reasoned
+
+
+def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
+    """`GET /agents/{agent}/learner`, `POST …/learner/pause`, `…/resume` and `…/step`."""
+    may_change = Depends(access.on_agent(Scope.OPERATOR))
+    made = APIRouter()
+
+    @made.get("/agents/{agent}/learner", dependencies=[Depends(access.on_agent(Scope.VIEWER))])
+    def learner_status(agent: AgentPath) -> dict[str, Any]:
+        """What waits to be learned, what is on trial, what was dropped and why, and the last step."""
+        with journal.read() as session:
+            told = steps.standing(session, agent)
+        return told | {"min_rows": settings.learner.min_rows, "is_enabled": settings.learner.enabled}
+
+    @made.post("/agents/{agent}/learner/pause")
+    def pause_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
+        """Take no further step; serving, recording and judging go on."""
+        return _set(agent, True, body, caller)
+
+    @made.post("/agents/{agent}/learner/resume")
+    def resume_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
+        """Learn again."""
+        return _set(agent, False, body, caller)
+
+    @made.post("/agents/{agent}/learner/step")
+    def step_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
+        """Take one step as soon as possible, however few rows are ready, paused or not."""
+        with journal.write() as session:
+            n_ready = agents.ask_step(session, agent, actor=caller.key_id, reason=body.reason)
+        return {"status": asked(agent, n_ready), "n_ready": n_ready}
+
+    def _set(agent: str, is_paused: bool, body: Reasoned, caller: Caller) -> dict[str, Any]:
+        with journal.write() as session:
+            agents.set_paused(session, agent, is_paused, actor=caller.key_id, reason=body.reason)
+        return {"status": paused(agent, is_paused), "is_paused": is_paused}
+
+    return made

@@ -1,0 +1,75 @@
+"""What is live, changed over HTTP: promote, roll back, end a hold."""
+
+from typing import Any
+
+from fastapi import APIRouter, Depends
+from pydantic import Field
+
+from burnish.adapters.registry import agents, lifecycle
+from burnish.adapters.verbs import releases
+from burnish.adapters.verbs.answers import released
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.keys import Scope
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.admin.field_types import AgentPath, Body, Number, Reasoned, Text
+
+
+class Promotion(Body):
+    """`expected` makes it a compare-and-set: 409 when another version is live."""
+
+    version: Number = Field(description="Version to make live; 0 is the frozen base.")
+    expected: Number | None = Field(None, description="Version that the caller believes to be live.")
+    reason: Text | None = Field(None, description="Kept in the audit log.")
+
+
+class Rollback(Body):
+    """`to` defaults to the previous version; `expected` as in a promotion."""
+
+    to: Number | None = Field(None, description="Version to go back to.")
+    expected: Number | None = Field(None, description="Version that the caller believes to be live.")
+    reason: Text | None = Field(None, description="Kept in the audit log.")
+
+
+def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
+    """`POST /agents/{agent}/promote`, `…/rollback` and `…/release`."""
+    made = APIRouter()
+
+    @made.post("/agents/{agent}/promote")
+    def promote(
+        agent: AgentPath,
+        body: Promotion,
+        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
+    ) -> dict[str, Any]:
+        """Make a version live; one that is live already stays so. One that the engines have not loaded is loaded first."""
+        options: dict[str, Any] = {"actor": caller.key_id, "reason": body.reason, "expected": body.expected}
+        return _told(journal, agent, releases.promote(settings, journal, agent, body.version, **options))
+
+    @made.post("/agents/{agent}/rollback")
+    def rollback(
+        agent: AgentPath,
+        body: Rollback,
+        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
+    ) -> dict[str, Any]:
+        """Go back to the previous version, or to the one named."""
+        options: dict[str, Any] = {"actor": caller.key_id, "reason": body.reason, "expected": body.expected}
+        return _told(journal, agent, releases.rollback(settings, journal, agent, to=body.to, **options))
+
+    @made.post("/agents/{agent}/release")
+    def end_hold(
+        agent: AgentPath,
+        body: Reasoned,
+        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
+    ) -> dict[str, Any]:
+        """Let versions go live by themselves again after a hold."""
+        with journal.write() as session:
+            held = agents.release(session, agent, actor=caller.key_id, reason=body.reason)
+        return {"status": released(agent, held), "was_held": held}
+
+    return made
+
+
+def _told(journal: Journal, agent: str, status: str) -> dict[str, Any]:
+    with journal.read() as session:
+        return {"status": status, "agent": agent, "live": lifecycle.alias(session, agent)}

@@ -1,0 +1,200 @@
+"""The ASGI application: the hot path in raw ASGI, everything else in the application behind it.
+
+Every request passes the Host and Origin guard and gets an `x-request-id`. Inference, feedback, model list and health
+are answered here; other paths go to `fallback` (admin, docs), which finds `request_id` and the `recorder` in its state.
+Errors of any kind leave through `server/gateway/http/error_envelope.py`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from burnish.config import Settings
+from burnish.errors import NotFound, RequestError
+from burnish.keys import Scope as KeyScope
+from burnish.server.gateway import embeddings, exchange, routing
+from burnish.server.gateway.access import host_guard
+from burnish.server.gateway.call import CHAT, Dialect
+from burnish.server.gateway.dialects import completions, messages, responses
+from burnish.server.gateway.dialects.chat import Chat
+from burnish.server.gateway.dialects.completions import Completions
+from burnish.server.gateway.dialects.messages import Messages, count_tokens
+from burnish.server.gateway.feedback import accept
+from burnish.server.gateway.http import error_envelope
+from burnish.server.gateway.http.asgi import ClientGone, header, send_bytes, send_json
+from burnish.server.gateway.http.request_ids import RequestIds
+from burnish.server.gateway.state import State
+from burnish.server.gateway.warm_up import rehearse
+
+Answer = Callable[[State, Scope, Receive, Send, str], Awaitable[None]]
+MODEL_PATH = "/v1/models/"
+log = structlog.get_logger(__name__)
+
+
+class App:
+    """The gateway's ASGI application; `state` is there from start-up to shutdown."""
+
+    def __init__(self, settings: Settings, fallback: ASGIApp | None = None) -> None:
+        self._settings = settings
+        self._fallback = fallback
+        self.state: State | None = None
+        self._ids = RequestIds()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self.state = State.open(self._settings)
+        # not waited for: a journal that does not answer must not keep a gateway from serving
+        first = asyncio.create_task(rehearse(self._fallback, self._settings)) if self._fallback is not None else None
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if first is not None:
+            first.cancel()
+        await self.state.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = self._ids.take()
+        extra = [(b"x-request-id", request_id.encode())]
+        has_begun = has_ended = False
+
+        async def reply(message: Message) -> None:
+            nonlocal has_begun, has_ended
+            if message["type"] == "http.response.start":
+                has_begun = True
+                message["headers"] = [*message.get("headers", ()), *extra]
+            else:
+                has_ended = not message.get("more_body", False)
+            await send(message)
+
+        try:
+            is_health = scope["path"] in _HEALTH  # an orchestrator asks by address, under any name
+            origin = None if is_health else host_guard.check(scope, self._settings.gateway)
+            if origin is not None:
+                extra += host_guard.cors_headers(origin)
+                if scope["method"] == "OPTIONS" and header(scope, b"access-control-request-method"):
+                    return await send_bytes(reply, 200, b"{}", host_guard.preflight_headers())
+            await self._dispatch(scope, receive, reply, request_id)
+        except ClientGone:
+            log.debug("client left", request_id=request_id)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            status, body, headers = _dialect(scope["path"]).reply_to(error, request_id)
+            if status == 500:
+                log.exception("request failed", request_id=request_id, path=scope["path"])
+            if has_ended:  # the application behind has answered already, and raised for the log's sake
+                return
+            if has_begun:  # the server cuts the connection: the client must not take half an answer for a whole one
+                raise
+            await send_bytes(reply, status, body, headers)
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        state = self.state
+        assert state is not None, "the server runs the lifespan before the first request"
+        path = scope["path"]
+        answers = _ROUTES.get(path) or (_MODEL if path.startswith(MODEL_PATH) else None)
+        if answers is not None:
+            answer = answers.get(scope["method"])
+            if answer is not None:
+                return await answer(state, scope, receive, send, request_id)
+            behind = _BEHIND.get(path, ()) if self._fallback is not None else ()
+            if scope["method"] in behind:
+                return await self._pass_on(state, scope, receive, send, request_id)
+            allowed = ", ".join([*answers, *behind])
+            status, body, headers = _dialect(path).reply_to(_wrong_method(scope, allowed), request_id)
+            return await send_bytes(send, status, body, [*headers, (b"allow", allowed.encode())])
+        if messages.owns(path):
+            raise _nothing_at(path)
+        await self._pass_on(state, scope, receive, send, request_id)
+
+    async def _pass_on(self, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        if self._fallback is None:
+            raise _nothing_at(scope["path"])
+        scope.setdefault("state", {}).update(request_id=request_id, recorder=state.recorder)
+        await self._fallback(scope, receive, send)
+
+
+def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:
+    """The gateway for `settings`; `fallback` answers every path that is not the gateway's own."""
+    return App(settings, fallback)
+
+
+async def _list_models(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+    routes = state.routes.current()
+    shown, has_more = routing.page(routing.names(caller, routes), scope["query_string"])
+    data = [routing.entry(name, caller, routes, {}, state.settings.engine.max_model_len) for name in shown]
+    ends = {"first_id": shown[0] if shown else None, "last_id": shown[-1] if shown else None}
+    await send_json(send, 200, {"object": "list", "data": data, "has_more": has_more, **ends})
+
+
+async def _show_model(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+    name, settings = scope["path"][len(MODEL_PATH) :], state.settings
+    shown = routing.entry(
+        name, caller, state.routes.current(), settings.gateway.model_map, settings.engine.max_model_len
+    )
+    await send_json(send, 200, shown)
+
+
+async def _healthz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    await send_json(send, 200, {"status": "ok"})
+
+
+async def _readyz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    is_ready = await state.engines.is_ready(state.routes.current())
+    warnings = [] if is_ready else ["no engine answers"]
+    if state.recorder.n_lost:
+        warnings.append(f"{state.recorder.n_lost} records lost: the disk is full")
+    tree = {"status": "ready" if is_ready else "not ready", "warnings": warnings}
+    await send_json(send, 200 if is_ready else 503, tree)
+
+
+def _nothing_at(path: str) -> NotFound:
+    return NotFound(f"there is nothing at {path}; see docs/http.md", code="unknown_path")
+
+
+def _wrong_method(scope: Scope, allowed: str) -> RequestError:
+    return RequestError(f"{scope['path']}: got {scope['method']}, expected {allowed}", code=error_envelope.WRONG_METHOD)
+
+
+def _dialect(path: str) -> Dialect:
+    """Whose error envelope a path's callers expect."""
+    if messages.owns(path):
+        path = messages.PATH
+    return _DIALECTS.get(path, _DIALECTS[CHAT])
+
+
+_DIALECTS: dict[str, Dialect] = {
+    CHAT: Chat(),
+    completions.PATH: Completions(),
+    responses.PATH: responses.Responses(),
+    messages.PATH: Messages(),
+}
+REPLIES = frozenset(_DIALECTS)
+"""The paths that are asked for replies."""
+_ROUTES: dict[str, dict[str, Answer]] = {
+    **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
+    count_tokens.COUNT_PATH: {"POST": count_tokens.answer},
+    embeddings.PATH: {"POST": embeddings.answer},
+    accept.PATH: {"POST": accept.answer},
+    accept.BATCH_PATH: {"POST": accept.answer_batch},
+    accept.TOKENS_PATH: {"POST": accept.answer_token},
+    "/v1/models": {"GET": _list_models},
+    "/healthz": {"GET": _healthz},
+    "/readyz": {"GET": _readyz},
+}
+_BEHIND = {accept.PATH: ("GET",)}  # methods of our own paths that need SQL, and so the application behind
+_MODEL: dict[str, Answer] = {"GET": _show_model}
+_HEALTH = frozenset({"/healthz", "/readyz"})

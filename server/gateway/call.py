@@ -1,0 +1,106 @@
+"""One request, whatever dialect it came in: what to ask the engine, and what to record.
+
+A dialect (server/gateway/dialects/) turns a body into a Call and gives a Renderer that turns the engine's answer back.
+Between the two, every request takes the same way (server/gateway/exchange.py): pinned, asked, recorded, answered.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from burnish.records import Sampling
+from burnish.server.gateway import remote_fields
+from burnish.wire.chunks import Answer, Chunk
+
+JsonObject = dict[str, msgspec.Raw]
+Reply = tuple[int, bytes, list[tuple[bytes, bytes]]]
+CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a body says about the conversation it belongs to, under any of the names that harnesses use."""
+
+    session: str | None = None
+    session_field: str | None = None
+    turn_type: str | None = None
+    is_done: object = None
+
+
+NOTHING_SAID = Said()
+
+
+@dataclass(slots=True)
+class Call:
+    """A request as the engine will see it.
+
+    `body` holds the engine's fields as JSON text, all but `model`; `messages` and `tools` are JSON arrays in chat form,
+    as recorded (with several prompts in one request, `prompts` holds those of each); `render` makes the answer's
+    Renderer from the pinned version's name and the request id; `ignored` names what the client sent and nobody acts on.
+    Where the engine refuses the body, `check` looks at what was left to it and raises RequestError with the place at
+    fault. `strict_tools` go to the engine in place of the body's own, until it turns out that it can make no grammar of
+    them.
+    """
+
+    model: str
+    is_stream: bool
+    body: JsonObject
+    messages: msgspec.Raw
+    tools: msgspec.Raw | None
+    sampling: Sampling
+    render: "Callable[[str, str], Renderer]"
+    n: int = 1
+    user: str | None = None
+    said: Said = NOTHING_SAID
+    path: str = CHAT
+    prompts: tuple[msgspec.Raw, ...] = ()
+    check: "Callable[[], object] | None" = None
+    ignored: tuple[str, ...] = ()
+    strict_tools: msgspec.Raw | None = None
+
+    def for_engine(self, engine_model: str) -> bytes:
+        """The body to send to the engine."""
+        tools = {} if self.strict_tools is None else {"tools": self.strict_tools}
+        return msgspec.json.encode({"model": engine_model, **self.body, **tools})
+
+    def for_remote(self, model: str) -> bytes:
+        """The body to send to a model elsewhere: OpenAI's own fields. What it leaves out joins `ignored`."""
+        self.ignored = tuple(dict.fromkeys([*self.ignored, *remote_fields.left_out(self.body)]))
+        return msgspec.json.encode({"model": model, **remote_fields.kept(self.body)})
+
+    def messages_of(self, choice: int) -> msgspec.Raw:
+        """The messages that choice number `choice` replies to."""
+        return self.prompts[choice * len(self.prompts) // self.n] if self.prompts else self.messages
+
+
+class Renderer(Protocol):
+    """Turns one engine answer into the client's dialect. Made anew for every request."""
+
+    def response_id(self, engine_id: str) -> str:
+        """The id by which the client knows this response; the interaction's id, and what feedback names."""
+
+    def chunk(self, data: bytes, chunk: Chunk) -> bytes:
+        """What the client gets for one chunk of the engine's stream (`data` is its JSON text); may be empty."""
+
+    def end(self) -> bytes:
+        """What the client gets when the engine's stream is over."""
+
+    def whole(self, data: bytes, answer: Answer) -> bytes:
+        """The body that the client gets for an answer that is not streamed."""
+
+
+class Dialect(Protocol):
+    """One way to ask for a reply. `name` is stored with each turn."""
+
+    name: str
+
+    def read(self, body: bytes, headers: Mapping[bytes, str]) -> Call:
+        """The request in `body`; raises RequestError naming the field at fault."""
+
+    def reply_to(self, error: BaseException, request_id: str) -> Reply:
+        """Status, body and headers of the answer to a request that failed."""
+
+    def frame_of(self, error: BaseException, request_id: str) -> bytes:
+        """The last event of a stream that had already begun."""

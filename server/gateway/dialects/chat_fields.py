@@ -1,0 +1,210 @@
+"""A chat completion's fields: checked where Burnish acts on them, passed on byte for byte in all others.
+
+What goes to the engine asks for token ids and log-probs and carries nothing that is Burnish's own or that steers the
+engine itself: a client must not choose the response id (feedback joins by it), its priority, or where the engine moves
+its caches.
+"""
+
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from operator import attrgetter
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from burnish.errors import RequestError
+from burnish.records import Sampling
+from burnish.server.gateway.call import NOTHING_SAID, JsonObject, Said
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+MAX_CHOICES = 128
+TRUE = msgspec.Raw(b"true")
+DROPPED = frozenset(
+    {
+        *("session_id", "turn_type", "session_done"),  # read here
+        *("request_id", "priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs"),  # the engine's controls
+    }
+)
+_UNSUPPORTED = {
+    **dict.fromkeys(("use_beam_search", "echo"), "such replies have no log-probs to record"),
+    # seen with vLLM 0.32: the first kills an engine that serves adapters, the second blanks other requests'
+    # top_logprobs
+    **dict.fromkeys(("prompt_logprobs", "logprob_token_ids"), "it would disturb the requests of others"),
+}
+_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class StreamOptions(msgspec.Struct):
+    """The part of `stream_options` that changes what is passed on."""
+
+    include_usage: bool | None = None
+
+
+class Common(msgspec.Struct):
+    """The fields that chat and text completions share; names, types and defaults are OpenAI's and vLLM's."""
+
+    model: _Name
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: _Positive | None = None
+    return_token_ids: bool | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    thinking_token_budget: Any = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    bad_words: list[str] | None = None
+    allowed_token_ids: list[int] | None = None
+    min_tokens: int | None = None
+    watermarking: Any = None
+    use_beam_search: bool | None = None
+    echo: bool | None = None
+    prompt_logprobs: Any = None
+    logprob_token_ids: Any = None
+    user: str | None = None
+    session_id: str | None = None
+    conversation_id: str | None = None
+    prompt_cache_key: str | None = None
+    metadata: Any = None
+    turn_type: str | None = None
+    session_done: bool | str | int | None = None
+
+    @property
+    def wants_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+def parse(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObject]:
+    """As `decoded`, without what would cost a reply its log-probs or another request its peace."""
+    fields, raw = decoded(body, kind, big)
+    refuse_unsupported(fields)
+    return fields, raw
+
+
+def decoded(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObject]:
+    """The typed fields, and all fields as JSON text; those in `big` are left to the caller to check.
+
+    Large fields are scanned apart from the small ones, so that no byte of a body is looked at more often than needed.
+    """
+    try:
+        raw: JsonObject = _raw_decoder.decode(body)
+        small = {name: value for name, value in raw.items() if name not in big}
+        fields = _decoder_of(kind).decode(msgspec.json.encode(small))
+    except msgspec.ValidationError as error:
+        raise explained(error) from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from error
+    return fields, raw
+
+
+def check(name: str, value: msgspec.Raw, decoder: Any) -> Any:
+    """The decoded value of the field `name`; raises RequestError naming the place at fault."""
+    try:
+        return decoder.decode(value)
+    except msgspec.ValidationError as error:
+        raise explained(error, name) from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RequestError(f"{name}: not valid JSON: {error}", param=name, code="invalid_json") from error
+
+
+def refuse_unsupported(fields: Any) -> None:
+    """Raises RequestError for what would cost a reply its log-probs or another request its peace."""
+    if _unsupported_of(fields) == _NONE_UNSUPPORTED:
+        return
+    for name, reason in _UNSUPPORTED.items():
+        value = getattr(fields, name)
+        if value is not None and value is not False:  # 0 asks for log-probs too
+            raise RequestError(f"{name}: not supported, {reason}", param=name, code="unsupported")
+
+
+def sampling_of(fields: Common, *, is_constrained: bool) -> Sampling:
+    """The parameters as the engine applies them, with its defaults for those left out."""
+    if not is_constrained and _sampling_fields(fields) == _ALL_DEFAULT:
+        return _DEFAULT_SAMPLING
+    return Sampling(
+        temperature=_given(fields.temperature, 1.0),
+        top_p=_given(fields.top_p, 1.0),
+        top_k=_given(fields.top_k, 0) or -1,
+        min_p=_given(fields.min_p, 0.0),
+        presence_penalty=_given(fields.presence_penalty, 0.0),
+        frequency_penalty=_given(fields.frequency_penalty, 0.0),
+        repetition_penalty=_given(fields.repetition_penalty, 1.0),
+        has_logit_bias=bool(
+            fields.logit_bias
+            or fields.bad_words
+            or fields.allowed_token_ids
+            or fields.min_tokens
+            or fields.watermarking
+        ),
+        is_constrained=is_constrained,
+    )
+
+
+def is_grammar(fields: Common, raw: JsonObject) -> bool:
+    """True where a grammar masks the logits, whatever the tools."""
+    kind = (fields.response_format or {}).get("type", "text")
+    if kind != "text" or fields.structured_outputs or fields.thinking_token_budget is not None:
+        return True
+    return any(name.startswith("guided_") for name in raw)
+
+
+def said_of(fields: Common) -> Said:
+    """What the body says about its conversation. `user` names a person, not a conversation, and is kept apart."""
+    metadata = fields.metadata if isinstance(fields.metadata, dict) else {}
+    if not (metadata or fields.session_id or fields.conversation_id or fields.prompt_cache_key):
+        if fields.turn_type is None and fields.session_done is None:
+            return NOTHING_SAID
+        return Said(None, None, fields.turn_type, fields.session_done)
+    places = (
+        ("session_id", fields.session_id),
+        ("conversation_id", fields.conversation_id),
+        ("metadata.session_id", metadata.get("session_id")),
+        ("metadata.conversation_id", metadata.get("conversation_id")),
+        ("metadata.thread_id", metadata.get("thread_id")),
+        ("prompt_cache_key", fields.prompt_cache_key),
+    )
+    for name, value in places:
+        if isinstance(value, str) and value:
+            return Said(value, name, fields.turn_type, fields.session_done)
+    return Said(None, None, fields.turn_type, fields.session_done)
+
+
+def explained(error: msgspec.ValidationError, field: str = "") -> RequestError:
+    """msgspec's message with the field's name in front, as OpenAI's `param`."""
+    found = _PATH.match(str(error))
+    assert found is not None, "the pattern matches any text"
+    what, path = found["what"], (field + (found["path"] or "")).lstrip(".")
+    if missing := re.search(r"missing required field `(\w+)`", what):
+        path = f"{path}.{missing[1]}".lstrip(".")
+    return RequestError(f"{path or 'body'}: {what}", param=path or None, code="invalid_value")
+
+
+_SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"),
+    *("logit_bias", "bad_words", "allowed_token_ids", "min_tokens", "watermarking"),
+)
+_sampling_fields = attrgetter(*_SAMPLING)
+_ALL_DEFAULT = (None,) * len(_SAMPLING)
+_DEFAULT_SAMPLING = Sampling()
+_NONE_UNSUPPORTED = (None,) * len(_UNSUPPORTED)
+_unsupported_of = attrgetter(*_UNSUPPORTED)
+_raw_decoder = msgspec.json.Decoder(JsonObject)
+
+
+@lru_cache
+def _decoder_of(kind: type[S]) -> "msgspec.json.Decoder[S]":
+    return msgspec.json.Decoder(kind)
+
+
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value

@@ -1,0 +1,136 @@
+"""`system` and `messages` as the messages of a chat completion.
+
+The way there and back is exact for what we wrote ourselves: an assistant's blocks, sent back, give the content and the
+tool calls that were recorded as the reply, so that the next request is recognised as its continuation. One message of
+the client stays one, but for tool results: each becomes a `tool` message, before what the user said with them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from burnish.errors import RequestError
+from burnish.server.gateway.dialects.messages.blocks import (
+    Block,
+    Content,
+    content_of,
+    joined,
+    misplaced,
+    parts_of,
+    required,
+    shown,
+    text_of,
+)
+from burnish.server.gateway.dialects.messages.tool_calls import call_of
+
+ChatMessage = dict[str, Any]
+Ignore = Callable[[str], None]
+_ATTRIBUTION = "x-anthropic-billing-header"
+
+
+class Message(msgspec.Struct, gc=False):
+    """One message; `system` in mid-conversation is allowed by the newer API."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Content
+
+
+Messages = Annotated[list[Message], msgspec.Meta(min_length=1)]
+
+
+def translated(system: Content | None, messages: Sequence[Message], ignore: Ignore) -> list[ChatMessage]:
+    """All messages of the chat; `ignore` is told what was left out."""
+    found = _system(system or "", "system")
+    for at, message in enumerate(messages):
+        place = f"messages[{at}].content"
+        if message.role == "user":
+            found += _user(message.content, place)
+        elif message.role == "assistant":
+            found.append(_assistant(message.content, place, ignore))
+        else:
+            found += _system(message.content, place)
+    if not found:  # system messages alone, all of them empty or an attribution only
+        raise RequestError("messages: nothing is said in any of them", param="messages", code="invalid_value")
+    return found
+
+
+def is_prefill(messages: Sequence[ChatMessage]) -> bool:
+    """True where the last message is the beginning of the reply, which the model is to continue."""
+    last = messages[-1]
+    return last["role"] == "assistant" and bool(last["content"]) and "tool_calls" not in last
+
+
+def _system(content: Content, place: str) -> list[ChatMessage]:
+    blocks = [Block("text", text=content)] if isinstance(content, str) else content
+    for at, block in enumerate(blocks):
+        if block.type != "text":
+            raise misplaced(block, f"{place}[{at}]", "text")
+    texts = [_without_attribution(text_of(block, f"{place}[{at}]")) for at, block in enumerate(blocks)]
+    text = "\n".join(filter(None, texts))
+    return [{"role": "system", "content": text}] if text else []
+
+
+def _without_attribution(text: str) -> str:
+    """Claude Code's attribution line holds a `cch=…` that changes with every request.
+
+    Kept, it would make the head of every prompt new: no prefix cache would hit, and no turn would be recognised as the
+    continuation of the one before. It tells the model nothing.
+    """
+    return text.partition("\n")[2].lstrip("\n") if text.startswith(_ATTRIBUTION) else text
+
+
+def _user(content: Content, place: str) -> list[ChatMessage]:
+    if isinstance(content, str):
+        return [{"role": "user", "content": content}]
+    if not content:
+        raise RequestError(f"{place}: expected at least one block", param=place, code="invalid_value")
+    results: list[ChatMessage] = []
+    parts: list[dict[str, Any]] = []
+    for at, block in enumerate(content):
+        here = f"{place}[{at}]"
+        if block.type == "tool_result":
+            results.append(_tool_result(block, here))
+        else:
+            parts += shown(block, here)
+    if parts or not results:
+        results.append({"role": "user", "content": joined(parts)})
+    return results
+
+
+def _tool_result(block: Block, place: str) -> ChatMessage:
+    """The result as it came. `is_error` stands beside it, for the record: engines skip keys that they do not know."""
+    call_id = required(block.tool_use_id, f"{place}.tool_use_id")
+    content = joined(parts_of(content_of(block, place), f"{place}.content"))
+    message: ChatMessage = {"role": "tool", "tool_call_id": call_id, "content": content}
+    if block.is_error:
+        message["is_error"] = True
+    return message
+
+
+def _assistant(content: Content, place: str, ignore: Ignore) -> ChatMessage:
+    if isinstance(content, str):
+        return {"role": "assistant", "content": content}
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for at, block in enumerate(content):
+        here = f"{place}[{at}]"
+        match block.type:
+            case "text":
+                texts.append(text_of(block, here))
+            case "thinking":
+                thoughts.append(required(block.thinking, f"{here}.thinking"))
+            case "tool_use":
+                calls.append(call_of(block, here))
+            case "tool_result" | "image" | "document":
+                raise misplaced(block, here, "text, thinking, tool_use; the rest belongs to the user")
+            case _:  # redacted thinking, and the work of tools that Anthropic runs: neither can come from here
+                ignore(f"content.{block.type}")
+    text = "".join(texts)  # as it was sampled: nothing may come between two pieces of one reply
+    message: ChatMessage = {"role": "assistant", "content": text or (None if calls else "")}
+    if reasoning := "".join(thoughts):
+        message["reasoning"] = reasoning
+    if calls:
+        message["tool_calls"] = calls
+    return message

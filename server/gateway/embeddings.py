@@ -1,0 +1,60 @@
+"""`/v1/embeddings`: passed to the engine as it came, but for the model's name. Nothing is sampled, so nothing is
+recorded."""
+
+from typing import Annotated
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from burnish.errors import EngineError, EngineUnavailable, RequestError
+from burnish.keys import Scope as KeyScope
+from burnish.server.gateway.call import JsonObject
+from burnish.server.gateway.dialects import chat_fields as common
+from burnish.server.gateway.dialects import completions
+from burnish.server.gateway.engines.engines import EMBEDDINGS
+from burnish.server.gateway.http.asgi import read_body, send_bytes
+from burnish.server.gateway.routing import resolve
+from burnish.server.gateway.state import State
+
+PATH = EMBEDDINGS
+_decoder = msgspec.json.Decoder(JsonObject)
+
+
+class Fields(msgspec.Struct):
+    """The fields that Burnish reads, but for `input`."""
+
+    model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """The vectors as the engine gives them, under the model name that the client used."""
+    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+    gateway = state.settings.gateway
+    with state.limits.admit(caller):
+        fields, raw = parse(await read_body(scope, receive, gateway.max_body_bytes))
+        routes = state.routes.current()
+        target = resolve(fields.model, caller, routes, gateway.model_map)
+        asked = msgspec.json.encode({**raw, "model": target.engine_model})
+        with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
+            async with state.watches.watch(receive) as client:
+                response = await state.engines.ask(routes, PATH, asked, request_id)
+                try:
+                    tree = _decoder.decode(await response.read())
+                except msgspec.DecodeError as error:
+                    raise EngineError("the engine's answer is not JSON; is it a vLLM server?") from error
+                except OSError as error:
+                    raise EngineUnavailable("the engine went away while it was answering; please try again") from error
+                finally:
+                    response.close()
+                client.settle()
+                tree["model"] = msgspec.Raw(msgspec.json.encode(fields.model))
+                await send_bytes(send, 200, msgspec.json.encode(tree))
+
+
+def parse(body: bytes) -> tuple[Fields, JsonObject]:
+    """The fields, and what may go to the engine; raises RequestError naming the field at fault."""
+    fields, raw = common.decoded(body, Fields, ("input",))
+    if "input" not in raw:
+        raise RequestError("input: missing required field `input`", param="input", code="invalid_value")
+    completions.prompts("input", raw["input"])
+    return fields, {name: value for name, value in raw.items() if name not in common.DROPPED}

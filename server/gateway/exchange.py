@@ -1,0 +1,180 @@
+"""A request for a reply, in any dialect: guard and key are passed; from here it is pinned, asked, relayed and recorded.
+
+Streams are relayed event by event as the engine emits them. The answer's status is sent with the first event, so that
+an engine that fails before it still gets a 503; a failure after it is one error event. A client that leaves takes its
+engine request with it, and what had been sampled is recorded as aborted.
+"""
+
+import re
+import time
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from burnish.adapters.registry.personal import HEADER
+from burnish.errors import BurnishError, EngineUnavailable, RequestError
+from burnish.keys import Scope as KeyScope
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.call import CHAT, Call, Dialect
+from burnish.server.gateway.engines.connection_pool import Response
+from burnish.server.gateway.http.asgi import headers_of, read_body, send_bytes
+from burnish.server.gateway.http.disconnects import ClientWatch
+from burnish.server.gateway.http.sse import Splitter
+from burnish.server.gateway.labels import Labels, labels_of
+from burnish.server.gateway.routing import own, remote, resolve, split
+from burnish.server.gateway.state import State
+from burnish.server.gateway.turn import Turn
+from burnish.serving_table import Routes
+
+SSE_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+log = structlog.get_logger(__name__)
+
+
+async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """One reply, streamed or whole."""
+    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+    with state.limits.admit(caller):
+        started_at = time.time()
+        sent = headers_of(scope)
+        call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
+        call.user = sent.get(HEADER, call.user)
+        exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
+        await exchange.run(receive, send)
+
+
+class Exchange:
+    """One request under way."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        state: State,
+        caller: Caller,
+        call: Call,
+        labels: Labels,
+        request_id: str,
+        started_at: float,
+    ) -> None:
+        self._dialect = dialect
+        self._state = state
+        self._caller = caller
+        self._call = call
+        self._labels = labels
+        self._request_id = request_id
+        self._started_at = started_at
+
+    async def run(self, receive: Receive, send: Send) -> None:
+        """Pin, ask, relay, record."""
+        call, state = self._call, self._state
+        routes = state.routes.current()
+        target = resolve(call.model, self._caller, routes, state.settings.gateway.model_map)
+        target = own(target, routes, state.settings.personal, self._caller.tenant, call.user)
+        self._target = split(target, routes, self._caller.key_id, self._labels.session_id, call.messages)
+        with state.heartbeat.hold(
+            self._target.name
+        ):  # nothing may wait between reading the table and counting the request
+            async with state.watches.watch(receive) as client:
+                try:
+                    await self._answer(routes, send, client)
+                except RequestError as error:  # nothing has been sent; it may lie with the tools that we made strict
+                    if call.strict_tools is None or self._target.upstream is not None:
+                        raise
+                    log.info("asking again without strict tools", request_id=self._request_id, reason=str(error))
+                    call.strict_tools = None
+                    await self._answer(routes, send, client)
+
+    async def _answer(self, routes: Routes, send: Send, client: ClientWatch) -> None:
+        response = await self._ask(routes)
+        try:
+            await (self._stream if self._call.is_stream else self._whole)(response, send, client)
+        finally:
+            self._turn.abandon()
+            response.close()
+
+    async def _ask(self, routes: Routes) -> Response:
+        """The answer, unread: of the engine, else (where that is set) of the remote model in its place."""
+        call, state = self._call, self._state
+        may_be_remote = bool(routes.remote_url) and call.path == CHAT and not self._target.is_base
+        if not (may_be_remote and state.settings.remote.use == "always"):
+            body = call.for_engine(self._target.engine_model)
+            try:
+                return await state.engines.ask(routes, call.path, body, self._request_id, self._get_ready)
+            except RequestError:
+                if call.check is not None:
+                    call.check()
+                raise
+            except EngineUnavailable as error:
+                if not may_be_remote:
+                    raise
+                log.warning("asking the remote model instead", request_id=self._request_id, reason=str(error))
+        self._target = remote(self._target, state.settings.remote.model)
+        body = call.for_remote(self._target.engine_model)
+        self._get_ready()
+        return await state.engines.ask_remote(routes, call.path, body, self._request_id)
+
+    def _get_ready(self) -> None:
+        """What the answer will need; done while the engine works."""
+        call, labels, target = self._call, self._labels, self._target
+        self._turn = Turn(
+            call,
+            self._dialect.name,
+            labels,
+            target,
+            self._caller,
+            self._state.recorder,
+            self._request_id,
+            self._started_at,
+        )
+        self._headers = [(b"x-burnish-version", _header_safe(target.name))]
+        if labels.session_id is not None:
+            self._headers.append((b"x-burnish-session", _header_safe(labels.session_id)))
+        if call.ignored:
+            self._headers.append((b"x-burnish-ignored", _header_safe(", ".join(call.ignored))))
+
+    async def _whole(self, response: Response, send: Send, client: ClientWatch) -> None:
+        try:
+            body = self._turn.pass_whole(await response.read())
+        except OSError as error:
+            raise self._broken(error) from error
+        client.settle()
+        await send_bytes(send, 200, body, self._headers)
+
+    async def _stream(self, response: Response, send: Send, client: ClientWatch) -> None:
+        splitter = Splitter()
+        turn = self._turn
+        has_begun = False
+        client.begin()  # who leaves a stream, however short, has not read its end
+        try:
+            async for piece in response.pieces():
+                if out := b"".join([turn.pass_on(event) for event in splitter.feed(piece)]):
+                    if not has_begun:
+                        head = [*SSE_HEADERS, *self._headers]
+                        await send({"type": "http.response.start", "status": 200, "headers": head})
+                        has_begun = True
+                    await send({"type": "http.response.body", "body": out, "more_body": True})
+            if not turn.is_done:
+                raise EngineUnavailable("the engine ended its answer too early; please try again")
+            last = b""
+        except (BurnishError, OSError) as error:
+            ours = error if isinstance(error, BurnishError) else self._broken(error)
+            if not has_begun:
+                raise ours from error
+            turn.abandon()  # recorded before the client learns that nothing more will come
+            last = self._dialect.frame_of(ours, self._request_id)
+        client.settle()
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    def _broken(self, error: Exception) -> EngineUnavailable:
+        log.warning("engine went away in mid-answer", request_id=self._request_id, error=repr(error))
+        return EngineUnavailable("the engine went away while it was answering; please try again")
+
+
+def _header_safe(text: str) -> bytes:
+    """Fit for a header: a session named in a body may hold any character, and the server refuses to send control
+    characters."""
+    return _CONTROL.sub("?", text).encode("latin-1", "replace")

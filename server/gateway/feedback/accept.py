@@ -1,0 +1,131 @@
+"""`POST /v1/feedback`, `/v1/feedback/batch`, `/v1/feedback/tokens`: appended like every other record, answered without
+SQL.
+
+A caller's own `id` makes the call idempotent; ids of different keys never meet, since each begins with its key's.
+"""
+
+import time
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from burnish.errors import JournalError, NotAllowed, RequestError
+from burnish.keys import Scope as KeyScope
+from burnish.records import Feedback, FeedbackSource
+from burnish.server.gateway.access.keyring import Caller, secret_of
+from burnish.server.gateway.feedback import vote_tokens
+from burnish.server.gateway.feedback.parse import Opinion, decoded, kind_of, outcome_of, parse, parse_batch, rating_of
+from burnish.server.gateway.http.asgi import read_body, send_json
+from burnish.server.gateway.state import State
+
+PATH, BATCH_PATH, TOKENS_PATH = "/v1/feedback", "/v1/feedback/batch", "/v1/feedback/tokens"
+MAX_BODY, MAX_BATCH_BODY, MAX_WISH = 4 * 2**20, 16 * 2**20, 16 * 1024
+
+
+async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Accept one opinion: 202 once it is written."""
+    given = secret_of(scope)
+    grant = state.tokens.read(given) if given.startswith(vote_tokens.PREFIX) else None
+    caller = (
+        _caller(state, scope) if grant is None else Caller(grant.key_id, grant.tenant, frozenset({KeyScope.FEEDBACK}))
+    )
+    opinion = parse(await _body(state, scope, receive, MAX_BODY))
+    if grant is not None:
+        _check_grant(opinion, grant)
+    feedback = _feedback(opinion, caller)
+    _append(state, [feedback])
+    await send_json(send, 202, _accepted(feedback))
+
+
+async def answer_batch(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Accept several: 202 once all are written."""
+    caller = _caller(state, scope)
+    opinions = parse_batch(await _body(state, scope, receive, MAX_BATCH_BODY))
+    said = [_feedback(opinion, caller, f"feedback[{number}].") for number, opinion in enumerate(opinions)]
+    _append(state, said)
+    await send_json(send, 202, {"feedback": [_accepted(feedback) for feedback in said]})
+
+
+async def answer_token(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Make a token for a page: 200 with it."""
+    caller = state.keyring.require(scope, KeyScope.FEEDBACK)
+    wish: vote_tokens.Wish = decoded(_wish_decoder, await _body(state, scope, receive, MAX_WISH))
+    made, expires_at = state.tokens.make(caller, wish, kind_of(wish.about))
+    await send_json(send, 200, {"token": made, "expires_at": expires_at})
+
+
+def _caller(state: State, scope: Scope) -> Caller:
+    return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
+
+
+async def _body(state: State, scope: Scope, receive: Receive, limit: int) -> bytes:
+    return await read_body(scope, receive, min(limit, state.settings.gateway.max_body_bytes))
+
+
+def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:
+    """Raises where a token's bearer says something about anything else; its own id takes the place of the caller's."""
+    if (opinion.target, opinion.about) != (grant.target, grant.about):
+        raise NotAllowed(
+            f"target: this feedback token is for the {grant.about} {grant.target!r} only",
+            param="target",
+            code="wrong_target",
+        )
+    if opinion.id is not None:
+        raise RequestError("id: a feedback token has an id of its own; leave it out", param="id", code="invalid_value")
+    opinion.id = grant.nonce
+
+
+def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
+    return Feedback(
+        feedback_id=f"{caller.key_id}:{opinion.id or uuid.uuid4().hex}",
+        target=opinion.target,
+        tenant=caller.tenant,
+        key_id=caller.key_id,
+        source=_source(opinion, caller, place),
+        created_at=time.time(),
+        rating=rating_of(opinion.rating),
+        comment=opinion.comment,
+        correction=opinion.correction,
+        about=kind_of(opinion.about),
+        score=opinion.score,
+        outcome=outcome_of(opinion.outcome),
+        label=opinion.label,
+        demonstration=opinion.demonstration,
+    )
+
+
+def _source(opinion: Opinion, caller: Caller, place: str) -> FeedbackSource:
+    """Who speaks; raises NotAllowed (403) where the key may not speak for a verifier, or for nobody else."""
+    held = ", ".join(sorted(caller.scopes)) or "none"
+    if opinion.source is not None:
+        if not caller.covers(KeyScope.OPERATOR):
+            raise NotAllowed(
+                f"{place}source: a verifier's word needs a key with the scope operator, this one has {held}",
+                param=f"{place}source",
+                code="wrong_scope",
+            )
+        return FeedbackSource.VERIFIER
+    if caller.covers(KeyScope.FEEDBACK):
+        return FeedbackSource.USER
+    if caller.covers(KeyScope.INFERENCE):
+        return FeedbackSource.HARNESS
+    raise NotAllowed(
+        f'{place}source: a key with the scope {held} speaks for a verifier only; say `"source": "verifier"`, '
+        "or use a key with the scope feedback",
+        param=f"{place}source",
+        code="wrong_scope",
+    )
+
+
+def _append(state: State, said: Sequence[Feedback]) -> None:
+    if not state.recorder.append_all(said):
+        raise JournalError("the feedback cannot be stored: the disk is full; please try again later")
+
+
+def _accepted(feedback: Feedback) -> dict[str, str]:
+    return {"id": feedback.feedback_id, "target": feedback.target, "about": feedback.about.value, "status": "pending"}
+
+
+_wish_decoder = msgspec.json.Decoder(vote_tokens.Wish)

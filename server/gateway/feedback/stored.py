@@ -1,0 +1,171 @@
+"""`GET` and `DELETE` below `/v1/feedback`: what the journal holds, behind the hot path, since both need SQL.
+
+A key with the feedback scope sees and takes back what it said itself; a viewer sees, and an operator takes back, all of
+the tenant's. What is somebody else's does not exist.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
+
+from burnish.config import Settings
+from burnish.errors import JournalError, NotFound
+from burnish.journal import Journal
+from burnish.journal.blobs import storable
+from burnish.journal.tables import FeedbackRow
+from burnish.keys import Scope
+from burnish.records import Feedback, FeedbackSource, TargetKind
+from burnish.server.gateway.access.keyring import Caller, require
+from burnish.server.gateway.feedback.accept import PATH
+from burnish.server.gateway.feedback.parse import MAX_NAME
+
+Status = Literal["pending", "attached", "expired", "deleted"]
+
+
+class StoredFeedback(BaseModel):
+    """One opinion as the journal holds it; `turn` is the reply that it was attached to."""
+
+    id: str
+    target: str
+    about: TargetKind
+    status: Status
+    source: FeedbackSource
+    turn: str | None
+    rating: float | None
+    score: float | None
+    outcome: float | None
+    label: str | None
+    comment: str | None
+    correction: str | None
+    demonstration: str | None
+    created_at: float
+    expired_at: float | None
+
+
+class FeedbackList(BaseModel):
+    """Opinions, newest first."""
+
+    feedback: list[StoredFeedback]
+
+
+class DeletedFeedback(BaseModel):
+    """What was taken back; its rows stay, and count for nothing."""
+
+    id: str
+    target: str
+    about: TargetKind
+    status: Literal["deleted"]
+
+
+def router(settings: Settings, journal: Journal) -> APIRouter:
+    """The three routes."""
+    may_see = Depends(require(settings, Scope.FEEDBACK, Scope.VIEWER))
+    may_delete = Depends(require(settings, Scope.FEEDBACK, Scope.OPERATOR))
+    routes = APIRouter(tags=["v1"])
+
+    @routes.get(PATH)
+    def list_feedback(
+        target: Annotated[
+            str, Query(min_length=1, max_length=MAX_NAME, description="What it is about, as it was sent.")
+        ],
+        about: Annotated[TargetKind | None, Query(description="Only what is about this kind of target.")] = None,
+        limit: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 100,
+        caller: Caller = may_see,
+    ) -> FeedbackList:
+        """What was said about one target, newest first."""
+        row: Any = FeedbackRow
+        wanted = select(FeedbackRow).where(row.target == storable(target), *_visible(caller, Scope.VIEWER))
+        if about is not None:
+            wanted = wanted.where(row.about == about.value)
+        with _reading(journal) as session:
+            rows = session.scalars(wanted.order_by(row.created_at.desc(), row.feedback_id).limit(limit)).all()
+        return FeedbackList(feedback=[_shown(each) for each in rows])
+
+    @routes.get(PATH + "/{feedback_id:path}")
+    def show_feedback(feedback_id: str, caller: Caller = may_see) -> StoredFeedback:
+        """One opinion, and what has become of it."""
+        found = _find(journal, feedback_id, caller, Scope.VIEWER)
+        if found is None:
+            raise _unknown(feedback_id)
+        return _shown(found)
+
+    @routes.delete(PATH + "/{feedback_id:path}", status_code=202)
+    async def delete_feedback(feedback_id: str, request: Request, caller: Caller = may_delete) -> DeletedFeedback:
+        """Take back one opinion: it counts no longer. Doing so again changes nothing."""
+        found = await run_in_threadpool(_find, journal, feedback_id, caller, Scope.OPERATOR)
+        if found is None and not feedback_id.startswith(f"{caller.key_id}:"):
+            raise _unknown(feedback_id)
+        deletion = _deletion(feedback_id, found, caller)
+        # In the event loop's thread, to which the segments belong.
+        if (found is None or not found.is_deleted) and not request.state.recorder.append(deletion):
+            raise JournalError("the deletion cannot be stored: the disk is full; please try again later")
+        return DeletedFeedback(id=deletion.feedback_id, target=deletion.target, about=deletion.about, status="deleted")
+
+    return routes
+
+
+def _find(journal: Journal, feedback_id: str, caller: Caller, tenant_wide: Scope) -> FeedbackRow | None:
+    row: Any = FeedbackRow
+    with _reading(journal) as session:
+        mine = (row.feedback_id == storable(feedback_id), *_visible(caller, tenant_wide))
+        return session.scalars(select(FeedbackRow).where(*mine)).first()
+
+
+def _visible(caller: Caller, tenant_wide: Scope) -> list[Any]:
+    """What a caller may know of: the tenant's with the scope `tenant_wide`, else the key's own."""
+    row: Any = FeedbackRow
+    own = [] if caller.covers(tenant_wide) else [row.key_id == caller.key_id]
+    return [row.tenant == caller.tenant, *own]
+
+
+def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Feedback:
+    """The record that takes an opinion back. One of the caller's own that is not in the journal may still be on its way
+    there."""
+    return Feedback(
+        feedback_id=feedback_id,
+        target=found.target if found else "",
+        tenant=caller.tenant,
+        key_id=found.key_id if found else caller.key_id,
+        source=FeedbackSource(found.source) if found else FeedbackSource.USER,
+        created_at=time.time(),
+        about=TargetKind(found.about) if found else TargetKind.RESPONSE,
+        is_deleted=True,
+    )
+
+
+def _shown(row: FeedbackRow) -> StoredFeedback:
+    same = {name: getattr(row, name) for name in StoredFeedback.model_fields if hasattr(row, name)}
+    return StoredFeedback(**same, id=row.feedback_id, turn=row.interaction_id, status=_status(row))
+
+
+def _status(row: FeedbackRow) -> Status:
+    if row.is_deleted:
+        return "deleted"
+    if row.expired_at is not None:
+        return "expired"
+    return "pending" if row.interaction_id is None else "attached"
+
+
+def _unknown(feedback_id: str) -> NotFound:
+    return NotFound(
+        f"there is no feedback {feedback_id[:300]!r} of this key; what was just sent is known a moment later",
+        code="feedback_not_found",
+    )
+
+
+@contextmanager
+def _reading(journal: Journal) -> Iterator[Session]:
+    """A session for reading; JournalError (503) where the database does not answer."""
+    try:
+        with journal.read() as session:
+            yield session
+    except SQLAlchemyError as error:
+        raise JournalError("the journal does not answer; please try again later") from error

@@ -1,0 +1,1 @@
+"""HTTP below the routes: protocol, ASGI helpers, server-sent events, error envelopes."""

@@ -1,0 +1,93 @@
+"""Notice that the client left, for requests that take long."""
+
+import asyncio
+from types import TracebackType
+
+from starlette.types import Receive
+
+from burnish.server.gateway.http.asgi import ClientGone
+
+PATIENCE = 0.05
+
+
+class Watches:
+    """Looks after the clients of requests that take long. Make it inside the event loop.
+
+    Most replies have ended within `PATIENCE` seconds, and a timer and a task for each would cost them dear: one timer
+    serves all, and a request that it meets twice gets a task that waits for its client to leave.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._young: set[ClientWatch] = set()
+        self._older: set[ClientWatch] = set()
+        self._is_ticking = False
+
+    def watch(self, receive: Receive) -> "ClientWatch":
+        """For the length of an `async with` block."""
+        return ClientWatch(self, receive)
+
+    def add(self, watch: "ClientWatch") -> None:
+        self._young.add(watch)
+        if not self._is_ticking:
+            self._is_ticking = True
+            self.loop.call_later(PATIENCE, self._tick)
+
+    def remove(self, watch: "ClientWatch") -> None:
+        self._young.discard(watch)
+        self._older.discard(watch)
+
+    def _tick(self) -> None:
+        for watch in self._older:
+            watch.begin()
+        self._older, self._young = self._young, set()
+        self._is_ticking = bool(self._older)
+        if self._is_ticking:
+            self.loop.call_later(PATIENCE, self._tick)
+
+
+class ClientWatch:
+    """Cancels the surrounding block when the client leaves, and raises ClientGone out of it.
+
+    Call `settle` before the last byte is sent: from then on a disconnect is only the normal end of the exchange.
+    """
+
+    __slots__ = ("_is_gone", "_is_settled", "_receive", "_task", "_watcher", "_watches")
+
+    def __init__(self, watches: Watches, receive: Receive) -> None:
+        self._watches = watches
+        self._receive = receive
+        self._is_settled = False
+        self._is_gone = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    def settle(self) -> None:
+        self._is_settled = True
+
+    def begin(self) -> None:
+        """Wait for the client to leave, from now on."""
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch())
+
+    async def __aenter__(self) -> "ClientWatch":
+        task = asyncio.current_task(self._watches.loop)  # to find the loop anew costs a system call
+        assert task is not None, "an ASGI application runs inside a task"
+        self._task = task
+        self._watches.add(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watches.remove(self)
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._is_gone and isinstance(error, asyncio.CancelledError) and self._task.uncancel() == 0:
+            raise ClientGone from None
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._is_settled:
+            self._is_gone = True
+            self._task.cancel()

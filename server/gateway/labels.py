@@ -1,0 +1,84 @@
+"""What a request says about itself: whose conversation it belongs to, of which kind it is, may it be learned from.
+
+The order is fixed, and the name that fired is stored: our header, then the headers of known harnesses, then body
+fields. Where none of them says anything, the ingester goes by the messages (server/ingest/linking.py).
+"""
+
+import msgspec
+
+from burnish.server.gateway.call import NOTHING_SAID, Said
+
+OURS = (b"x-burnish-session", b"x-session-id")
+HARNESS = (
+    b"x-claude-code-session-id",
+    b"thread-id",  # Codex: a sub-agent's thread is a conversation of its own within the session
+    b"session-id",
+    b"session_id",
+    b"conversation_id",
+    b"x-opencode-session",
+    b"x-session-affinity",
+    b"x-kilocode-taskid",
+    b"x-client-session-id",
+    b"x-coder-chat-id",
+    b"x-amp-thread-id",
+)
+MAX_LENGTH = 512
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off"})
+
+
+class Labels(msgspec.Struct, frozen=True):
+    """What a client says about a turn. `quoted_by` is the header or field that named the session."""
+
+    session_id: str | None = None
+    quoted_by: str | None = None
+    turn_type: str | None = None
+    is_session_done: bool = False
+    may_train: bool = True
+    retry: int = 0
+
+
+def labels_of(headers: dict[bytes, str], said: Said) -> Labels:
+    """From the headers, else from the body."""
+    if said is NOTHING_SAID and headers.keys().isdisjoint(_SAYING):
+        return NO_LABELS
+    session_id, quoted_by = _session(headers, said)
+    done = headers.get(b"x-session-done") or said.is_done
+    kind = headers.get(b"x-turn-type") or said.turn_type
+    return Labels(
+        session_id=session_id,
+        quoted_by=quoted_by,
+        turn_type=kind.strip().lower() if kind else "subagent" if headers.get(b"x-parent-session-id") else None,
+        is_session_done=str(done).strip().lower() in _TRUE,
+        may_train=headers.get(b"x-burnish-train", "true").strip().lower() not in _FALSE,
+        retry=_count(headers.get(b"x-stainless-retry-count")),
+    )
+
+
+def rule_of(quoted_by: str | None) -> str | None:
+    """`header`, `harness` or `body`: the kind of the name that fired."""
+    if quoted_by is None:
+        return None
+    name = quoted_by.encode()
+    return "header" if name in OURS else "harness" if name in HARNESS else "body"
+
+
+def _session(headers: dict[bytes, str], said: Said) -> tuple[str | None, str | None]:
+    if not headers.keys().isdisjoint(_ALL):
+        for name in _ALL:
+            if value := headers.get(name):
+                return value[:MAX_LENGTH], name.decode()
+    if said.session:
+        return said.session[:MAX_LENGTH], said.session_field
+    return None, None
+
+
+def _count(text: str | None) -> int:
+    return min(int(text), 1000) if text and text.isdecimal() and len(text) < 6 else 0
+
+
+NO_LABELS = Labels()
+_ALL = (*OURS, *HARNESS)
+_SAYING = frozenset(
+    {*_ALL, b"x-session-done", b"x-turn-type", b"x-burnish-train", b"x-stainless-retry-count", b"x-parent-session-id"}
+)

@@ -1,0 +1,63 @@
+"""The OpenAPI document: FastAPI writes the part of the routes behind it, here the raw routes' part is added, so that it
+covers all.
+
+What a request's fields may be is taken from the very types that read them; paths, answers and errors are written by
+hand.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from burnish.server.gateway.openapi import raw_routes, request_schemas, response_schemas
+
+Tree = dict[str, Any]
+_ABOUT = (
+    "One endpoint to talk to an agent that learns from its use. docs/http.md says in words what this says in schemas."
+)
+_HIDDEN = frozenset({"HTTPValidationError", "ValidationError"})  # FastAPI's own errors, in whose place ours are sent
+
+
+def install(app: FastAPI) -> None:
+    """Make `app` publish the whole document instead of its own part."""
+    own = app.openapi
+
+    def whole() -> Tree:
+        if app.openapi_schema is None:
+            app.openapi_schema = merged(own())
+        return app.openapi_schema
+
+    app.openapi = whole  # type: ignore[method-assign]
+
+
+def merged(admin: Tree) -> Tree:
+    """The document for every route, `admin` being FastAPI's for the routes behind."""
+    schemas = {name: schema for name, schema in admin["components"]["schemas"].items() if name not in _HIDDEN}
+    return {
+        "openapi": "3.1.0",
+        "info": {**admin["info"], "description": _ABOUT},
+        "paths": _joined(raw_routes.paths(), {path: _admin_path(item) for path, item in admin["paths"].items()}),
+        "components": {
+            "schemas": {**request_schemas.schemas(), **response_schemas.SCHEMAS, **schemas},
+            "responses": response_schemas.ERRORS,
+            "headers": response_schemas.HEADERS,
+            "parameters": request_schemas.HEADERS,
+            "securitySchemes": raw_routes.SCHEMES,
+        },
+    }
+
+
+def _joined(raw: Tree, behind: Tree) -> Tree:
+    """Both parts' paths; some have methods in both."""
+    return {path: raw.get(path, {}) | behind.get(path, {}) for path in raw | behind}
+
+
+def _admin_path(item: Tree) -> Tree:
+    """FastAPI's description with our errors, and with the key that every route behind needs."""
+    return {method: _admin_operation(operation) for method, operation in item.items()}
+
+
+def _admin_operation(operation: Tree) -> Tree:
+    own = {status: answer for status, answer in operation["responses"].items() if status != "422"}
+    errors = response_schemas.errors("400", "401", "403", "404", "409", "500", "503")
+    return {**operation, "responses": {**own, **errors}, "security": raw_routes.ANY_KEY}

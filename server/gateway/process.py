@@ -1,0 +1,101 @@
+"""The gateway process: one event loop, from bind to a graceful end.
+
+On SIGTERM or Ctrl-C it stops accepting, lets running replies end for `GRACE` seconds, records the rest as aborted,
+closes its segment and leaves with status 0. It refuses to listen beyond loopback before there is an inference key.
+"""
+
+import gc
+import signal
+import socket
+from types import FrameType
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from burnish import serving_table as table
+from burnish.config import Settings
+from burnish.errors import ConfigError
+from burnish.keys import Scope
+from burnish.server.gateway.access.host_guard import is_loopback
+from burnish.server.gateway.app import REPLIES, create_app
+from burnish.server.gateway.http.protocol import Protocol
+
+GRACE = 20
+KEEP_ALIVE = 75
+"""Seconds. Longer than clients keep an idle connection (httpx, and so `openai`: 5 s), so that they close it, not we:
+with 5 s on both sides a request now and then met a connection that was just being closed (2 of 2736, seen in a demo).
+"""
+log = structlog.get_logger(__name__)
+
+
+class GatewayProtocol(Protocol):
+    """The protocol, with a short way to each of the routes that make replies."""
+
+    short_ways = frozenset(path.encode() for path in REPLIES)
+
+
+def check_bind(settings: Settings) -> None:
+    """Raises ConfigError where the gateway would be reachable from elsewhere without any inference key."""
+    host = settings.gateway.host
+    if is_loopback(host):
+        return
+    keys = table.watch(settings.run_dir / "routes.json").current().keys
+    if not any(key.covers(Scope.INFERENCE) for key in keys.values() if Scope.ADMIN not in key.scopes):
+        raise ConfigError(
+            f"gateway.host is {host!r}, which others can reach, and there is no inference key; make one with "
+            "`burnish keys create --scope inference`, or set gateway.host to 127.0.0.1"
+        )
+
+
+def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
+    """Serve until told to stop."""
+    check_bind(settings)
+    gateway = settings.gateway
+    config = uvicorn.Config(
+        create_app(settings, fallback),
+        host=gateway.host,
+        port=gateway.port,
+        loop="uvloop",
+        http=GatewayProtocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+        backlog=2048,
+        timeout_keep_alive=KEEP_ALIVE,
+    )
+    # uvicorn raises the signal again once it has shut down; with the default action the process would die of it
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _ignore)
+    _settle_memory()
+    log.info("gateway listening", host=gateway.host, port=gateway.port)
+    uvicorn.Server(config).run(sockets=[_shared(gateway.host, gateway.port)] if gateway.processes > 1 else None)
+    log.info("gateway stopped")
+
+
+def _settle_memory() -> None:
+    """What was loaded at the start stays: the collector need not look at it again, nor at every few requests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def _shared(host: str, port: int) -> socket.socket:
+    """A socket on a port that several processes listen on; the system spreads the connections."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"gateway.port: cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Uvicorn has its own handler while it runs; what it raises again afterwards is done with."""

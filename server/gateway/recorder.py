@@ -1,0 +1,62 @@
+"""Recording without risk to serving: what the disk refuses is counted and reported, and the reply still goes out."""
+
+import time
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from burnish.config import Settings
+from burnish.segments.file import SegmentWriter
+from burnish.segments.frames import Begun, Record, encode, pieces
+
+log = structlog.get_logger(__name__)
+
+
+class Recorder:
+    """This process's segment files."""
+
+    def __init__(self, settings: Settings) -> None:
+        journal = settings.journal
+        self._writer = SegmentWriter(
+            settings.segments_dir,
+            max_bytes=journal.segment_bytes,
+            reserve_bytes=journal.reserve_bytes,
+            fsync=journal.fsync,
+        )
+        self.n_recorded = 0
+        self.n_lost = 0
+
+    def append(self, record: Record) -> bool:
+        """Write `record` before anybody is told that it exists; False where there was no room for it."""
+        return self._write(pieces(record))
+
+    def append_all(self, records: Sequence[Record]) -> bool:
+        """Write `records` in one piece: all of them, or none."""
+        return self._write([b"".join(map(encode, records))])
+
+    def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
+        """The same for an interaction whose record was begun while the engine worked."""
+        return self._write(begun.finished(rest, *arrays))
+
+    def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
+        """The same where the reply came whole: with the engine's answer as it stands."""
+        return self._write(begun.answered(interaction_id, time.time(), answer))
+
+    def _write(self, frame: list[bytes]) -> bool:
+        try:
+            is_written = self._writer.write(frame)
+        except OSError as error:
+            log.warning("cannot write a segment", error=str(error))
+            is_written = False
+        if is_written:
+            self.n_recorded += 1
+        else:
+            self.n_lost += 1
+            if self.n_lost == 1 or self.n_lost % 1000 == 0:
+                log.error("serving unrecorded: no room for segments", n_lost=self.n_lost)
+        return is_written
+
+    def close(self) -> None:
+        self._writer.close()

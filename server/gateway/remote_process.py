@@ -1,0 +1,97 @@
+"""The process that asks a remote model, through litellm, in the shape that the gateway knows from its engine.
+
+A process of its own, because litellm takes seconds to load and milliseconds a call: in the gateway's event loop every
+stream would feel it. It listens on loopback and wants the engine's key, like the engine.
+"""
+
+import hmac
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import structlog
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from burnish import serving_table as table
+from burnish.config import Settings
+from burnish.errors import ConfigError, RequestError
+from burnish.server.gateway import remote_fields
+from burnish.server.gateway.http.sse import event_of
+
+log = structlog.get_logger(__name__)
+DONE = b"data: [DONE]\n\n"
+
+
+def remote_app(settings: Settings) -> FastAPI:
+    """The application. litellm is loaded here, once."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    litellm.telemetry = False
+    remote = settings.remote
+    routes = table.watch(settings.run_dir / "routes.json")
+    app = FastAPI(title="Burnish remote", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request) -> Response:
+        given = request.headers.get("authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {routes.current().engine_key}".encode()):
+            return _error(401, "the gateway's key is wanted")
+        body = remote_fields.kept(await request.json())
+        try:
+            remote_fields.check_tools(body.get("tools"))
+        except RequestError as error:
+            return _error(400, str(error), error.param)
+        response_id = f"chatcmpl-{request.headers.get('x-request-id', '')}"
+        try:
+            answer: Any = await litellm.acompletion(
+                model=remote.model,
+                api_base=remote.url or None,
+                api_key=remote.api_key or None,
+                timeout=remote.timeout,
+                drop_params=True,
+                num_retries=0,
+                **body,
+            )
+        except Exception as error:  # litellm raises its own classes of every vendor's errors; each has a status
+            status: Any = getattr(error, "status_code", None)
+            log.warning("the remote model refused", model=remote.model, status=status, error=str(error)[:500])
+            if status in (400, 413, 422):
+                return _error(status, str(error))
+            return _error(503, "the remote model failed")
+        if body.get("stream"):
+            return StreamingResponse(_events(answer, response_id), media_type="text/event-stream")
+        return JSONResponse(answer.model_dump(exclude_none=True) | {"id": response_id})
+
+    return app
+
+
+async def _events(answer: Any, response_id: str) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in answer:
+            yield event_of(chunk.model_dump(exclude_none=True) | {"id": response_id})
+    except Exception as error:  # as above; the stream has begun, so the error is an event
+        log.warning("the remote model failed in mid-answer", error=str(error)[:500])
+        yield event_of({"error": {"message": "the remote model failed", "type": "InternalServerError", "code": 500}})
+    yield DONE
+
+
+def run(settings: Settings) -> None:
+    """Serve until told to stop. Raises ConfigError where no remote model is set."""
+    if not settings.remote.model:
+        raise ConfigError("remote.model is not set; there is no remote model to talk to")
+    config = uvicorn.Config(
+        remote_app(settings), host="127.0.0.1", port=settings.remote.port, log_config=None, access_log=False, ws="none"
+    )
+    uvicorn.Server(config).run()
+
+
+def _error(status: int, message: str, param: str | None = None) -> JSONResponse:
+    tree = {"error": {"message": message, "type": "RemoteError", "param": param, "code": status}}
+    return JSONResponse(tree, status_code=status)

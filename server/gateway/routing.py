@@ -1,0 +1,226 @@
+"""Which conversations a canary answers: sticky without state. Costs nothing where no canary runs.
+
+A conversation's place in [0, 1) is a hash of the agent, the version on trial, the key, and the session's id, else the
+conversation's head (its first system and first user message, which every later request repeats). A new version draws
+anew, so that nobody is always the one to try things first.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from burnish.adapters.registry.personal import applies, name_of
+from burnish.config import Personal
+from burnish.errors import NotAllowed, NotFound, RequestError
+from burnish.records import VersionName
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.ingest.turn_kind import text_of
+from burnish.serving_table import AgentRoute, Routes
+
+MAX_REMEMBERED = 10_000
+MAX_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a model name means now. `name` is shown to clients, `engine_model` is the engine's word for it.
+
+    `upstream` is the remote model that answers in the agent's place, None where the engine does; `is_pinned`: the
+    client named the version itself.
+    """
+
+    name: str
+    engine_model: str
+    agent: str
+    version: int
+    is_base: bool = False
+    upstream: str | None = None
+    is_pinned: bool = False
+
+
+def resolve(model: str, caller: Caller, routes: Routes, model_map: Mapping[str, str]) -> Target:
+    """The version that `model` names for `caller`; of `model_map` the first pattern that fits a name which does not
+    exist."""
+    if (target := _existing(model, caller, routes)) is not None:
+        return target
+    for pattern, name in model_map.items():
+        if fnmatchcase(model, pattern):
+            if (target := _existing(name, caller, routes)) is not None:
+                return target
+            raise _missing(name, caller, routes, f" (gateway.model_map's word for {model!r})")
+    raise _missing(model, caller, routes)
+
+
+def remote(target: Target, model: str) -> Target:
+    """The remote `model` in `target`'s place."""
+    return Target(f"{target.agent}@remote", model, target.agent, 0, upstream=model)
+
+
+def names(caller: Caller, routes: Routes) -> list[str]:
+    """Every model name that `caller` may use."""
+    found: list[str] = []
+    for agent in _visible(caller, routes):
+        found += [agent.name, *(str(VersionName(agent.name, version)) for version in sorted({0, *agent.loaded}))]
+    if not caller.agents or routes.base_name in caller.agents:
+        found.append(routes.base_name)
+    return found
+
+
+def entry(
+    name: str, caller: Caller, routes: Routes, model_map: Mapping[str, str], max_model_len: int | None = None
+) -> dict[str, Any]:
+    """One model as `GET /v1/models/{id}` shows it, with OpenAI's fields and Anthropic's: each client reads its own.
+
+    `max_model_len` is the engine's limit on prompt and reply together, in tokens; vLLM cuts a larger `max_tokens` to
+    what is left of it.
+    """
+    target = resolve(name, caller, routes, model_map)
+    parent = None if target.is_base else routes.base_name
+    ours = {"id": name, "object": "model", "created": 0, "owned_by": "burnish", "root": target.name, "parent": parent}
+    theirs = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
+    return {**ours, **theirs, "max_input_tokens": max_model_len, "max_tokens": max_model_len}
+
+
+def page(known: Sequence[str], query: bytes) -> tuple[Sequence[str], bool]:
+    """The part of `known` that a query string asks for as Anthropic's clients do, and whether more follows in that
+    direction.
+
+    Without `limit` it is all that comes after `after_id` or before `before_id`. Raises RequestError naming the
+    parameter at fault.
+    """
+    asked = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    limit = asked.get("limit", str(MAX_PAGE))
+    if not (limit.isascii() and limit.isdecimal() and len(limit) < 5 and 1 <= int(limit) <= MAX_PAGE):
+        raise RequestError(
+            f"limit: expected a number from 1 to {MAX_PAGE}, got {limit!r}", param="limit", code="invalid_value"
+        )
+    size = int(limit) if "limit" in asked else len(known)
+    left = known
+    for name in ("after_id", "before_id"):
+        if (cursor := asked.get(name)) is None:
+            continue
+        if cursor not in left:
+            what = f"{name}: there is no model {cursor!r} here (any more); begin without it"
+            raise RequestError(what, param=name, code="invalid_value")
+        at = left.index(cursor)
+        left = left[at + 1 :] if name == "after_id" else left[:at]
+    shown = left[max(0, len(left) - size) :] if "before_id" in asked else left[:size]
+    return shown, len(shown) < len(left)
+
+
+def _existing(model: str, caller: Caller, routes: Routes) -> Target | None:
+    """As `_find`, remembered for as long as the serving table stands."""
+    key = (model, caller.tenant, caller.agents)
+    target: Target | None = routes.memo.get(key)
+    if target is None and (target := _find(model, caller, routes)) is not None and len(routes.memo) < MAX_REMEMBERED:
+        routes.memo[key] = target
+    return target
+
+
+def _find(model: str, caller: Caller, routes: Routes) -> Target | None:
+    """The version that `model` names; None where the caller has no such agent, so that the name may mean another."""
+    if model == routes.base_name and model not in routes.agents:
+        _check_allowed(model, caller)
+        return Target(model, model, model, 0, is_base=True)
+    pinned = None if model in routes.agents else VersionName.parse(model)
+    agent = routes.agents.get(pinned.agent if pinned else model)
+    if agent is None or agent.tenant != caller.tenant or agent.parent is not None:
+        return None
+    _check_allowed(agent.name, caller)
+    version = pinned.version if pinned else agent.live
+    if pinned and version and version not in agent.loaded:  # never another version than the one that was asked for
+        raise _missing(model, caller, routes)
+    name = str(VersionName(agent.name, version))
+    engine_model = agent.engine_model(version, routes.base_name)
+    return Target(name, engine_model, agent.name, version, is_pinned=pinned is not None)
+
+
+def _visible(caller: Caller, routes: Routes) -> list[AgentRoute]:
+    mine = (agent for agent in routes.agents.values() if agent.tenant == caller.tenant and agent.parent is None)
+    return [agent for agent in mine if not caller.agents or agent.name in caller.agents]
+
+
+def _check_allowed(name: str, caller: Caller) -> None:
+    if caller.agents and name not in caller.agents:
+        allowed = ", ".join(sorted(caller.agents))
+        raise NotAllowed(
+            f"key {caller.key_id} may use {allowed}, not {name!r}", code="model_not_allowed", param="model"
+        )
+
+
+def _missing(model: str, caller: Caller, routes: Routes, why: str = "") -> NotFound:
+    known = names(caller, routes)
+    shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    return NotFound(
+        f"the model {model!r}{why} does not exist; there are: {shown or 'none yet'}",
+        code="model_not_found",
+        param="model",
+    )
+
+
+def own(target: Target, routes: Routes, settings: Personal, tenant: str, user: str | None) -> Target:
+    """`user`'s own agent where the serving table has it, else `target`. Who names a version gets that version."""
+    if not user or target.is_pinned or target.is_base or not applies(settings, target.agent):
+        return target
+    route = routes.agents.get(name_of(tenant, target.agent, user))
+    if route is None or route.parent != target.agent or route.tenant != tenant:
+        return target
+    name = str(VersionName(route.name, route.live))
+    return Target(name, route.engine_model(route.live, routes.base_name), route.name, route.live)
+
+
+_messages = msgspec.json.Decoder(list[msgspec.Raw])
+_SYSTEM = ("system", "developer")
+
+
+class _Role(msgspec.Struct, gc=False):
+    role: str = ""
+
+
+_role = msgspec.json.Decoder(_Role)
+
+
+def split(target: Target, routes: Routes, key_id: str, session_id: str | None, messages: msgspec.Raw) -> Target:
+    """`target`, or the canary in its place. Who names a version gets that version.
+
+    `messages` is the request's JSON array; only where no session is named are its first messages looked at.
+    """
+    route = routes.agents.get(target.agent)
+    if route is None or route.canary is None or not route.canary_share:
+        return target
+    if target.is_pinned or target.is_base or target.version != route.live:
+        return target
+    if place(route, key_id, f"id:{session_id}" if session_id else f"head:{head_of(messages)}") >= route.canary_share:
+        return target
+    name = str(VersionName(route.name, route.canary))
+    return replace(
+        target, name=name, engine_model=route.engine_model(route.canary, routes.base_name), version=route.canary
+    )
+
+
+def place(route: AgentRoute, key_id: str, conversation: str) -> float:
+    """A conversation's place in [0, 1)."""
+    text = f"{route.name}\0{route.canary}\0{key_id}\0{conversation}"
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big") / 2**64
+
+
+def head_of(messages: msgspec.Raw) -> str:
+    """The words of the first system message and of the first user message, as far as there are any."""
+    found: dict[str, str] = {}
+    for raw in _messages.decode(messages):
+        try:
+            role = _role.decode(raw).role
+        except msgspec.ValidationError:
+            continue  # the engine refuses it
+        name = "system" if role in _SYSTEM else role
+        if name in ("system", "user") and name not in found:
+            message: dict[str, Any] = msgspec.json.decode(raw)
+            found[name] = text_of(message)
+        if name == "user":
+            break
+    return f"{found.get('system', '')}\0{found.get('user', '')}"

@@ -1,0 +1,66 @@
+"""What one gateway process holds while it runs, opened at start-up and closed in order at the end."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from burnish import serving_table as table
+from burnish.config import Settings
+from burnish.files import Watched
+from burnish.keys import ensure_secret
+from burnish.server.gateway.access.keyring import Keyring
+from burnish.server.gateway.access.limits import Limits
+from burnish.server.gateway.engines.engines import Engines
+from burnish.server.gateway.feedback.vote_tokens import Tokens
+from burnish.server.gateway.heartbeat import Heartbeat
+from burnish.server.gateway.http.disconnects import Watches
+from burnish.server.gateway.recorder import Recorder
+from burnish.serving_table import Routes
+
+LAST_RECORDS = 2.0
+TABLE_AGE = 0.002
+"""Seconds for which a gateway trusts its view of the serving table: far less than a person or a promotion notices."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Settings, serving table, keys, vote tokens, limits, engines, segments and counts. Make it inside the event loop."""
+
+    settings: Settings
+    routes: Watched[Routes]
+    keyring: Keyring
+    tokens: Tokens
+    limits: Limits
+    engines: Engines
+    recorder: Recorder
+    heartbeat: Heartbeat
+    watches: Watches
+    reporter: "asyncio.Task[None]"
+
+    @classmethod
+    def open(cls, settings: Settings) -> "State":
+        routes = table.watch(settings.run_dir / "routes.json", TABLE_AGE)
+        heartbeat = Heartbeat(settings.run_dir, routes)
+        return cls(
+            settings=settings,
+            routes=routes,
+            keyring=Keyring(settings.gateway, routes),
+            tokens=Tokens(ensure_secret(settings.state_dir / "feedback.key"), routes),
+            limits=Limits(settings.run_dir, settings.gateway.max_in_flight),
+            engines=Engines(settings.gateway.connect_timeout),
+            recorder=Recorder(settings),
+            heartbeat=heartbeat,
+            watches=Watches(),
+            reporter=asyncio.create_task(heartbeat.publish_forever()),
+        )
+
+    async def close(self) -> None:
+        """Let cancelled requests record their partial turns, then close everything."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.heartbeat.wait_idle(), LAST_RECORDS)
+        self.reporter.cancel()
+        await asyncio.gather(self.reporter, return_exceptions=True)
+        self.heartbeat.remove()
+        self.engines.close()
+        self.limits.close()
+        self.recorder.close()

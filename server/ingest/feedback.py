@@ -1,0 +1,162 @@
+"""An opinion meets what it is about: at once where the journal has it, later where its reply is yet to come, or never.
+
+Everything here happens in the ingester's transaction. Of two words under one id the later counts, in whatever order
+they are read. A target of another tenant is none.
+"""
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import delete, text, update
+from sqlmodel import Session
+
+from burnish.journal.evidence import settle
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
+from burnish.journal.turns import ask_judge, judge_subject
+from burnish.records import Feedback, FeedbackSource, TargetKind
+from burnish.rewards import FEEDBACK
+from burnish.server.ingest.turn_kind import Kind
+
+
+def take(session: Session, said: Feedback) -> None:
+    """Store one opinion, or take back an earlier one; that on a reply which has not been read yet waits for it."""
+    stored = session.get(FeedbackRow, said.feedback_id, populate_existing=True)
+    if stored is None:
+        before = None
+        row = FeedbackRow(**asdict(said))
+    else:
+        if not _is_news(stored, said):
+            return
+        before = (TargetKind(stored.about), stored.interaction_id)
+        row = stored
+        # What was said stays readable when it is taken back.
+        told = (
+            {"created_at": said.created_at, "is_deleted": True}
+            if said.is_deleted
+            else asdict(said) | {"expired_at": None}
+        )
+        for name, value in told.items():
+            setattr(row, name, value)
+    if not said.is_deleted:
+        row.interaction_id = _target_of(session, said)
+        row.session_id = _session_of(session, row.interaction_id)
+    session.add(row)
+    session.flush()
+    after = (TargetKind(row.about), row.interaction_id)
+    for about, interaction_id in {before, after} - {None}:  # type: ignore[misc]
+        if interaction_id is not None:
+            _tell(session, about, interaction_id)
+
+
+def attach_waiting(session: Session, turn: Any, quoted_session: str | None) -> None:
+    """Give a reply that was just stored what has been waiting for it. `turn` has InteractionRow's columns."""
+    names = {
+        "response": turn.interaction_id,
+        "turn": turn.request_id,
+        "session": turn.session_id,
+        "quoted": quoted_session or turn.session_id,
+        "tenant": turn.tenant,
+    }
+    columns: Any = FeedbackRow
+    kinds = set()
+    for feedback_id, about, target in session.connection().execute(_WAITING, names).all():
+        if _is_about(TargetKind(about), target, turn, quoted_session):
+            met = {"interaction_id": turn.interaction_id, "session_id": turn.session_id}
+            session.connection().execute(update(columns).where(columns.feedback_id == feedback_id).values(**met))
+            kinds.add(TargetKind(about))
+    for kind in kinds:
+        _tell(session, kind, turn.interaction_id)
+
+
+def expire(session: Session, seconds: float) -> int:
+    """Give up on opinions that have waited for longer than `seconds`; how many those were. They are never attached
+    later."""
+    now = time.time()
+    done = session.connection().execute(_EXPIRE, {"now": now, "horizon": now - seconds})
+    return int(done.rowcount)
+
+
+def _is_news(stored: FeedbackRow, said: Feedback) -> bool:
+    """Whether `said` came after what is stored; the same record read again is no news where that has expired."""
+    if stored.tenant != said.tenant or said.created_at < stored.created_at:
+        return False
+    return said.created_at > stored.created_at or (stored.expired_at is None and not stored.is_deleted)
+
+
+def _target_of(session: Session, said: Feedback) -> str | None:
+    """The reply that an opinion is about: of a request the first choice, of a session the last main reply until now."""
+    given = {"target": said.target, "tenant": said.tenant}
+    return session.connection().execute(_TARGETS[said.about], given).scalar()
+
+
+def _session_of(session: Session, interaction_id: str | None) -> str | None:
+    row = session.get(InteractionRow, interaction_id) if interaction_id is not None else None
+    return row.session_id if row is not None else None
+
+
+def _is_about(about: TargetKind, target: str, turn: Any, quoted_session: str | None) -> bool:
+    match about:
+        case TargetKind.RESPONSE:
+            return bool(target == turn.interaction_id)
+        case TargetKind.TURN:
+            return bool(target == turn.request_id and turn.choice == 0)
+        case TargetKind.SESSION:
+            return target in (turn.session_id, quoted_session) and turn.kind == Kind.MAIN and turn.choice == 0
+
+
+def _tell(session: Session, about: TargetKind, interaction_id: str) -> None:
+    """What follows for the turns that an opinion counts for: the judge reads a user's words, and rewards are known
+    anew."""
+    if about is not TargetKind.SESSION:
+        _consult(session, interaction_id)
+    for name in session.connection().execute(_COUNTS_FOR[about], {"interaction": interaction_id}).scalars().all():
+        settle(session, name)
+
+
+def _consult(session: Session, interaction_id: str) -> None:
+    """Ask the judge about a user's words; where they were taken back before it was asked, it need not be."""
+    if session.connection().execute(_WORDS, {"interaction": interaction_id, "user": FeedbackSource.USER.value}).first():
+        turn = session.get(InteractionRow, interaction_id)
+        if turn is not None and turn.fate is None:
+            ask_judge(session, interaction_id, FEEDBACK)
+        return
+    job: Any = JudgeJob
+    waiting = (job.subject == judge_subject(interaction_id, FEEDBACK), job.state == "queued")
+    session.connection().execute(delete(job).where(*waiting))
+
+
+# Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
+_OPEN = "interaction_id IS NULL AND expired_at IS NULL AND is_deleted = FALSE"
+_WAITING = text(
+    "SELECT feedback_id, about, target FROM feedback "
+    f"WHERE target IN (:response, :turn, :session, :quoted) AND tenant = :tenant AND {_OPEN}"
+)
+_EXPIRE = text(f"UPDATE feedback SET expired_at = :now WHERE {_OPEN} AND created_at < :horizon")
+_TARGETS = {
+    TargetKind.RESPONSE: text(
+        "SELECT interaction_id FROM interaction WHERE interaction_id = :target AND tenant = :tenant"
+    ),
+    TargetKind.TURN: text(
+        "SELECT interaction_id FROM interaction WHERE request_id = :target AND tenant = :tenant AND choice = 0 LIMIT 1"
+    ),
+    TargetKind.SESSION: text(
+        "SELECT turn.interaction_id FROM session AS conversation "
+        "JOIN interaction AS turn ON turn.session_id = conversation.session_id "
+        "WHERE (conversation.session_id = :target OR conversation.quoted_id = :target) AND conversation.tenant = :tenant "
+        f"AND turn.kind = '{Kind.MAIN}' AND turn.choice = 0 "
+        "ORDER BY conversation.last_at DESC, turn.ended_at DESC LIMIT 1"
+    ),
+}
+_UNSPENT = "SELECT interaction_id FROM interaction WHERE spent_step IS NULL AND"
+_COUNTS_FOR = {
+    TargetKind.RESPONSE: text(f"{_UNSPENT} interaction_id = :interaction"),
+    **{
+        kind: text(f"{_UNSPENT} {column} = (SELECT {column} FROM interaction WHERE interaction_id = :interaction)")
+        for kind, column in ((TargetKind.TURN, "request_id"), (TargetKind.SESSION, "session_id"))
+    },
+}
+_WORDS = text(
+    "SELECT 1 FROM feedback WHERE interaction_id = :interaction AND source = :user AND is_deleted = FALSE "
+    f"AND about != '{TargetKind.SESSION}' AND (comment != '' OR correction != '') LIMIT 1"
+)

@@ -1,0 +1,248 @@
+"""A record becomes rows: stored once, linked to the turn that it continues, and told to whom it was the answer.
+
+Everything here happens in the ingester's transaction. What a record says is never changed afterwards; what was inferred
+from it (its kind, whether it was only a try that its client repeated) can be corrected by a later record.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from types import SimpleNamespace
+from typing import Any
+
+import structlog
+from sqlalchemy import insert, select, update
+from sqlmodel import Session
+
+from burnish.journal import blobs
+from burnish.journal.jobs import insert_or_skip
+from burnish.journal.tables import BlobRow, InteractionRow, SessionRow
+from burnish.journal.turns import messages_of, to_bytes
+from burnish.records import Interaction, LinkRule, Message, NextStateKind
+from burnish.server.ingest import feedback, lookup, turn_kind
+from burnish.server.ingest.linking import Link, Trace
+from burnish.server.ingest.lookup import OPTED_OUT, OPTED_OUT_BEFORE
+from burnish.server.ingest.next_state import NextStates, earlier_reply, note_last
+from burnish.server.ingest.recent_messages import MAX_LENGTH, RECENT, Recent
+from burnish.server.ingest.turn_kind import Kind, Said
+
+log = structlog.get_logger(__name__)
+SIDE = "side turn"
+RETRIED = "retried by its client"
+N_KNOWN_BLOBS = 50_000
+_INSERT = insert(InteractionRow)
+
+
+class Filing:
+    """One per ingester. Remembers which blobs it has stored, so that a long history costs no SQL for its old messages."""
+
+    def __init__(self, verifiers: Collection[str] = ()) -> None:
+        self._next_states = NextStates(verifiers)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._recent = Recent()
+
+    def take_interaction(self, session: Session, turn: Interaction) -> None:
+        """Store one reply that is not there yet, and all that follows from it."""
+        trace = Trace(turn)
+        tries = lookup.tries_of(session, turn, trace)
+        link = lookup.find(session, turn, trace)
+        head = _head_of(turn.messages)
+        known = lookup.conversation_of(session, turn)
+        parent = lookup.parent_of(session, link)
+        is_lone = not turn.tools and parent is None and known is None
+        what, reason = turn_kind.kind_of(turn, head, parent, known, self._recent.said(session, turn) if is_lone else ())
+        session_id = self._session_of(session, turn, link, tries, head, what)
+        inherited = lookup.is_opted_out(session, link)
+        is_retried = any(row.retry > turn.retry for row in tries)
+        values: dict[str, Any] = dict(
+            interaction_id=turn.interaction_id,
+            request_id=turn.request_id,
+            agent=turn.agent,
+            version=turn.version,
+            tenant=turn.tenant,
+            key_id=turn.key_id,
+            user=turn.user,
+            session_id=session_id,
+            parent_id=link.parent.interaction_id if link.parent else None,
+            link_rule=link.rule,
+            turn_type=turn.turn_type,
+            kind=what,
+            kind_reason=reason,
+            route=turn.route,
+            quoted_by=turn.quoted_by,
+            upstream=turn.upstream,
+            retry=turn.retry,
+            started_at=turn.started_at,
+            ended_at=turn.ended_at,
+            finish_reason=turn.finish_reason,
+            sampling=asdict(turn.sampling),
+            message_digests=[self._store(session, message) for message in turn.messages],
+            tools_digest=self._store(session, list(turn.tools)) if turn.tools else None,
+            reply_digest=self._store(session, turn.reply),
+            n_behind=len(turn.messages) - link.start if link.parent else 0,
+            request_hash=trace.request,
+            tail_hash=trace.tail,
+            suffix_hash=trace.suffix,
+            words_hash=trace.words,
+            prompt_ids=to_bytes(turn.prompt_ids),
+            token_ids=to_bytes(turn.token_ids),
+            logprobs=to_bytes(turn.logprobs),
+            choice=turn.choice,
+            n_choices=turn.n_choices,
+            may_train=turn.may_train,
+            is_aborted=turn.is_aborted,
+            quarantine=turn.quarantine,
+            fate=RETRIED if is_retried else _fate(turn, link, what, inherited),
+            is_ready=False,
+            spent_step=None,
+        )
+        if turn.quarantine and not turn.is_aborted:
+            log.warning("turn quarantined", interaction=turn.interaction_id, reason=turn.quarantine)
+        session.connection().execute(_INSERT, values)
+        row: Any = SimpleNamespace(**values)
+        for earlier in tries:
+            if earlier.retry < turn.retry and earlier.fate in (None, "aborted"):
+                earlier.fate = RETRIED
+        if parent is not None and what is not Kind.SIDE and turn.choice == 0 and turn.may_train:
+            self._follow(session, row)
+        if what is not Kind.SIDE:
+            self._correct_earlier(session, row, turn, head)
+            self._note_regenerated(session, row, turn)
+            if turn.is_session_done and turn.choice == 0:
+                note_last(session, row, NextStateKind.SESSION_CLOSED)
+        feedback.attach_waiting(session, row, turn.quoted_session)
+        session.flush()  # the next record's queries must see what this one corrected
+
+    def forget(self) -> None:
+        """Call when a transaction was rolled back: what it stored is not there."""
+        self._known.clear()
+        self._recent.forget()
+
+    def _session_of(
+        self, session: Session, turn: Interaction, link: Link, tries: list[InteractionRow], head: str | None, what: Kind
+    ) -> str:
+        if turn.quoted_session:
+            session_id = lookup.quoted_id(turn)
+        elif link.parent is not None:
+            session_id = link.parent.session_id
+        elif tries:
+            session_id = tries[0].session_id
+        else:
+            session_id = f"s-{turn.request_id}"
+        is_main = what is Kind.MAIN
+        opening = blobs.storable(turn_kind.opening_of(turn.messages)[:MAX_LENGTH]) if is_main else ""
+        is_new = insert_or_skip(
+            session,
+            SessionRow,
+            {
+                "session_id": session_id,
+                "tenant": turn.tenant,
+                "key_id": turn.key_id,
+                "agent": turn.agent,
+                "quoted_id": turn.quoted_session,
+                "started_at": turn.started_at,
+                "last_at": turn.ended_at,
+                "closed_at": turn.ended_at if turn.is_session_done else None,
+                "has_tools": bool(turn.tools),
+                "head": head,
+                "opening": opening,
+            },
+        )
+        if is_main:
+            self._recent.remember(session, turn, session_id, opening, head)
+        if not is_new:
+            columns: Any = SessionRow
+            values: dict[str, Any] = {"last_at": turn.ended_at}
+            if turn.is_session_done:
+                values["closed_at"] = turn.ended_at
+            if is_main and turn.tools:
+                values |= {"has_tools": True} if link.parent else {"has_tools": True, "head": head}
+            session.connection().execute(update(columns).where(columns.session_id == session_id).values(**values))
+        return session_id
+
+    def _follow(self, session: Session, row: Any) -> None:
+        """Tell the parent what came back. A parent that seemed a side call and is continued was none."""
+        parent = session.get(InteractionRow, row.parent_id)
+        if parent is None:
+            return
+        if parent.kind == Kind.SIDE and turn_kind.told(parent.turn_type) is None:
+            parent.kind, parent.kind_reason = Kind.MAIN, "was continued"
+            parent.fate = None if parent.fate == SIDE else parent.fate
+            if parent.parent_id is not None and parent.choice == 0:
+                self._follow(session, parent)
+        if row.n_behind > 0:
+            self._next_states.tell(session, parent, row)
+
+    def _note_regenerated(self, session: Session, row: Any, turn: Interaction) -> None:
+        """The reply before this one to the same words; where neither a name nor a history tells, two people may have
+        asked alike."""
+        is_known = turn.quoted_session is not None or row.parent_id is not None
+        if not is_known or turn.retry or turn.choice or not turn.may_train or not turn.messages:
+            return
+        earlier = earlier_reply(session, row, lookup.RETRY_WINDOW)
+        if earlier is not None and earlier.fate != RETRIED and not lookup.has_follower(session, earlier):
+            self._next_states.regenerated(session, earlier, row)
+
+    def _correct_earlier(self, session: Session, row: Any, turn: Interaction, head: str | None) -> None:
+        """Side calls that came before the turn which shows that they were: a session's title is often asked for first."""
+        if row.parent_id is not None or not turn.tools:
+            return
+        columns: Any = InteractionRow
+        earlier = select(InteractionRow).where(
+            columns.key_id == row.key_id,
+            columns.tenant == row.tenant,
+            columns.kind == Kind.MAIN,
+            columns.turn_type.is_(None),
+            columns.parent_id.is_(None),
+            columns.tools_digest.is_(None),
+            columns.ended_at > row.started_at - RECENT,
+            columns.interaction_id != row.interaction_id,
+        )
+        said = [Said.of(turn_kind.opening_of(turn.messages)[:MAX_LENGTH], head)]
+        for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
+            is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
+            if lookup.has_follower(session, other):
+                continue
+            if is_mate or self._asks_about(session, other, said):
+                other.kind, other.kind_reason = Kind.SIDE, "no tools, while its session has them"
+                other.fate = other.fate or SIDE
+
+    @staticmethod
+    def _asks_about(session: Session, row: InteractionRow, said: list[Said]) -> bool:
+        messages = messages_of(session, row.message_digests)
+        return turn_kind.is_about(messages, _head_of(messages), said)
+
+    def _store(self, session: Session, value: Any) -> str:
+        digest, body = blobs.text_of(value)
+        if digest in self._known:
+            self._known.move_to_end(digest)
+            return digest
+        insert_or_skip(session, BlobRow, {"digest": digest, "body": body})
+        self._known[digest] = None
+        if len(self._known) > N_KNOWN_BLOBS:
+            self._known.popitem(last=False)
+        return digest
+
+
+def _head_of(messages: Sequence[Message]) -> str | None:
+    """The digest of the system prompt."""
+    return next((blobs.text_of(message)[0] for message in messages if message.get("role") == "system"), None)
+
+
+def _fate(turn: Interaction, link: Link, what: Kind, inherited: bool) -> str | None:
+    """Why a turn can never be trained, known at ingestion; None where it may be."""
+    if turn.upstream:
+        return f"answered by {turn.upstream}"
+    if turn.quarantine:
+        return f"quarantined: {turn.quarantine}"
+    if not turn.may_train:
+        return OPTED_OUT
+    if inherited:
+        return OPTED_OUT_BEFORE
+    if turn.is_aborted:
+        return "aborted"
+    if link.rule is LinkRule.AMBIGUOUS:
+        return "ambiguous session"
+    if what is Kind.SIDE:
+        return SIDE
+    return None

@@ -1,0 +1,213 @@
+"""The ingester: moves segments into SQL, once each, in the order in which their records ended.
+
+It reads all gateways' segments in the order in which their records ended, up to a watermark a moment in the past, so
+that a reply is always ingested before the request that continues it. Interactions are keyed by id: reading a frame
+twice changes nothing. A segment that cannot be read any further is marked, reported and left in place.
+"""
+
+import heapq
+import math
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+from sqlalchemy import select, update
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Session
+
+from burnish.config import Personal
+from burnish.errors import SegmentError
+from burnish.journal import Journal
+from burnish.journal.blobs import storable
+from burnish.journal.tables import SegmentRow, SessionRow
+from burnish.records import Feedback, Interaction, NextStateKind
+from burnish.segments.file import read
+from burnish.segments.frames import Record
+from burnish.server.ingest import feedback, lookup
+from burnish.server.ingest.filing import Filing
+from burnish.server.ingest.next_state import note_ended
+from burnish.server.ingest.personal_requests import Wakes
+
+log = structlog.get_logger()
+SETTLE_SECONDS = 0.05
+BATCH = 64
+"""Records held at a time."""
+HOLD = 0.03
+"""Seconds after which a transaction takes no further record: others wait for SQLite's write lock meanwhile, a rollback
+among them."""
+BREATH = 0.002
+"""Seconds between two transactions, in which one of those who wait gets its turn."""
+
+
+class _New(NamedTuple):
+    """A record that is not in SQL yet, and the offset behind it in its segment."""
+
+    ended_at: float
+    segment: str
+    behind: int
+    record: Record
+
+
+class Ingester:
+    """One per journal. `run_once` reads what is there and says how many records it took.
+
+    `session_ttl`: seconds after which a quiet conversation is closed; `feedback_ttl`: those for which feedback waits
+    for its reply; `verifiers`: the tools whose results count as a program's verdict; `personal`: whether end users get
+    agents of their own.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        folder: Path,
+        *,
+        session_ttl: float,
+        feedback_ttl: float = math.inf,
+        verifiers: Collection[str] = (),
+        personal: Personal | None = None,
+    ) -> None:
+        self._journal = journal
+        self._folder = folder
+        self._session_ttl = session_ttl
+        self._feedback_ttl = feedback_ttl
+        self._next_sweep = 0.0
+        self._filing = Filing(verifiers)
+        self._wakes = Wakes(personal or Personal())
+
+    def run_once(self) -> int:
+        """Ingest everything older than the watermark."""
+        watermark = time.time() - SETTLE_SECONDS
+        with self._journal.read() as session:
+            cursors = {row.name: row for row in session.scalars(select(SegmentRow))}
+        damaged: dict[str, SegmentError] = {}
+        n_taken = 0
+        for batch in self._batches(cursors, watermark, damaged):
+            while batch:
+                n_filed = self._file_some(batch)
+                batch = batch[n_filed:]
+                n_taken += n_filed
+                time.sleep(BREATH)
+        for name, error in damaged.items():  # only now: what stands before the damage has been taken
+            self._mark_damaged(name, error)
+        if time.time() >= self._next_sweep:
+            self._close_idle()
+            self._expire_feedback()
+            self._next_sweep = time.time() + min(60.0, self._session_ttl / 4, self._feedback_ttl / 4)
+        return n_taken
+
+    def run_forever(self, poll_interval: float, is_stopping: Any) -> None:
+        """Ingest until `is_stopping()`; an unreachable database is waited for, nothing is lost meanwhile."""
+        while not is_stopping():
+            try:
+                n_taken = self.run_once()
+            except OperationalError as error:
+                log.warning("the journal does not answer; records wait in the segments", error=str(error.orig))
+                time.sleep(2.0)
+                continue
+            if n_taken < BATCH:
+                time.sleep(poll_interval)
+
+    def _batches(
+        self, cursors: dict[str, SegmentRow], watermark: float, damaged: dict[str, SegmentError]
+    ) -> Iterator[list[_New]]:
+        """New records of all segments in the order in which they ended; no more of them is held than a batch.
+
+        A segment with damage is noted in `damaged`.
+        """
+        segments = []
+        for path in sorted(self._folder.glob("*.seg")):
+            cursor = cursors.get(path.name)
+            if cursor is None or (cursor.error is None and path.stat().st_size != cursor.offset):
+                segments.append(_new_in(path, cursor.offset if cursor else 0, watermark, damaged))
+        records = heapq.merge(*segments, key=attrgetter("ended_at"))
+        while batch := list(islice(records, BATCH)):
+            yield batch
+
+    def _file_some(self, batch: list[_New]) -> int:
+        """File the first of `batch` in one transaction, as many as `HOLD` allows; returns how many."""
+        ends = time.perf_counter() + HOLD
+        n_filed = 0
+        try:
+            with self._journal.write() as session:
+                while n_filed < len(batch) and (not n_filed or time.perf_counter() < ends):
+                    self._take(session, batch[n_filed].record)
+                    n_filed += 1
+                for name, offset in {new.segment: new.behind for new in batch[:n_filed]}.items():
+                    session.merge(SegmentRow(name=name, offset=offset))
+        except BaseException:
+            self._filing.forget()
+            self._wakes.forget()
+            raise
+        return n_filed
+
+    def _mark_damaged(self, name: str, error: SegmentError) -> None:
+        log.error("a segment is damaged; its rest is left aside", segment=name, error=str(error))
+        with self._journal.write() as session:
+            row = session.get(SegmentRow, name) or SegmentRow(name=name, offset=0)
+            row.error = str(error)
+            session.add(row)
+
+    def _take(self, session: Session, record: Record) -> None:
+        """Store one record, or leave it aside: clients shape records, and none of them may stop the others."""
+        record = _storable(record)
+        try:
+            with session.begin_nested():
+                if isinstance(record, Feedback):
+                    feedback.take(session, record)
+                elif not lookup.is_filed(session, record.interaction_id):
+                    self._filing.take_interaction(session, record)
+                    self._wakes.note(session, record)
+        except OperationalError:
+            raise
+        except Exception:
+            self._filing.forget()
+            self._wakes.forget()
+            name = record.feedback_id if isinstance(record, Feedback) else record.interaction_id
+            log.exception("a record cannot be stored; it stays in its segment", record=name)
+
+    def _close_idle(self) -> None:
+        columns: Any = SessionRow
+        now = time.time()
+        with self._journal.write() as session:
+            quiet = (columns.closed_at.is_(None), columns.last_at < now - self._session_ttl)
+            n_closed = session.connection().execute(update(columns).where(*quiet).values(closed_at=now)).rowcount
+            n_left = note_ended(session, NextStateKind.ABANDONED, now) if n_closed else 0
+        if n_closed:
+            log.info("closed quiet conversations", n_sessions=n_closed, n_unanswered=n_left)
+
+    def _expire_feedback(self) -> None:
+        if math.isinf(self._feedback_ttl):
+            return
+        with self._journal.write() as session:
+            n_expired = feedback.expire(session, self._feedback_ttl)
+        if n_expired:
+            log.warning("feedback expired: what it is about never came", n_expired=n_expired)
+
+
+def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:
+    """One segment's records from `offset` up to the watermark; their times never fall, so that no cursor skips one."""
+    latest = 0.0
+    try:
+        for record, behind in read(path, offset):
+            latest = max(latest, _ended_at(record))
+            if latest >= watermark:
+                return
+            yield _New(latest, path.name, behind, record)
+    except SegmentError as error:
+        damaged[path.name] = error
+
+
+def _ended_at(record: Record) -> float:
+    return record.ended_at if isinstance(record, Interaction) else record.created_at
+
+
+def _storable(record: Record) -> Record:
+    """`record` without what no text column holds: NUL, which PostgreSQL refuses, and halves of surrogate pairs."""
+    texts = {name: value for name in record.__dataclass_fields__ if isinstance(value := getattr(record, name), str)}
+    changed: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := storable(text)) != text}
+    return replace(record, **changed) if changed else record

@@ -1,0 +1,175 @@
+"""What came back after a reply: told to the turn whole, typed, with whose words it is and the signals in it.
+
+A user's reply or a tool's result is the strongest word. Where nobody answered, what is left is that the reply was asked
+for once more, that its session was closed, or that it was abandoned; such a word yields when the conversation goes on
+after all.
+"""
+
+import re
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import insert, select, text
+from sqlmodel import Session
+
+from burnish.journal.evidence import settle
+from burnish.journal.jobs import insert_or_skip
+from burnish.journal.tables import InteractionRow, NextStateRow
+from burnish.journal.turns import ask_judge, messages_of
+from burnish.records import Message, NextStateKind, Provenance, Signal, SignalKind
+from burnish.rewards import NEXT_STATE, environment_fault
+from burnish.server.ingest import harness_patterns, linking
+from burnish.server.ingest import turn_kind as kind
+from burnish.server.ingest.tool_signals import signals_of
+from burnish.server.ingest.turn_kind import Kind
+
+_NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WEB = frozenset(
+    {"web", "websearch", "webfetch", "fetch", "browse", "browser", "http", "https", "url", "urls", "crawl", "scrape"}
+)
+"""Parts of a tool's name (`web_search`, `fetchUrl`) that speak of the web."""
+_TOOLS = frozenset({"tool", "function"})
+_ANSWERED = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
+_YIELD = text("DELETE FROM next_state WHERE interaction_id = :interaction AND kind NOT IN (:user_reply, :tool_result)")
+_ENDED = text(
+    "SELECT turn.interaction_id FROM interaction AS turn JOIN session ON session.session_id = turn.session_id "
+    "LEFT JOIN next_state ON next_state.interaction_id = turn.interaction_id "
+    f"WHERE session.closed_at = :closed_at AND next_state.interaction_id IS NULL AND turn.kind != '{Kind.SIDE}' AND turn.choice = 0"
+)
+
+
+class NextStates:
+    """`verifiers` are the tools whose results the operator trusts as a program's verdict."""
+
+    def __init__(self, verifiers: Collection[str] = ()) -> None:
+        self._verifiers = frozenset(verifiers)
+
+    def tell(self, session: Session, parent: InteractionRow, row: Any) -> None:
+        """The request `row` continues `parent`: what stands behind that reply came back after it."""
+        digests = row.message_digests[-row.n_behind :]
+        messages = messages_of(session, digests)
+        reply, *repeated = messages_of(session, [parent.reply_digest, *row.message_digests[-row.n_behind - 1 :][:1]])
+        provenance = [self._whose(message, parent, reply) for message in messages]
+        signals = [
+            s
+            for message, whose in zip(messages, provenance, strict=True)
+            if whose in _PRINTED
+            for s in _read(message, whose)
+        ]
+        signals += _change(reply, repeated[0] if repeated else reply)
+        # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint
+        # repeats. What a harness puts between (aider: the files' contents, and an "Ok." to them) is not a result and
+        # makes none of what the user says.
+        is_from_user = Provenance.USER in provenance and not set(provenance).intersection(_PRINTED)
+        what = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
+        if not self._note(session, parent, what, row, digests, provenance, signals) or parent.fate is not None:
+            return
+        if environment_fault(signals) is None:
+            ask_judge(session, parent.interaction_id, NEXT_STATE)
+        settle(session, parent.interaction_id)
+
+    def regenerated(self, session: Session, earlier: InteractionRow, row: Any) -> None:
+        """The request of `row` is that of `earlier` over again: another reply was wanted."""
+        if self._note(session, earlier, NextStateKind.REGENERATED, row) and earlier.fate is None:
+            settle(session, earlier.interaction_id)
+
+    def _whose(self, message: Message, parent: InteractionRow, reply: Message) -> Provenance:
+        """What answers a tool call is its result, though some harnesses bring it as a user's message; so is what they
+        call one."""
+        role = message.get("role")
+        if role in _TOOLS:
+            name = _tool_name(message, reply)
+            if name in self._verifiers:
+                return Provenance.VERIFIER
+            return Provenance.WEB if is_of_the_web(name) else Provenance.TOOL
+        if role != "user":
+            return Provenance.HARNESS
+        if parent.finish_reason == "tool_calls" or harness_patterns.is_result(kind.text_of(message)):
+            return Provenance.TOOL
+        return Provenance.USER
+
+    @staticmethod
+    def _note(
+        session: Session,
+        parent: InteractionRow,
+        what: NextStateKind,
+        follower: Any,
+        digests: Sequence[str] = (),
+        provenance: Sequence[Provenance] = (),
+        signals: Sequence[Signal] = (),
+    ) -> bool:
+        """False where a word as strong was there already."""
+        if what in _ANSWERED:
+            names = {kind.value: kind.value for kind in _ANSWERED}
+            session.connection().execute(_YIELD, {"interaction": parent.interaction_id, **names})
+        values = {
+            "interaction_id": parent.interaction_id,
+            "kind": what,
+            "follower_id": follower.interaction_id,
+            "message_digests": list(digests),
+            "provenance": list(provenance),
+            "signals": [asdict(signal) for signal in signals],
+            "created_at": follower.started_at,
+        }
+        return insert_or_skip(session, NextStateRow, values)
+
+
+def is_of_the_web(tool: str) -> bool:
+    """True where a part of the tool's name speaks of the web; `curl` and `search_code` do not."""
+    return any(part.lower() in _WEB for part in _NAME_PART.findall(tool))
+
+
+def note_ended(session: Session, what: NextStateKind, closed_at: float) -> int:
+    """Nobody answered the last replies of the sessions that ended at `closed_at`; returns how many there are."""
+    names = session.connection().execute(_ENDED, {"closed_at": closed_at}).scalars().all()
+    rows = [{"interaction_id": name, "kind": what, **_NOTHING, "created_at": time.time()} for name in names]
+    if rows:
+        session.connection().execute(insert(NextStateRow), rows)
+    return len(rows)
+
+
+def note_last(session: Session, row: Any, what: NextStateKind) -> None:
+    """The reply `row` is said to be its session's last."""
+    values = {"interaction_id": row.interaction_id, "kind": what, **_NOTHING, "created_at": row.ended_at}
+    insert_or_skip(session, NextStateRow, values)
+
+
+def earlier_reply(session: Session, row: Any, window: float) -> InteractionRow | None:
+    """The reply that the request of `row` asks for once more: the last one to the same words that nobody has continued."""
+    columns: Any = InteractionRow
+    same = (
+        select(InteractionRow)
+        .where(columns.request_hash == row.request_hash, columns.request_id != row.request_id)
+        .where(columns.session_id == row.session_id, columns.choice == 0, columns.is_aborted.is_(False))
+        .where(columns.started_at < row.started_at, columns.started_at > row.started_at - window)
+    )
+    return session.scalars(same.order_by(columns.started_at.desc()).limit(1)).first()
+
+
+def _change(reply: Message, repeated: Message) -> list[Signal]:
+    """The share of a reply that somebody changed before going on."""
+    if repeated.get("role") != "assistant" or linking.is_same(reply, repeated):
+        return []
+    return [Signal(SignalKind.EDIT, round(1.0 - linking.likeness(reply, repeated), 4), Provenance.USER)]
+
+
+def _read(message: Message, whose: Provenance) -> list[Signal]:
+    return signals_of(kind.text_of(message), whose)
+
+
+def _tool_name(message: Message, reply: Message) -> str:
+    """The name of the tool whose result `message` is: its own word for it, else the call's that it answers."""
+    if isinstance(name := message.get("name"), str) and name:
+        return name
+    calls = reply.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, Mapping) and call.get("id") == message.get("tool_call_id"):
+            function = call.get("function")
+            return str(function.get("name") or "") if isinstance(function, Mapping) else ""
+    return ""
+
+
+_PRINTED = (Provenance.VERIFIER, Provenance.TOOL, Provenance.WEB)
+_NOTHING: Mapping[str, Any] = {"follower_id": None, "message_digests": [], "provenance": [], "signals": []}

@@ -1,0 +1,70 @@
+"""Which personal agents are wanted: the ingester's view of whose turns come in. It makes their rows and asks the
+swapper for the rest."""
+
+from collections import OrderedDict
+from typing import Any
+
+from sqlalchemy import update
+from sqlmodel import Session
+
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry.personal import MAX_USER, applies, family_of, name_of
+from burnish.config import Personal
+from burnish.journal.jobs import enqueue_again, insert_or_skip
+from burnish.journal.tables import AgentRow, LoadJob
+from burnish.records import Interaction
+
+NOTED_SECONDS = 5.0
+"""The use of an agent that is there is written down no more often than this."""
+N_REMEMBERED = 50_000
+
+
+class Wakes:
+    """One per ingester."""
+
+    def __init__(self, settings: Personal) -> None:
+        self._settings = settings
+        self._noted: OrderedDict[str, float] = OrderedDict()
+
+    def note(self, session: Session, turn: Interaction) -> None:
+        """A turn has been stored: its user's own agent was used, or is wanted."""
+        if not self._settings.enabled or not turn.user or turn.upstream or len(turn.user) > MAX_USER:
+            return
+        parent = family_of(turn.agent)
+        name = name_of(turn.tenant, parent, turn.user)
+        is_own = turn.agent == name
+        is_noted = is_own and turn.ended_at < self._noted.get(name, 0.0) + NOTED_SECONDS
+        if is_noted or not applies(self._settings, parent):
+            return
+        if not is_own and (turn.agent != parent or not turn.may_train or not self._ensure(session, name, parent, turn)):
+            return
+        agent: Any = AgentRow
+        session.connection().execute(update(agent).where(agent.name == name).values(last_used_at=turn.ended_at))
+        if not is_own:
+            enqueue_again(session, LoadJob, f"{name}#wake", {"agent": name, "version": 0, "kind": "wake"})
+        self._noted[name] = turn.ended_at
+        self._noted.move_to_end(name)
+        if len(self._noted) > N_REMEMBERED:
+            self._noted.popitem(last=False)
+
+    def forget(self) -> None:
+        """Call when a transaction was rolled back."""
+        self._noted.clear()
+
+    def _ensure(self, session: Session, name: str, parent: str, turn: Interaction) -> bool:
+        """Make the agent's row where there is none; False where its parent is not one of the tenant's agents."""
+        of = session.get(AgentRow, parent)
+        if of is None or of.tenant != turn.tenant or of.parent is not None:
+            return False
+        values = {
+            "name": name,
+            "tenant": turn.tenant,
+            "created_at": turn.ended_at,
+            "is_paused": False,
+            "parent": parent,
+            "user": turn.user,
+            "settings": {},
+        }
+        insert_or_skip(session, AgentRow, values)
+        lifecycle.ensure_agent(session, name, turn.tenant)
+        return True

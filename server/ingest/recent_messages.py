@@ -1,0 +1,69 @@
+"""What was said lately: how a caller's conversations began and what their users said last.
+
+A harness that asks for a title or a commit message on the side quotes the one or the other
+(server/ingest/turn_kind.py).
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.journal.tables import SessionRow
+from burnish.records import Interaction
+from burnish.server.ingest.turn_kind import Said, text_of
+
+RECENT = 600.0
+"""Seconds back in which a side call is recognised as such."""
+N_REMEMBERED = 512
+N_CALLERS = 10_000
+MAX_LENGTH = 300
+Words = OrderedDict[str, tuple[Said, float]]
+
+
+class Recent:
+    """The words of each caller (tenant and key), read from SQL once and kept up from then on."""
+
+    def __init__(self) -> None:
+        self._by: dict[tuple[str, str], Words] = {}
+
+    def forget(self) -> None:
+        """Call when a transaction was rolled back."""
+        self._by.clear()
+
+    def said(self, session: Session, turn: Interaction) -> Sequence[Said]:
+        """What was said in the caller's recent conversations."""
+        horizon = turn.started_at - RECENT
+        return [said for said, at in self._of(session, turn).values() if at > horizon]
+
+    def remember(self, session: Session, turn: Interaction, session_id: str, opening: str, head: str | None) -> None:
+        """Note how a conversation began, and what its user said last."""
+        words = self._of(session, turn)
+        words.setdefault(session_id, (Said.of(opening, head), turn.started_at))
+        last = next((m for m in reversed(turn.messages) if m.get("role") == "user"), None)
+        if last is not None:
+            words[f"{session_id} last"] = (Said.of(text_of(last)[:MAX_LENGTH], head), turn.ended_at)
+        while len(words) > N_REMEMBERED:
+            words.popitem(last=False)
+
+    def _of(self, session: Session, turn: Interaction) -> Words:
+        who = (turn.tenant, turn.key_id)
+        if who not in self._by:
+            if len(self._by) >= N_CALLERS:
+                self._by.clear()
+            columns: Any = SessionRow
+            rows = session.connection().execute(
+                select(columns.session_id, columns.opening, columns.head, columns.started_at)
+                .where(
+                    columns.tenant == turn.tenant,
+                    columns.key_id == turn.key_id,
+                    columns.last_at > turn.started_at - RECENT,
+                )
+                .order_by(columns.started_at.desc())
+                .limit(N_REMEMBERED)
+            )
+            found = reversed(rows.all())
+            self._by[who] = OrderedDict((row[0], (Said.of(row[1], row[2]), row[3])) for row in found)
+        return self._by[who]

@@ -1,0 +1,47 @@
+"""Telling somebody that something was undone: a log line, and a POST where a webhook is set. Nothing waits for it."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import structlog
+
+from burnish import config
+
+log = structlog.get_logger(__name__)
+
+
+class Alerts:
+    """One per process. `send` returns at once; a webhook that does not answer costs a log line."""
+
+    def __init__(self, settings: config.Alerts) -> None:
+        self._settings = settings
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, event: str, **facts: Any) -> None:
+        """Say that `event` happened. Outside an event loop it is only logged."""
+        log.error(event, **facts)
+        if not self._settings.webhook:
+            return
+        try:
+            task = asyncio.get_running_loop().create_task(self._post({"event": event, **facts}))
+        except RuntimeError:
+            return
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Let POSTs that are under way end, each within its timeout."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _post(self, body: dict[str, Any]) -> None:
+        timeout = aiohttp.ClientTimeout(total=self._settings.timeout)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as http,
+                http.post(self._settings.webhook, json=body) as answer,
+            ):
+                if answer.status >= 400:
+                    log.warning("the alert webhook refused an alert", status=answer.status, alert=body["event"])
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            log.warning("the alert webhook cannot be reached", error=repr(error), alert=body["event"])

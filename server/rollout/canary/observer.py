@@ -1,0 +1,265 @@
+"""Looks at what runs: counts the turns that have been settled, decides, and acts. Part of the swapper's loop.
+
+All that an observation knows is in its row: a restart goes on in the middle. A decision and what follows from it are
+one transaction.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+from sqlalchemy import update
+from sqlmodel import Session
+
+from burnish import config
+from burnish.adapters.evidence import observation
+from burnish.adapters.evidence.comparison import Comparison, Decision, decide_canary, decide_watch
+from burnish.adapters.evidence.observation import Beginning
+from burnish.adapters.evidence.settled_turns import Cursor, Settled, settled
+from burnish.adapters.registry import agents, auto_rollback, canaries, lifecycle
+from burnish.adapters.serving import publish
+from burnish.errors import Conflict
+from burnish.journal import Journal
+from burnish.journal.tables import CanaryRow
+from burnish.records import TRIALS, CanaryState, Observation, VersionName
+from burnish.server.rollout.alerts import Alerts
+from burnish.server.rollout.canary.mirrored_pairs import Mirrored, mirrored
+
+log = structlog.get_logger(__name__)
+HOUR = 3600.0
+REST = 3.0
+"""The next look comes no sooner than so many times as long after one as it took: swapping has the same loop."""
+LATE_ROWS = 3600.0
+"""Seconds after a version was stopped in which its turns may still come in."""
+WHY = {
+    Observation.CANARY: auto_rollback.REFUSED,
+    Observation.WATCH: auto_rollback.ROLLED_BACK,
+    Observation.SHADOW: auto_rollback.REFUSED,
+}
+
+
+class Observer:
+    """One per serving host. `settings_of` gives the settings of an agent."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        file: Path,
+        settings_of: Callable[[str], config.Settings],
+        alerts: Alerts,
+        *,
+        interval: float = 1.0,
+    ) -> None:
+        self._journal = journal
+        self._file = file
+        self._settings_of = settings_of
+        self._alerts = alerts
+        self._interval = interval
+        self._next = 0.0
+
+    def wants_canary(self, agent: str) -> bool:
+        """True where a version of `agent` that passed the gate has to answer a share of the traffic first."""
+        return self._settings_of(agent).has_canary
+
+    def canary_beside(self, agent: str, baseline: int) -> Beginning:
+        """A canary (or a shadow, where the settings want one) beside `baseline`, to be begun in the caller's
+        transaction."""
+        chosen = self._settings_of(agent).canary
+        if chosen.mode == "shadow":
+            return self._begin(agent, baseline, Observation.SHADOW, chosen.shadow_share, needs_rate=False)
+        return self.canary_by_hand(agent, baseline, None)
+
+    def canary_by_hand(self, agent: str, baseline: int, share: float | None) -> Beginning:
+        """A canary beside `baseline`, whatever the settings want; by itself with `canary.share`."""
+        chosen = self._settings_of(agent).canary
+        needs_rate = chosen.test == "baseline"
+        return self._begin(agent, baseline, Observation.CANARY, share or chosen.share, needs_rate=needs_rate)
+
+    def watch_beside(self, agent: str, baseline: int) -> Beginning | None:
+        """A watch over what replaces `baseline`, to be begun in the transaction that does; None where the settings say
+        no."""
+        chosen = self._settings_of(agent).canary
+        needs_rate = chosen.test == "baseline" or (chosen.test == "auto" and not chosen.holdback)
+        return (
+            self._begin(agent, baseline, Observation.WATCH, chosen.holdback, needs_rate=needs_rate)
+            if chosen.watch
+            else None
+        )
+
+    def look(self) -> int:
+        """Look at everything that runs, at most once in `interval` seconds (rarely, where looking takes long); returns
+        how many were decided.
+        """
+        begun = time.monotonic()
+        if begun < self._next:
+            return 0
+        with self._journal.read() as session:
+            rows = [row for row in canaries.running(session) if "comparison" in row.evidence]  # others see to their own
+            undone = canaries.stopped(session, time.time() - LATE_ROWS)
+        n_decided = sum(self._look_at(row) for row in rows)
+        for row in undone:
+            self._drop_late_rows(row)
+        took = time.monotonic() - begun
+        self._next = begun + max(self._interval, REST * took if self._interval else 0.0)
+        return n_decided
+
+    def _look_at(self, row: CanaryRow) -> bool:
+        settings = self._settings_of(row.agent).canary
+        rules, now = observation.rules_of(settings), time.time()
+        seen = Comparison.of(rules, row.evidence["comparison"])  # type: ignore[arg-type]
+        cursor = Cursor(**row.evidence["cursor"])  # type: ignore[arg-type]
+        with self._journal.read() as session:
+            held = agents.find(session, row.agent).held
+            found = self._found(session, row, cursor, settings.patience, now)
+        hours = (now - row.started_at) / HOUR
+        decision = _decide(row, seen, hours)
+        for each in found:
+            if isinstance(each, Mirrored):
+                seen.add_mirrored(each.user, each.outcome, each.baseline, each.version)
+            elif each.version == row.version and each.ended_at <= row.started_at:
+                continue  # of its canary: what let it pass is no evidence any more
+            else:
+                seen.add(each.version == row.version, each.user, observation.shown(each.turn, row.share))
+            decision = _decide(row, seen, hours)
+            if decision.state in (CanaryState.STOPPED, CanaryState.PASSED) and not held:
+                break
+        is_promotion = row.kind in TRIALS and decision.state in (CanaryState.PASSED, CanaryState.SKIPPED)
+        is_final = decision.state is not CanaryState.RUNNING and not (is_promotion and held)
+        if found or is_final:
+            row.evidence = observation.evidence_of(seen, cursor)
+            self._save(row)
+        return is_final and self._act(row, decision, settings)
+
+    @staticmethod
+    def _found(
+        session: Session, row: CanaryRow, cursor: Cursor, patience: float, now: float
+    ) -> Sequence[Settled | Mirrored]:
+        if row.kind == Observation.SHADOW:
+            return mirrored(session, row, cursor, now)
+        return settled(session, row.agent, (row.version, row.baseline), cursor, patience=patience, now=now)
+
+    def _act(self, row: CanaryRow, decision: Decision, settings: config.Canary) -> bool:
+        try:
+            if decision.state is CanaryState.STOPPED:
+                self._stop(row, decision.reason, settings)
+            elif row.kind in TRIALS:
+                self._end_canary(row, decision, settings)
+            else:
+                with self._journal.write() as session:
+                    canaries.end(session, row, decision.state, decision.reason, actor="watch")
+                publish.sync(self._journal, self._file, row.agent)
+                log.info("a watch ended", version=_name(row), reason=decision.reason)
+        except Conflict as error:  # an operator was faster: what ran has been ended with the alias
+            log.warning("a decision came too late", version=_name(row), error=str(error))
+            return False
+        return True
+
+    def _stop(self, row: CanaryRow, reason: str, settings: config.Canary) -> None:
+        if row.kind in TRIALS:
+            with self._journal.write() as session:
+                refuse(session, row, reason, actor="canary", drops_rows=settings.drop_rows)
+            publish.sync(self._journal, self._file, row.agent)
+            self._alerts.send(
+                f"{row.kind} stopped", agent=row.agent, version=row.version, beside=row.baseline, reason=reason
+            )
+            return
+        done: dict[str, Any] = {}
+
+        def back(session: Session) -> None:
+            done.update(
+                auto_rollback.roll_back(
+                    session, row, reason, drops_rows=settings.drop_rows, max_rollbacks=settings.max_rollbacks
+                )
+            )
+
+        try:
+            publish.move(self._journal, self._file, row.agent, row.baseline, back)
+        except (
+            publish.NotLoaded
+        ):  # the swapper's next look at the engines loads it; meanwhile nobody gets the worse one
+            with self._journal.write() as session:
+                back(session)
+            publish.sync(self._journal, self._file, row.agent, also_loaded=row.baseline)
+        self._alerts.send("rolled back", **done)
+
+    def _end_canary(self, row: CanaryRow, decision: Decision, settings: config.Canary) -> None:
+        name = VersionName(row.agent, row.version)
+        watch = self.watch_beside(row.agent, row.baseline)
+        if decision.state is CanaryState.SKIPPED and settings.when_skipped == "refuse":
+            with self._journal.write() as session:
+                refuse(session, row, decision.reason, actor="canary", state=CanaryState.SKIPPED)
+            publish.sync(self._journal, self._file, row.agent)
+            log.warning("a canary was skipped, its version refused", version=str(name), reason=decision.reason)
+            return
+
+        def act(session: Session) -> None:
+            if not canaries.end(session, row, decision.state, decision.reason, actor="canary"):
+                raise Conflict(f"the canary of {name} has ended already")
+            version = lifecycle.version(session, row.agent, row.version)
+            evidence = {**version.evidence, "canary": {"state": decision.state, "reason": decision.reason}}
+            lifecycle.promote(
+                session,
+                row.agent,
+                row.version,
+                expected=row.baseline,
+                actor="canary",
+                reason=f"{row.kind} {decision.state}: {decision.reason}",
+                evidence=evidence,
+            )
+            if watch is not None:
+                watch.of(session, name, "canary")
+
+        publish.move(self._journal, self._file, row.agent, row.version, act)
+        log.info("promoted after its canary", version=str(name), canary=str(decision.state), reason=decision.reason)
+
+    def _begin(self, agent: str, baseline: int, kind: Observation, share: float, *, needs_rate: bool) -> Beginning:
+        settings = self._settings_of(agent).canary
+        return observation.ready(self._journal, settings, agent, baseline, kind, share, needs_rate=needs_rate)
+
+    def _drop_late_rows(self, row: CanaryRow) -> None:
+        """Turns that were under way when their version was stopped, or that nobody had filed yet."""
+        settings = self._settings_of(row.agent).canary
+        since = (row.ended_at or 0.0) - settings.patience
+        with self._journal.read() as session:
+            is_needed = settings.drop_rows and auto_rollback.has_rows(session, row.agent, row.version, since)
+        if is_needed:
+            with self._journal.write() as session:
+                auto_rollback.drop_rows(session, row.agent, row.version, WHY[Observation(row.kind)])
+
+    def _save(self, row: CanaryRow) -> None:
+        columns: Any = CanaryRow
+        still = (columns.canary_id == row.canary_id, columns.state == CanaryState.RUNNING)
+        with self._journal.write() as session:
+            session.connection().execute(update(columns).where(*still).values(evidence=row.evidence))
+
+
+def refuse(
+    session: Session,
+    row: CanaryRow,
+    reason: str,
+    *,
+    actor: str,
+    state: CanaryState = CanaryState.STOPPED,
+    drops_rows: bool = False,
+) -> None:
+    """End a canary and refuse its version, so that the learner starts from what is live. Raises Conflict where it has
+    ended."""
+    if not canaries.end(session, row, state, reason, actor=actor):
+        raise Conflict(f"the canary of {_name(row)} has ended already")
+    evidence = {
+        **lifecycle.version(session, row.agent, row.version).evidence,
+        "canary": {"state": state, "reason": reason},
+    }
+    lifecycle.refuse(session, row.agent, row.version, reason=f"{row.kind}: {reason}", evidence=evidence, actor=actor)
+    if drops_rows:
+        auto_rollback.drop_rows(session, row.agent, row.version, auto_rollback.REFUSED)
+
+
+def _decide(row: CanaryRow, seen: Comparison, hours: float) -> Decision:
+    return decide_watch(seen) if row.kind == Observation.WATCH else decide_canary(seen, hours)
+
+
+def _name(row: CanaryRow) -> str:
+    return str(VersionName(row.agent, row.version))

@@ -1,0 +1,1 @@
+"""The seam to an inference engine and its implementation for vLLM."""

@@ -1,0 +1,93 @@
+"""vLLM behind the `Engine` seam, over its HTTP API."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from burnish.errors import EngineError, EngineUnavailable
+from burnish.server.rollout.engine.engine import Reply
+from burnish.server.rollout.engine.vllm_http import VllmHttp
+
+N_TOLD = 20
+"""vLLM's --max-logprobs."""
+LOW_PRIORITY = 5
+"""Behind live traffic, before the judge."""
+
+
+class VllmEngine:
+    """One vLLM server at `url` (without a trailing `/v1`)."""
+
+    def __init__(self, url: str, api_key: str = "", *, timeout: float = 120.0) -> None:
+        self._http = VllmHttp(url, api_key, timeout=timeout)
+        self.url = self._http.url
+
+    async def models(self) -> Sequence[str]:
+        listing = _tree(await self._http.call("GET", "/v1/models"))
+        return [str(model["id"]) for model in listing["data"]]
+
+    async def load(self, name: str, path: str) -> None:
+        await self._http.call("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": path})
+
+    async def unload(self, name: str) -> None:
+        try:
+            await self._http.call("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+        except EngineUnavailable:
+            raise
+        except EngineError as error:
+            if "404" not in str(error):
+                raise
+
+    async def next_logprobs(self, model: str, token_ids: Sequence[int]) -> Mapping[int, float]:
+        # Not prompt_logprobs, which kills a vLLM with LoRA on a CPU when other requests share the batch, and not
+        # logprob_token_ids, which blanks the top_logprobs of everyone in the batch (seen with 0.32).
+        body = {
+            "model": model,
+            "prompt": list(token_ids),
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "logprobs": N_TOLD,
+            "return_tokens_as_token_ids": True,
+            "priority": LOW_PRIORITY,
+        }
+        reply = _tree(await self._http.call("POST", "/v1/completions", body))
+        told = (reply["choices"][0].get("logprobs") or {}).get("top_logprobs") or []
+        if not told:
+            raise EngineError("expected the log-probs of the next token, got none")
+        return {int(name.removeprefix("token_id:")): float(value) for name, value in told[0].items()}
+
+    async def chat(
+        self,
+        model: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+        temperature: float = 0.0,
+        max_tokens: int = 256,
+        priority: int = 0,
+        seed: int | None = None,
+    ) -> Reply:
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": list(messages),
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "priority": priority,
+        }
+        if tools:
+            body["tools"] = list(tools)
+        if seed is not None:
+            body["seed"] = seed
+        answer = _tree(await self._http.call("POST", "/v1/chat/completions", body))
+        choice, usage = answer["choices"][0], answer.get("usage") or {}
+        return Reply(choice["message"], choice.get("finish_reason"), int(usage.get("completion_tokens") or 0))
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+def _tree(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise EngineError(f"the engine's answer is not JSON: {text[:200]!r}") from error

@@ -1,0 +1,38 @@
+"""HTTP to one vLLM server, for what is not on the hot path: one session, and every failure an error of ours."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from burnish.errors import EngineError, EngineUnavailable
+
+
+class VllmHttp:
+    """The server at `url` (with or without a trailing `/v1`). `timeout` is a whole request's, in seconds."""
+
+    def __init__(self, url: str, api_key: str = "", *, timeout: float = 120.0) -> None:
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._timeout = aiohttp.ClientTimeout(total=timeout, connect=2.0)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """The answer's body. Raises EngineError where the server refuses, EngineUnavailable where it fails or does not
+        answer."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
+        try:
+            async with self._session.request(method, self.url + path, json=body) as response:
+                text = await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineUnavailable(f"{method} {self.url}{path}: {type(error).__name__}: {error}") from error
+        if response.status >= 400:
+            kind = EngineUnavailable if response.status >= 500 else EngineError
+            raise kind(f"{method} {path}: the engine answered {response.status}: {text[:300].decode(errors='replace')}")
+        return text
+
+    async def close(self) -> None:
+        """Give back connections."""
+        if self._session is not None:
+            await self._session.close()

@@ -1,0 +1,176 @@
+"""The replay: held-out live turns put to a candidate and to the live version, side by side, and their replies handed to
+the judge.
+
+It takes several looks, for the judge works in its own time: the first puts the questions, later ones ask whether all
+pairs are decided. Serving goes on; the questions wait behind live traffic. A restart begins nothing anew: replies are
+in the journal.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.adapters.evidence.heldout_replay import Limits, Measures, Replay
+from burnish.adapters.evidence.holdout import is_held_out
+from burnish.config import Gate
+from burnish.errors import EngineError, EngineUnavailable, Postponed
+from burnish.journal import Journal
+from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
+from burnish.journal.turns import messages_of
+from burnish.records import VersionName
+from burnish.reply_metrics import repetition, tool_calls
+from burnish.server.rollout import reply_pairs
+from burnish.server.rollout.engine.engine import Engine, Reply
+from burnish.server.rollout.engine.vllm import LOW_PRIORITY
+
+log = structlog.get_logger(__name__)
+CONCURRENCY = 8
+LOOKED_THROUGH = 20
+"""Times the turns wanted: so many of the latest are looked through for held-out ones."""
+
+
+class Replayer:
+    """Replays for one set of engines, the first of which answers."""
+
+    def __init__(self, journal: Journal, engine: Engine, gate_of: Callable[[str], Gate]) -> None:
+        self._journal = journal
+        self._engine = engine
+        self._gate_of = gate_of
+
+    def is_wanted(self, agent: str) -> bool:
+        """True where the agent's candidates have to pass the full tier."""
+        return self._gate_of(agent).tier == "full"
+
+    async def outcome(self, name: VersionName, live: int, live_model: str) -> Replay:
+        """What the candidate `name` showed beside version `live`, served as `live_model`.
+
+        Raises Postponed while there are too few held-out turns, or pairs that the judge has not decided within
+        `gate.compare_minutes`.
+        """
+        gate, rows = self._gate_of(name.agent), self._rows(name, live)
+        if not rows:
+            await self._put(name, live, live_model, gate)
+            rows = self._rows(name, live)
+        n_open = sum(row.outcome is None and row.reason is None for row in rows)
+        if n_open and time.time() - min(row.created_at for row in rows) < gate.compare_minutes * 60.0:
+            raise Postponed(f"{n_open} of {len(rows)} held-out pairs wait for the judge")
+        with self._journal.read() as session:
+            return _replay(session, rows, _limits(gate))
+
+    def _rows(self, name: VersionName, live: int) -> Sequence[ComparisonRow]:
+        """Its pairs beside `live`. Those beside what was live before, or of its time in the shadow, say nothing: they
+        are thrown away."""
+        columns: Any = ComparisonRow
+        with self._journal.read() as session:
+            rows = session.scalars(
+                select(ComparisonRow).where(columns.agent == name.agent, columns.version == name.version)
+            ).all()
+        if all(row.baseline == live for row in rows):
+            return rows
+        with self._journal.write() as session:
+            for row in rows:
+                session.delete(session.get_one(ComparisonRow, (row.agent, row.version, row.interaction_id)))
+                if (job := session.get(CompareJob, f"{name}|{row.interaction_id}")) is not None:
+                    session.delete(job)
+        return ()
+
+    async def _put(self, name: VersionName, live: int, live_model: str, gate: Gate) -> None:
+        with self._journal.read() as session:
+            turns = _turns(session, name.agent, gate)
+            asked = [
+                (turn, messages_of(session, turn.message_digests), reply_pairs.tools_of(session, turn))
+                for turn in turns
+            ]
+        if len(asked) < gate.min_replay:
+            raise Postponed(
+                f"{len(asked)} held-out turns, {gate.min_replay} needed: gate.holdout sets aside "
+                f'{gate.holdout:.0%} of the sessions; gate.tier = "fast" does without'
+            )
+        slots = asyncio.Semaphore(CONCURRENCY)
+
+        async def ask(model: str, messages: Any, tools: Any) -> Reply | EngineError:
+            async with slots:
+                try:
+                    return await self._engine.chat(
+                        model, messages, tools=tools, max_tokens=gate.replay_tokens, priority=LOW_PRIORITY
+                    )
+                except EngineUnavailable:
+                    raise
+                except EngineError as error:  # a context too long, say: the turn makes no pair
+                    return error
+
+        answered = await asyncio.gather(
+            *(asyncio.gather(ask(str(name), said, tools), ask(live_model, said, tools)) for _, said, tools in asked)
+        )
+        n_refused = sum(any(isinstance(reply, EngineError) for reply in pair) for pair in answered)
+        if n_refused:
+            log.warning("held-out turns cannot be asked", version=str(name), n=n_refused, n_asked=len(asked))
+            if lost := {str(name), live_model}.difference(await self._engine.models()):
+                raise EngineUnavailable(
+                    f"the engine has lost {', '.join(sorted(lost))} while it was asked; it is asked again"
+                )
+        with self._journal.write() as session:
+            for (turn, *_), (new, old) in zip(asked, answered, strict=True):
+                if isinstance(new, EngineError) or isinstance(old, EngineError):
+                    why = new if isinstance(new, EngineError) else old
+                    reply_pairs.put_unasked(session, name, live, turn.interaction_id, str(why))
+                else:
+                    reply_pairs.put(session, name, live, turn.interaction_id, new, old)
+
+
+def _turns(session: Session, agent: str, gate: Gate) -> list[InteractionRow]:
+    """The agent's latest held-out turns that ended by themselves in a reply to somebody."""
+    turn: Any = InteractionRow
+    whole = (
+        turn.agent == agent,
+        turn.kind == "main",
+        turn.choice == 0,
+        turn.is_aborted.is_(False),
+        turn.may_train.is_(True),
+    )
+    wanted = select(InteractionRow).where(
+        *whole, turn.quarantine.is_(None), turn.finish_reason.in_(("stop", "tool_calls"))
+    )
+    latest = session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH * gate.n_replay))
+    return [row for row in latest if is_held_out(row.session_id, gate.holdout)][: gate.n_replay]
+
+
+def _limits(gate: Gate) -> Limits:
+    return Limits(
+        gate.min_replay, gate.replay_margin, gate.replay_length, gate.replay_repetition, gate.replay_broken_calls
+    )
+
+
+def _replay(session: Session, made: Sequence[ComparisonRow], limits: Limits) -> Replay:
+    rows = [row for row in made if reply_pairs.was_asked(row)]
+    outcomes = [row.outcome for row in rows]
+    turns = [session.get(InteractionRow, row.interaction_id) for row in rows]
+    had_tools = [turn is not None and turn.tools_digest is not None for turn in turns]
+    return Replay(
+        n=len(rows),
+        n_won=outcomes.count(1),
+        n_lost=outcomes.count(-1),
+        n_undecided=outcomes.count(None),
+        candidate=measures(messages_of(session, [row.candidate_digest for row in rows]), had_tools),
+        live=measures(messages_of(session, [row.baseline_digest for row in rows]), had_tools),
+        limits=limits,
+        n_unasked=len(made) - len(rows),
+    )
+
+
+def measures(replies: Sequence[Mapping[str, Any]], had_tools: Sequence[bool]) -> Measures:
+    """Of replies as `burnish.server.rollout.reply_pairs` keeps them; whether each was offered tools, for then a call
+    left in its text is a broken one."""
+    calls = [tool_calls(reply, offered) for reply, offered in zip(replies, had_tools, strict=True)]
+    n = max(1, len(replies))
+    return Measures(
+        length=sum(int(reply.get("n_tokens") or 0) for reply in replies) / n,
+        repetition=sum(repetition(str(reply.get("content") or "").split()) for reply in replies) / n,
+        n_calls=sum(n_calls for n_calls, _ in calls),
+        n_broken=sum(n_broken for _, n_broken in calls),
+    )

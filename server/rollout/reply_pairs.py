@@ -1,0 +1,59 @@
+"""Pairs of replies to one turn, a candidate's and another version's, with a job for the judge where they differ."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlmodel import Session
+
+from burnish.adapters.evidence.heldout_replay import UNASKED
+from burnish.journal import blobs
+from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
+from burnish.journal.turns import messages_of
+from burnish.records import VersionName
+from burnish.server.rollout.engine.engine import Reply
+
+
+def put(session: Session, name: VersionName, baseline: int, turn: str, new: Reply, old: Reply) -> None:
+    """Keep the replies of candidate `name` and version `baseline` to `turn`; replies of the same words are even without
+    a judge."""
+    key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
+    is_same = _said(new) == _said(old)
+    digests = {"candidate_digest": _kept(session, new), "baseline_digest": _kept(session, old)}
+    told = {"outcome": 0, "reason": "the same reply"} if is_same else {"outcome": None, "reason": None}
+    columns = {**key, **digests, **told, "baseline": baseline, "created_at": time.time(), "votes": []}
+    if insert_or_skip(session, ComparisonRow, columns) and not is_same:
+        enqueue(session, CompareJob, f"{name}|{turn}", key)
+
+
+def put_unasked(session: Session, name: VersionName, baseline: int, turn: str, why: str) -> None:
+    """Remember that candidate `name` and version `baseline` could not be asked about `turn`, so that nobody asks again."""
+    empty = _kept(session, Reply({}, None))
+    key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
+    digests = {"candidate_digest": empty, "baseline_digest": empty}
+    told = {"outcome": None, "reason": f"{UNASKED}{why[:500]}"}
+    columns = {**key, **digests, **told, "baseline": baseline, "created_at": time.time(), "votes": []}
+    insert_or_skip(session, ComparisonRow, columns)
+
+
+def was_asked(row: ComparisonRow) -> bool:
+    """False for a pair without replies."""
+    return not (row.reason or "").startswith(UNASKED)
+
+
+def tools_of(session: Session, turn: InteractionRow) -> Sequence[Mapping[str, Any]]:
+    """The tools that the turn's request offered."""
+    found: Any = messages_of(session, [turn.tools_digest])[0] if turn.tools_digest else ()
+    return tuple(found)
+
+
+def _said(reply: Reply) -> tuple[str, list[Any]]:
+    calls = [call.get("function") for call in reply.message.get("tool_calls") or []]
+    return str(reply.message.get("content") or "").strip(), calls
+
+
+def _kept(session: Session, reply: Reply) -> str:
+    """The reply as the journal keeps it: a message, and its length."""
+    told = {name: reply.message[name] for name in ("role", "content", "tool_calls") if reply.message.get(name)}
+    return blobs.store(session, {"role": "assistant", **told, "n_tokens": reply.n_tokens})

@@ -1,0 +1,74 @@
+"""What users have wished for: accepted hints about other turns, which a turn's group is graded on beside its own.
+
+A wish for a style lasts longer than the turn that made somebody voice it. So a reply that nobody complained about can
+be compared with its group as well, by what its user is known to want.
+"""
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.adapters.evidence.holdout import is_held_out
+from burnish.config import Settings
+from burnish.journal.evidence import evidence_of_all
+from burnish.journal.tables import InteractionRow, JudgementRow
+from burnish.rewards import ACCEPTED, compose
+
+LOOKED_THROUGH = 4096
+"""Of the latest hints, whoever gave them: a look must not cost more as the journal grows."""
+OF_USER = 64
+"""Of a user's latest hints among them: people repeat themselves."""
+
+
+class Wishes:
+    """Of users (tenant, key and user field), each looked up once, in one look at the journal."""
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        self._session = session
+        self._most = settings.shadow.recall
+        self._holdout = settings.gate.holdout if settings.gate.tier == "full" else 0.0
+        self._known: dict[tuple[str | None, ...], list[str]] = {}
+
+    def of(self, row: InteractionRow, own: str | None) -> str:
+        """The turn's own wish first, then the latest others of its user, none twice, a line each; empty where there is
+        none."""
+        first = [_one_line(own)] if own else []
+        others = [wish for wish in self._of_user(row) if wish not in first] if self._most else []
+        return "\n".join(first + others[: self._most])
+
+    def _of_user(self, row: InteractionRow) -> list[str]:
+        """Different wishes, the latest first. Those that were taken back, of held-out sessions or not for training do
+        not count."""
+        key = (row.agent, row.tenant, row.key_id, row.user)
+        if key not in self._known:
+            turn: Any = InteractionRow
+            said: Any = JudgementRow
+            user = turn.user.is_(None) if row.user is None else turn.user == row.user
+            mine = (
+                turn.agent == row.agent,
+                turn.tenant == row.tenant,
+                turn.key_id == row.key_id,
+                user,
+                turn.may_train.is_(True),
+            )
+            accepted = select(said.interaction_id, said.created_at).where(said.hint_fate == ACCEPTED)
+            latest = accepted.order_by(said.created_at.desc()).limit(LOOKED_THROUGH).subquery()
+            hinted = select(turn.interaction_id, turn.session_id).join(
+                latest, turn.interaction_id == latest.c.interaction_id
+            )
+            wanted = hinted.where(*mine).order_by(latest.c.created_at.desc()).limit(OF_USER)
+            found = self._session.connection().execute(wanted).all()
+            names = list(
+                dict.fromkeys(name for name, session_id in found if not is_held_out(session_id, self._holdout))
+            )
+            evidence = evidence_of_all(self._session, names)
+            told = [compose(evidence[name]).reward for name in names]
+            self._known[key] = list(
+                dict.fromkeys(_one_line(each.hint) for each in told if each is not None and each.hint)
+            )
+        return self._known[key]
+
+
+def _one_line(wish: str) -> str:
+    return " ".join(wish.split())

@@ -1,0 +1,189 @@
+"""The drawer: begins shadow groups for live turns, and draws them while an engine is idle and the budget lasts.
+
+It lives in the swapper's process: that one holds the engines and the settings by agent, is not on the hot path, and
+stands behind the gateways for the CPU. A group is filed whole, with its rubric job, in one transaction: a crash in
+mid-group leaves a job whose lease runs out, and the group is drawn anew. What fails here is logged and counted; it
+never ends the process.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+
+from burnish import serving_table
+from burnish.config import Settings
+from burnish.errors import EngineError, EngineUnavailable
+from burnish.journal import Journal, jobs, shadows
+from burnish.journal.tables import InteractionRow, ShadowGroupRow, ShadowJob
+from burnish.journal.turns import from_bytes, messages_of
+from burnish.records import GroupState
+from burnish.server.rollout.shadow_groups import group
+from burnish.server.rollout.shadow_groups.engine_source import Source
+from burnish.server.rollout.shadow_groups.group import Interrupted, Prompt, Unfit
+from burnish.server.rollout.shadow_groups.picker import pick
+
+log = structlog.get_logger(__name__)
+LEASE_SECONDS = 150.0
+MINUTE = 60.0
+PICK_SECONDS = 2.0
+MAX_TRIES = 8
+"""Times that a group's drawing may be broken off."""
+
+
+class Drawer:
+    """One per serving host. `run_once` draws one group at most and tells whether it did."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        sources: Sequence[Source],
+        routes_file: Path,
+        settings: Settings,
+        of: Callable[[str], Settings],
+        *,
+        look: float = group.LOOK,
+    ) -> None:
+        self._journal = journal
+        self._sources = sources
+        self._file = routes_file
+        self._settings = settings
+        self._of = of
+        self._look = look
+        self._is_stopping: Callable[[], bool] = lambda: False
+        self._picked_at = -math.inf
+
+    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
+        """Draw until `is_stopping()`; whatever goes wrong here is none of serving's business."""
+        self._is_stopping, is_away = is_stopping, False
+        while not is_stopping():
+            try:
+                has_drawn = await self.run_once()
+                is_away = False
+            except EngineUnavailable as error:
+                has_drawn = False
+                if not is_away:
+                    log.info("no shadows while the engine does not answer", error=str(error))
+                is_away = True
+            except Exception:  # the swapper lives in the same process, and must not end with us
+                log.exception("drawing shadows failed")
+                has_drawn = False
+            if not has_drawn:
+                await asyncio.sleep(interval)
+
+    async def run_once(self) -> bool:
+        """Begin groups, look whether an engine is idle, draw the group that has waited longest. Raises
+        EngineUnavailable."""
+        if time.monotonic() > self._picked_at + PICK_SECONDS:
+            self._picked_at = time.monotonic()
+            self._pick()
+        if not self._has_work() or (source := await self._idle()) is None:
+            return False
+        with self._journal.write() as session:
+            leased = jobs.lease(session, ShadowJob, "drawer", seconds=LEASE_SECONDS)
+        for job in leased:
+            await self._draw(job, source)
+        return bool(leased)
+
+    def _pick(self) -> None:
+        for agent in serving_table.watch(self._file).current().agents.values():
+            settings = self._of(agent.name)
+            if settings.has_groups:
+                with self._journal.write() as session:
+                    pick(session, agent.name, {agent.live, *agent.loaded}, settings)
+
+    def _has_work(self) -> bool:
+        """True where a group waits and the minute's tokens are not spent."""
+        with self._journal.read() as session:
+            counts = jobs.counts(session, ShadowJob)
+            spent = shadows.tokens_since(session, time.time() - MINUTE)
+        return (
+            bool(counts.get("queued", 0) + counts.get("leased", 0)) and spent < self._settings.shadow.tokens_per_minute
+        )
+
+    async def _idle(self) -> Source | None:
+        for source in self._sources:
+            if await source.n_requests() <= self._settings.shadow.max_others:
+                return source
+        return None
+
+    async def _draw(self, job: jobs.Leased, source: Source) -> None:
+        name = str(job.payload["interaction_id"])
+        asked = self._asked(name)
+        if asked is None:  # the turn is gone, and its group with it; or the group has ended
+            return self._finish(job)
+        prompt, n, max_tokens, estimate = asked
+        try:
+            if prompt is None:
+                raise Unfit("version gone: it was unloaded, or the turn became too old, before the group was drawn")
+            drawn = await group.draw(source, prompt, n, max_tokens, self._may_go_on, self._look)
+        except Unfit as error:
+            self._drop(job, str(error), 0 if prompt is None else estimate)
+        except Interrupted as error:
+            self._give_back(job, str(error), estimate)
+        except EngineUnavailable as error:
+            self._give_back(job, str(error), 0)
+            raise
+        except EngineError as error:
+            self._drop(job, f"refused: {error}", estimate)
+        else:
+            for_judge = self._of(str(job.payload["agent"])).shadow.grader == "rubric"
+            with self._journal.write() as session:
+                if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, drawn, for_judge=for_judge):
+                    log.info("drew shadows", turn=name, n=len(drawn), tokens=sum(len(each.token_ids) for each in drawn))
+
+    def _asked(self, name: str) -> tuple[Prompt | None, int, int, int] | None:
+        """What to draw for a turn: the prompt (None where nothing can answer it any more), how many, their longest,
+        tokens to expect."""
+        with self._journal.read() as session:
+            row, turn = session.get(ShadowGroupRow, name), session.get(InteractionRow, name)
+            if row is None or turn is None or row.state != GroupState.DRAWING:
+                return None
+            chosen = self._of(row.agent).shadow
+            table = serving_table.watch(self._file).current()
+            agent = table.agents.get(row.agent)
+            n, ids = row.n_members - 1, from_bytes("i", turn.token_ids)
+            estimate = n * len(ids)
+            is_there = agent is not None and (row.version in (0, agent.live) or row.version in agent.loaded)
+            if agent is None or not is_there or time.time() > turn.ended_at + chosen.max_age:
+                return None, n, chosen.max_tokens, estimate
+            tools = messages_of(session, [turn.tools_digest])[0] if turn.tools_digest else ()
+            prompt = Prompt(
+                model=agent.engine_model(row.version, table.base_name),
+                messages=messages_of(session, turn.message_digests),
+                tools=tuple(tools),  # type: ignore[arg-type]
+                temperature=float(row.sampling["temperature"]),
+                prompt_ids=from_bytes("i", turn.prompt_ids),
+                last_id=ids[-1],
+            )
+            return prompt, n, chosen.max_tokens, estimate
+
+    def _may_go_on(self, n_others: int) -> bool:
+        return n_others <= self._settings.shadow.max_others and not self._is_stopping()
+
+    def _finish(self, job: jobs.Leased) -> None:
+        with self._journal.write() as session:
+            jobs.finish(session, ShadowJob, job)
+
+    def _drop(self, job: jobs.Leased, reason: str, n_tokens: int) -> None:
+        """The group comes to nothing; the tokens are an estimate: each reply as long as the live one."""
+        name = str(job.payload["interaction_id"])
+        with self._journal.write() as session:
+            jobs.finish(session, ShadowJob, job)
+            if n_tokens:
+                shadows.charge(session, name, n_tokens)
+            shadows.drop(session, name, reason)
+        log.info("a shadow group is dropped", turn=name, reason=reason)
+
+    def _give_back(self, job: jobs.Leased, reason: str, n_tokens: int) -> None:
+        """The group is drawn later, or dropped after its last try."""
+        name = str(job.payload["interaction_id"])
+        with self._journal.write() as session:
+            is_dead = jobs.fail(session, ShadowJob, job, reason, max_attempts=MAX_TRIES)
+            if n_tokens:
+                shadows.charge(session, name, n_tokens)
+            if is_dead:
+                shadows.drop(session, name, f"broken off {MAX_TRIES} times: {reason}")

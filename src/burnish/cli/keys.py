@@ -1,0 +1,99 @@
+"""`burnish keys`: make, list and revoke API keys."""
+
+import time
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from sqlalchemy import select
+
+from burnish import keys as minting
+from burnish.cli.common import AsJson, ConfigFile, StateDir, load_settings, out, print_json
+from burnish.errors import NotFound
+from burnish.journal.tables import KeyRow
+
+app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+ScopeList = Annotated[
+    list[minting.Scope], typer.Option("--scope", help="inference, feedback, viewer, operator or admin; repeatable.")
+]
+
+
+@app.command()
+def create(
+    scope: ScopeList,
+    name: Annotated[str, typer.Option(help="A name to recognise the key by.")] = "",
+    tenant: Annotated[str, typer.Option(help="Tenant that the key belongs to.")] = "default",
+    agent: Annotated[list[str] | None, typer.Option(help="Agents that the key may use; none named = all.")] = None,
+    rpm: Annotated[int, typer.Option("--rpm", min=0, help="Requests that it may make in a minute; 0 = no limit.")] = 0,
+    concurrent: Annotated[int, typer.Option(min=0, help="Requests that it may have under way; 0 = no limit.")] = 0,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key. The secret is shown once, here."""
+    from burnish.adapters.serving.prepare import prepare, refresh
+
+    settings = load_settings(file, None, state)
+    journal = prepare(settings)
+    secret, key = minting.mint(
+        scope, tenant=tenant, agents=agent or (), name=name, requests_per_minute=rpm, max_concurrent=concurrent
+    )
+    with journal.write() as session:
+        session.add(
+            KeyRow(
+                key_id=key.key_id,
+                digest=key.digest,
+                tenant=key.tenant,
+                scopes=sorted(key.scopes),
+                agents=sorted(key.agents),
+                name=key.name,
+                requests_per_minute=key.requests_per_minute,
+                max_concurrent=key.max_concurrent,
+                created_at=time.time(),
+            )
+        )
+    refresh(settings, journal)
+    if as_json:
+        print_json({"key_id": key.key_id, "secret": secret, "scopes": sorted(key.scopes), "tenant": key.tenant})
+    else:
+        out.print(secret, highlight=False)
+
+
+@app.command("list")
+def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
+    """List keys (never their secrets)."""
+    from burnish.adapters.serving.prepare import prepare
+
+    with prepare(load_settings(file, None, state)).read() as session:
+        rows = session.scalars(select(KeyRow)).all()
+    if as_json:
+        print_json([row.model_dump(exclude={"digest"}) for row in rows])
+        return
+    table = Table("key", "name", "tenant", "scopes", "agents", "limits", "state")
+    for row in rows:
+        state_text = "revoked" if row.revoked_at else "active"
+        agents = ", ".join(row.agents) or "all"
+        table.add_row(row.key_id + "…", row.name, row.tenant, ", ".join(row.scopes), agents, _limits(row), state_text)
+    out.print(table)
+
+
+@app.command()
+def revoke(key_id: str, file: ConfigFile = None, state: StateDir = None) -> None:
+    """Revoke the key with this id (as `list` shows it)."""
+    from burnish.adapters.serving.prepare import prepare, refresh
+
+    settings = load_settings(file, None, state)
+    journal = prepare(settings)
+    with journal.write() as session:
+        row = session.get(KeyRow, key_id.rstrip("…"))
+        if row is None:
+            raise NotFound(f"no key {key_id!r}; `burnish keys list` shows what exists")
+        row.revoked_at = time.time()
+    refresh(settings, journal)
+    out.print(f"revoked {row.key_id}")
+
+
+def _limits(row: KeyRow) -> str:
+    parts = [f"{row.requests_per_minute}/min"] if row.requests_per_minute else []
+    parts += [f"{row.max_concurrent} at a time"] if row.max_concurrent else []
+    return ", ".join(parts) or "none"

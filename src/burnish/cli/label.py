@@ -1,0 +1,144 @@
+"""`burnish judges label`: recorded turns shown one after the other, labelled by hand into a golden set.
+
+The judge's verdict is not shown: who has seen it labels like it. Each answer is on the disk before the next turn comes;
+a later run goes on where this one stopped, and skipped turns are remembered beside the file.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.rule import Rule
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.cli.common import ConfigFile, StateDir, console, load_settings, out
+from burnish.cli.turns import said
+from burnish.errors import BurnishError
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, NextStateRow
+from burnish.journal.turns import messages_of
+from burnish.records import NextStateKind
+
+if TYPE_CHECKING:
+    from burnish.judges.calibration.golden import GoldenCase
+
+SCORES = {"+": 1, "=": 1, "0": 0, "-": -1}
+KEYS = (
+    "[bold]+[/] it did its job   [bold]0[/] does not tell   [bold]-[/] it did not   [bold]s[/] skip   [bold]q[/] quit"
+)
+
+
+def label(
+    agent: Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")] = None,
+    target: Annotated[Path, typer.Option("--out", help="Golden set to append to.")] = Path("golden.jsonl"),
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Latest turns to go through.")] = 1000,
+    file: ConfigFile = None,
+    state: StateDir = None,
+) -> None:
+    """Label recorded turns by hand: + / 0 / - / skip / quit; goes on where it stopped."""
+    settings = load_settings(file, None, state)
+    journal = Journal.open(settings.journal_url, migrate=False)
+    skipped = target.with_name(f"{target.name}.skipped")
+    done = _labelled(target) | _lines(skipped)
+    with journal.read() as session:
+        waiting = [name for name in _turns(session, agent or settings.agent.name, limit) if name not in done]
+    n_labelled = _go_through(journal, waiting, target, skipped)
+    journal.close()
+    console.print(
+        f"{n_labelled} turns labelled, {target} holds {len(_labelled(target))} cases", style="dim", soft_wrap=True
+    )
+
+
+def _go_through(journal: Journal, waiting: list[str], target: Path, skipped: Path) -> int:
+    from burnish.judges.calibration import golden
+
+    if not waiting:
+        console.print("no turns left to label: each that something came back after is labelled or skipped already")
+    n_labelled = 0
+    for number, name in enumerate(waiting, 1):
+        with journal.read() as session:  # closed while somebody thinks: an open one would hold the database's old pages
+            case = _case(session, name)
+        _show(case, f"{number} of {len(waiting)} · {name}")
+        key = _key()
+        if key == "q":
+            break
+        try:
+            if key == "s":
+                with skipped.open("a", encoding="utf-8") as names:
+                    names.write(f"{name}\n")
+                continue
+            golden.append(target, golden.scored(case, SCORES[key]))
+        except OSError as error:
+            raise BurnishError(
+                f"cannot write to {target}: {error.strerror}; what was labelled before is kept"
+            ) from error
+        n_labelled += 1
+    return n_labelled
+
+
+def _turns(session: Session, agent: str, limit: int) -> list[str]:
+    """Turns that something came back after, newest first."""
+    turn: Any = InteractionRow
+    came: Any = NextStateRow
+    kinds = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
+    wanted = (
+        select(turn.interaction_id)
+        .join(NextStateRow, came.interaction_id == turn.interaction_id)
+        .where(turn.agent == agent, came.kind.in_(kinds))
+        .order_by(turn.ended_at.desc(), turn.interaction_id)
+        .limit(limit)
+    )
+    return [str(row[0]) for row in session.connection().execute(wanted)]
+
+
+def _case(session: Session, name: str) -> "GoldenCase":
+    """The turn as a golden case that is not scored yet (0)."""
+    from burnish.judges.calibration.golden import GoldenCase
+
+    turn, came = session.get_one(InteractionRow, name), session.get_one(NextStateRow, name)
+    return GoldenCase(
+        messages=tuple(messages_of(session, turn.message_digests)),
+        reply=messages_of(session, [turn.reply_digest])[0],
+        next_state=tuple(messages_of(session, came.message_digests)),
+        origin="user" if came.kind == NextStateKind.USER_REPLY else "tool",
+        score=0,
+        turn=name,
+    )
+
+
+def _show(case: "GoldenCase", title: str) -> None:
+    out.print(Rule(title, align="left"))
+    for message in case.messages[-3:]:
+        out.print(said(dict(message), "was asked"))
+    out.print(said(dict(case.reply), "replied"))
+    for message in case.next_state:
+        out.print(said(dict(message), f"came back ({case.origin})"))
+    out.print(KEYS)
+
+
+def _key() -> str:
+    """One of the keys; from a pipe, the first sign of the next line. The end of input and Ctrl-C are `q`."""
+    while True:
+        try:
+            if sys.stdin.isatty():
+                key = typer.getchar()
+            else:
+                line = sys.stdin.readline()
+                key = line.strip()[:1] if line else "q"
+        except (KeyboardInterrupt, EOFError):
+            return "q"
+        if key in SCORES or key in ("s", "q"):
+            return key
+        out.print(f"[yellow]{key!r} is none of these:[/] {KEYS}")
+
+
+def _labelled(path: Path) -> set[str]:
+    from burnish.judges.calibration import golden
+
+    return {case.turn for case in golden.load(path) if case.turn} if path.exists() and path.stat().st_size else set()
+
+
+def _lines(path: Path) -> set[str]:
+    return set(path.read_text(encoding="utf-8").split()) if path.exists() else set()

@@ -1,0 +1,133 @@
+"""One verb per part, so that each also runs alone: engine, gateway, remote, ingester, swapper, judge, learner."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import typer
+
+from burnish import config, logs
+from burnish.cli.common import ConfigFile, Overrides, load_settings
+from burnish.processes.parts import DESCRIPTIONS
+
+_GROUPS = {"learner"}
+"""Parts with verbs of their own, in files of their own."""
+
+
+class Stopping:
+    """True once SIGTERM or SIGINT has come."""
+
+    def __init__(self) -> None:
+        self._is_stopping = False
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self._stop)
+
+    def __call__(self) -> bool:
+        return self._is_stopping
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_stopping = True
+
+
+def register(app: typer.Typer) -> None:
+    """Add a verb per part that is not a group of verbs."""
+    for name, description in DESCRIPTIONS.items():
+        if name in _GROUPS:
+            continue
+        app.command(name, help=description, rich_help_panel="Parts, one by one")(_verb(name))
+
+
+def _verb(name: str) -> Callable[[Path | None, list[str] | None], None]:
+    def run(file: ConfigFile = None, overrides: Overrides = None) -> None:
+        run_part(name, file, overrides)
+
+    return run
+
+
+def run_part(name: str, file: Path | None, overrides: list[str] | None) -> None:
+    """Run one part until it is stopped."""
+    settings = load_settings(file, overrides)
+    logs.configure(settings.log_format, name)
+    _RUNNERS[name](settings)
+
+
+def _engine(settings: config.Settings) -> None:
+    from burnish.adapters.serving.prepare import prepare
+    from burnish.processes import vllm_server
+
+    vllm_server.check_model(settings)
+    prepare(settings).close()
+    vllm_server.execute(settings)
+
+
+def _gateway(settings: config.Settings) -> None:
+    from burnish.adapters.serving.prepare import prepare
+    from burnish.server.gateway.admin import admin_app
+    from burnish.server.gateway.process import run
+
+    run(settings, fallback=admin_app(settings, prepare(settings)))
+
+
+def _remote(settings: config.Settings) -> None:
+    from burnish.adapters.serving.prepare import prepare
+    from burnish.server.gateway.remote_process import run
+
+    prepare(settings).close()
+    run(settings)
+
+
+def _ingester(settings: config.Settings) -> None:
+    from burnish.adapters.serving.prepare import prepare
+    from burnish.server.ingest.ingester import Ingester
+
+    stopping = Stopping()
+    chosen = settings.journal
+    ingester = Ingester(
+        prepare(settings),
+        settings.segments_dir,
+        session_ttl=chosen.session_ttl,
+        feedback_ttl=settings.feedback.pending_hours * 3600.0,
+        verifiers=chosen.verifiers,
+        personal=settings.personal,
+    )
+    ingester.run_forever(settings.journal.poll_interval, stopping)
+
+
+def _swapper(settings: config.Settings) -> None:
+    from burnish.server.rollout.swapper import NICENESS, run
+
+    stopping = Stopping()
+    os.nice(NICENESS)
+    asyncio.run(run(settings, stopping))
+
+
+def _judge(settings: config.Settings) -> None:
+    from burnish.processes import judge_pool
+
+    if judge_pool.is_pool(settings):
+        judge_pool.run(settings, lambda part, line: typer.echo(f"{part} │ {line}"))
+    else:
+        judge_pool.judge(settings, Stopping())
+
+
+def _learner(settings: config.Settings) -> None:
+    from burnish.learner.run.process import run
+    from burnish.learner.run.throttle import step_back
+
+    stopping = Stopping()
+    step_back(settings.learner.nice)
+    run(settings, stopping)
+
+
+_RUNNERS: dict[str, Callable[[config.Settings], None]] = {
+    "engine": _engine,
+    "gateway": _gateway,
+    "remote": _remote,
+    "ingester": _ingester,
+    "swapper": _swapper,
+    "judge": _judge,
+    "learner": _learner,
+}

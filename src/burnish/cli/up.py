@@ -1,0 +1,94 @@
+"""`burnish up`: everything on one machine, in one terminal. `burnish status`: how it is doing."""
+
+import asyncio
+import os
+import signal
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from burnish import logs
+from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
+from burnish.config import Settings
+from burnish.files import read_json
+from burnish.processes.parts import gateway_url, parts_of
+from burnish.processes.supervisor import LocalLauncher, Supervisor
+
+COLOURS = {
+    "engine": "magenta",
+    "gateway": "green",
+    "ingester": "blue",
+    "swapper": "cyan",
+    "judge": "yellow",
+    "learner": "bright_red",
+}
+
+
+def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None) -> None:
+    """Start engine, gateway, ingester, swapper, judge and learner, and keep them running until Ctrl-C."""
+    settings = load_settings(file, overrides, state)
+    logs.configure(settings.log_format, "up")
+    check_start(settings)
+    asyncio.run(_up(settings))
+
+
+def check_start(settings: Settings) -> None:
+    """Stop now, with one readable line, where starting cannot work."""
+    from burnish.adapters.serving.prepare import prepare
+    from burnish.cli.doctor import faults
+
+    for fault in faults(settings):
+        console.print(f"[bold red]burnish:[/] {fault}", highlight=False, soft_wrap=True)
+        raise typer.Exit(1)
+    prepare(settings).close()
+
+
+async def _up(settings: Settings) -> None:
+    supervisor = Supervisor(parts_of(settings, os.environ), LocalLauncher(_emit))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, supervisor.stop)
+    greeting = asyncio.create_task(_greet(settings, supervisor))
+    await supervisor.run()
+    greeting.cancel()
+    console.print("burnish: everything has ended", style="dim")
+
+
+async def _greet(settings: Settings, supervisor: Supervisor) -> None:
+    console.print("burnish: starting; the model takes half a minute or more to load", style="dim")
+    await supervisor.wait_ready()
+    console.print(
+        f"\n[bold green]Ready.[/] Point your client at [bold]{gateway_url(settings)}/v1[/], model "
+        f"[bold]{settings.agent.name}[/].\n"
+        f"Admin key: {settings.state_dir / 'admin.key'}   Ctrl-C ends everything.\n",
+        highlight=False,
+    )
+
+
+def _emit(part: str, line: str) -> None:
+    prefix = Text(f"{part:>8} │ ", style=COLOURS.get(part, "white"))
+    out.print(prefix + Text.from_ansi(line), soft_wrap=True)
+
+
+def status(
+    file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None, as_json: AsJson = False
+) -> None:
+    """Show the live version, the queues and the learner's progress, as the journal has them."""
+    settings = load_settings(file, overrides, state)
+    from burnish.journal import Journal
+    from burnish.journal.summary import summary
+
+    with Journal.open(settings.journal_url, migrate=False).read() as session:
+        figures = summary(session, settings.agent.name)
+    table = read_json(settings.run_dir / "routes.json")
+    figures["loaded"] = (
+        next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []
+    )
+    if as_json:
+        print_json(figures)
+        return
+    shown = Table(show_header=False, title=f"agent {settings.agent.name}")
+    for key, value in figures.items():
+        shown.add_row(key.replace("_", " "), str(value))
+    out.print(shown)

@@ -1,0 +1,82 @@
+"""What `burnish versions` prints for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.cli.common import when
+from burnish.journal.tables import VersionRow
+
+Tree = Mapping[str, Any]
+
+
+def listed(agent: str, rows: Sequence[VersionRow], pointed: Mapping[int, list[str]]) -> Table:
+    """One version a line, the base first."""
+    table = Table("version", "state", "alias", "from", "by", "made", "files", "reason", title=f"agent {agent}")
+    table.add_row("v0", "base", " ".join(pointed.get(0, [])), "", "", "", "", "the frozen base")
+    for row in rows:
+        files = "removed" if row.removed_at is not None else "pinned" if row.is_pinned else ""
+        parent = f"{row.parent_agent}@v{row.parent}" if row.parent_agent else f"v{row.parent}"
+        aliases = " ".join(pointed.get(row.version, []))
+        made = when(row.created_at)
+        table.add_row(f"v{row.version}", row.state, aliases, parent, row.origin, made, files, escape(row.reason or ""))
+    return table
+
+
+def story(told: Tree) -> Group:
+    """A version's story: facts, trials, rows, and the audit log's entries about it."""
+    facts = Table(show_header=False, title=told["name"])
+    made_by = f"step {told['step_id']}" if told["step_id"] is not None else told["origin"]
+    facts.add_row("[bold]made", f"{when(told['created_at'])} by {made_by}")
+    facts.add_row("[bold]from", " ← ".join([told["name"], *told["ancestors"]]))
+    facts.add_row("[bold]led to", ", ".join(told["children"]) or "nothing yet")
+    facts.add_row("[bold]state", escape(" ".join(filter(None, (told["state"], *told["aliases"], told["reason"])))))
+    for span in told["live"]:
+        ended = (
+            f"to {when(span['to'])} ({escape(span['end_reason'] or span['ended_by'])})" if span["to"] else "until now"
+        )
+        facts.add_row("[bold]live", f"from {when(span['from'])} by {span['by']} {ended}")
+    for name, value in (told["evidence"] or {}).items():
+        facts.add_row(f"shown: {name}", escape(str(value)))
+    for row in told["canaries"]:
+        facts.add_row(row["kind"], escape(f"{row['state']} beside v{row['baseline']} {row['reason'] or ''}"))
+    if told["comparisons"]:
+        facts.add_row("beside the live one", ", ".join(f"{name} {n}" for name, n in told["comparisons"].items()))
+    facts.add_row("[bold]answered", f"{told['n_turns']} turns")
+    parts: list[Any] = [facts]
+    if told["step"] is not None:
+        rows = Table(
+            "turn", "reward then", "by", "hint", "not used because", title=f"made of {told['step']['n_rows']} rows"
+        )
+        for row in told["step"]["rows"]:
+            reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
+            why = escape(row["skipped"] or "")
+            rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), why)
+        parts.append(rows)
+    parts.append(entries(told["history"], "its history"))
+    return Group(*parts)
+
+
+def entries(rows: Sequence[Tree], title: str) -> Table:
+    """Entries of the audit log."""
+    table = Table("at", "who", "did", "to", "from", "became", "why", title=title)
+    for row in rows:
+        words = (row["actor"], row["action"], row["object"], row["before"], row["after"], row["reason"])
+        table.add_row(when(row["at"]), *(escape(str(word or "")) for word in words))
+    return table
+
+
+def removal(told: Tree) -> Table:
+    """What was removed, and what stays and why."""
+    verb = "would be removed" if told["dry_run"] else "removed"
+    table = Table("version", "files", "because", title=f"retention of {told['agent']}")
+    everything = [
+        *((n, verb, why) for n, why in told["removed"].items()),
+        *((n, "kept", why) for n, why in told["kept"].items()),
+    ]
+    for number, what, why in sorted(everything):
+        table.add_row(f"v{number}", what, escape(why))
+    return table

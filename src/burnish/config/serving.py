@@ -1,0 +1,135 @@
+"""Settings of the engine, the gateway, the remote model, the journal and feedback."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from burnish.config.section import LORA_RANKS, SANDBOX_MODEL, Section
+
+
+class Engine(Section):
+    """The vLLM process that samples."""
+
+    model: str = Field(
+        str(SANDBOX_MODEL),
+        description="Directory (or hub name) of the base causal LM; the sandbox's own model by default.",
+    )
+    base_name: str = Field("base", description="Model name under which the frozen base answers.")
+    urls: tuple[str, ...] = Field(
+        (), description="Base URLs of vLLM servers that are already running; empty starts one here."
+    )
+    api_key: str = Field("", description="Key of the engines; empty makes a random one for the engine started here.")
+    host: str = Field(
+        "127.0.0.1",
+        description="Address the engine started here listens on; beyond loopback only in a private network.",
+    )
+    port: int = Field(8701, ge=0, le=65535, description="Loopback port of the engine started here.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="Weights' type; float32 is right for small models on a CPU."
+    )
+    max_model_len: int | None = Field(
+        None, ge=64, description="Longest prompt plus reply, in tokens; None asks the model."
+    )
+    max_loras: int = Field(
+        4, ge=3, description="Adapters that one batch may mix: live, draining, canary and one being loaded."
+    )
+    max_cpu_loras: int = Field(8, ge=3, description="Adapters kept in memory; must be at least max_loras.")
+    max_lora_rank: int = Field(
+        16, description="Highest adapter rank that the engine accepts; vLLM knows 1, 8, 16, 32, 64, 128, 256, 320, 512."
+    )
+    max_queued: int = Field(512, ge=1, description="Requests that may wait in the engine before it answers 503.")
+    tool_parser: str = Field(
+        "hermes", description="vLLM's --tool-call-parser for this model; empty switches tool parsing off."
+    )
+    reasoning_parser: str = Field("", description="vLLM's --reasoning-parser for this model; empty for none.")
+    gpu_memory: float = Field(
+        0.5, gt=0.0, lt=1.0, description="Share of a GPU's memory for the engine; the learner gets the rest."
+    )
+    adapters: dict[str, str] = Field(
+        {},
+        description="LoRA adapters that the engine serves besides the versions, by name: a judge's, say; clients cannot ask for them.",
+    )
+    extra_args: tuple[str, ...] = Field(
+        (), description="Further command-line arguments for vLLM, passed on as they are."
+    )
+
+    @field_validator("max_lora_rank")
+    @classmethod
+    def _is_known_rank(cls, rank: int) -> int:
+        if rank not in LORA_RANKS:
+            raise ValueError(f"vLLM accepts one of {LORA_RANKS}")
+        return rank
+
+
+class Gateway(Section):
+    """The OpenAI-compatible endpoint."""
+
+    host: str = Field(
+        "127.0.0.1", description="Address to listen on; anything but loopback needs at least one inference key."
+    )
+    port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="Further Host header names to answer to, beside loopback and `host`."
+    )
+    allowed_origins: tuple[str, ...] = Field((), description="Browser origins that may call; others get 403.")
+    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body; a larger one gets 413.")
+    open_inference: bool = Field(
+        True, description="On loopback, let requests without a key talk (as tenant `default`)."
+    )
+    connect_timeout: float = Field(2.0, gt=0, description="Seconds to reach the engine before a 503.")
+    model_map: dict[str, str] = Field(
+        {},
+        description="Model names for harnesses that insist on their own: pattern to model, e.g. `claude-*` to `agent`; a model "
+        "that exists goes first, then the first pattern that fits.",
+    )
+    max_in_flight: int = Field(
+        2000,
+        ge=0,
+        description="Requests that one gateway process takes on at a time before it answers 503; 0 for no limit.",
+    )
+    processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
+
+
+class Remote(Section):
+    """A model elsewhere that answers in an agent's place. Its turns are recorded and never trained."""
+
+    model: str = Field("", description="litellm's name of the model, e.g. anthropic/claude-sonnet-5; empty for none.")
+    url: str = Field("", description="Base URL of its API; empty lets litellm choose.")
+    api_key: str = Field("", description="Key for that API.")
+    use: Literal["fallback", "always"] = Field(
+        "fallback",
+        description="`fallback` asks it when no engine can answer; `always` asks it instead of the engine.",
+    )
+    port: int = Field(8702, ge=0, le=65535, description="Loopback port of the process that talks to it.")
+    timeout: float = Field(600.0, gt=0, description="Seconds for one reply.")
+
+
+class Journal(Section):
+    """Where records live."""
+
+    url: str = Field(
+        "", description="SQLAlchemy URL, e.g. postgresql+psycopg://…; empty means SQLite in the state directory."
+    )
+    fsync: bool = Field(
+        False, description="Flush every record to disk before its reply ends: survives power loss, not only kill -9."
+    )
+    segment_bytes: int = Field(
+        64 * 2**20, ge=4096, description="Size at which a gateway process begins a new segment file."
+    )
+    reserve_bytes: int = Field(
+        4 * 2**20, ge=0, description="Preallocated space that recording falls back to on a full disk."
+    )
+    session_ttl: float = Field(3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed.")
+    poll_interval: float = Field(0.1, gt=0, description="Seconds between the ingester's looks at the segments.")
+    verifiers: tuple[str, ...] = Field(
+        (),
+        description="Tools whose exit codes, test results and HTTP statuses are verdicts, e.g. run_tests; others' are never rewards.",
+    )
+
+
+class Feedback(Section):
+    """What users and programs say about replies."""
+
+    pending_hours: float = Field(
+        168.0, gt=0, description="Hours for which feedback waits for the reply that it is about; then it expires."
+    )

@@ -1,0 +1,113 @@
+"""Small files that several processes share: written aside, renamed over, so that a reader sees the old text or the new.
+
+A disk that takes only a part of the new text leaves the old one in place.
+"""
+
+import errno
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
+"""What parsing raises where a file was cut off, or holds something else."""
+
+
+def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool = True) -> None:
+    """Make `text` the content of `path` in one rename, durable on return unless told otherwise. Creates the parent
+    directory.
+
+    Raises OSError where the disk does not take all of `text`; what was in `path` before is still there.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        try:
+            _write_all(handle, text.encode(), aside)
+            if is_durable:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _write_all(handle: int, data: bytes, path: Path) -> None:
+    """Write every byte: on a disk that is nearly full, one `write` takes a part of them and reports no error."""
+    rest = memoryview(data)
+    while rest:
+        n_written = os.write(handle, rest)
+        if not n_written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        rest = rest[n_written:]
+
+
+def sync(path: Path) -> None:
+    """Wait until what is in `path` now is on the disk; nothing where it is gone."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in `path`, or None where the file is missing."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+class Watched(Generic[T]):
+    """A parsed file that is read again only when it has been replaced; `current` costs one stat, at most once in
+    `max_age` s.
+
+    Where a replaced file cannot be parsed, the value before stands and the log says so. Without one before, `current`
+    raises.
+    """
+
+    def __init__(self, path: Path, parse: Any, absent: T, max_age: float = 0.0) -> None:
+        self._path = path
+        self._parse = parse
+        self._value: T = absent
+        self._absent = absent
+        self._stamp: tuple[int, int] | None = None
+        self._max_age = max_age
+        self._fresh_until = 0.0
+
+    def current(self) -> T:
+        if self._max_age:
+            now = time.monotonic()
+            if now < self._fresh_until:
+                return self._value
+            self._fresh_until = now + self._max_age
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            self._stamp = None
+            self._value = self._absent
+            return self._value
+        stamp = (status.st_ino, status.st_mtime_ns)
+        if stamp != self._stamp:
+            try:
+                self._value = self._parse(json.loads(self._path.read_text(encoding="utf-8")))
+            except UNREADABLE as error:
+                if self._stamp is None:
+                    raise
+                log.error("a file cannot be read; what it said before stands", path=str(self._path), error=repr(error))
+            self._stamp = stamp
+        return self._value

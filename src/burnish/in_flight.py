@@ -1,0 +1,72 @@
+"""When a version may be unloaded: what the gateways' in-flight reports (`server/gateway/heartbeat.py`) add up to."""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+STALE_SECONDS = 5.0
+
+
+def path_of(run_dir: Path, pid: int) -> Path:
+    """The report of the gateway process `pid`."""
+    return run_dir / f"gateway-{pid}.json"
+
+
+class Report(NamedTuple):
+    """What one gateway process says: the generation of the serving table that it has seen, its requests by version
+    name."""
+
+    generation: int
+    in_flight: Mapping[str, int]
+
+
+def is_drained(run_dir: Path, model: str, generation: int) -> bool:
+    """True when every living gateway has seen `generation` and has no request on `model` in flight."""
+    return all(
+        report is not None and report.generation >= generation and not report.in_flight.get(model, 0)
+        for report in _reports(run_dir)
+    )
+
+
+def in_flight(run_dir: Path) -> set[str] | None:
+    """Names of the versions with a request under way; None where a living gateway's report cannot be read."""
+    names: set[str] = set()
+    for report in _reports(run_dir):
+        if report is None:
+            return None
+        names |= {name for name, n in report.in_flight.items() if n}
+    return names
+
+
+def _reports(run_dir: Path) -> Iterator[Report | None]:
+    """Every living gateway's report; None for one that cannot be read."""
+    for path in run_dir.glob("gateway-*.json"):
+        try:
+            report: Mapping[str, object] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            yield None
+            continue
+        at, seen, counts = report.get("at"), report.get("generation"), report.get("in_flight")
+        if not isinstance(at, float) or not isinstance(seen, int) or not isinstance(counts, dict):
+            yield None
+            continue
+        pid = report.get("pid")
+        if time.time() - at > STALE_SECONDS and not (isinstance(pid, int) and _lives(pid)):
+            continue  # its process is gone, and with it its requests
+        yield Report(seen, counts)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process `pid` exists on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,186 @@
+"""The journal: SQL tables and work queues where the stages meet. Append-only where it records; a cursor never sees a
+gap.
+
+`Journal.open` brings the schema up to date (the SQLite file is copied aside first) and refuses a schema newer than this
+program. SQLite runs in WAL mode; PostgreSQL is chosen by its URL.
+"""
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlmodel import Session
+
+from burnish.errors import JournalError
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK = 0x6275726E  # any number, the same for all processes
+
+
+PATIENCE = 10.0
+LOOK = 0.001
+"""Seconds between two looks at whether it is a waiting writer's turn."""
+
+
+class Journal:
+    """A handle on the database; cheap to make, one per process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def open(cls, url: str, *, migrate: bool = True) -> "Journal":
+        """Connect and bring the schema up to date; without `migrate`, be content with a journal that is there.
+
+        Raises JournalError with the remedy where that is impossible.
+        """
+        try:
+            engine = create_engine(
+                url, pool_pre_ping=True, hide_parameters=True
+            )  # errors are logged; parameters are records
+        except (ArgumentError, ModuleNotFoundError) as error:
+            raise JournalError(f"journal.url is not usable: {error}") from error
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _prepare_sqlite)
+            event.listen(engine, "begin", _begin_immediate)
+        journal = cls(engine)
+        try:
+            if migrate:
+                journal._migrate()
+            elif (journal._file is not None and not journal._file.exists()) or journal.revision() is None:
+                raise JournalError(f"no journal at {engine.url!r} yet; `burnish up` makes one")
+        except BaseException as error:
+            engine.dispose()
+            if isinstance(error, SQLAlchemyError | OSError):
+                raise JournalError(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
+            raise
+        return journal
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A transaction: committed when the block ends, rolled back when it raises. Not to be begun within another."""
+        with self._turn(), Session(self.engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session for reading; it never waits for a writer."""
+        with Session(self.engine.execution_options(burnish_reads=True), expire_on_commit=False) as session:
+            yield session
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def revision(self) -> str | None:
+        """The schema that is there; None where there is none."""
+        with self.engine.execution_options(burnish_reads=True).connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """This writer's turn among all processes: SQLite itself has waiting writers look again after up to 100 ms only,
+        and whoever comes by meanwhile goes first. A process that dies gives its turn back. After `PATIENCE` SQLite's
+        own lock has the word.
+        """
+        if self._file is None:
+            yield
+            return
+        handle = os.open(f"{self._file}.writers", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            until = time.monotonic() + PATIENCE
+            while not _has_locked(handle) and time.monotonic() < until:
+                time.sleep(LOOK)
+            yield
+        finally:
+            os.close(handle)
+
+    def _migrate(self) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(_MIGRATIONS))
+        script = ScriptDirectory.from_config(config)
+        known, head = {revision.revision for revision in script.walk_revisions()}, script.get_current_head()
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        current = self.revision()
+        if current is not None and current not in known:
+            raise JournalError(
+                f"the journal's schema is {current}, which this version of Burnish does not know (it knows up to {head}); "
+                "run the newer Burnish, or restore the backup beside the journal"
+            )
+        if current == head:
+            return
+        # Processes that start together wait for one another here, and the later ones find nothing left to do.
+        with self.engine.begin() as connection:
+            if self.engine.dialect.name == "postgresql":
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+            current = MigrationContext.configure(connection).get_current_revision()
+            if current == head:
+                return
+            if current is not None:
+                self._back_up(current)
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def _back_up(self, revision: str) -> None:
+        """Copy the SQLite file aside as it was committed last; the caller holds the write lock and has changed nothing."""
+        if self._file is None:
+            return
+        target = self._file.with_name(f"{self._file.name}.before-{revision}")
+        with closing(sqlite3.connect(self._file)) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
+
+    @property
+    def _file(self) -> Path | None:
+        database = self.engine.url.database
+        return Path(database) if self.engine.dialect.name == "sqlite" and database else None
+
+
+def _has_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # The driver's own transaction control would begin deferred transactions, which fail as "locked" when two writers
+    # meet.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("busy_timeout=10000", "synchronous=NORMAL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    _write_ahead(cursor)
+    cursor.close()
+
+
+def _write_ahead(cursor: Any) -> None:
+    """A new file's journal becomes a write-ahead log. Of several processes that ask for it at once, SQLite tells some
+    at once that the file is locked, whatever their timeout: these ask again.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(LOOK)
+
+
+def _begin_immediate(connection: Any) -> None:
+    connection.exec_driver_sql(
+        "BEGIN" if connection.get_execution_options().get("burnish_reads") else "BEGIN IMMEDIATE"
+    )

@@ -1,0 +1,135 @@
+"""What the records say about turns: the evidence behind a reward, and whether a turn is ready for the learner.
+
+Turns are looked at together wherever they come together: a statement for many of them costs little more than one for
+each.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import bindparam, select, text
+from sqlmodel import Session
+
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SessionRow
+from burnish.journal.turns import MANY, feedback_of, judge_subject, judgement_of, right_reply_of, signal_of
+from burnish.records import FeedbackSource, NextStateKind, Reward, TargetKind
+from burnish.rewards import FEEDBACK, NEXT_STATE, Evidence, Verdict, compose
+
+
+def evidence_of(session: Session, interaction_id: str) -> Evidence:
+    """All records on one turn, as they stand now."""
+    return evidence_of_all(session, [interaction_id])[interaction_id]
+
+
+def evidence_of_all(session: Session, interaction_ids: Collection[str]) -> dict[str, Evidence]:
+    """All records on each of several turns, as they stand now."""
+    feedback = _by_turn(session, FeedbackRow, interaction_ids)
+    came = _by_turn(session, NextStateRow, interaction_ids)
+    judgements = _by_turn(session, JudgementRow, interaction_ids)
+    on_session = _on_sessions(session, interaction_ids)
+    found = {}
+    for name in interaction_ids:
+        said = [feedback_of(row) for row in feedback.get(name, ())]
+        followed = came[name][0] if name in came else None
+        # The judge is asked about users' comments only; a harness's words must not borrow the authority of a user's
+        # rating.
+        speaks = {
+            NEXT_STATE: followed is not None and followed.kind == NextStateKind.USER_REPLY,
+            FEEDBACK: any(
+                f.source is FeedbackSource.USER and not f.is_deleted and (f.comment or f.correction) for f in said
+            ),
+        }
+        verdicts = [
+            Verdict(row.judgement_id, row.origin, judgement_of(row), speaks[row.origin])
+            for row in judgements.get(name, ())
+        ]
+        kind = NextStateKind(followed.kind) if followed is not None else None
+        signals = [signal_of(tree) for tree in followed.signals] if followed is not None else []
+        if name in on_session:
+            step = int(session.connection().execute(_STEP, {"interaction": name}).scalar_one())
+            alone = [f for f in said if f.about is not TargetKind.SESSION]
+            found[name] = Evidence(alone, verdicts, kind, signals, [feedback_of(row) for row in on_session[name]], step)
+        else:
+            found[name] = Evidence(said, verdicts, kind, signals)
+    return found
+
+
+def reward_of(session: Session, interaction_id: str) -> Reward | None:
+    """The effective reward as the records stand now."""
+    return compose(evidence_of(session, interaction_id)).reward
+
+
+def settle(session: Session, *interaction_ids: str) -> None:
+    """Mark turns ready for the learner once their reward, or a right reply, is known and no judge job on them is still
+    open."""
+    subjects = {judge_subject(name, origin): name for name in interaction_ids for origin in (NEXT_STATE, FEEDBACK)}
+    is_open = {
+        subjects[row[0]] for some in _batches(subjects) for row in session.connection().execute(_OPEN_JOBS, some)
+    }
+    evidence = evidence_of_all(session, [name for name in interaction_ids if name not in is_open])
+    ready = {name for name, all_of_it in evidence.items() if _has_lesson(session, name, all_of_it)}
+    for is_ready, names in ((True, ready), (False, set(interaction_ids) - ready)):
+        for some in _batches(names):
+            session.connection().execute(_SET_READY, some | {"ready": is_ready})
+
+
+def _has_lesson(session: Session, interaction_id: str, evidence: Evidence) -> bool:
+    effective = compose(evidence)
+    if effective.withheld is not None:
+        return False
+    return effective.reward is not None or right_reply_of(session, interaction_id) is not None
+
+
+def _by_turn(session: Session, table: Any, interaction_ids: Collection[str]) -> dict[str, list[Any]]:
+    """The turns' rows of `table`, in the order in which they were made."""
+    found = defaultdict(list)
+    for some in _batches(interaction_ids):
+        for row in session.connection().execute(_rows_of(table), some):
+            found[row.interaction_id].append(row)
+    return found
+
+
+def _on_sessions(session: Session, interaction_ids: Collection[str]) -> dict[str, Sequence[Any]]:
+    """Of turns in sessions that used tools and that somebody spoke of as a whole: what was said of the session."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for some in _batches(interaction_ids):
+        for row in session.connection().execute(_ON_SESSION, some):
+            found[row.turn].append(row)
+    return dict(found)
+
+
+def _batches(names: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Parameters of statements on some of `names` each; none for none."""
+    listed = list(names)
+    for start in range(0, len(listed), MANY):
+        yield {"names": listed[start : start + MANY]}
+
+
+@lru_cache
+def _rows_of(table: Any) -> Any:
+    """The statement, built once: building costs more than running it."""
+    return select(*table.__table__.c).where(table.interaction_id.in_(_NAMES)).order_by(table.created_at)
+
+
+_NAMES: Any = bindparam("names", expanding=True)
+# Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
+_OPEN_JOBS = text(
+    f"SELECT subject FROM {JudgeJob.__tablename__} WHERE subject IN :names AND state IN ('queued', 'leased')"
+).bindparams(_NAMES)
+_SET_READY = text("UPDATE interaction SET is_ready = :ready WHERE interaction_id IN :names").bindparams(_NAMES)
+_turn: Any = InteractionRow
+_told: Any = FeedbackRow
+_talk: Any = SessionRow
+_ON_SESSION = (
+    select(_turn.interaction_id.label("turn"), *FeedbackRow.__table__.c)  # type: ignore[attr-defined]
+    .join(_talk, _talk.session_id == _turn.session_id)
+    .join(_told, (_told.session_id == _turn.session_id) & (_told.about == TargetKind.SESSION))
+    .where(_turn.interaction_id.in_(_NAMES), _talk.has_tools.is_(True))
+)
+_STEP = text(
+    "SELECT count(*) FROM interaction AS earlier JOIN interaction AS this ON earlier.session_id = this.session_id "
+    "WHERE this.interaction_id = :interaction AND earlier.kind != 'side' AND earlier.choice = 0 "
+    "AND earlier.started_at < this.started_at"
+)

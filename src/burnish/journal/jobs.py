@@ -1,0 +1,154 @@
+"""Work queues as tables with leases: a job is done once, by one worker, and a dead worker's job comes back by itself.
+
+`lease` hands out jobs whose time has come and whose lease, if any, has run out; `finish`, `fail` and `renew` count only
+while the caller still holds the lease. After `max_attempts` failures a job is dead and keeps its last error.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from sqlalchemy import func, literal_column, or_, select, text, update
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlmodel import Session
+
+from burnish.journal.tables import JobRow
+
+J = TypeVar("J", bound=JobRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """One job in hand. `attempt` counts from 1."""
+
+    subject: str
+    payload: Mapping[str, Any]
+    attempt: int
+    worker: str
+
+
+def enqueue(
+    session: Session, table: type[JobRow], subject: str, payload: Mapping[str, Any], *, now: float | None = None
+) -> None:
+    """Add a job; a subject that is already there stays as it is."""
+    insert_or_skip(
+        session,
+        table,
+        {
+            "subject": subject,
+            "payload": dict(payload),
+            "state": "queued",
+            "attempts": 0,
+            "run_after": 0.0,
+            "created_at": now or time.time(),
+        },
+    )
+
+
+def enqueue_again(session: Session, table: type[JobRow], subject: str, payload: Mapping[str, Any]) -> None:
+    """Add a job, also where the same one has ended before; one that still waits or is being worked on stays as it is."""
+    row = session.get(table, subject)
+    if row is not None and row.state in ("done", "dead"):
+        session.delete(row)
+        session.flush()
+    enqueue(session, table, subject, payload)
+
+
+def insert_or_skip(session: Session, table: Any, values: Mapping[str, Any]) -> bool:
+    """Insert one row unless a unique key of it is taken; True where it was new. Safe among concurrent writers."""
+    connection = session.connection()
+    return connection.execute(_insert_into(table, connection.dialect.name), dict(values)).first() is not None
+
+
+@lru_cache
+def _insert_into(table: Any, dialect: str) -> Any:
+    """The statement, built once: building costs more than running it."""
+    make: Any = postgres_insert if dialect == "postgresql" else sqlite_insert
+    # The row itself tells: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
+    return make(table).on_conflict_do_nothing().returning(literal_column("1"))
+
+
+def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seconds: float = 60.0) -> Sequence[Leased]:
+    """Up to `limit` jobs, oldest first, each leased to `worker` for `seconds`."""
+    now = time.time()
+    columns: Any = table
+    due = (
+        select(columns.subject)
+        .where(
+            or_(
+                (columns.state == "queued") & (columns.run_after <= now),
+                (columns.state == "leased") & (columns.lease_until < now),
+            )
+        )
+        .order_by(columns.created_at)
+        .limit(limit)
+    )
+    if session.get_bind().dialect.name == "postgresql":
+        due = due.with_for_update(skip_locked=True)
+    subjects = [row[0] for row in session.connection().execute(due)]
+    if not subjects:
+        return []
+    taken = session.connection().execute(
+        update(columns)
+        .where(columns.subject.in_(subjects), or_(columns.state == "queued", columns.lease_until < now))
+        .values(state="leased", worker=worker, lease_until=now + seconds, attempts=columns.attempts + 1)
+        .returning(columns.subject, columns.payload, columns.attempts)
+    )
+    rows = {row[0]: row for row in taken}
+    return [Leased(subject, rows[subject][1], rows[subject][2], worker) for subject in subjects if subject in rows]
+
+
+def finish(session: Session, table: type[JobRow], job: Leased) -> bool:
+    """Mark done; False where the lease was lost meanwhile (someone else has the job)."""
+    return _end(session, table, job, state="done", ended_at=time.time(), error=None)
+
+
+def fail(
+    session: Session, table: type[JobRow], job: Leased, error: str, *, max_attempts: int, delay: float = 1.0
+) -> bool:
+    """Give back after a failure, or mark dead; True where dead. The next try waits `delay` × 2^(attempt−1) s, a minute
+    at most."""
+    is_dead = job.attempt >= max_attempts
+    now = time.time()
+    if is_dead:
+        _end(session, table, job, state="dead", ended_at=now, error=error[:2000])
+    else:
+        _end(
+            session,
+            table,
+            job,
+            state="queued",
+            run_after=now + min(60.0, delay * 2.0 ** min(job.attempt - 1, 10)),
+            error=error[:2000],
+        )
+    return is_dead
+
+
+def renew(session: Session, table: type[JobRow], job: Leased, *, seconds: float = 60.0) -> bool:
+    """Extend the lease; False where it was lost."""
+    return _end(session, table, job, lease_until=time.time() + seconds)
+
+
+def counts(session: Session, table: type[JobRow]) -> dict[str, int]:
+    """How many jobs are in each state."""
+    columns: Any = table
+    rows = session.connection().execute(select(columns.state, func.count()).group_by(columns.state))
+    return {str(state): int(number) for state, number in rows}
+
+
+def _end(session: Session, table: type[JobRow], job: Leased, **values: Any) -> bool:
+    held = {"held_subject": job.subject, "held_worker": job.worker, "held_attempt": job.attempt}
+    return bool(session.connection().execute(_ending(table.__tablename__, tuple(values)), {**values, **held}).rowcount)
+
+
+@lru_cache
+def _ending(table: str, columns: tuple[str, ...]) -> Any:
+    """The statement that sets `columns` of a job while its lease is held: as text, for building it anew costs more than
+    running it."""
+    return text(
+        f"UPDATE {table} SET {', '.join(f'{name} = :{name}' for name in columns)} WHERE subject = :held_subject "
+        "AND worker = :held_worker AND state = 'leased' AND attempts = :held_attempt"
+    )

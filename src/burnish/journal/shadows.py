@@ -1,0 +1,184 @@
+"""Shadow groups in the journal: begun, drawn, scored, dropped, spent. Each change is one transaction of its caller.
+
+A group is whole or it is not there: its drawn replies are filed together, scored together, and trained together. Every
+end that is not a step has a reason, and the reasons are counted.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlmodel import Session
+
+from burnish.journal import blobs
+from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal.tables import GroupSampleRow, InteractionRow, RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
+from burnish.journal.turns import blobs_of, to_bytes
+from burnish.records import FloatArray, GroupState, IntArray, Message
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One reply that was drawn: its message, and its tokens with their log-probs as sampled."""
+
+    reply: Message
+    finish_reason: str
+    token_ids: IntArray
+    logprobs: FloatArray
+
+
+def begin(session: Session, turn: InteractionRow, n_members: int, wish: str, record_id: str | None) -> bool:
+    """Have a group of `n_members` drawn for a turn; False where it has one already, whatever became of that."""
+    values = {
+        "interaction_id": turn.interaction_id,
+        "agent": turn.agent,
+        "version": turn.version,
+        "sampling": dict(turn.sampling),
+        "n_members": n_members,
+        "wish": wish,
+        "record_id": record_id,
+        "state": GroupState.DRAWING,
+        "n_tokens": 0,
+        "votes": [],
+        "created_at": time.time(),
+    }
+    if not insert_or_skip(session, ShadowGroupRow, values):
+        return False
+    enqueue(session, ShadowJob, turn.interaction_id, {"interaction_id": turn.interaction_id, "agent": turn.agent})
+    return True
+
+
+def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_judge: bool = True) -> bool:
+    """Store all replies of a group at once, and have a judge score them unless somebody else does.
+
+    False where the group is not being drawn (any more).
+    """
+    n_tokens = sum(len(each.token_ids) for each in drawn)
+    told = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
+    if not _move(session, interaction_id, GroupState.DRAWING, GroupState.DRAWN, **told):
+        return False
+    for member, each in enumerate(drawn, 1):
+        session.add(
+            ShadowRow(
+                interaction_id=interaction_id,
+                member=member,
+                reply_digest=blobs.store(session, each.reply),
+                finish_reason=each.finish_reason,
+                token_ids=to_bytes(each.token_ids),
+                logprobs=to_bytes(each.logprobs),
+            )
+        )
+    session.flush()
+    if for_judge:
+        enqueue(session, RubricJob, interaction_id, {"interaction_id": interaction_id})
+    return True
+
+
+def charge(session: Session, interaction_id: str, n_tokens: int) -> None:
+    """Count tokens that were drawn for a group and came to nothing."""
+    group: Any = ShadowGroupRow
+    values = {"n_tokens": group.n_tokens + n_tokens, "drawn_at": time.time()}
+    session.connection().execute(update(group).where(group.interaction_id == interaction_id).values(**values))
+
+
+def score(
+    session: Session,
+    interaction_id: str,
+    scores: Sequence[float],
+    judge_id: str,
+    votes: Sequence[Sequence[int] | None],
+) -> bool:
+    """Store the scores of all members, the live reply's first; False where the group does not wait for them."""
+    told = {"score": scores[0], "judge_id": judge_id, "votes": [None if vote is None else list(vote) for vote in votes]}
+    if not _move(session, interaction_id, GroupState.DRAWN, GroupState.SCORED, **told):
+        return False
+    shadow: Any = ShadowRow
+    for member, value in enumerate(scores[1:], 1):
+        mine = (shadow.interaction_id == interaction_id, shadow.member == member)
+        session.connection().execute(update(shadow).where(*mine).values(score=value))
+    return True
+
+
+def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> bool:
+    """The group comes to nothing; False where it is spent, or has come to nothing before."""
+    group: Any = ShadowGroupRow
+    is_open = group.state.in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
+    values = {"state": GroupState.DROPPED, "reason": reason[:500], **told}
+    changed = session.connection().execute(
+        update(group)
+        .where(group.interaction_id == interaction_id, is_open, group.spent_step.is_(None))
+        .values(**values)
+    )
+    return bool(changed.rowcount)
+
+
+def drop_version(session: Session, agent: str, version: int, reason: str) -> None:
+    """Every group of a version's replies that is not spent comes to nothing."""
+    group: Any = ShadowGroupRow
+    is_open = group.state.in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
+    mine = (group.agent == agent, group.version == version, is_open, group.spent_step.is_(None))
+    session.connection().execute(update(group).where(*mine).values(state=GroupState.DROPPED, reason=reason))
+
+
+def spend(session: Session, step_id: int) -> None:
+    """The groups of a step whose outcome is recorded are spent, once and together with its rows."""
+    group: Any = ShadowGroupRow
+    sample: Any = GroupSampleRow
+    names = select(sample.interaction_id).where(sample.step_id == step_id)
+    mine = (group.interaction_id.in_(names), group.spent_step.is_(None))
+    session.connection().execute(update(group).where(*mine).values(state=GroupState.SPENT, spent_step=step_id))
+
+
+def members_of(session: Session, interaction_id: str) -> list[ShadowRow]:
+    """The drawn replies of a group, in their order."""
+    shadow: Any = ShadowRow
+    return list(
+        session.scalars(select(ShadowRow).where(shadow.interaction_id == interaction_id).order_by(shadow.member))
+    )
+
+
+def totals(session: Session, agent: str) -> Tree:
+    """What the agent's groups have come to: groups by state, reasons of those dropped, tokens drawn, votes asked of the
+    judge."""
+    group: Any = ShadowGroupRow
+    execute = session.connection().execute
+    count = (func.count(), func.coalesce(func.sum(group.n_tokens), 0))
+    states = execute(select(group.state, *count).where(group.agent == agent).group_by(group.state)).all()
+    dropped: Tree = {}
+    reasons = select(group.reason, func.count()).where(group.agent == agent, group.state == GroupState.DROPPED)
+    for reason, n in execute(reasons.group_by(group.reason)):
+        name = str(reason).partition(":")[0]  # what stands behind the colon is this group's own
+        dropped[name] = dropped.get(name, 0) + int(n)
+    by_state = {str(state): int(n) for state, n, _ in states}
+    votes = sum(len(cast or ()) for cast in session.scalars(select(group.votes).where(group.agent == agent)))
+    return {"groups": by_state, "dropped": dropped, "tokens": sum(int(n) for _, _, n in states), "judge_votes": votes}
+
+
+def tokens_since(session: Session, since: float) -> int:
+    """Tokens of all groups for which any were drawn at `since` or later: no fewer than were drawn since then."""
+    group: Any = ShadowGroupRow
+    total = select(func.coalesce(func.sum(group.n_tokens), 0)).where(group.drawn_at >= since)
+    return int(session.connection().execute(total).scalar_one())
+
+
+def tell(session: Session, interaction_id: str) -> Tree | None:
+    """A turn's group as a tree of plain values; None where it has none."""
+    row = session.get(ShadowGroupRow, interaction_id)
+    if row is None:
+        return None
+    found = members_of(session, interaction_id)
+    texts = blobs_of(session, [each.reply_digest for each in found])
+    members = [{"member": each.member, "reply": texts[each.reply_digest], "score": each.score} for each in found]
+    columns = ("state", "reason", "n_members", "wish", "n_tokens", "judge_id", "votes", "spent_step")
+    return {**{name: getattr(row, name) for name in columns}, "score": row.score, "shadows": members}
+
+
+def _move(session: Session, interaction_id: str, before: GroupState, after: GroupState, **told: Any) -> bool:
+    group: Any = ShadowGroupRow
+    mine = (group.interaction_id == interaction_id, group.state == before)
+    moved = session.connection().execute(update(group).where(*mine).values(state=after, **told))
+    return bool(moved.rowcount)

@@ -1,0 +1,102 @@
+"""What the learner did, as the journal has it: its steps, one step's whole story, and where it stands now. Read only."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlmodel import Session
+
+from burnish.errors import BurnishError
+from burnish.journal.tables import AgentRow, GroupSampleRow, InteractionRow, SampleRow, StepRow, VersionRow
+from burnish.records import UNDECIDED
+
+Tree = dict[str, Any]
+
+
+class UnknownStep(BurnishError):
+    """No step made, or tried to make, such a version."""
+
+
+def runs(session: Session, agent: str, limit: int = 20) -> list[Tree]:
+    """The agent's last steps, newest first, each with how many rows it used and how many of them said nothing."""
+    step: Any = StepRow
+    found = session.scalars(select(StepRow).where(step.agent == agent).order_by(step.version.desc()).limit(limit))
+    return [_run(session, row) for row in found]
+
+
+def story(session: Session, agent: str, version: int) -> Tree:
+    """The step behind `version`, its rows (reward then, hint, why a row or a hint was not used) and its shadow groups.
+
+    Raises UnknownStep.
+    """
+    step: Any = StepRow
+    sample: Any = SampleRow
+    row = session.scalars(select(StepRow).where(step.agent == agent, step.version == version)).one_or_none()
+    if row is None:
+        raise UnknownStep(f"no step made {agent}@v{version}; `burnish learner runs` lists the steps")
+    rows = session.scalars(select(SampleRow).where(sample.step_id == row.step_id).order_by(sample.interaction_id))
+    columns = ("interaction_id", "reward", "reward_source", "hint", "hint_fate", "skipped", "weight", "n_earlier")
+    group: Any = GroupSampleRow
+    taken = session.scalars(select(GroupSampleRow).where(group.step_id == row.step_id).order_by(group.interaction_id))
+    groups = [
+        {name: getattr(each, name) for name in ("interaction_id", "scores", "skipped", "weight")} for each in taken
+    ]
+    told = [{name: getattr(each, name) for name in columns} for each in rows]
+    return {**_run(session, row), "rows": told, "groups": groups}
+
+
+def standing(session: Session, agent: str) -> Tree:
+    """What the learner of `agent` has before it: rows that wait, the version on trial, what was dropped and why, its
+    last step."""
+    turn: Any = InteractionRow
+    version: Any = VersionRow
+    mine = (turn.agent == agent,)
+    waits = (*mine, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+    n_ready, oldest = session.connection().execute(select(func.count(), func.min(turn.ended_at)).where(*waits)).one()
+    trial = session.scalars(select(version.version).where(version.agent == agent, version.state.in_(UNDECIDED))).first()
+    fates = session.connection().execute(
+        select(turn.fate, func.count()).where(*mine, turn.fate.is_not(None)).group_by(turn.fate)
+    )
+    dropped: Counter[str] = Counter()
+    for fate, n in fates:
+        dropped[str(fate).partition(":")[0]] += n  # "stale: 5 versions behind" is one reason, whatever the number
+    row = session.get(AgentRow, agent)
+    last = runs(session, agent, 1)
+    return {
+        "agent": agent,
+        "is_paused": bool(row and row.is_paused),
+        "on_trial": trial,
+        "n_ready": int(n_ready),
+        "oldest_waits_s": round(time.time() - oldest, 1) if oldest is not None else None,
+        "dropped": dict(dropped),
+        "last_step": last[0] if last else None,
+    }
+
+
+def _run(session: Session, row: StepRow) -> Tree:
+    sample: Any = SampleRow
+    counts = session.connection().execute(
+        select(func.count(), func.count(sample.skipped), func.count(sample.hint), func.count(sample.hint_fate)).where(
+            sample.step_id == row.step_id
+        )
+    )
+    n_rows, n_idle, n_hints, n_refused = counts.one()
+    metrics: Mapping[str, float] = row.metrics or {}
+    return {
+        "version": row.version,
+        "parent": row.parent,
+        "attempt": row.attempt,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "n_rows": n_rows,
+        "n_idle": n_idle,
+        "n_hints": n_hints,
+        "n_hints_refused": n_refused,
+        "level": row.level,
+        "monitors": row.monitors or {},
+        "metrics": dict(metrics),
+    }

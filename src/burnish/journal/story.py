@@ -1,0 +1,110 @@
+"""One turn's full story, from what the journal holds: what was said, what came back, who judged it how, and what became
+of it."""
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session
+
+from burnish.errors import NotFound
+from burnish.journal import shadows
+from burnish.journal.evidence import evidence_of
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SampleRow, StepRow
+from burnish.journal.turns import judge_subject, messages_of, rows_of
+from burnish.rewards import FEEDBACK, NEXT_STATE, compose
+
+Tree = dict[str, Any]
+WAITING = "waits for what comes back"
+_JOB_FATES = {"queued": "waits for the judge", "leased": "is with the judge", "dead": "left unjudged"}
+
+
+def recent(session: Session, agent: str, limit: int) -> list[InteractionRow]:
+    """The agent's last `limit` turns, newest first."""
+    columns: Any = InteractionRow
+    rows = select(InteractionRow).where(columns.agent == agent).order_by(columns.ended_at.desc()).limit(limit)
+    return list(session.scalars(rows))
+
+
+def tell(session: Session, interaction_id: str) -> Tree:
+    """Everything about one turn as a tree of plain values; raises NotFound where there is no such turn."""
+    row = session.get(InteractionRow, interaction_id)
+    if row is None:
+        raise NotFound(f"there is no turn {interaction_id!r} in the journal; `burnish turns list` names the latest")
+    effective = compose(evidence_of(session, interaction_id))
+    reward = effective.reward
+    return {
+        "turn": row.interaction_id,
+        "agent": f"{row.agent}@v{row.version}",
+        "session": row.session_id,
+        "linked_by": row.link_rule,
+        "kind": row.kind,
+        "route": row.route,
+        "ended_at": row.ended_at,
+        "finish_reason": row.finish_reason,
+        "messages": messages_of(session, row.message_digests),
+        "reply": messages_of(session, [row.reply_digest])[0],
+        "n_tokens": len(row.token_ids) // 4,
+        "next_state": _next_state(session, interaction_id),
+        "feedback": [_plain(each, FeedbackRow) for each in rows_of(session, FeedbackRow, interaction_id)],
+        "judgements": [_plain(each, JudgementRow) for each in rows_of(session, JudgementRow, interaction_id)],
+        "reward": None
+        if reward is None
+        else {"value": reward.value, "source": reward.source, "records": list(reward.record_ids), "hint": reward.hint},
+        "withheld": effective.withheld,
+        "used": _samples(session, interaction_id),
+        "shadow_group": shadows.tell(session, interaction_id),
+        "fate": fate(session, row),
+    }
+
+
+def fate(session: Session, row: InteractionRow) -> str:
+    """What has become of a turn, or what it waits for, in words."""
+    if row.fate is not None:
+        return f"never trained: {row.fate}"
+    if row.spent_step is not None:
+        step = session.get(StepRow, row.spent_step)
+        return (
+            f"trained into v{step.version}"
+            if step and step.outcome == "published"
+            else f"spent in step {row.spent_step}"
+        )
+    states = {
+        job.state for origin in (NEXT_STATE, FEEDBACK) if (job := _job(session, row.interaction_id, origin)) is not None
+    }
+    for state in ("leased", "queued"):
+        if state in states:
+            return _JOB_FATES[state]
+    if row.is_ready:
+        return "ready for the learner"
+    if (withheld := compose(evidence_of(session, row.interaction_id)).withheld) is not None:
+        return f"withheld: {withheld}"
+    if "dead" in states:
+        return _JOB_FATES["dead"]
+    return "the judge abstained" if states else WAITING
+
+
+def _job(session: Session, interaction_id: str, origin: str) -> JudgeJob | None:
+    return session.get(JudgeJob, judge_subject(interaction_id, origin))
+
+
+def _next_state(session: Session, interaction_id: str) -> Tree | None:
+    row = session.get(NextStateRow, interaction_id)
+    if row is None:
+        return None
+    return {
+        "kind": row.kind,
+        "turn": row.follower_id,
+        "messages": messages_of(session, row.message_digests),
+        "provenance": row.provenance,
+        "signals": row.signals,
+    }
+
+
+def _samples(session: Session, interaction_id: str) -> list[Tree]:
+    columns: Any = SampleRow
+    rows = session.scalars(select(SampleRow).where(columns.interaction_id == interaction_id).order_by(columns.step_id))
+    return [_plain(row, SampleRow) for row in rows]
+
+
+def _plain(row: Any, table: Any) -> Tree:
+    return {name: getattr(row, name) for name in table.model_fields if name != "interaction_id"}

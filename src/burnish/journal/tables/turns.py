@@ -1,0 +1,162 @@
+"""What was said and what came back: messages, segments, sessions, turns, next states, feedback, verdicts."""
+
+from sqlalchemy import JSON, Column, Index, LargeBinary, UniqueConstraint
+from sqlmodel import Field, SQLModel
+
+
+class BlobRow(SQLModel, table=True):
+    """One message (or tool list) as JSON text, by the SHA-256 of that text."""
+
+    __tablename__ = "blob"
+    digest: str = Field(primary_key=True)
+    body: str
+
+
+class SegmentRow(SQLModel, table=True):
+    """How far the ingester has read one segment file (state). `error` says why the rest of it cannot be read."""
+
+    __tablename__ = "segment"
+    name: str = Field(primary_key=True)
+    offset: int
+    error: str | None = None
+
+
+class SessionRow(SQLModel, table=True):
+    """One conversation. `head` is the digest of its first system prompt, `opening` the text of its first user message.
+
+    State: `last_at`, `closed_at`, `has_tools`.
+    """
+
+    __tablename__ = "session"
+    __table_args__ = (Index("ix_session_quoted", "tenant", "quoted_id"),)
+    session_id: str = Field(primary_key=True)
+    tenant: str
+    key_id: str
+    agent: str = Field(index=True)
+    quoted_id: str | None = None
+    started_at: float
+    last_at: float = Field(index=True)
+    closed_at: float | None = None
+    has_tools: bool = False
+    head: str | None = None
+    opening: str = ""
+
+
+class InteractionRow(SQLModel, table=True):
+    """One recorded reply.
+
+    `turn_type` is what the client said, `kind` what the turn is taken for; `quoted_by` the header or field that named
+    the session; `n_behind` the number of messages behind the continued reply. State: `is_ready` (its reward is known),
+    `fate` (why it is never trained), `spent_step`, `kind` and `kind_reason`.
+    """
+
+    __tablename__ = "interaction"
+    __table_args__ = (Index("ix_interaction_ready", "agent", "is_ready", "spent_step"),)
+    interaction_id: str = Field(primary_key=True)
+    request_id: str = Field(index=True)
+    agent: str
+    version: int
+    tenant: str
+    key_id: str
+    user: str | None = None
+    session_id: str = Field(index=True)
+    parent_id: str | None = Field(default=None, index=True)
+    link_rule: str
+    turn_type: str | None = None
+    kind: str = "main"
+    kind_reason: str = ""
+    route: str = "chat"
+    quoted_by: str | None = None
+    upstream: str | None = None
+    retry: int = 0
+    started_at: float
+    ended_at: float = Field(index=True)
+    finish_reason: str | None = None
+    sampling: dict[str, float | int | bool] = Field(sa_column=Column(JSON, nullable=False))
+    message_digests: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    tools_digest: str | None = None
+    reply_digest: str
+    n_behind: int = 0
+    request_hash: str = Field("", index=True)
+    tail_hash: str = Field(index=True)
+    suffix_hash: str = Field("", index=True)
+    words_hash: str = Field("", index=True)
+    prompt_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    token_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    logprobs: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    choice: int = 0
+    n_choices: int = 1
+    may_train: bool = True
+    is_aborted: bool = False
+    quarantine: str | None = None
+    is_ready: bool = False
+    fate: str | None = None
+    spent_step: int | None = None
+
+
+class NextStateRow(SQLModel, table=True):
+    """What came back after one reply; `message_digests` are all trailing messages of the request that followed.
+
+    `provenance` says of each message whose words it is, `signals` the typed facts in them (burnish.records.Signal).
+    """
+
+    __tablename__ = "next_state"
+    interaction_id: str = Field(primary_key=True)
+    kind: str
+    follower_id: str | None = None
+    message_digests: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    provenance: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
+    signals: list[dict[str, object]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
+    created_at: float
+
+
+class FeedbackRow(SQLModel, table=True):
+    """What somebody said about a reply, a request or a session (`about`).
+
+    State: `interaction_id` is None until the reply that it is about has been ingested (of a session: its last main
+    reply), and so is `session_id`, that reply's; `expired_at` is set where that never happened.
+    """
+
+    __tablename__ = "feedback"
+    feedback_id: str = Field(primary_key=True)
+    target: str = Field(index=True)
+    interaction_id: str | None = Field(default=None, index=True)
+    session_id: str | None = Field(default=None, index=True)
+    tenant: str
+    key_id: str
+    source: str
+    rating: float | None = None
+    comment: str | None = None
+    correction: str | None = None
+    about: str = "response"
+    score: float | None = None
+    outcome: float | None = None
+    label: str | None = None
+    demonstration: str | None = None
+    is_deleted: bool = False
+    expired_at: float | None = None
+    created_at: float
+
+
+class JudgementRow(SQLModel, table=True):
+    """A judge's word on one turn, once per judge and origin (next state or feedback)."""
+
+    __tablename__ = "judgement"
+    __table_args__ = (
+        UniqueConstraint("interaction_id", "judge_id", "origin"),
+        Index("ix_judgement_hinted", "hint_fate", "created_at"),
+    )
+    judgement_id: str = Field(primary_key=True)
+    interaction_id: str = Field(index=True)
+    judge_id: str
+    origin: str
+    score: int | None = None
+    confidence: float
+    hint: str | None = None
+    votes: list[int | None] = Field(sa_column=Column(JSON, nullable=False))
+    n_failed: int
+    created_at: float
+    reason: str | None = None
+    hint_fate: str | None = None
+    findings: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
+    candidates: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))

@@ -1,0 +1,100 @@
+"""Versions, the aliases that name them, what they were compared with, and the audit of every change."""
+
+from sqlalchemy import JSON, Column, Index
+from sqlmodel import Field, SQLModel
+
+
+class VersionRow(SQLModel, table=True):
+    """An adapter version that was published. `parent` is a version of `parent_agent`, None for the same agent.
+
+    `origin`: made by a `step`, an `import`, or a `branch` from another agent's version. State: `state`, `evidence`,
+    `reason`, `decided_at`, `is_pinned` (never removed, whatever else goes), `removed_at` (its files are gone; the row
+    stays, so that its number and rows stay spent).
+    """
+
+    __tablename__ = "version"
+    agent: str = Field(primary_key=True)
+    version: int = Field(primary_key=True)
+    parent: int
+    step_id: int | None = None
+    digest: str
+    state: str
+    reason: str | None = None
+    evidence: dict[str, object] = Field(sa_column=Column(JSON, nullable=False))
+    created_at: float
+    decided_at: float | None = None
+    origin: str = "step"
+    parent_agent: str | None = None
+    is_pinned: bool = False
+    removed_at: float | None = None
+
+
+class AliasRow(SQLModel, table=True):
+    """A mutable pointer at a version, moved by compare-and-set (state)."""
+
+    __tablename__ = "alias"
+    agent: str = Field(primary_key=True)
+    alias: str = Field(primary_key=True)
+    version: int
+    updated_at: float
+
+
+class ComparisonRow(SQLModel, table=True):
+    """A candidate's reply to a held-out live turn beside the live version's (`baseline`), and the judge's word on which
+    is better.
+
+    `outcome`: 1 the candidate's, −1 the other, 0 neither; None while nobody has said, or where the judge abstained
+    (then with a reason). State: everything from `outcome` on.
+    """
+
+    __tablename__ = "comparison"
+    agent: str = Field(primary_key=True)
+    version: int = Field(primary_key=True)
+    interaction_id: str = Field(primary_key=True)
+    baseline: int
+    candidate_digest: str
+    baseline_digest: str
+    created_at: float
+    outcome: int | None = None
+    judge_id: str | None = None
+    votes: list[int | None] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
+    reason: str | None = None
+
+
+class CanaryRow(SQLModel, table=True):
+    """A version that is watched beside another (`baseline`) while it answers real requests.
+
+    `kind`: `canary` (a share of the traffic, before promotion), `shadow` (answers that nobody sees) or `watch` (after
+    promotion). State: `share` (0 to 1), `state` (running, passed, stopped, skipped, cancelled), `evidence`, `reason`,
+    `ended_at`.
+    """
+
+    __tablename__ = "canary"
+    __table_args__ = (Index("ix_canary_agent", "agent", "state"),)
+    canary_id: int | None = Field(default=None, primary_key=True)
+    agent: str
+    version: int
+    baseline: int
+    kind: str
+    share: float
+    state: str
+    evidence: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, default=dict))
+    reason: str | None = None
+    started_at: float
+    ended_at: float | None = None
+
+
+class AuditRow(SQLModel, table=True):
+    """Every change of what is served, written in the transaction that makes it. `agent`: whose, None where it is
+    nobody's alone."""
+
+    __tablename__ = "audit"
+    audit_id: int | None = Field(default=None, primary_key=True)
+    agent: str | None = Field(default=None, index=True)
+    at: float
+    actor: str
+    action: str
+    object: str
+    before: str | None = None
+    after: str | None = None
+    reason: str | None = None

@@ -1,0 +1,157 @@
+"""Turns as the stages read them from the journal: rows turned back into the vocabulary of `burnish.records`."""
+
+import json
+import uuid
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import bindparam, or_, select
+from sqlmodel import Session
+
+from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow
+from burnish.records import (
+    Feedback,
+    FeedbackSource,
+    Interaction,
+    Judgement,
+    Message,
+    Provenance,
+    Sampling,
+    Signal,
+    SignalKind,
+    TargetKind,
+)
+
+MANY = 5000
+"""Parameters of one statement, at most; SQLite takes 32,766."""
+
+
+def to_bytes(values: "array[Any]") -> bytes:
+    return values.tobytes()
+
+
+def from_bytes(code: str, data: bytes) -> "array[Any]":
+    values: array[Any] = array(code)
+    values.frombytes(data)
+    return values
+
+
+def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
+    """The messages behind `digests`, in their order."""
+    found = blobs_of(session, digests)
+    return [found[digest] for digest in digests]
+
+
+def blobs_of(session: Session, digests: Collection[str]) -> dict[str, Any]:
+    """What is stored under each of `digests`."""
+    columns: Any = BlobRow
+    wanted = list(set(digests))
+    found: dict[str, Any] = {}
+    for start in range(0, len(wanted), MANY):
+        some = select(columns.digest, columns.body).where(columns.digest.in_(wanted[start : start + MANY]))
+        found |= {str(digest): json.loads(str(body)) for digest, body in session.connection().execute(some)}
+    return found
+
+
+def _tools_of(session: Session, digest: str | None) -> tuple[Mapping[str, Any], ...]:
+    tools: Any = messages_of(session, [digest])[0] if digest else ()
+    return tuple(tools)
+
+
+def interaction_of(session: Session, row: InteractionRow) -> Interaction:
+    """The Interaction that `row` records."""
+    return Interaction(
+        interaction_id=row.interaction_id,
+        request_id=row.request_id,
+        agent=row.agent,
+        version=row.version,
+        tenant=row.tenant,
+        key_id=row.key_id,
+        messages=messages_of(session, row.message_digests),
+        reply=messages_of(session, [row.reply_digest])[0],
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        finish_reason=row.finish_reason,
+        sampling=Sampling(**row.sampling),  # type: ignore[arg-type]
+        prompt_ids=from_bytes("i", row.prompt_ids),
+        token_ids=from_bytes("i", row.token_ids),
+        logprobs=from_bytes("f", row.logprobs),
+        tools=_tools_of(session, row.tools_digest),
+        choice=row.choice,
+        n_choices=row.n_choices,
+        user=row.user,
+        turn_type=row.turn_type,
+        may_train=row.may_train,
+        is_aborted=row.is_aborted,
+        quarantine=row.quarantine,
+    )
+
+
+def right_reply_of(session: Session, interaction_id: str) -> FeedbackRow | None:
+    """The latest word of a user that holds a right reply to the turn, as a demonstration or a correction; None where
+    there is none."""
+    columns: Any = FeedbackRow
+    holds = or_(columns.demonstration != "", columns.correction != "")
+    users = (columns.source == FeedbackSource.USER, ~columns.is_deleted, columns.about != TargetKind.SESSION)
+    wanted = select(FeedbackRow).where(columns.interaction_id == interaction_id, holds, *users)
+    return session.scalars(wanted.order_by(columns.created_at.desc(), columns.feedback_id)).first()
+
+
+def judge_subject(interaction_id: str, origin: str) -> str:
+    return f"{interaction_id}|{origin}"
+
+
+def ask_judge(session: Session, interaction_id: str, origin: str) -> None:
+    """Enqueue a judge job for one turn, once per origin."""
+    enqueue(
+        session, JudgeJob, judge_subject(interaction_id, origin), {"interaction_id": interaction_id, "origin": origin}
+    )
+
+
+def record_judgement(session: Session, judgement: Judgement, origin: str) -> bool:
+    """Store a judgement, once per turn, judge and origin; False where it was there already."""
+    values: Mapping[str, Any] = {
+        "judgement_id": f"j-{uuid.uuid4().hex}",
+        "interaction_id": judgement.interaction_id,
+        "judge_id": judgement.judge_id,
+        "origin": origin,
+        "score": judgement.score,
+        "confidence": judgement.confidence,
+        "hint": judgement.hint,
+        "votes": list(judgement.votes),
+        "n_failed": judgement.n_failed,
+        "created_at": judgement.created_at,
+        "reason": judgement.reason,
+        "hint_fate": judgement.hint_fate,
+        "findings": list(judgement.findings),
+        "candidates": list(judgement.candidates),
+    }
+    return insert_or_skip(session, JudgementRow, values)
+
+
+def judgement_of(row: JudgementRow) -> Judgement:
+    return Judgement(**{name: getattr(row, name) for name in Judgement.__dataclass_fields__})
+
+
+def signal_of(tree: Mapping[str, Any]) -> Signal:
+    """A signal as `NextStateRow.signals` holds it."""
+    return Signal(SignalKind(tree["kind"]), float(tree["value"]), Provenance(tree["provenance"]), str(tree["detail"]))
+
+
+def feedback_of(row: FeedbackRow) -> Feedback:
+    told = {name: getattr(row, name) for name in Feedback.__dataclass_fields__}
+    return Feedback(**told | {"source": FeedbackSource(row.source), "about": TargetKind(row.about)})
+
+
+def rows_of(session: Session, table: Any, interaction_id: str) -> Sequence[Any]:
+    """One turn's rows of `table`, in the order in which they were made."""
+    return session.connection().execute(_rows_of(table), {"interaction": interaction_id}).all()
+
+
+@lru_cache
+def _rows_of(table: Any) -> Any:
+    """The statement, built once: building costs more than running it."""
+    return select(*table.__table__.c).where(table.interaction_id == bindparam("interaction")).order_by(table.created_at)

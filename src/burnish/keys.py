@@ -1,0 +1,87 @@
+"""Keys and scopes. A key is shown once, when it is made; what is stored is its SHA-256 and its first characters.
+
+An inference key may talk and may leave feedback that is stored as the harness's and never a reward; only a key with the
+feedback scope speaks for a user. A viewer sees what is served and why, an operator changes it (promote, roll back),
+admin may do everything, keys included.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from burnish.files import replace_text
+
+PREFIX = "sk-burnish-"
+
+
+class Scope(StrEnum):
+    """What a key may do."""
+
+    INFERENCE = "inference"
+    FEEDBACK = "feedback"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key as it is stored. `digest` is the hex SHA-256 of the secret; `agents` limits the models, empty allows all.
+
+    `requests_per_minute` and `max_concurrent` limit what it may ask; 0 means no limit.
+    """
+
+    key_id: str
+    digest: str
+    tenant: str
+    scopes: frozenset[Scope]
+    agents: frozenset[str] = frozenset()
+    name: str = ""
+    requests_per_minute: int = 0
+    max_concurrent: int = 0
+
+    def covers(self, scope: Scope) -> bool:
+        return covers(self.scopes, scope)
+
+
+def covers(held: Collection[Scope], needed: Scope) -> bool:
+    """Whether the scopes `held` allow what `needed` does."""
+    return needed in held or Scope.ADMIN in held or (needed is Scope.VIEWER and Scope.OPERATOR in held)
+
+
+def digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def mint(
+    scopes: Iterable[Scope],
+    *,
+    tenant: str = "default",
+    agents: Iterable[str] = (),
+    name: str = "",
+    requests_per_minute: int = 0,
+    max_concurrent: int = 0,
+) -> tuple[str, Key]:
+    """A new secret and the key to store for it."""
+    secret = PREFIX + secrets.token_urlsafe(24)
+    key_id = secret[: len(PREFIX) + 6]
+    limits = (requests_per_minute, max_concurrent)
+    return secret, Key(key_id, digest(secret), tenant, frozenset(scopes), frozenset(agents), name, *limits)
+
+
+def ensure_secret(path: Path) -> str:
+    """The secret in `path`, made with mode 0600 where it does not exist yet; of processes that start together one makes
+    it."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
+        replace_text(aside, PREFIX + secrets.token_urlsafe(24) + "\n", mode=0o600)
+        with suppress(FileExistsError):
+            os.link(aside, path)
+        aside.unlink()
+    return path.read_text(encoding="utf-8").strip()

@@ -1,0 +1,74 @@
+"""The judging pool: `judge.pool` judges side by side, as processes here or as actors of a Ray cluster, each started
+again when it dies.
+
+All run `burnish.judges.process.run`. They share nothing but the journal, whose leases see to it that each turn is
+judged once.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+
+from burnish import config, logs
+from burnish.config import Settings
+from burnish.errors import ConfigError
+from burnish.processes.ray_actors import LOCAL, RayLauncher
+from burnish.processes.supervisor import Launcher, LocalLauncher, Part, Supervisor
+
+
+def judge(settings: Settings, is_stopping: Callable[[], bool]) -> None:
+    """One judge, until `is_stopping()`: what a process and an actor run."""
+    from burnish.judges.process import run
+    from burnish.processes.vllm_server import engine_key
+
+    logs.configure(settings.log_format, "judge")
+    asyncio.run(run(settings, settings.engine_urls[0], engine_key(settings), is_stopping))
+
+
+def is_pool(settings: Settings) -> bool:
+    return settings.judge.pool > 1 or bool(settings.judge.ray)
+
+
+def parts(settings: Settings, environment: Mapping[str, str]) -> list[Part]:
+    """The pool's judges, each as a part that is no pool itself."""
+    alone = settings.model_copy(update={"judge": settings.judge.model_copy(update={"pool": 1, "ray": ""})})
+    child = {**environment, **config.to_environment(alone), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "burnish", "judge"]
+    return [Part(f"judge-{number}", command, child) for number in range(1, settings.judge.pool + 1)]
+
+
+def run(settings: Settings, emit: Callable[[str, str], None]) -> None:
+    """Keep the pool going until SIGINT or SIGTERM. Raises ConfigError where it cannot work."""
+    check(settings)
+    members = parts(settings, os.environ)
+    if not settings.judge.ray:
+        asyncio.run(_keep(members, LocalLauncher(emit)))
+        return
+    with RayLauncher(settings.judge.ray, judge) as launcher:
+        asyncio.run(_keep(members, launcher))
+
+
+def check(settings: Settings) -> None:
+    """Raises ConfigError where actors on other machines could not reach what they need."""
+    if settings.judge.ray in ("", LOCAL):
+        return
+    if settings.journal_url.startswith("sqlite"):
+        raise ConfigError(
+            "judge.ray: actors on other machines cannot open a journal in a local file; "
+            "set journal.url to a PostgreSQL database, or judge.ray to `local`"
+        )
+    if not settings.judge.model and not settings.engine.urls:
+        raise ConfigError(
+            "judge.ray: actors on other machines cannot reach an engine on this one's loopback; "
+            "set engine.urls and engine.api_key, or judge.model"
+        )
+
+
+async def _keep(members: list[Part], launcher: Launcher) -> None:
+    supervisor = Supervisor(members, launcher)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, supervisor.stop)
+    await supervisor.run()

@@ -1,0 +1,85 @@
+"""The parts of a whole Burnish on one machine, and how to tell that each works."""
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+
+import aiohttp
+
+from burnish import config
+from burnish.processes.supervisor import Part
+
+DESCRIPTIONS = {
+    "engine": "Run vLLM with the flags Burnish needs.",
+    "gateway": "Run the OpenAI-compatible endpoint.",
+    "remote": "Talk to the remote model that answers in an agent's place.",
+    "ingester": "Move recorded turns from the segments into the journal.",
+    "swapper": "Try candidate versions on the engine and make the good ones live.",
+    "judge": "Judge recorded turns.",
+    "learner": "Train on judged turns.",
+}
+
+
+def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[Part]:
+    """What `burnish up` supervises, in the order of starting."""
+    from burnish.processes.vllm_server import engine_url
+
+    child = {**environment, **config.to_environment(settings), "PYTHONUNBUFFERED": "1"}
+    left_out = {"engine"} if settings.engine.urls else set()
+    left_out |= set() if settings.learner.enabled else {"learner"}
+    left_out |= set() if settings.remote.model else {"remote"}
+    verbs = [verb for verb in DESCRIPTIONS if verb not in left_out]
+    # gateways that share a port are parts of their own; a health check reaches any of them
+    instances = [
+        (verb, f"{verb}-{i}" if i > 1 else verb) for verb in verbs for i in range(1, _n_of(verb, settings) + 1)
+    ]
+    checks = {
+        "engine": engine_url(settings) + "/health",
+        "gateway": gateway_url(settings) + "/healthz",
+        "remote": f"http://127.0.0.1:{settings.remote.port}/health",
+    }
+    patience = {"engine": 900.0}
+    # judges side by side are parts of their own as well; on Ray, `burnish judge` sees to its actors
+    alone = {} if settings.judge.ray else {"judge": {"BURNISH_JUDGE__POOL": "1"}}
+    return [
+        Part(
+            name=name,
+            command=_command(verb, settings),
+            environment=child | alone.get(verb, {}),
+            is_healthy=_answers(checks[verb]) if verb in checks else None,
+            patience=patience.get(verb, 120.0),
+            # the gateway lets running replies end for up to 20 s
+            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0, "judge": 15.0}.get(verb, 10.0),
+        )
+        for verb, name in instances
+    ]
+
+
+def _command(verb: str, settings: config.Settings) -> list[str]:
+    ranks = settings.learner.ranks
+    if verb != "learner" or ranks == 1:
+        return [sys.executable, "-m", "burnish", verb]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return [*launcher, "-m", "burnish", verb]
+
+
+def _n_of(verb: str, settings: config.Settings) -> int:
+    if verb == "judge":
+        return 1 if settings.judge.ray else settings.judge.pool
+    return settings.gateway.processes if verb == "gateway" else 1
+
+
+def gateway_url(settings: config.Settings) -> str:
+    host = settings.gateway.host
+    return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{settings.gateway.port}"
+
+
+def _answers(url: str) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        try:
+            timeout = aiohttp.ClientTimeout(total=5)
+            async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+
+    return check

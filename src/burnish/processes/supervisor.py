@@ -1,0 +1,308 @@
+"""Keeps the parts running: starts them, watches their health, restarts what dies, and leaves nobody behind.
+
+Each part is a process group of its own. Whatever ends a part also ends its group, and a lifeline process ends all
+groups when the supervisor itself dies, even by `kill -9`. A part that keeps dying is restarted with growing pauses.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import structlog
+
+from burnish.processes import orphan_guard as lifeline
+
+log = structlog.get_logger()
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+HEALTHY_SECONDS = 30.0
+MAX_MISSED = 5
+LAST_WORDS_SECONDS = 1.0
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class PartState(StrEnum):
+    """Where a part is."""
+
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting to restart"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What to run. `is_healthy` says whether it works (None: running is enough); `patience` seconds may pass before it
+    does."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    is_healthy: Callable[[], Awaitable[bool]] | None = None
+    patience: float = 300.0
+    stop_seconds: float = 10.0
+
+
+class Running(Protocol):
+    """A part that has been started."""
+
+    @property
+    def group(self) -> int | None:
+        """Process-group id, where it is a local process."""
+
+    async def lines(self) -> None:
+        """Forward its output until it ends."""
+
+    async def wait(self) -> int:
+        """Exit status, once it has ended and its whole group is gone."""
+
+    def interrupt(self) -> None:
+        """Ask it to end."""
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+
+
+class Launcher(Protocol):
+    """The seam to where parts run: processes on this machine, or actors elsewhere."""
+
+    async def start(self, part: Part) -> Running:
+        """Start `part`."""
+
+
+@dataclass
+class _LocalProcess:
+    part: Part
+    process: asyncio.subprocess.Process
+    output: asyncio.StreamReader
+    pipe: asyncio.ReadTransport
+    emit: Callable[[str, str], None]
+
+    @property
+    def group(self) -> int | None:
+        return self.process.pid
+
+    async def lines(self) -> None:
+        try:
+            while line := await _read_line(self.output):
+                self.emit(self.part.name, line.decode(errors="replace").rstrip())
+        finally:
+            self.pipe.close()
+
+    async def wait(self) -> int:
+        status = await self.process.wait()
+        self.kill()
+        return status
+
+    def interrupt(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+class LocalLauncher:
+    """Parts as child processes; their output goes to `emit(part, line)`."""
+
+    def __init__(self, emit: Callable[[str, str], None]) -> None:
+        self._emit = emit
+
+    async def start(self, part: Part) -> Running:
+        # A pipe of our own: asyncio's would keep `wait` waiting as long as any child of the part holds it open.
+        receiving, sending = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *part.command,
+                env=dict(part.environment),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=sending,
+                stderr=sending,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except BaseException:
+            os.close(receiving)
+            raise
+        finally:
+            os.close(sending)
+        output = asyncio.StreamReader()
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(receiving, "rb", buffering=0)
+        )
+        return _LocalProcess(part, process, output, pipe, self._emit)
+
+
+@dataclass
+class _Watched:
+    part: Part
+    state: PartState = PartState.STARTING
+    n_restarts: int = 0
+    running: Running | None = None
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Supervisor:
+    """Runs parts until it is told to stop."""
+
+    def __init__(self, parts: Sequence[Part], launcher: Launcher) -> None:
+        self._watched = {part.name: _Watched(part) for part in parts}
+        self._launcher = launcher
+        self._stopping = asyncio.Event()
+        self._lifeline: asyncio.subprocess.Process | None = None
+
+    @property
+    def states(self) -> dict[str, PartState]:
+        return {name: watched.state for name, watched in self._watched.items()}
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        return {name: watched.n_restarts for name, watched in self._watched.items()}
+
+    def stop(self) -> None:
+        """Begin a clean shutdown; `run` returns when everything has ended."""
+        self._stopping.set()
+
+    async def wait_ready(self, names: Sequence[str] | None = None) -> None:
+        """Until the named parts (default: all) have been healthy once."""
+        await asyncio.gather(*(self._watched[name].ready.wait() for name in names or list(self._watched)))
+
+    async def run(self) -> None:
+        """Start everything and keep it going until `stop` is called."""
+        keepers = [asyncio.create_task(self._keep(watched)) for watched in self._watched.values()]
+        lifeline = asyncio.create_task(self._keep_lifeline())
+        await self._stopping.wait()
+        for watched in reversed(self._watched.values()):
+            await self._end(watched)
+        await asyncio.gather(*keepers)  # not cancelled: one may be starting its part in this moment
+        lifeline.cancel()
+        await asyncio.gather(lifeline, return_exceptions=True)
+        if self._lifeline is not None and self._lifeline.stdin is not None:
+            self._lifeline.stdin.close()
+            await self._lifeline.wait()
+
+    async def _keep(self, watched: _Watched) -> None:
+        """One part's lives: start, watch, and start again."""
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            watched.state, started = PartState.STARTING, time.monotonic()
+            how = await self._live(watched)
+            if self._stopping.is_set():
+                break
+            pause = FIRST_PAUSE if time.monotonic() - started > HEALTHY_SECONDS else min(LONGEST_PAUSE, 2 * pause)
+            watched.state = PartState.WAITING
+            watched.n_restarts += 1
+            log.warning("a part ended; it starts again", part=watched.part.name, status=how, pause=pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+        watched.state = PartState.STOPPED
+
+    async def _live(self, watched: _Watched) -> str:
+        """One life of a part; says how it ended."""
+        watched.ended.clear()
+        try:
+            running = await self._launcher.start(watched.part)
+        except OSError as error:
+            return f"cannot be started: {error}"
+        watched.running = running
+        self._tell_lifeline("+", running.group)
+        if self._stopping.is_set():  # `stop` came while it was being started
+            running.kill()
+        output = asyncio.create_task(running.lines())
+        health = asyncio.create_task(self._watch_health(watched, running))
+        status = await running.wait()
+        self._tell_lifeline("-", running.group)
+        health.cancel()
+        await asyncio.wait([output], timeout=LAST_WORDS_SECONDS)  # a process that left the group may hold the pipe open
+        output.cancel()
+        await asyncio.gather(output, health, return_exceptions=True)
+        watched.running = None
+        watched.ended.set()
+        return _describe(status)
+
+    async def _watch_health(self, watched: _Watched, running: Running) -> None:
+        part = watched.part
+        if part.is_healthy is None:
+            watched.state = PartState.READY
+            watched.ready.set()
+            return
+        deadline, n_missed = time.monotonic() + part.patience, 0
+        while True:
+            if await _is_healthy(part.is_healthy):
+                n_missed = 0
+                if watched.state is not PartState.READY:
+                    watched.state = PartState.READY
+                    watched.ready.set()
+                    log.info("ready", part=part.name)
+            else:
+                n_missed += 1
+                is_lost = watched.state is PartState.READY and n_missed >= MAX_MISSED
+                if is_lost or (watched.state is PartState.STARTING and time.monotonic() > deadline):
+                    log.error("a part does not answer; it is ended and started again", part=part.name)
+                    running.kill()
+                    return
+            await asyncio.sleep(0.25 if watched.state is PartState.STARTING else 1.0)
+
+    async def _end(self, watched: _Watched) -> None:
+        running = watched.running
+        if running is None:
+            return
+        running.interrupt()
+        try:
+            await asyncio.wait_for(watched.ended.wait(), watched.part.stop_seconds)
+        except TimeoutError:
+            log.warning("a part did not end in time; it is killed", part=watched.part.name)
+            running.kill()
+            await watched.ended.wait()
+
+    async def _keep_lifeline(self) -> None:
+        while not self._stopping.is_set():
+            self._lifeline = await asyncio.create_subprocess_exec(
+                sys.executable, "-S", "-E", lifeline.__file__, stdin=asyncio.subprocess.PIPE, start_new_session=True
+            )
+            for watched in self._watched.values():
+                if watched.running is not None:
+                    self._tell_lifeline("+", watched.running.group)
+            await self._lifeline.wait()
+
+    def _tell_lifeline(self, sign: str, group: int | None) -> None:
+        pipe = self._lifeline.stdin if self._lifeline is not None else None
+        if pipe is not None and group is not None and not pipe.is_closing():
+            pipe.write(f"{sign}{group}\n".encode())
+
+
+def _die_with_parent() -> None:
+    """Runs in the child before exec: SIGKILL when the supervisor's thread dies."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def _is_healthy(check: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await check()
+    except Exception as error:  # whatever breaks in a check, the part has not shown that it works
+        log.warning("a health check failed", error=repr(error))
+        return False
+
+
+async def _read_line(stream: asyncio.StreamReader) -> bytes:
+    """The next line; an overlong one comes in pieces instead of ending the stream."""
+    try:
+        return await stream.readuntil(b"\n")
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    except asyncio.LimitOverrunError as error:
+        return await stream.readexactly(error.consumed)
+
+
+def _describe(status: int) -> str:
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

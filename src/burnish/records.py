@@ -1,0 +1,330 @@
+"""The vocabulary: what each stage hands to the next, as frozen types. Words keep one meaning (docs/design.md §2).
+
+Per-token sequences are plural and share one axis (`token_ids`, `logprobs`). `None` is "absent", never zero: a turn
+without a verdict was not judged 0, a row without log-probs has none. Times are seconds since the epoch (UTC).
+"""
+
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+Message = Mapping[str, Any]
+IntArray: TypeAlias = "array[int]"
+FloatArray: TypeAlias = "array[float]"
+
+
+def int_array(values: Sequence[int]) -> IntArray:
+    """`values` as int32; raises OverflowError where one does not fit. Half the time of array's own constructor."""
+    made: IntArray = array("i")
+    try:
+        made.frombytes(struct.pack(f"={len(values)}i", *values))
+    except struct.error as error:
+        raise OverflowError(str(error)) from error
+    return made
+
+
+class NextStateKind(StrEnum):
+    """What came back after a reply. The last three are what is left where nobody answered it."""
+
+    USER_REPLY = "user_reply"
+    TOOL_RESULT = "tool_result"
+    REGENERATED = "regenerated"
+    SESSION_CLOSED = "session_closed"
+    ABANDONED = "abandoned"
+
+
+class Provenance(StrEnum):
+    """Whose words a text is. Only a user's own words become a hint."""
+
+    USER = "user"
+    VERIFIER = "verifier"
+    TOOL = "tool"
+    WEB = "web"
+    HARNESS = "harness"
+
+
+class SignalKind(StrEnum):
+    """What a next state shows besides its words."""
+
+    EXIT_CODE = "exit_code"
+    HTTP_STATUS = "http_status"
+    TIMEOUT = "timeout"
+    TESTS = "tests"
+    EDIT = "edit"
+
+
+class LinkRule(StrEnum):
+    """The rule that decided which session a turn belongs to."""
+
+    HEADER = "header"
+    HARNESS = "harness"
+    BODY = "body"
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    EDITED = "edited"
+    NEW = "new"
+    AMBIGUOUS = "ambiguous"
+
+
+class FeedbackSource(StrEnum):
+    """Who gave feedback, and with it how far it is trusted: a verifier outranks a user, a user the judge. The harness's
+    is no reward."""
+
+    VERIFIER = "verifier"
+    USER = "user"
+    HARNESS = "harness"
+
+
+class TargetKind(StrEnum):
+    """What a piece of feedback is about: one reply, all replies to one request, or a whole session."""
+
+    RESPONSE = "response"
+    TURN = "turn"
+    SESSION = "session"
+
+
+class StepOutcome(StrEnum):
+    """How a training step ended. `OPEN` is the only one that is not final."""
+
+    OPEN = "open"
+    PUBLISHED = "published"
+    REFUSED = "refused"
+    FAILED = "failed"
+    EMPTY = "empty"
+    SUPERSEDED = "superseded"
+
+
+class VersionState(StrEnum):
+    """Where an adapter version is in its life."""
+
+    CANDIDATE = "candidate"
+    CANARY = "canary"
+    LIVE = "live"
+    REFUSED = "refused"
+    RETIRED = "retired"
+    ROLLED_BACK = "rolled_back"
+
+
+UNDECIDED = (VersionState.CANDIDATE, VersionState.CANARY)
+"""States of a version that may still go live by itself; an agent has one such version at most."""
+
+
+class Observation(StrEnum):
+    """Why a version is watched beside another while it answers: before its promotion, unseen, or after it."""
+
+    CANARY = "canary"
+    SHADOW = "shadow"
+    WATCH = "watch"
+
+
+TRIALS = (Observation.CANARY, Observation.SHADOW)
+"""What comes before a promotion: an agent has one of these at most, and its version is the alias `canary`."""
+
+
+class CanaryState(StrEnum):
+    """How an observation stands. `RUNNING` is the only state that is not final; `SKIPPED` means too little evidence."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    STOPPED = "stopped"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+class GroupState(StrEnum):
+    """Where a shadow group is in its life: its replies are drawn, scored, spent in a step; or it is dropped, with a
+    reason."""
+
+    DRAWING = "drawing"
+    DRAWN = "drawn"
+    SCORED = "scored"
+    SPENT = "spent"
+    DROPPED = "dropped"
+
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
+"""Outside, tempered log-probs say little about the policy that is served (reference/algorithms.md §1.5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The sampling parameters that were in force, as the engine used them."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    has_logit_bias: bool = False
+    is_constrained: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """True where the recorded log-probs are those of the full softmax at `temperature`: a learner can reproduce
+        them."""
+        return (
+            self.top_p >= 1.0
+            and self.top_k in (-1, 0)
+            and self.min_p == 0.0
+            and self.presence_penalty == 0.0
+            and self.frequency_penalty == 0.0
+            and self.repetition_penalty == 1.0
+            and not self.has_logit_bias
+            and not self.is_constrained
+            and self.temperature > 0.0
+        )
+
+    @property
+    def has_ratio(self) -> bool:
+        """True where the log-probs may also be behaviour log-probs of a policy gradient: plain, at a temperature near
+        enough to 1."""
+        return self.is_plain and MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """One recorded agent reply, exactly as sampled.
+
+    `interaction_id` is the client's response id, with `#i` behind it for choice i > 0. `prompt_ids`, `token_ids` are
+    int32 arrays, `logprobs` a float32 array with one natural-log probability per sampled token under the processed
+    (tempered) distribution. `version` is the adapter version's number, 0 for the frozen base. `quarantine` holds the
+    reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is the id that the request
+    named, `quoted_by` the header or field that named it. `route` is the dialect it came in. `upstream` names the remote
+    model that answered in the agent's place, None where the engine did; such a turn has no version of ours. `retry` is
+    the number of earlier tries that the client says it made; `stop` the stop string that ended the reply and is no part
+    of it.
+    """
+
+    interaction_id: str
+    request_id: str
+    agent: str
+    version: int
+    tenant: str
+    key_id: str
+    messages: Sequence[Message]
+    reply: Message
+    started_at: float
+    ended_at: float
+    finish_reason: str | None
+    sampling: Sampling
+    prompt_ids: IntArray = field(default_factory=lambda: array("i"))
+    token_ids: IntArray = field(default_factory=lambda: array("i"))
+    logprobs: FloatArray = field(default_factory=lambda: array("f"))
+    tools: Sequence[Mapping[str, Any]] = ()
+    choice: int = 0
+    n_choices: int = 1
+    user: str | None = None
+    quoted_session: str | None = None
+    turn_type: str | None = None
+    is_session_done: bool = False
+    may_train: bool = True
+    is_aborted: bool = False
+    quarantine: str | None = None
+    route: str = "chat"
+    quoted_by: str | None = None
+    upstream: str | None = None
+    retry: int = 0
+    stop: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One typed fact in a next state: an exit code, an HTTP status, a time-out (1), the share of the tests that passed,
+    the share of the reply that somebody changed.
+
+    `provenance` is whose text it was read from; `detail` quotes the place.
+    """
+
+    kind: SignalKind
+    value: float
+    provenance: Provenance
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What somebody said about a reply, joined by response id, or about a request or a session, by its id (`about`).
+
+    `rating` and `outcome` are in [-1, 1], `score` in [0, 1]; each is None where it was not given. An `outcome` is what
+    became of it later (`label` says which). A `demonstration` is a reply that would have been right. `is_deleted` takes
+    back what the same id said before.
+    """
+
+    feedback_id: str
+    target: str
+    tenant: str
+    key_id: str
+    source: FeedbackSource
+    created_at: float
+    rating: float | None = None
+    comment: str | None = None
+    correction: str | None = None
+    about: TargetKind = TargetKind.RESPONSE
+    score: float | None = None
+    outcome: float | None = None
+    label: str | None = None
+    demonstration: str | None = None
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A judge's word on one turn. `score` is +1, 0, -1, None for an abstention; `confidence` the share of votes behind
+    it.
+
+    `reason` names the rule that gave the score without any vote, or why the votes came to an abstention. `hint` is what
+    the judge wrote, `hint_fate` is `accepted` or the code of the reason why it is not used; `candidates` are other
+    hints of the same ballot that may be used. `findings` names what in the text looked like an attempt to speak to the
+    judge.
+    """
+
+    interaction_id: str
+    judge_id: str
+    score: int | None
+    confidence: float
+    hint: str | None
+    votes: Sequence[int | None]
+    n_failed: int
+    created_at: float
+    reason: str | None = None
+    hint_fate: str | None = None
+    findings: Sequence[str] = ()
+    candidates: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """The effective reward of one turn, with the records that it was computed from (their ids, best source first).
+
+    `value` is in [-1, 1]; with `step`, the turn's place in a tool session whose outcome is known, it is outcome plus
+    step: [-2, 2]. `candidates` are hints that may stand in the place of `hint`: the teacher chooses.
+    """
+
+    value: float
+    source: str
+    record_ids: Sequence[str]
+    hint: str | None
+    step: int | None = None
+    candidates: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VersionName:
+    """An agent's adapter version, written `agent@v12`; version 0 is the frozen base."""
+
+    agent: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.agent}@v{self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> "VersionName | None":
+        """The name in `text`, or None where it is not of the form `agent@v<number>`."""
+        agent, mark, number = text.rpartition("@v")
+        return cls(agent, int(number)) if mark and agent and number.isdecimal() and len(number) < 10 else None

@@ -1,0 +1,283 @@
+"""The effective reward of a turn: a pure function of the stored records, recomputable for any past version.
+
+Levels, highest first: what a program verified, what a user said, what became of it later, the judge and what is
+implied. The highest that has a word gives the reward; no lower one adds to it. No word is None, never 0. Strong words
+of the upper three against each other, and failures of the environment, withhold the turn: it is kept, with the reason,
+and never trained on.
+
+Whoever holds an inference key writes tools' results and may send feedback as the harness. So the harness's feedback is
+never a reward, and a tool's result is one only where the operator named the tool (`journal.verifiers`). What another
+tool shows takes back no user's word.
+
+In a tool session whose outcome is known the reward of a step is that outcome plus the step's own (process and outcome
+integrated: R_t = o + Σ r_t,i / m, reference/algorithms.md §3). Only a user's own words become a hint.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from burnish.records import (
+    Feedback,
+    FeedbackSource,
+    Judgement,
+    NextStateKind,
+    Provenance,
+    Reward,
+    Signal,
+    SignalKind,
+    TargetKind,
+)
+
+NEXT_STATE = "next_state"
+FEEDBACK = "feedback"
+ACCEPTED = "accepted"
+"""The fate of a hint that may be used."""
+STRONG = 0.5
+"""The size from which a word is strong."""
+REGENERATED = -0.5
+"""Somebody wanted another reply; why, nobody said."""
+REWRITTEN = 0.02
+"""The share of a reply up to which a change of it is taken for the harness's own spelling."""
+NOT_THE_AGENTS_FAULT = frozenset({401, 403, 407, 408, 425, 429, 451})
+"""Statuses of the fours that no other argument would have avoided: credentials, limits, time."""
+
+
+class Level(StrEnum):
+    """Whose word a reward is. The order is the rank."""
+
+    VERIFIABLE = "verifiable"
+    USER = "user"
+    OUTCOME = "outcome"
+    JUDGE = "judge"
+    IMPLICIT = "implicit"
+
+
+INTEGRATED = "integrated"
+"""The source of a reward made of a session's outcome and a step's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A stored judgement with the key of its row and the text it was made from (`NEXT_STATE` or `FEEDBACK`)."""
+
+    record_id: str
+    origin: str
+    judgement: Judgement
+    is_from_user: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All records on one turn. `on_session` is feedback on its whole session, where that used tools; `step` the turn's
+    place in it."""
+
+    feedback: Sequence[Feedback] = ()
+    verdicts: Sequence[Verdict] = ()
+    kind: NextStateKind | None = None
+    signals: Sequence[Signal] = ()
+    on_session: Sequence[Feedback] = ()
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The reward, or why there is none although something was said (`withheld`)."""
+
+    reward: Reward | None
+    withheld: str | None = None
+
+
+class Word(NamedTuple):
+    """What one level says, and the record that it stands in."""
+
+    level: Level
+    value: float
+    record_id: str
+
+
+def compose(evidence: Evidence) -> Effective:
+    """The reward of the highest level that has one; within a level of people the latest word counts."""
+    if (fault := _fault(evidence)) is not None:
+        return Effective(None, f"environment fault: {fault}")
+    feedback = [f for f in evidence.feedback if not f.is_deleted]
+    own = [f for f in feedback if f.about is not TargetKind.SESSION]  # a good conversation may hold a bad reply
+    if (against := _contradiction(_upper(own, evidence.signals)) or _users_disagree(own)) is not None:
+        return Effective(None, f"disagreement: {against}")
+    words = _upper(feedback, evidence.signals)
+    words += [word for word in (_judge(evidence.verdicts), _implied(evidence)) if word]
+    last = words[0] if words else None
+    outcome = _of_session(evidence.on_session)
+    hint = _hint(evidence.verdicts, _user(feedback))
+    if outcome is not None:
+        return Effective(_integrated(outcome, last, evidence, hint))
+    if last is None:
+        return Effective(None)
+    return Effective(_with_hint(Reward(last.value, last.level, [last.record_id], None), hint))
+
+
+def environment_fault(signals: Sequence[Signal]) -> str | None:
+    """What went wrong that no reply could have helped: a server's error or a time-out. None where nothing did."""
+    for signal in signals:
+        if signal.kind is SignalKind.TIMEOUT:
+            return "time-out"
+        if signal.kind is SignalKind.HTTP_STATUS and signal.value >= 500:
+            return f"HTTP {signal.value:.0f}"
+    return None
+
+
+def _fault(evidence: Evidence) -> str | None:
+    """The fault that withholds the turn. Where a user or a verifier has spoken, only a tool that the operator named can
+    show one."""
+    said = (*evidence.feedback, *evidence.on_session)
+    if any(f.source is not FeedbackSource.HARNESS and not f.is_deleted for f in said):
+        return environment_fault([s for s in evidence.signals if s.provenance is Provenance.VERIFIER])
+    return environment_fault(evidence.signals)
+
+
+def value_of(feedback: Feedback) -> float | None:
+    """A rating, or a score in [0, 1] as one; None where neither was given."""
+    if feedback.rating is not None:
+        return feedback.rating
+    return 2.0 * feedback.score - 1.0 if feedback.score is not None else None
+
+
+def _upper(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word]:
+    """The words of the levels above the judge."""
+    return [word for word in (*_verified(feedback, signals), _user(feedback), _outcome(feedback)) if word]
+
+
+def _verified(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word]:
+    """The worst that a program says: an operator's verifier, or a tool that the operator named.
+
+    What another tool prints is no word: agents and clients can print what they like.
+    """
+    values = [
+        (value, f.feedback_id)
+        for f in feedback
+        if f.source is FeedbackSource.VERIFIER and (value := _any(f)) is not None
+    ]
+    values += [(value, NEXT_STATE) for signal in signals if (value := _shown(signal)) is not None]
+    return [Word(Level.VERIFIABLE, *min(values))] if values else []
+
+
+def _shown(signal: Signal) -> float | None:
+    if signal.provenance is not Provenance.VERIFIER:
+        return None
+    if signal.kind is SignalKind.HTTP_STATUS and 400 <= signal.value < 500 and signal.value not in NOT_THE_AGENTS_FAULT:
+        return -1.0
+    if signal.kind is SignalKind.TESTS:
+        return 1.0 if signal.value == 1.0 else -1.0
+    if signal.kind is SignalKind.EXIT_CODE:
+        return 1.0 if signal.value == 0.0 else -1.0
+    return None
+
+
+def _user(feedback: Sequence[Feedback]) -> Word | None:
+    said = [
+        f
+        for f in feedback
+        if f.source is FeedbackSource.USER and f.about is not TargetKind.SESSION and value_of(f) is not None
+    ]
+    if not said:
+        return None
+    last = max(said, key=lambda f: f.created_at)
+    return Word(Level.USER, value_of(last) or 0.0, last.feedback_id)
+
+
+def _outcome(feedback: Sequence[Feedback]) -> Word | None:
+    """What became of it later, and a user's word on the whole conversation that this turn ends."""
+    found = [
+        (f.created_at, value, f.feedback_id)
+        for f in feedback
+        if f.source is FeedbackSource.USER
+        and (value := _any(f) if f.about is TargetKind.SESSION else f.outcome) is not None
+    ]
+    return Word(Level.OUTCOME, *max(found)[1:]) if found else None
+
+
+def _judge(verdicts: Sequence[Verdict]) -> Word | None:
+    scored = [v for v in verdicts if v.judgement.score is not None and v.origin == NEXT_STATE]
+    if not scored:
+        return None
+    last = max(scored, key=lambda v: v.judgement.created_at)
+    return Word(Level.JUDGE, float(last.judgement.score or 0), last.record_id)
+
+
+def _implied(evidence: Evidence) -> Word | None:
+    if evidence.kind is NextStateKind.REGENERATED:
+        return Word(Level.IMPLICIT, REGENERATED, NEXT_STATE)
+    changed = max((s.value for s in evidence.signals if s.kind is SignalKind.EDIT), default=0.0)
+    return Word(Level.IMPLICIT, -min(1.0, changed), NEXT_STATE) if changed > REWRITTEN else None
+
+
+def _any(feedback: Feedback) -> float | None:
+    value = value_of(feedback)
+    return feedback.outcome if value is None else value
+
+
+def _contradiction(words: Sequence[Word]) -> str | None:
+    """Two of the upper levels that say the opposite, and say it strongly."""
+    for one in words:
+        for other in words:
+            if one.value >= STRONG and other.value <= -STRONG:
+                return f"{one.level} {one.value:+g}, {other.level} {other.value:+g}"
+    return None
+
+
+def _users_disagree(feedback: Sequence[Feedback]) -> str | None:
+    """Different people's last words on one turn, strong and opposite; of one key the latest counts."""
+    last: dict[str, float] = {}
+    for f in sorted(feedback, key=lambda f: f.created_at):
+        value = value_of(f)
+        if f.source is FeedbackSource.USER and f.about is not TargetKind.SESSION and value is not None:
+            last[f.key_id] = value
+    values = last.values()
+    if values and max(values) >= STRONG and min(values) <= -STRONG:
+        return f"users {max(values):+g} and {min(values):+g}"
+    return None
+
+
+def _of_session(on_session: Sequence[Feedback]) -> Word | None:
+    """A session's outcome: a verifier's word on it before a user's, then the latest."""
+    found = [
+        (f.source is FeedbackSource.VERIFIER, f.created_at, value, f.feedback_id)
+        for f in on_session
+        if f.source is not FeedbackSource.HARNESS and not f.is_deleted and (value := _any(f)) is not None
+    ]
+    if not found:
+        return None
+    is_verified, _, value, record_id = max(found)
+    return Word(Level.VERIFIABLE if is_verified else Level.OUTCOME, value, record_id)
+
+
+def _integrated(outcome: Word, step: Word | None, evidence: Evidence, hint: Verdict | None) -> Reward:
+    """Outcome plus the step's own word; of the judge the mean of its votes, since agreement tells how sure it is."""
+    own, records = 0.0, [outcome.record_id]
+    if step is not None:
+        own = step.value
+        records.append(step.record_id)
+        if step.level is Level.JUDGE:
+            votes = next(v.judgement.votes for v in evidence.verdicts if v.record_id == step.record_id)
+            own = sum(vote or 0 for vote in votes) / len(votes) if votes else own
+    return _with_hint(Reward(outcome.value + own, INTEGRATED, records, None, evidence.step), hint)
+
+
+def _hint(verdicts: Sequence[Verdict], user: Word | None) -> Verdict | None:
+    """The verdict whose hint to use: from explicit feedback before the next state; none for a reply that a user
+    praised."""
+    if user is not None and user.value > 0.0:
+        return None
+    usable = [v for v in verdicts if v.is_from_user and v.judgement.hint and v.judgement.hint_fate == ACCEPTED]
+    usable.sort(key=lambda v: (v.origin == FEEDBACK, v.judgement.created_at))
+    return usable[-1] if usable else None
+
+
+def _with_hint(reward: Reward, verdict: Verdict | None) -> Reward:
+    if verdict is None:
+        return reward
+    records = list(dict.fromkeys([*reward.record_ids, verdict.record_id]))
+    return replace(
+        reward, record_ids=records, hint=verdict.judgement.hint, candidates=tuple(verdict.judgement.candidates)
+    )

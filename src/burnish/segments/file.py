@@ -1,0 +1,174 @@
+"""Segment files: what the gateway writes in one `write()` per record, before the client sees the end of its reply.
+
+Append-only; a frame (src/burnish/segments/frames.py) once written never changes. A torn last frame (a process killed in
+mid-write) ends the file and harms nothing before it. When the disk is full the preallocated reserve is given back to
+the file system and used; after that `append` reports the loss, and the caller goes on serving unrecorded.
+
+A long text that begins as an earlier one of the same file does is written from where they part, behind the place of
+what they share. Length is that of what is written, the checksum that of the frame as it would stand without sharing: a
+reader puts it together and checks all of it. What is shared is always a frame written whole, so one look back is
+enough.
+"""
+
+import errno
+import os
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from isal.isal_zlib import crc32
+
+from burnish.errors import SegmentError
+from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, pieces
+from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
+
+SHARED = b"BRN2"
+_TEXT = 2  # the text's place among a frame's pieces, behind header and counts
+_SHARE = struct.Struct("<QI")  # where the shared beginning stands in this file, and its length
+_MOST_ANEW = 0.25  # of a text is written beside what is shared; with more, the whole: later ones then share with that
+
+
+class SegmentWriter:
+    """One process's own segment files. Not shared between processes; a new file begins at `max_bytes` and at every
+    start."""
+
+    def __init__(
+        self, folder: Path, *, max_bytes: int = 64 * 2**20, reserve_bytes: int = 0, fsync: bool = False
+    ) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._fsync = fsync
+        folder.mkdir(parents=True, exist_ok=True)
+        self._reserve = folder / f".reserve-{os.getpid()}" if reserve_bytes else None
+        if self._reserve is not None:
+            with self._reserve.open("wb") as handle:
+                os.posix_fallocate(handle.fileno(), 0, reserve_bytes)
+        self._serial = 0
+        self._handle = -1
+        self._size = 0
+        self._found = bytearray()  # kept: to clear so many bytes anew each time costs as much as to read them
+        self._read_flags = os.RWF_NOWAIT  # what is no longer in memory is not waited for
+        self.n_lost = 0
+        self._open()
+
+    def append(self, record: Record) -> bool:
+        """Write one record; False where the disk has no room even after the reserve (`n_lost` counts those)."""
+        return self.write(pieces(record))
+
+    def write(self, frame: list[bytes]) -> bool:
+        """The same for a frame that is there already."""
+        length = sum(map(len, frame))
+        if self._size and self._size + length > self._max_bytes:
+            self._roll()
+        marks: list[Mark] = []
+        if length > STEP and len(frame) > _TEXT and len(text := frame[_TEXT]) >= STEP:
+            marks = marks_of(text)
+            if (n_shared := self._n_shared(text, place := self._prefixes.find(marks))) and place is not None:
+                marks = []
+                frame = _sharing(frame, Place(place.offset, n_shared))
+                length = sum(map(len, frame))
+        if self._write(frame, length) or (self._release_reserve() and self._write(frame, length)):
+            if marks:
+                before = self._size - length + HEADER.size + COUNTS.size
+                self._prefixes.add(marks, Place(before, len(frame[_TEXT])))
+            if self._fsync:
+                os.fdatasync(self._handle)
+            return True
+        self.n_lost += 1
+        return False
+
+    def close(self) -> None:
+        os.close(self._handle)
+        if self._reserve is not None:
+            self._reserve.unlink(missing_ok=True)
+
+    def _open(self) -> None:
+        name = f"{time.time_ns():020d}-{os.getpid()}-{self._serial}.seg"
+        self._handle = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._serial += 1
+        self._size = 0
+        self._prefixes = Prefixes()
+
+    def _roll(self) -> None:
+        """Begin a new file; where none can be opened, the old one grows on."""
+        old = self._handle
+        try:
+            self._open()
+        except OSError:
+            return
+        os.close(old)
+
+    def _write(self, frame: list[bytes], length: int) -> bool:
+        try:
+            written = os.writev(self._handle, frame)
+        except OSError:
+            written = 0
+        if written == length:
+            self._size += written
+            return True
+        if written:  # a torn frame would hide what is appended behind it
+            os.ftruncate(self._handle, self._size)
+        return False
+
+    def _n_shared(self, text: bytes, place: Place | None) -> int:
+        """How much of `text` need not be written, since the text at `place` begins with it; 0 where that is too little."""
+        if place is None or len(text) - place.length > len(text) * _MOST_ANEW:
+            return 0
+        n_wanted = min(place.length, len(text))
+        if n_wanted > len(self._found):
+            self._found = bytearray(2 * n_wanted)
+        found = memoryview(self._found)[:n_wanted]
+        try:
+            n_read = os.preadv(self._handle, [found], place.offset, self._read_flags)
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:  # a file system that cannot say what it holds in memory
+                self._read_flags = 0
+            return 0
+        n_shared = n_alike(text, found) if n_read == n_wanted else 0
+        return n_shared if len(text) - n_shared <= len(text) * _MOST_ANEW else 0
+
+    def _release_reserve(self) -> bool:
+        if self._reserve is None or not self._reserve.exists():
+            return False
+        self._reserve.unlink()
+        return True
+
+
+def _sharing(frame: list[bytes], shared: Place) -> list[bytes]:
+    """The same frame without the beginning of its text, which stands at `shared`."""
+    header, counts, text, *rest = frame
+    _, length, checksum = HEADER.unpack(header)
+    header = HEADER.pack(SHARED, length - shared.length + _SHARE.size, checksum)
+    return [header, _SHARE.pack(*shared), counts, text[shared.length :], *rest]
+
+
+def _put_together(payload: bytes, handle: int, before: int) -> bytes:
+    """The payload as it would stand without sharing; as it is where no text that stands `before` it is named."""
+    start = _SHARE.size + COUNTS.size
+    if len(payload) < start or sum(share := _SHARE.unpack_from(payload)) > before:
+        return payload
+    offset, length = share
+    return b"".join((payload[_SHARE.size : start], os.pread(handle, length, offset), payload[start:]))
+
+
+def read(path: Path, offset: int = 0) -> Iterator[tuple[Record, int]]:
+    """The records from `offset` on, each with the offset behind it. Stops quietly before an incomplete last frame.
+
+    Raises SegmentError at a complete frame with the wrong magic or checksum.
+    """
+    with path.open("rb") as handle:
+        handle.seek(offset)
+        while len(header := handle.read(HEADER.size)) == HEADER.size:
+            magic, length, checksum = HEADER.unpack(header)
+            if magic not in (MAGIC, SHARED):
+                raise SegmentError(f"{path.name} at {offset}: expected a frame, got {header[:4]!r}")
+            payload = handle.read(length)
+            if len(payload) < length:
+                return
+            if magic == SHARED:
+                payload = _put_together(payload, handle.fileno(), offset)
+            if crc32(payload) != checksum:
+                raise SegmentError(f"{path.name} at {offset}: checksum of a {length}-byte frame does not match")
+            offset += HEADER.size + length
+            yield decode(payload), offset

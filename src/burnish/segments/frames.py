@@ -1,0 +1,149 @@
+"""Frames: how one record is written to a segment file, and what of it is left to be worked out by whoever reads it.
+
+A frame is `magic, payload length, CRC-32` and the payload: the lengths of what follows, a JSON head, then either the
+token arrays in binary or, for a reply that came whole, the engine's answer as it wrote it. Such an answer is taken
+apart by its reader: in the gateway, where a client waits, a long prompt's ids would cost more than all the rest.
+
+The head begins with tools and messages: what a conversation's requests have in common (src/burnish/segments/file.py
+writes it once).
+"""
+
+import json
+import struct
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+from isal.isal_zlib import crc32
+
+from burnish.records import Feedback, FeedbackSource, Interaction, Sampling, TargetKind
+from burnish.wire import chunks
+from burnish.wire.draft import ABORTED, Draft
+
+MAGIC = b"BRN1"
+HEADER = struct.Struct("<4sII")
+COUNTS = struct.Struct("<IIII")
+Record = Interaction | Feedback
+
+
+class Begun:
+    """The part of an interaction's record that is known before the engine answers, as JSON text.
+
+    Messages and tools may be given as JSON text (msgspec.Raw): a long conversation is not taken apart to be put
+    together again.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        assert fields.keys() == _BEGUN, f"expected {sorted(_BEGUN)}"
+        self.text = _to_json({"kind": "interaction", "tools": (), "messages": (), **fields})[:-1]
+
+    def finished(self, rest: Mapping[str, Any], *arrays: "array[Any]") -> list[bytes]:
+        """The frame, in pieces: with what the answer brought, and the arrays of prompt ids, token ids and log-probs."""
+        assert rest.keys() == _RESULT, f"expected {sorted(_RESULT)}"
+        return _frame(
+            [self.text, b",", _to_json(rest)[1:]], [len(values) for values in arrays], [a.tobytes() for a in arrays]
+        )
+
+    def answered(self, interaction_id: str, ended_at: float, answer: bytes) -> list[bytes]:
+        """The frame, in pieces, of a reply that came whole and has one choice: with the engine's `answer` as it stands."""
+        rest = b',"interaction_id":%b,"ended_at":%b,"has_answer":true}' % (_encode(interaction_id), _encode(ended_at))
+        return _frame([self.text, rest], (0, 0, 0), [answer])
+
+
+def encode(record: Record) -> bytes:
+    """One frame, whole."""
+    return b"".join(pieces(record))
+
+
+def pieces(record: Record) -> list[bytes]:
+    """One frame, in the pieces that it is written from."""
+    if isinstance(record, Feedback):
+        return _frame([_to_json(asdict(record) | {"kind": "feedback"})], (0, 0, 0), ())
+    begun = Begun({name: getattr(record, name) for name in _BEGUN})
+    rest = {name: getattr(record, name) for name in _RESULT}
+    return begun.finished(rest, record.prompt_ids, record.token_ids, record.logprobs)
+
+
+def decode(payload: bytes) -> Record:
+    """The record in one frame's payload."""
+    n_head, *counts = COUNTS.unpack_from(payload)
+    at = COUNTS.size
+    tree = json.loads(payload[at : at + n_head].decode("utf-8", "surrogatepass"))
+    at += n_head
+    if tree.pop("kind") == "feedback":
+        about = TargetKind(tree.get("about", TargetKind.RESPONSE))
+        return Feedback(**tree | {"source": FeedbackSource(tree["source"]), "about": about})
+    tree |= {"sampling": Sampling(**tree["sampling"]), "tools": tuple(tree["tools"])}
+    if tree.pop("has_answer", False):
+        return Interaction(**tree, **_taken_apart(payload[at:], is_remote=tree["upstream"] is not None))
+    arrays = []
+    for code, count in zip("iif", counts, strict=True):
+        values: array[Any] = array(code)
+        values.frombytes(payload[at : at + 4 * count])
+        at += 4 * count
+        arrays.append(values)
+    return Interaction(**tree, prompt_ids=arrays[0], token_ids=arrays[1], logprobs=arrays[2])
+
+
+def _taken_apart(answer: bytes, *, is_remote: bool) -> dict[str, Any]:
+    """What an engine's whole answer adds to the record of its one choice."""
+    draft, problem = _draft_of(answer)
+    return {
+        "reply": draft.message,
+        "finish_reason": draft.finish_reason,
+        "is_aborted": draft.finish_reason in (None, ABORTED),
+        "quarantine": None if is_remote else problem or draft.quarantine(draft.prompt_ids),
+        "stop": draft.stop,
+        "prompt_ids": draft.prompt_ids,
+        "token_ids": draft.token_ids,
+        "logprobs": draft.logprobs,
+    }
+
+
+def _draft_of(answer: bytes) -> tuple[Draft, str | None]:
+    """The reply, and why its ids cannot be trusted: where they cannot be read, its words alone, else nothing of it."""
+    problem = None
+    try:
+        read = chunks.read(answer)
+        draft = Draft.of(read.choices[0])
+        if read.prompt_token_ids and not draft.prompt_ids:
+            draft.add_prompt(read.prompt_token_ids)
+        return draft, None
+    except _UNREADABLE as error:
+        problem = f"unreadable answer: {error}"
+    try:
+        return Draft.of(chunks.skim(answer).choices[0]), problem
+    except _UNREADABLE:
+        return Draft(0), problem
+
+
+def _frame(head: list[bytes], counts: Sequence[int], tail: Sequence[bytes]) -> list[bytes]:
+    parts = [COUNTS.pack(sum(map(len, head)), *counts), *head, *tail]
+    length = checksum = 0
+    for part in parts:
+        length += len(part)
+        checksum = crc32(part, checksum)
+    return [HEADER.pack(MAGIC, length, checksum), *parts]
+
+
+def _to_json(tree: Mapping[str, Any]) -> bytes:
+    try:
+        return _encode(tree)
+    except UnicodeEncodeError:  # half of a surrogate pair, which only the slower way can write
+        plain = {name: asdict(value) if isinstance(value, Sampling) else value for name, value in tree.items()}
+        plain = {
+            name: json.loads(bytes(value)) if isinstance(value, msgspec.Raw) else value for name, value in plain.items()
+        }
+        return json.dumps(plain).encode()
+
+
+_encode = msgspec.json.encode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+_RESULT = frozenset(
+    {"interaction_id", "reply", "ended_at", "finish_reason", "choice", "is_aborted", "quarantine", "stop"}
+)
+_BEGUN = frozenset(Interaction.__dataclass_fields__) - _RESULT - {"prompt_ids", "token_ids", "logprobs"}

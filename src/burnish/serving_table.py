@@ -1,0 +1,201 @@
+"""The serving table: what the gateway must know to answer, as one small file that is replaced as a whole.
+
+The registry (SQL) is the truth; this file is its shadow on the serving machine, so that no request ever waits for SQL.
+Who changes an alias commits first and then writes the table (an operator's word is shown before it is committed:
+adapters/serving/publish.py); every gateway process sees it at its next request.
+"""
+
+import fcntl
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from burnish.errors import TableError
+from burnish.files import UNREADABLE, Watched, replace_text, sync
+from burnish.keys import Key, Scope
+from burnish.records import VersionName
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRoute:
+    """One agent: its tenant, the versions behind its aliases (0 = the frozen base) and those that every engine has
+    loaded.
+
+    `canary` answers the share `canary_share` of the conversations (server/gateway/routing.py), None where no other
+    version than `live` does. A personal agent has the agent that it branches from as its `parent`; it answers that
+    one's users and has no name for clients.
+    """
+
+    name: str
+    tenant: str = "default"
+    live: int = 0
+    previous: int | None = None
+    loaded: tuple[int, ...] = ()
+    canary: int | None = None
+    canary_share: float = 0.0
+    parent: str | None = None
+
+    @property
+    def named(self) -> set[int]:
+        """The versions that a request without a version may get; none of them is ever unloaded."""
+        return {number for number in (self.live, self.previous, self.canary) if number is not None}
+
+    def engine_model(self, version: int, base_name: str) -> str:
+        """The model name that the engine knows `version` by."""
+        return str(VersionName(self.name, version)) if version else base_name
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The whole table. `generation` grows with every write; `engines` are base URLs, all holding the same versions.
+
+    `remote_url` is the process that asks the remote model, empty for none. `memo` holds what readers have worked out
+    from this very table; each new one begins with none.
+    """
+
+    generation: int = 0
+    base_name: str = "base"
+    engines: tuple[str, ...] = ()
+    engine_key: str = ""
+    remote_url: str = ""
+    agents: Mapping[str, AgentRoute] = field(default_factory=dict)
+    keys: Mapping[str, Key] = field(default_factory=dict)
+    memo: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+
+def parse(tree: Mapping[str, Any]) -> Routes:
+    agents = {
+        a["name"]: AgentRoute(
+            a["name"],
+            a["tenant"],
+            a["live"],
+            a["previous"],
+            tuple(a["loaded"]),
+            a.get("canary"),
+            a.get("canary_share", 0.0),
+            a.get("parent"),
+        )
+        for a in tree["agents"]
+    }
+    keys = {
+        k["digest"]: Key(
+            k["key_id"],
+            k["digest"],
+            k["tenant"],
+            frozenset(map(Scope, k["scopes"])),
+            frozenset(k["agents"]),
+            k["name"],
+            k.get("requests_per_minute", 0),
+            k.get("max_concurrent", 0),
+        )
+        for k in tree["keys"]
+    }
+    engines = tuple(tree["engines"])
+    remote_url = tree.get("remote_url", "")
+    return Routes(tree["generation"], tree["base_name"], engines, tree["engine_key"], remote_url, agents, keys)
+
+
+def write(path: Path, routes: Routes) -> None:
+    """Replace the table: seen at once, on the disk whenever the system writes it. Mode 0600: it holds the engine's key."""
+    tree = {
+        "generation": routes.generation,
+        "base_name": routes.base_name,
+        "engines": list(routes.engines),
+        "engine_key": routes.engine_key,
+        "remote_url": routes.remote_url,
+        "agents": [
+            {
+                "name": a.name,
+                "tenant": a.tenant,
+                "live": a.live,
+                "previous": a.previous,
+                "loaded": list(a.loaded),
+                "canary": a.canary,
+                "canary_share": a.canary_share,
+                "parent": a.parent,
+            }
+            for a in routes.agents.values()
+        ],
+        "keys": [
+            {
+                "key_id": k.key_id,
+                "digest": k.digest,
+                "tenant": k.tenant,
+                "scopes": sorted(k.scopes),
+                "agents": sorted(k.agents),
+                "name": k.name,
+                "requests_per_minute": k.requests_per_minute,
+                "max_concurrent": k.max_concurrent,
+            }
+            for k in routes.keys.values()
+        ],
+    }
+    replace_text(path, json.dumps(tree, indent=1), mode=0o600, is_durable=False)
+
+
+def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
+    """The table in `path`, re-read when replaced; an empty one until it exists. Looked at no more than once in
+    `max_age` s."""
+    return Watched(path, parse, Routes(), max_age)
+
+
+class Held:
+    """The table while no other process changes it.
+
+    Raises TableError where the table is missing or cannot be read, unless `is_made_anew`: then what is put next holds
+    all of it.
+    """
+
+    def __init__(self, path: Path, *, is_made_anew: bool = False) -> None:
+        self._path = path
+        try:
+            self.table = parse(_present(path))
+        except (FileNotFoundError, *UNREADABLE) as error:
+            if not is_made_anew:
+                raise TableError(
+                    f"{path}: expected a serving table, got {error!r}; nothing was written. `burnish up` makes the table anew"
+                ) from error
+            if not isinstance(error, FileNotFoundError):
+                log.warning("the serving table cannot be read and is made anew", path=str(path), error=repr(error))
+            self.table = Routes()
+
+    def put(self, table: Routes) -> Routes:
+        """Replace the table; the generation grows by one."""
+        self.table = replace(table, generation=self.table.generation + 1)
+        write(self._path, self.table)
+        return self.table
+
+
+def _present(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def held(path: Path, *, is_made_anew: bool = False) -> Iterator[Held]:
+    """Keep every other process from changing the table. Nobody waits for a disk meanwhile: what was put is made durable
+    afterwards.
+
+    `is_made_anew`: the block puts keys, engines and agents, so that a table that cannot be read may be replaced
+    (adapters/serving/prepare.py). Raises TableError where another one cannot be read.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        present = Held(path, is_made_anew=is_made_anew)
+        before = present.table
+        yield present
+    if present.table is not before:
+        sync(path)
+
+
+def update(path: Path, change: Callable[[Routes], Routes], *, is_made_anew: bool = False) -> Routes:
+    """Read, change and replace the table while no other process does. Raises as `held`."""
+    with held(path, is_made_anew=is_made_anew) as present:
+        return present.put(change(present.table))

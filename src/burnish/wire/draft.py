@@ -1,0 +1,140 @@
+"""A choice as it grows: the pieces of a reply, merged to one assistant message with its token ids and log-probs.
+
+Nothing is invented. A log-prob that the engine left out, a value that is not finite, a count that does not match: each
+makes the reply quarantined, with the reason, and never trained.
+"""
+
+import math
+from array import array
+from typing import Any
+
+from burnish.records import FloatArray, IntArray, int_array
+from burnish.wire.chunks import CallPiece, Choice, Words
+
+ABORTED = "abort"  # vLLM's finish_reason for a reply that it gave up
+ABSENT_LOGPROB = -9998.0  # vLLM writes -9999 where it has none
+MANY = 16
+TOLERANCE = 1e-3  # rounding may leave the log of a probability of 1 a little above 0
+
+
+class Draft:
+    """One choice of one response, complete once `finish_reason` is set."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.prompt_ids: IntArray = array("i")
+        self.token_ids: IntArray = array("i")
+        self.logprobs: FloatArray = array("f")
+        self.finish_reason: str | None = None
+        self.stop: str | None = None
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._problem: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True until the engine has sampled something."""
+        return not (self.token_ids or self._content or self._calls)
+
+    @classmethod
+    def of(cls, choice: Words) -> "Draft":
+        """A reply that came whole; without ids and log-probs where these could not be read."""
+        draft = cls(choice.index)
+        if isinstance(choice, Choice):
+            draft.add(choice)
+        else:
+            draft._add_words(choice)
+        return draft
+
+    def add(self, choice: Choice) -> None:
+        """Merge one `choices[]` entry, of a chunk or of a whole response."""
+        self._add_words(choice)
+        try:
+            if choice.token_ids:
+                if len(choice.token_ids) < MANY:
+                    self.token_ids.extend(choice.token_ids)
+                else:
+                    self.token_ids += int_array(choice.token_ids)
+        except OverflowError as error:
+            self._note(f"token ids out of range: {error}")
+        if choice.prompt_token_ids:
+            self.add_prompt(choice.prompt_token_ids)
+        if choice.logprobs is not None:
+            if choice.logprobs.content:
+                self._add_logprobs([entry.logprob for entry in choice.logprobs.content])
+            elif choice.logprobs.token_logprobs:
+                self._add_logprobs(choice.logprobs.token_logprobs)
+
+    def add_prompt(self, token_ids: list[int]) -> None:
+        """The prompt's ids, which an engine gives with a choice or beside the choices."""
+        try:
+            self.prompt_ids += int_array(token_ids)
+        except OverflowError as error:
+            self._note(f"token ids out of range: {error}")
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The assistant message as a client would send it back in its next request."""
+        content = "".join(self._content)
+        message: dict[str, Any] = {"role": "assistant", "content": content or (None if self._calls else "")}
+        if self._reasoning:
+            message["reasoning"] = "".join(self._reasoning)
+        if self._calls:
+            message["tool_calls"] = [self._calls[position] for position in sorted(self._calls)]
+        return message
+
+    def quarantine(self, prompt_ids: IntArray) -> str | None:
+        """Why ids and log-probs cannot be trusted; None where they add up."""
+        if self._problem is not None:
+            return self._problem
+        if not prompt_ids:
+            return "no prompt token ids"
+        if not self.token_ids:
+            return "no sampled token ids"
+        if len(self.token_ids) != len(self.logprobs):
+            return f"{len(self.token_ids)} token ids but {len(self.logprobs)} log-probs"
+        return None
+
+    def _add_words(self, choice: Words) -> None:
+        piece = choice.piece
+        if piece is not None:
+            if piece.content:
+                self._content.append(piece.content)
+            if reasoning := piece.reasoning or piece.reasoning_content:
+                self._reasoning.append(reasoning)
+            if piece.tool_calls:
+                for position, call in enumerate(piece.tool_calls):
+                    self._add_call(position if call.index is None else call.index, call)
+        elif choice.text:
+            self._content.append(choice.text)
+        self.finish_reason = choice.finish_reason or self.finish_reason
+        if isinstance(choice.stop_reason, str):
+            self.stop = choice.stop_reason
+
+    def _add_call(self, position: int, piece: CallPiece) -> None:
+        call = self._calls.setdefault(
+            position, {"id": None, "type": "function", "function": {"name": "", "arguments": ""}}
+        )
+        call["id"] = piece.id or call["id"]
+        if piece.function is not None:
+            call["function"]["name"] += piece.function.name or ""
+            call["function"]["arguments"] += piece.function.arguments or ""
+
+    def _add_logprobs(self, values: list[float | None]) -> None:
+        try:
+            if min(values) > ABSENT_LOGPROB and max(values) <= TOLERANCE:  # type: ignore[type-var, operator]
+                self.logprobs.extend(values)  # type: ignore[arg-type]
+                return
+        except TypeError:
+            pass
+        for value in values:
+            if value is None or value <= ABSENT_LOGPROB:
+                self._note(f"the engine has no log-prob for token {len(self.logprobs)}")
+                value = math.nan
+            elif value > TOLERANCE:
+                self._note(f"log-prob {value} of token {len(self.logprobs)} is not finite and <= 0")
+            self.logprobs.append(value)
+
+    def _note(self, problem: str) -> None:
+        self._problem = self._problem or problem
