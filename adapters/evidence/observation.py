@@ -74,6 +74,12 @@ def ready(
     return Beginning(kind, baseline, share, evidence_of(seen, cursor))
 
 
+def canary(journal: Journal, settings: config.Canary, agent: str, baseline: int, share: float | None) -> Beginning:
+    """A canary beside `baseline`, by itself with `canary.share`."""
+    needs_rate = settings.test == "baseline"
+    return ready(journal, settings, agent, baseline, Observation.CANARY, share or settings.share, needs_rate=needs_rate)
+
+
 def lower_rate(n_good: int, n: int) -> float:
     """A rate that the true one is most likely above: the estimate less 1.64 standard errors (5 % one-sided), within
     [0.01, 0.99]."""

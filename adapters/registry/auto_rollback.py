@@ -93,6 +93,28 @@ def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK)
     return int(session.connection().execute(update(turn).where(*_unspent(agent, number)).values(**values)).rowcount)
 
 
+def refuse_canary(
+    session: Session,
+    row: CanaryRow,
+    reason: str,
+    *,
+    actor: str,
+    state: CanaryState = CanaryState.STOPPED,
+    drops_rows: bool = False,
+) -> None:
+    """End a canary and refuse its version, so that the learner starts from what is live. Raises Conflict where it has
+    ended."""
+    if not canaries.end(session, row, state, reason, actor=actor):
+        raise Conflict(f"the canary of {VersionName(row.agent, row.version)} has ended already")
+    evidence = {
+        **lifecycle.version(session, row.agent, row.version).evidence,
+        "canary": {"state": state, "reason": reason},
+    }
+    lifecycle.refuse(session, row.agent, row.version, reason=f"{row.kind}: {reason}", evidence=evidence, actor=actor)
+    if drops_rows:
+        drop_rows(session, row.agent, row.version, REFUSED)
+
+
 def _unspent(agent: str, number: int) -> tuple[Any, ...]:
     turn: Any = InteractionRow
     return turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.fate.is_(None)

@@ -15,7 +15,7 @@ from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
-from burnish.processes.vllm_server import engine_key
+from burnish.keys import engine_key
 
 
 def prepare(settings: Settings) -> Journal:

@@ -7,9 +7,10 @@ from typing import Any
 from sqlmodel import Session
 
 from burnish import serving_table
+from burnish.adapters.evidence import observation
 from burnish.adapters.evidence.comparison import Comparison, Rules, odds
 from burnish.adapters.files.store import AdapterStore
-from burnish.adapters.registry import agents, canaries, lifecycle
+from burnish.adapters.registry import agents, auto_rollback, canaries, lifecycle
 from burnish.adapters.registry.versions import check_servable
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import routes_file
@@ -19,8 +20,6 @@ from burnish.journal import Journal
 from burnish.journal.jobs import enqueue
 from burnish.journal.tables import CanaryRow, LoadJob
 from burnish.records import TRIALS, UNDECIDED, CanaryState, Observation, VersionName
-from burnish.server.rollout.alerts import Alerts
-from burnish.server.rollout.canary.observer import Observer, refuse
 
 
 def start(settings: Settings, journal: Journal, agent: str, version: int, *, share: float | None, actor: str) -> str:
@@ -48,7 +47,7 @@ def start(settings: Settings, journal: Journal, agent: str, version: int, *, sha
     file = routes_file(settings)
     route = serving_table.watch(file).current().agents.get(agent)
     if route is not None and version in route.loaded:
-        canary = Observer(journal, file, lambda _: settings, Alerts(settings.alerts)).canary_by_hand(agent, live, share)
+        canary = observation.canary(journal, settings.canary, agent, live, share)
         publish.move(journal, file, agent, version, lambda session: canary.of(session, name, actor))
         return f"{name} answers {canary.share:.0%} of the conversations, beside v{live}"
     subject = f"{name}#canary"
@@ -87,7 +86,7 @@ def stop(
             )
         name = VersionName(agent, row.version)
         if kind in TRIALS:
-            refuse(session, row, said, actor=actor, drops_rows=settings.canary.drop_rows)
+            auto_rollback.refuse_canary(session, row, said, actor=actor, drops_rows=settings.canary.drop_rows)
         else:
             canaries.end(session, row, CanaryState.CANCELLED, said, actor=actor)
     publish.sync(journal, routes_file(settings), agent)

@@ -13,7 +13,7 @@ from burnish import config, logs
 from burnish.adapters.evidence.gate import N_MIN_RETENTION, Retention
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.serving.prepare import prepare, routes_file
-from burnish.processes.vllm_server import engine_key
+from burnish.keys import engine_key
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import RetentionSet

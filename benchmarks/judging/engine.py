@@ -27,6 +27,7 @@ from burnish.judges.models.local import LocalJudge
 from burnish.judges.models.panel import Panel
 from burnish.judges.process import make_judge
 from burnish.judges.worker import Worker
+from burnish.keys import engine_key
 from burnish.processes import vllm_server
 
 ROUND_SECONDS = 300.0
@@ -36,7 +37,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
     """`judge_accuracy`, `judge_abstained`, `judge_failed`; `engine_share` and the two rates that it comes from."""
     tell("vLLM starts")
     with running(folder / "engine") as settings:
-        url, key = vllm_server.engine_url(settings), vllm_server.engine_key(settings)
+        url, key = vllm_server.engine_url(settings), engine_key(settings)
         cases = golden.load(golden.SHIPPED)
         chosen = settings.judge
         terms = Terms(chosen.votes, chosen.min_agreement, chosen.deadline, chosen.concurrency)

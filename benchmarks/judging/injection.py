@@ -27,6 +27,7 @@ from burnish.judges.verdicts import ballot
 from burnish.judges.verdicts.case import ask
 from burnish.judges.verdicts.verdict import question
 from burnish.judges.worker import Worker
+from burnish.keys import engine_key
 from burnish.processes import vllm_server
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
@@ -57,7 +58,7 @@ def measure(folder: Path, tell: Callable[[str], None]) -> dict[str, float]:
     tell("injections: vLLM starts with the suggestible judge")
     with running(folder / "engine", "--lora-modules", f"{SUGGESTIBLE}={ADAPTER}") as settings:
         tell("injections: the suggestible judge")
-        url, key = vllm_server.engine_url(settings), vllm_server.engine_key(settings)
+        url, key = vllm_server.engine_url(settings), engine_key(settings)
 
         def served(model: str) -> Judge:
             return LocalJudge(url, model, api_key=key, max_tokens=settings.judge.max_tokens)

@@ -25,7 +25,7 @@ class Worker:
         self._log = log
         environment = os.environ | {
             "OMP_NUM_THREADS": str(threads),
-            "PYTHONPATH": str(HOME),
+            "PYTHONPATH": f"{HOME / 'src'}{os.pathsep}{HOME}",
             "HF_HUB_OFFLINE": "1",
             "PYTHONWARNINGS": "ignore",
         }

@@ -8,11 +8,12 @@ RUN apt-get update \
 WORKDIR /opt/burnish
 COPY pyproject.toml README.md LICENSE ./
 COPY locks ./locks
-COPY burnish ./burnish
+COPY src ./src
 COPY server ./server
 COPY judges ./judges
 COPY learner ./learner
 COPY adapters ./adapters
+COPY sandbox ./sandbox
 RUN pip install --no-cache-dir --requirement locks/build.txt \
     && uv pip install --system --no-cache --constraint locks/gpu.txt --build-constraints locks/build.txt ".[gpu]" \
     && useradd --create-home --uid 10001 burnish \

@@ -7,21 +7,8 @@ fields. Where none of them says anything, the ingester goes by the messages (ser
 import msgspec
 
 from burnish.server.gateway.call import NOTHING_SAID, Said
+from burnish.session_names import HARNESS, OURS
 
-OURS = (b"x-burnish-session", b"x-session-id")
-HARNESS = (
-    b"x-claude-code-session-id",
-    b"thread-id",  # Codex: a sub-agent's thread is a conversation of its own within the session
-    b"session-id",
-    b"session_id",
-    b"conversation_id",
-    b"x-opencode-session",
-    b"x-session-affinity",
-    b"x-kilocode-taskid",
-    b"x-client-session-id",
-    b"x-coder-chat-id",
-    b"x-amp-thread-id",
-)
 MAX_LENGTH = 512
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -53,14 +40,6 @@ def labels_of(headers: dict[bytes, str], said: Said) -> Labels:
         may_train=headers.get(b"x-burnish-train", "true").strip().lower() not in _FALSE,
         retry=_count(headers.get(b"x-stainless-retry-count")),
     )
-
-
-def rule_of(quoted_by: str | None) -> str | None:
-    """`header`, `harness` or `body`: the kind of the name that fired."""
-    if quoted_by is None:
-        return None
-    name = quoted_by.encode()
-    return "header" if name in OURS else "harness" if name in HARNESS else "body"
 
 
 def _session(headers: dict[bytes, str], said: Said) -> tuple[str | None, str | None]:

@@ -17,9 +17,9 @@ import msgspec
 from burnish.adapters.registry.personal import applies, name_of
 from burnish.config import Personal
 from burnish.errors import NotAllowed, NotFound, RequestError
+from burnish.messages import text_of
 from burnish.records import VersionName
 from burnish.server.gateway.access.keyring import Caller
-from burnish.server.ingest.turn_kind import text_of
 from burnish.serving_table import AgentRoute, Routes
 
 MAX_REMEMBERED = 10_000

@@ -18,6 +18,7 @@ from burnish.journal import blobs
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import BlobRow, InteractionRow, SessionRow
 from burnish.journal.turns import messages_of, to_bytes
+from burnish.messages import opening_of
 from burnish.records import Interaction, LinkRule, Message, NextStateKind
 from burnish.server.ingest import feedback, lookup, turn_kind
 from burnish.server.ingest.linking import Link, Trace
@@ -130,7 +131,7 @@ class Filing:
         else:
             session_id = f"s-{turn.request_id}"
         is_main = what is Kind.MAIN
-        opening = blobs.storable(turn_kind.opening_of(turn.messages)[:MAX_LENGTH]) if is_main else ""
+        opening = blobs.storable(opening_of(turn.messages)[:MAX_LENGTH]) if is_main else ""
         is_new = insert_or_skip(
             session,
             SessionRow,
@@ -198,7 +199,7 @@ class Filing:
             columns.ended_at > row.started_at - RECENT,
             columns.interaction_id != row.interaction_id,
         )
-        said = [Said.of(turn_kind.opening_of(turn.messages)[:MAX_LENGTH], head)]
+        said = [Said.of(opening_of(turn.messages)[:MAX_LENGTH], head)]
         for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
             is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
             if lookup.has_follower(session, other):

@@ -9,9 +9,9 @@ from sqlmodel import Session
 from burnish.journal.tables import InteractionRow, SessionRow
 from burnish.journal.turns import messages_of
 from burnish.records import Interaction, LinkRule
-from burnish.server.gateway.labels import rule_of
 from burnish.server.ingest.linking import Candidate, Link, Trace, choose, likeness
 from burnish.server.ingest.turn_kind import Conversation, Kind, Parent
+from burnish.session_names import rule_of
 
 OPTED_OUT = "opted out"
 OPTED_OUT_BEFORE = "opted out with an earlier turn"

@@ -18,10 +18,10 @@ from burnish.journal.evidence import settle
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import InteractionRow, NextStateRow
 from burnish.journal.turns import ask_judge, messages_of
+from burnish.messages import text_of
 from burnish.records import Message, NextStateKind, Provenance, Signal, SignalKind
 from burnish.rewards import NEXT_STATE, environment_fault
 from burnish.server.ingest import harness_patterns, linking
-from burnish.server.ingest import turn_kind as kind
 from burnish.server.ingest.tool_signals import signals_of
 from burnish.server.ingest.turn_kind import Kind
 
@@ -86,7 +86,7 @@ class NextStates:
             return Provenance.WEB if is_of_the_web(name) else Provenance.TOOL
         if role != "user":
             return Provenance.HARNESS
-        if parent.finish_reason == "tool_calls" or harness_patterns.is_result(kind.text_of(message)):
+        if parent.finish_reason == "tool_calls" or harness_patterns.is_result(text_of(message)):
             return Provenance.TOOL
         return Provenance.USER
 
@@ -156,7 +156,7 @@ def _change(reply: Message, repeated: Message) -> list[Signal]:
 
 
 def _read(message: Message, whose: Provenance) -> list[Signal]:
-    return signals_of(kind.text_of(message), whose)
+    return signals_of(text_of(message), whose)
 
 
 def _tool_name(message: Message, reply: Message) -> str:

@@ -12,8 +12,9 @@ from sqlalchemy import select
 from sqlmodel import Session
 
 from burnish.journal.tables import SessionRow
+from burnish.messages import text_of
 from burnish.records import Interaction
-from burnish.server.ingest.turn_kind import Said, text_of
+from burnish.server.ingest.turn_kind import Said
 
 RECENT = 600.0
 """Seconds back in which a side call is recognised as such."""

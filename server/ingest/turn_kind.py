@@ -9,8 +9,8 @@ call without tools at the head of a session whose later turns have tools was one
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
+from burnish.messages import opening_of, text_of
 from burnish.records import Interaction, Message
 from burnish.server.ingest import harness_patterns
 
@@ -94,19 +94,6 @@ def kind_of(
     if not has_tools and is_about(turn.messages, head, others):
         return Kind.SIDE, "is about another conversation"
     return Kind.MAIN, "begins"
-
-
-def text_of(message: Message) -> str:
-    """A message's text; that of its text parts where it has several."""
-    content: Any = message.get("content")
-    if isinstance(content, list):
-        content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content.strip() if isinstance(content, str) else ""
-
-
-def opening_of(messages: Sequence[Message]) -> str:
-    """The text of the first user message."""
-    return next((text_of(message) for message in messages if message.get("role") == "user"), "")
 
 
 def is_about(messages: Sequence[Message], head: str | None, others: Sequence[Said]) -> bool:

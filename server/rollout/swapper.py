@@ -29,7 +29,7 @@ from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, En
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, jobs
 from burnish.journal.tables import LoadJob
-from burnish.processes.vllm_server import engine_key
+from burnish.keys import engine_key
 from burnish.records import VersionName, VersionState
 from burnish.server.rollout.agent_settings import settings_by_agent
 from burnish.server.rollout.alerts import Alerts

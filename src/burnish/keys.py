@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from burnish.config import Settings
 from burnish.files import replace_text
 
 PREFIX = "sk-burnish-"
@@ -85,3 +86,10 @@ def ensure_secret(path: Path) -> str:
             os.link(aside, path)
         aside.unlink()
     return path.read_text(encoding="utf-8").strip()
+
+
+def engine_key(settings: Settings) -> str:
+    """The key that the engine wants; where none is set, the engine started here gets one of its own, mode 0600."""
+    if settings.engine.api_key or settings.engine.urls:
+        return settings.engine.api_key
+    return ensure_secret(settings.run_dir / "engine.key")

@@ -287,7 +287,6 @@ def supervised(*scripts: str) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
         [sys.executable, "-c", SUPERVISED, parts],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
         stdout=subprocess.PIPE,
         text=True,
     )

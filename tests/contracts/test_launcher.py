@@ -54,7 +54,7 @@ def model() -> Iterator[StubEngine]:
 async def running(launcher: Launcher, model: StubEngine, journal: Journal, folder: Path) -> AsyncIterator[Supervisor]:
     judge = {"model": "j", "url": model.url, "pool": N_JUDGES, "concurrency": 2, "structured": "off"}
     settings = Settings(state_dir=folder / "state", journal={"url": str(journal.engine.url)}, judge=judge)  # type: ignore[arg-type]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = dict(os.environ)
     supervisor = Supervisor(judge_pool.parts(settings, environment), launcher)
     task = asyncio.create_task(supervisor.run())
     try:

@@ -1,7 +1,6 @@
 """The judge's worker on a real journal: a verdict once, a failure never a verdict, a killed worker's turn judged once."""
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -299,8 +298,7 @@ asyncio.run(worker.run_once())
 async def test_a_turn_whose_judge_was_killed_is_judged_once_after_the_lease(journal: Journal, sqlite_url: str) -> None:
     add_judgeable(journal)
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, sqlite_url, cwd=root, env=environment)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, sqlite_url, cwd=root)
     assert await child.wait() == -9
     worker = make_worker(journal, FakeJudge(MINUS))
     assert await worker.run_once() == 0

@@ -1,7 +1,6 @@
 """The loop: one step from what is live, one candidate at a time, and nothing spent twice whatever ends it."""
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -391,7 +390,7 @@ import json, sys, time
 from pathlib import Path
 from burnish.adapters.files.store import AdapterStore
 from burnish import config
-from learner import main
+from burnish.learner.run import process as main
 
 def hang(*_):
     Path(sys.argv[2]).touch()
@@ -418,7 +417,6 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
     child = subprocess.Popen(
         [sys.executable, "-c", LEARNER, json.dumps(flags), str(mark)],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
     )
     deadline = time.monotonic() + 120
     while not mark.exists():

@@ -5,13 +5,12 @@ from typing import get_args
 
 import pytest
 
-import burnish.learner
 from burnish.config import Learner
 from burnish.learner.data.samples import SkipReason
 from burnish.learner.objectives.registry import REGISTRY
 from burnish.learner.safety import monitors
 
-DOCS = Path(burnish.learner.__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def rows(page: str) -> str:

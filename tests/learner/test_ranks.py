@@ -15,10 +15,10 @@ _STEP = """
 import json, sys
 from pathlib import Path
 import torch
-sys.path[:0] = [sys.argv[3], sys.argv[4]]
+sys.path[:0] = [sys.argv[3], sys.argv[4], sys.argv[5]]
 from conftest import make_samples, make_trainer
 from tiny import perturb
-from learner.ranks import Ranks
+from burnish.learner.model.ranks import Ranks
 
 base = Path(sys.argv[1])
 ranks = Ranks.from_environment("cpu")
@@ -45,7 +45,15 @@ def run(folder: Path, base_dir: Path, n_ranks: int) -> list[list[dict[str, objec
     script.write_text(_STEP, encoding="utf-8")
     here = Path(__file__).parent
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"]
-    command = [*launch, str(script), str(base_dir), str(folder), str(here), str(here.parents[1])]
+    command = [
+        *launch,
+        str(script),
+        str(base_dir),
+        str(folder),
+        str(here),
+        str(here.parents[1]),
+        str(here.parents[1] / "src"),
+    ]
     subprocess.run(command, check=True, timeout=200)
     return [json.loads((folder / f"{n_ranks}-{rank}.json").read_text()) for rank in range(n_ranks)]
 

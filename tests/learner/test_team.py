@@ -68,7 +68,7 @@ def learn(settings: config.Settings, n_ranks: int) -> dict[str, torch.Tensor]:
     """The weights of the version that `n_ranks` processes publish."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"] if n_ranks > 1 else []
     command = [sys.executable, *launcher, "-m", "burnish", "learner"]
-    environment = {**os.environ, **config.to_environment(settings), "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, **config.to_environment(settings)}
     process = subprocess.Popen(command, env=environment, cwd=settings.state_dir)
     journal = Journal.open(settings.journal_url)
     try:

@@ -13,7 +13,8 @@ from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import admin_key_file, prepare, refresh, routes_file
 from burnish.errors import ConfigError, TableError
 from burnish.in_flight import is_drained, path_of
-from burnish.processes.vllm_server import IN_PROCESS, check_model, command, engine_key, environment
+from burnish.keys import engine_key
+from burnish.processes.vllm_server import IN_PROCESS, check_model, command, environment
 from burnish.server.rollout.forgetting_prompts import read_prompts, shown
 from tests.fakes import make_version
 

@@ -32,7 +32,7 @@ RETENTION, N_RETENTION = "proof", 96
 """
 
 _SANDBOX = Path(users.__file__).parent
-_WORDS = ("users", "language", "hints", "reactions", "persona", "tools", "heldout", "retention", "asides")
+_WORDS = ("users", "language", "style_hints", "reactions", "persona", "tool_task", "heldout", "prompt_sets", "asides")
 FILES: tuple[Path, ...] = (
     Path(__file__),
     *(_SANDBOX / f"{name}.py" for name in _WORDS),

@@ -57,7 +57,7 @@ _LEAST, _LARGEST = 13, 99
 _SANDBOX = Path(tool_task.__file__).parent
 FILES: tuple[Path, ...] = (
     Path(__file__),
-    *(_SANDBOX / f"{name}.py" for name in ("tools", "retention")),
+    *(_SANDBOX / f"{name}.py" for name in ("tool_task", "prompt_sets")),
     *(DATA / name for name in (prompt_sets.GATE_FILE, prompt_sets.ANCHORS_FILE)),
     *(MODEL / name for name in ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")),
 )

@@ -130,9 +130,8 @@ def _adopt(settings: Settings, agent: str, folder: Path, actor: str, any_base: b
         "any_base": any_base,
     }
     done = subprocess.run(
-        [sys.executable, "-m", "burnish.learner.run.adopt"],
+        [sys.executable, "-P", "-m", "burnish.learner.run.adopt"],
         input=json.dumps(asked),
-        cwd=Path(__file__).parents[2],  # our packages first, wherever this process was started
         capture_output=True,
         text=True,
         check=False,

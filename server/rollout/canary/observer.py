@@ -73,9 +73,7 @@ class Observer:
 
     def canary_by_hand(self, agent: str, baseline: int, share: float | None) -> Beginning:
         """A canary beside `baseline`, whatever the settings want; by itself with `canary.share`."""
-        chosen = self._settings_of(agent).canary
-        needs_rate = chosen.test == "baseline"
-        return self._begin(agent, baseline, Observation.CANARY, share or chosen.share, needs_rate=needs_rate)
+        return observation.canary(self._journal, self._settings_of(agent).canary, agent, baseline, share)
 
     def watch_beside(self, agent: str, baseline: int) -> Beginning | None:
         """A watch over what replaces `baseline`, to be begun in the transaction that does; None where the settings say
@@ -159,7 +157,7 @@ class Observer:
     def _stop(self, row: CanaryRow, reason: str, settings: config.Canary) -> None:
         if row.kind in TRIALS:
             with self._journal.write() as session:
-                refuse(session, row, reason, actor="canary", drops_rows=settings.drop_rows)
+                auto_rollback.refuse_canary(session, row, reason, actor="canary", drops_rows=settings.drop_rows)
             publish.sync(self._journal, self._file, row.agent)
             self._alerts.send(
                 f"{row.kind} stopped", agent=row.agent, version=row.version, beside=row.baseline, reason=reason
@@ -189,7 +187,7 @@ class Observer:
         watch = self.watch_beside(row.agent, row.baseline)
         if decision.state is CanaryState.SKIPPED and settings.when_skipped == "refuse":
             with self._journal.write() as session:
-                refuse(session, row, decision.reason, actor="canary", state=CanaryState.SKIPPED)
+                auto_rollback.refuse_canary(session, row, decision.reason, actor="canary", state=CanaryState.SKIPPED)
             publish.sync(self._journal, self._file, row.agent)
             log.warning("a canary was skipped, its version refused", version=str(name), reason=decision.reason)
             return
@@ -233,28 +231,6 @@ class Observer:
         still = (columns.canary_id == row.canary_id, columns.state == CanaryState.RUNNING)
         with self._journal.write() as session:
             session.connection().execute(update(columns).where(*still).values(evidence=row.evidence))
-
-
-def refuse(
-    session: Session,
-    row: CanaryRow,
-    reason: str,
-    *,
-    actor: str,
-    state: CanaryState = CanaryState.STOPPED,
-    drops_rows: bool = False,
-) -> None:
-    """End a canary and refuse its version, so that the learner starts from what is live. Raises Conflict where it has
-    ended."""
-    if not canaries.end(session, row, state, reason, actor=actor):
-        raise Conflict(f"the canary of {_name(row)} has ended already")
-    evidence = {
-        **lifecycle.version(session, row.agent, row.version).evidence,
-        "canary": {"state": state, "reason": reason},
-    }
-    lifecycle.refuse(session, row.agent, row.version, reason=f"{row.kind}: {reason}", evidence=evidence, actor=actor)
-    if drops_rows:
-        auto_rollback.drop_rows(session, row.agent, row.version, auto_rollback.REFUSED)
 
 
 def _decide(row: CanaryRow, seen: Comparison, hours: float) -> Decision:

@@ -20,7 +20,6 @@ import typer
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_settings, out, print_json
 from burnish.config import Settings
 
-OUR_PACKAGES = ("burnish", "server", "judges", "learner", "adapters")
 LORA_TARGETS = (
     "q_proj",
     "k_proj",
@@ -71,7 +70,7 @@ def faults(settings: Settings) -> list[str]:
 def examine(settings: Settings) -> Iterator[Finding]:
     """All checks, cheap ones only: nothing is started and no model is loaded."""
     checks: list[Callable[[Settings], Iterator[Finding]]] = [
-        _python, _packages, _import_names, _memory, _disk, _ports, _model, _gpu, _exposure,
+        _python, _packages, _memory, _disk, _ports, _model, _gpu, _exposure,
     ]  # fmt: skip
     for check in checks:
         yield from check(settings)
@@ -100,24 +99,6 @@ def _packages(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", "packages that serve and train are installed")
-
-
-def _import_names(_: Settings) -> Iterator[Finding]:
-    home = Path(__file__).resolve().parents[2]
-    foreign = []
-    for name in OUR_PACKAGES:
-        spec = importlib.util.find_spec(name)
-        origin = Path(spec.origin).resolve() if spec and spec.origin else None
-        if origin is None or home not in origin.parents:
-            foreign.append(f"{name} ({origin or 'not found'})")
-    if foreign:
-        yield Finding(
-            "fault",
-            f"import names that belong to someone else: {', '.join(foreign)}",
-            "Burnish is an application: install it in an environment of its own, and start it from another directory.",
-        )
-    else:
-        yield Finding("ok", "import names are ours")
 
 
 def _memory(settings: Settings) -> Iterator[Finding]:

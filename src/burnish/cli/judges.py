@@ -143,7 +143,7 @@ def replay(
 def _judge(settings: Settings, name: str | None) -> "Judge":
     """The judge `name`, or the first that is configured."""
     from burnish.judges.process import is_ours, make_judge, make_judges
-    from burnish.processes.vllm_server import engine_key
+    from burnish.keys import engine_key
 
     url, key, chosen = settings.engine_urls[0], engine_key(settings), settings.judge
     if name is None:

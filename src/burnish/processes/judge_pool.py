@@ -21,7 +21,7 @@ from burnish.processes.supervisor import Launcher, LocalLauncher, Part, Supervis
 def judge(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """One judge, until `is_stopping()`: what a process and an actor run."""
     from burnish.judges.process import run
-    from burnish.processes.vllm_server import engine_key
+    from burnish.keys import engine_key
 
     logs.configure(settings.log_format, "judge")
     asyncio.run(run(settings, settings.engine_urls[0], engine_key(settings), is_stopping))

@@ -15,7 +15,7 @@ from burnish import serving_table
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import Settings
 from burnish.errors import AdapterError, ConfigError
-from burnish.keys import ensure_secret
+from burnish.keys import engine_key
 from burnish.records import VersionName
 
 IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
@@ -28,13 +28,6 @@ SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", 
 
 def engine_url(settings: Settings) -> str:
     return f"http://127.0.0.1:{settings.engine.port}"
-
-
-def engine_key(settings: Settings) -> str:
-    """The key that the engine wants; where none is set, the engine started here gets one of its own, mode 0600."""
-    if settings.engine.api_key or settings.engine.urls:
-        return settings.engine.api_key
-    return ensure_secret(settings.run_dir / "engine.key")
 
 
 def command(settings: Settings) -> list[str]:
@@ -66,7 +59,7 @@ def command(settings: Settings) -> list[str]:
     if has_gpu:
         flags["--gpu-memory-utilization"] = engine.gpu_memory
     else:
-        flags["--worker-extension-cls"] = "burnish.vllm_patches.Mended"
+        flags["--worker-extension-cls"] = "burnish.vllm_patches.Patched"
         if not any(given.startswith(SEVERAL_WORKERS) for given in engine.extra_args):
             flags["--distributed-executor-backend"] = IN_PROCESS
     arguments = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
@@ -113,8 +106,6 @@ def execute(settings: Settings) -> None:
     if settings.engine.urls:
         raise ConfigError("engine.urls names engines that are running already; there is none to start here")
     arguments, variables = command(settings), environment(settings, os.environ)
-    # The stage folders are top-level packages: vLLM must not find them through the working directory.
-    os.chdir(settings.state_dir.resolve())
     os.execve(arguments[0], arguments, variables)
 
 

@@ -1,13 +1,13 @@
-"""Mends for vLLM 0.32 on a CPU (docs/decisions/0011-vllm-mended-on-a-cpu.md): of adapters, and of requests with a seed.
+"""Patches for vLLM 0.32 on a CPU (docs/decisions/0011-vllm-mended-on-a-cpu.md): of adapters, and of requests with a seed.
 
 vLLM's worker imports this package because the engine is started with `--worker-extension-cls
-burnish.vllm_patches.Mended`; nothing else does.
+burnish.vllm_patches.Patched`; nothing else does.
 """
 
 from burnish.vllm_patches import lora, seeds
 
-__all__ = ["Mended", "adapters", "seeds"]
+__all__ = ["Patched", "lora", "seeds"]
 
 
-class Mended:
-    """What vLLM's worker inherits from: nothing. Importing this package is what mends it."""
+class Patched:
+    """The base that vLLM's worker inherits from. It adds nothing: importing this package applies the patches."""
