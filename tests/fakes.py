@@ -8,7 +8,7 @@ from typing import Any
 from burnish.adapters.files.store import AdapterStore
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.server.rollout.engine.engine import Reply
-from tests.adapters.test_store import publish
+from tests.adapters.files.test_store import publish
 
 ROWS = [{"prompt_ids": [1, 2], "completion_ids": [3, 4]}]
 CANDIDATE, PARENT, BASE = (-1.0, -2.0), (-1.5, -2.0), (-3.0, -2.5)

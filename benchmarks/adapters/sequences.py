@@ -2,7 +2,7 @@
 sequences at a time.
 
 `known` and `paired` compute what `KnownBaseline` and `Paired` compute, after every look
-(tests/adapters/test_sequences_at_once.py holds them together). Each sequence has its own outcomes; a sequence is caught
+(tests/adapters/evidence/test_sequences_at_once.py holds them together). Each sequence has its own outcomes; a sequence is caught
 at its first look with E ≥ 1/α.
 """
 

@@ -20,7 +20,7 @@ from burnish.testing import Scene, Script, Scripted, ScriptedEngine, Step
 from tests.browser import site
 from tests.browser.chromium import Page, running, tab
 from tests.journals import journal, migrated_file, sqlite_url
-from tests.server.gateways import ENGINE_KEY, Running, serve
+from tests.server.gateway.gateways import ENGINE_KEY, Running, serve
 
 __all__ = ["journal", "migrated_file", "sqlite_url"]
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]  # a first run installs

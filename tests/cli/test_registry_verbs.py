@@ -11,7 +11,7 @@ from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import LoadJob
-from tests.adapters.test_store import FACTS, fill
+from tests.adapters.files.test_store import FACTS, fill
 from tests.cli.conftest import Run
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn

@@ -11,7 +11,7 @@ from burnish.testing import Script, ScriptedEngine
 from tests.harness import report
 from tests.harness.environment import environment
 from tests.harness.stage import Stage
-from tests.server.gateways import ENGINE_KEY, serve
+from tests.server.gateway.gateways import ENGINE_KEY, serve
 
 LOADED = {"agent@v1": "/a/1", "agent@v2": "/a/2"}
 _TABLE = pytest.StashKey[report.Table]()

@@ -18,7 +18,7 @@ from burnish.server.ingest.ingester import SETTLE_SECONDS, Ingester
 from burnish.testing import ScriptedEngine, Truth
 from tests.harness.environment import Environment
 from tests.harness.verdict import Verdict, compare, labelled
-from tests.server.gateways import Running
+from tests.server.gateway.gateways import Running
 
 DRIVERS = Path(__file__).parent / "drivers"
 NOWHERE = "http://127.0.0.1:9"

@@ -16,7 +16,7 @@ from burnish.testing import Script, ScriptedEngine, Side, Truth
 from burnish.testing.stub_reply import Scripted
 from tests.harness.scenes import WALK
 from tests.harness.verdict import compare
-from tests.server.gateways import ENGINE_KEY, Running, serve
+from tests.server.gateway.gateways import ENGINE_KEY, Running, serve
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 SCRIPT = Script([WALK], [Side("title", "a title for", Scripted("A walk"))])

@@ -1,0 +1,204 @@
+"""What the journal holds of what was said: seen and taken back by those whose word it is, on each database."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from gateways import ENGINE_KEY, Running, error_of, serve
+
+from burnish.config import Settings
+from burnish.journal import Journal
+from burnish.server.gateway.admin import admin_app
+from burnish.server.ingest import ingester
+from burnish.server.ingest.ingester import Ingester
+from burnish.testing import StubEngine
+from tests.journals import any_journal, journal_url, migrated_file, sqlite_url
+
+__all__ = ["any_journal", "journal_url", "migrated_file", "sqlite_url"]
+PATH = "/v1/feedback"
+
+
+@dataclass
+class Whole:
+    """A gateway with the journal behind it, and an ingester that reads when told to."""
+
+    gateway: Running
+    journal: Journal
+
+    def ask(self, method: str, path: str, key: str | None = "voter", **more: Any) -> httpx.Response:
+        with self.gateway.client(key) as client:
+            return client.request(method, path, **more)
+
+    def say(self, target: str, key: str = "voter", **body: Any) -> str:
+        response = self.ask("POST", PATH, key, json={"target": target, "rating": "up", **body})
+        assert response.status_code == 202, response.text
+        return str(response.json()["id"])
+
+    def ingest(self, feedback_ttl: float = 3600.0) -> None:
+        Ingester(
+            self.journal, self.gateway.settings.segments_dir, session_ttl=3600.0, feedback_ttl=feedback_ttl
+        ).run_once()
+
+    def shown(self, name: str, key: str = "voter") -> Any:
+        response = self.ask("GET", f"{PATH}/{name}", key)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+
+@pytest.fixture
+def whole(tmp_path: Path, any_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Iterator[Whole]:
+    monkeypatch.setattr(ingester, "SETTLE_SECONDS", -1.0)  # nobody writes while these tests read
+    folder = tmp_path / "state"
+    stub = StubEngine(api_key=ENGINE_KEY, loaded={"agent@v1": "/a/1", "agent@v2": "/a/2"})
+    with stub, serve(folder, stub, fallback=admin_app(Settings(state_dir=folder), any_journal)) as gateway:
+        yield Whole(gateway, any_journal)
+
+
+def test_from_pending_to_attached_to_deleted(whole: Whole) -> None:
+    reply = whole.gateway.chat("talker").json()["id"]
+    name = whole.say(reply, comment="good", outcome=True, label="sold")
+    assert error_of(whole.ask("GET", f"{PATH}/{name}"), 404)["code"] == "feedback_not_found"
+    early = whole.say("chatcmpl-of-tomorrow", about="turn", score=0.5, demonstration="Hi.", correction="Ho.")
+    whole.ingest()
+    seen = whole.shown(name)
+    assert seen.pop("created_at") > 1e9
+    assert seen == {
+        **dict.fromkeys(("score", "correction", "demonstration", "expired_at")),
+        "id": name,
+        "target": reply,
+        "about": "response",
+        "status": "attached",
+        "source": "user",
+        "turn": reply,
+        "rating": 1.0,
+        "outcome": 1.0,
+        "label": "sold",
+        "comment": "good",
+    }
+    seen = whole.shown(early)
+    assert (seen["status"], seen["turn"], seen["about"], seen["score"]) == ("pending", None, "turn", 0.5)
+    assert (seen["demonstration"], seen["correction"]) == ("Hi.", "Ho.")
+    deletion = whole.ask("DELETE", f"{PATH}/{name}")
+    assert (deletion.status_code, deletion.json()) == (
+        202,
+        {"id": name, "target": reply, "about": "response", "status": "deleted"},
+    )
+    whole.ingest()
+    assert (whole.shown(name)["status"], whole.shown(name)["comment"]) == ("deleted", "good")
+    n_records = len(whole.gateway.feedback)
+    again = whole.ask("DELETE", f"{PATH}/{name}")
+    assert (again.status_code, again.json()) == (202, deletion.json())
+    assert len(whole.gateway.feedback) == n_records
+
+
+def test_what_expired_says_so(whole: Whole) -> None:
+    name = whole.say("nowhere")
+    whole.ingest(feedback_ttl=1e-9)
+    seen = whole.shown(name)
+    assert seen["status"] == "expired" and seen["expired_at"] >= seen["created_at"]
+
+
+def test_what_is_on_its_way_can_be_taken_back(whole: Whole) -> None:
+    """Neither is in the journal yet; in segments of two gateways they may even be read the other way round."""
+    name = whole.say("chatcmpl-1")
+    assert whole.ask("DELETE", f"{PATH}/{name}").status_code == 202
+    whole.ingest()
+    assert (whole.shown(name)["status"], whole.shown(name)["target"]) == ("deleted", "chatcmpl-1")
+
+
+def test_whose_word_it_is(whole: Whole) -> None:
+    name = whole.say("chatcmpl-1", id="a/b c?é#%\0")
+    whole.ingest()
+    path = f"{PATH}/" + "".join(f"%{byte:02x}" for byte in name.encode())
+    for key, seen, deleted in (
+        ("talker", 403, 403),
+        ("neighbour", 404, 404),
+        ("foreigner", 404, 404),
+        ("viewer", 200, 403),
+        ("voter", 200, 202),
+        ("operator", 200, 202),
+        ("admin", 200, 202),
+        (None, 401, 401),
+    ):
+        assert whole.ask("GET", path, key).status_code == seen, key
+        assert whole.ask("DELETE", path, key).status_code == deleted, key
+    listed = {
+        key: whole.ask("GET", PATH, key, params={"target": "chatcmpl-1"})
+        for key in ("neighbour", "foreigner", "viewer")
+    }
+    assert [len(response.json()["feedback"]) for response in listed.values()] == [0, 0, 1]
+    whole.ingest()
+    assert whole.ask("GET", path).json()["status"] == "deleted"
+
+
+@pytest.mark.parametrize(
+    "name", ["fb-unknown", "sk-burnish-xxxxxx:mine", "", "a%00b", "%f0%9f%98%80", "x" * 5000, "..%2f..", "%ff"]
+)
+def test_unknown_names(whole: Whole, name: str) -> None:
+    for method in ("GET", "DELETE"):
+        error_of(whole.ask(method, f"{PATH}/{name}", "admin"), 404)
+    assert whole.gateway.feedback == []
+
+
+def test_the_list_is_newest_first_and_by_kind(whole: Whole) -> None:
+    names = [whole.say("r", about=about) for about in ("response", "turn", "response", "session")]
+    whole.say("other")
+    whole.say("r", "neighbour")
+    whole.ingest()
+
+    def listed(key: str = "voter", **query: Any) -> list[str]:
+        response = whole.ask("GET", PATH, key, params={"target": "r", **query})
+        assert response.status_code == 200, response.text
+        return [each["id"] for each in response.json()["feedback"]]
+
+    assert listed() == names[::-1]
+    assert listed(about="response") == [names[2], names[0]]
+    assert listed(limit=1) == [names[3]]
+    assert len(listed("admin")) == 5
+    assert listed(target="r\0") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ({}, "target"),
+        ({"target": ""}, "target"),
+        ({"target": "x" * 513}, "target"),
+        ({"target": "r", "about": "reply"}, "about"),
+        ({"target": "r", "limit": 0}, "limit"),
+        ({"target": "r", "limit": 2**70}, "limit"),
+    ],
+)
+def test_wrong_queries(whole: Whole, query: dict[str, Any], param: str) -> None:
+    assert error_of(whole.ask("GET", PATH, params=query), 400)["param"] == param
+
+
+def test_a_token_can_neither_see_nor_take_back(whole: Whole) -> None:
+    token = whole.ask("POST", f"{PATH}/tokens", json={"target": "t"}).json()["token"]
+    for method, path in (("GET", f"{PATH}?target=t"), ("GET", f"{PATH}/x"), ("DELETE", f"{PATH}/x")):
+        error_of(whole.ask(method, path, token), 401)
+
+
+def test_other_methods_are_told_which_there_are(whole: Whole) -> None:
+    answer = whole.ask("PUT", PATH)
+    error_of(answer, 405)
+    assert answer.headers["allow"] == "POST, GET"
+
+
+def test_a_journal_that_does_not_answer_is_a_503_and_votes_are_taken_all_the_same(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    def read() -> Any:
+        raise OperationalError("SELECT", {}, Exception("gone"))
+
+    monkeypatch.setattr(whole.journal, "read", read)
+    for method, path in (("GET", f"{PATH}?target=t"), ("GET", f"{PATH}/x"), ("DELETE", f"{PATH}/x")):
+        answer = whole.ask(method, path)
+        assert "retry-after" in answer.headers
+        error_of(answer, 503)
+    whole.say("t")
