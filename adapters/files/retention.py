@@ -131,7 +131,7 @@ class Removal:
         return {"agent": self.agent, "dry_run": not self.is_done, "removed": self.plan.remove, "kept": self.plan.keep}
 
 
-class Keeper:
+class FileRetention:
     """One look at a time; several at once do no harm."""
 
     def __init__(self, settings: Settings, journal: Journal) -> None:

@@ -137,7 +137,7 @@ def ask_step(session: Session, name: str, *, actor: str, reason: str | None = No
         raise Conflict(
             f"{VersionName(name, other)} is still on trial; the next step begins when that is decided", code="on_trial"
         )
-    ready = (turn.agent == name, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+    ready = (turn.agent == name, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None))
     n_ready = int(session.connection().execute(select(func.count()).where(*ready)).scalar_one())
     if not n_ready:
         raise Conflict(

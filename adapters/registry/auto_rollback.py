@@ -22,7 +22,7 @@ def roll_back(
 ) -> dict[str, Any]:
     """Make the watched version's baseline live again, and see to what the version leaves behind; tells what was done.
 
-    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a fate
+    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a skip reason
     (`drops_rows`); the agent is held until an operator releases it; learning is paused after `max_rollbacks` of these
     within a day. No alias leads back to the version. Raises Conflict where the alias moved meanwhile; then nothing has
     happened.
@@ -76,20 +76,20 @@ def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:
 
 
 def has_rows(session: Session, agent: str, number: int, since: float) -> bool:
-    """True where the version has turns that ended since then and that `drop_rows` would give a fate."""
+    """True where the version has turns that ended since then and that `drop_rows` would give a skip reason."""
     turn: Any = InteractionRow
     wanted = select(turn.interaction_id).where(turn.ended_at > since, *_unspent(agent, number)).limit(1)
     return session.scalars(wanted).first() is not None
 
 
 def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK) -> int:
-    """Give the version's turns that no step has spent a fate, unless it is live again; how many there were."""
+    """Give the version's turns that no step has spent a skip reason, unless it is live again; how many there were."""
     live: Any = session.get(AliasRow, (agent, lifecycle.LIVE), populate_existing=True)
     if live is not None and live.version == number:
         return 0
     shadows.drop_version(session, agent, number, f"{why}: {VersionName(agent, number)}")
     turn: Any = InteractionRow
-    values = {"fate": f"sampled from {VersionName(agent, number)}, which was {why}"}
+    values = {"skip_reason": f"sampled from {VersionName(agent, number)}, which was {why}"}
     return int(session.connection().execute(update(turn).where(*_unspent(agent, number)).values(**values)).rowcount)
 
 
@@ -117,4 +117,4 @@ def refuse_canary(
 
 def _unspent(agent: str, number: int) -> tuple[Any, ...]:
     turn: Any = InteractionRow
-    return turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.fate.is_(None)
+    return turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.skip_reason.is_(None)

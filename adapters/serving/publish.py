@@ -113,7 +113,7 @@ def go_back(
 
 def _show_first(
     journal: Journal,
-    held: serving_table.Held,
+    held: serving_table.LockedTable,
     route: serving_table.AgentRoute,
     version: int,
     act: Callable[[Session], object],

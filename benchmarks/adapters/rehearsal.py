@@ -83,7 +83,7 @@ class Story:
             await self._talk_until(Observation.CANARY, number, outcome)
         await self._run("canary", "status")
         await self._run("adapters", "list")
-        await self._run("turns", "show", self._last["agent@v2"], only=("agent", "reward", "fate"))
+        await self._run("turns", "show", self._last["agent@v2"], only=("agent", "reward", "training_status"))
 
     async def _night(self) -> None:
         _say(f"v3, bad as well, comes at night: nobody asks anything for {NIGHT:.0f} s, and its canary is skipped")
@@ -94,7 +94,7 @@ class Story:
         await self._run("canary", "status", "--limit", "2")
         await self._run("adapters", "list")
         await asyncio.sleep(1.0)
-        await self._run("turns", "show", self._last["agent@v3"], only=("agent", "reward", "fate"))
+        await self._run("turns", "show", self._last["agent@v3"], only=("agent", "reward", "training_status"))
 
     async def _talk_until(self, kind: Observation, number: int, outcome: CanaryState) -> None:
         deadline = time.monotonic() + PATIENCE

@@ -64,8 +64,8 @@ def _problem(truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow])
     if truth.kind == "retried":
         return (
             None
-            if row.fate in ("retried by its client", "aborted")
-            else f"a try that was repeated has the fate {row.fate}"
+            if row.skip_reason in ("retried by its client", "aborted")
+            else f"a try that was repeated has the skip reason {row.skip_reason}"
         )
     if truth.is_undecidable and row.link_rule == LinkRule.AMBIGUOUS:
         return None

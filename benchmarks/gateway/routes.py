@@ -44,7 +44,7 @@ def measure(folder: Path, port: int) -> dict[str, float]:
     trainable: Counter[str] = Counter()
     with journal.read() as session:
         for row in session.scalars(select(InteractionRow)):
-            is_sound = row.fate is None and len(row.token_ids) == len(row.logprobs) > 0
+            is_sound = row.skip_reason is None and len(row.token_ids) == len(row.logprobs) > 0
             trainable[ids[row.interaction_id]] += is_sound
     journal.close()
     return {name: trainable[name] / n for name, n in eligible.items()}

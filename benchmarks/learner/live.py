@@ -80,7 +80,7 @@ def _n_ready(stand: Stand) -> int:
     turn: Any = InteractionRow
     with stand.journal.read() as session:
         query = select(turn.interaction_id).where(
-            turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None)
+            turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
         )
         return len(session.scalars(query).all())
 

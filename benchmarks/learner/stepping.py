@@ -15,7 +15,7 @@ from burnish.journal import Journal
 from burnish.learner.data.samples import Sample, to_sample
 from burnish.learner.run.ledger import Ledger
 from burnish.learner.run.process import anchors_for, trainer_for
-from burnish.learner.run.throttle import Courtesy, Pace, gaps_of, step_back
+from burnish.learner.run.throttle import Throttle, WorkShare, lower_priority, token_gaps
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     settings = config.load(flags={"state_dir": sys.argv[1], "engine.port": int(sys.argv[2])})
     chosen = settings.learner
     logs.configure("console", "learner")  # to stderr: stdout is the answers' own
-    step_back(chosen.nice)
+    lower_priority(chosen.nice)
     trainer = trainer_for(settings, chosen, settings.agent.name)
     anchors = anchors_for(settings, trainer.policy, chosen)
     ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
@@ -31,8 +31,8 @@ def main() -> None:
     made = [to_sample(row.interaction, row.reward, trainer.policy.tokenizer, session=row.session_id) for row in ready]
     samples = [sample for sample in made if isinstance(sample, Sample)]
     go, is_over = threading.Event(), threading.Event()
-    with Courtesy(Pace(chosen.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
-        trainer.policy.rest = courtesy.rest
+    with Throttle(WorkShare(chosen.slow_down_at), lambda: token_gaps(settings.engine_urls)) as throttle:
+        trainer.policy.rest = throttle.rest
         n_steps = 0
 
         def work() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
             while not is_over.is_set():
                 if not go.wait(0.05):
                     continue
-                with courtesy.step():
+                with throttle.step():
                     trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else ())
                 n_steps += 1
 
@@ -49,7 +49,7 @@ def main() -> None:
         print(f"ready {len(samples)}", flush=True)
         for line in sys.stdin:
             (go.set if line.strip() == "go" else go.clear)()
-            print(f"{n_steps} {courtesy.pace.share:.3f}", flush=True)
+            print(f"{n_steps} {throttle.pace.share:.3f}", flush=True)
         is_over.set()
         worker.join()
 

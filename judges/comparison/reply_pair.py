@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.judges import prompts
-from burnish.judges.verdicts.question import Said
+from burnish.judges.verdicts.question import QuotedMessage
 from burnish.judges.verdicts.verdict import UnreadableVerdict, as_text, question
 
 PROMPT = "compare"
@@ -27,7 +27,7 @@ def messages(
     parts = {
         "conversation": "\n".join(said.line for said in asked.conversation),
         "a": asked.reply.line,
-        "b": "\n".join(Said("assistant", said.text).line for said in asked.came_back),
+        "b": "\n".join(QuotedMessage("assistant", said.text).line for said in asked.came_back),
     }
     while nonce is None or any(nonce in part for part in parts.values()):
         nonce = secrets.token_hex(4)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from burnish.judges import prompts
-from burnish.judges.verdicts.question import Said
+from burnish.judges.verdicts.question import QuotedMessage
 from burnish.judges.verdicts.verdict import as_text, question
 
 PROMPT = "rubric"
@@ -57,8 +57,8 @@ def messages(
     shown = [question((), as_text(reply), [], "assistant").reply.text for reply in replies]
     parts = {
         "conversation": "\n".join(said.line for said in asked.conversation),
-        "wish": Said("wish", wish or "none").line,
-        "replies": "\n".join(Said(f"reply {number}", text).line for number, text in enumerate(shown, 1)),
+        "wish": QuotedMessage("wish", wish or "none").line,
+        "replies": "\n".join(QuotedMessage(f"reply {number}", text).line for number, text in enumerate(shown, 1)),
     }
     while nonce is None or any(nonce in part for part in parts.values()):
         nonce = secrets.token_hex(4)

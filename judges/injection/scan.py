@@ -14,7 +14,7 @@ from itertools import pairwise
 from burnish.judges.injection import disguise
 from burnish.judges.injection.fold import Folded, fold, undisguised
 from burnish.judges.injection.phrases import CORE, PATTERNS, STEMS
-from burnish.judges.verdicts.question import LEFT_OUT, Question, Said
+from burnish.judges.verdicts.question import LEFT_OUT, Question, QuotedMessage
 
 HIDDEN = "hidden"
 """Characters that nobody sees, in numbers that no language needs."""
@@ -48,14 +48,14 @@ class Scan:
     """The suspect spans of a question, by text, in order and without overlap; `findings` tells of them in words, for
     the record."""
 
-    spans: dict[Said, tuple[Span, ...]]
+    spans: dict[QuotedMessage, tuple[Span, ...]]
     findings: tuple[str, ...]
 
 
 def of_question(question: Question) -> Scan:
     """Every text that the judge would read, and what stands across the gap between two texts of one author."""
     spans = {said: list(of_text(said.text, _n_own(said))) for said in question}
-    by_author: dict[str, list[Said]] = {}
+    by_author: dict[str, list[QuotedMessage]] = {}
     for said in question:
         by_author.setdefault(said.author, []).append(said)
     for texts in by_author.values():
@@ -196,7 +196,7 @@ def _cut(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _n_own(said: Said) -> int:
+def _n_own(said: QuotedMessage) -> int:
     """How many characters at the beginning are ours: the rating that stands before a user's comment."""
     found = _RATING.match(said.text) if said.author == "feedback" else None
     return found.end() if found else 0

@@ -47,7 +47,7 @@ class Grounds:
 USERS, NOBODYS = Grounds(is_users=True), Grounds(is_users=False)
 
 
-def fate_of(hint: str, score: int | None, n_votes: int, n_bearing: int, grounds: Grounds) -> str:
+def hint_status_of(hint: str, score: int | None, n_votes: int, n_bearing: int, grounds: Grounds) -> str:
     """`accepted`, or the code of the first rule that fails. Of `n_votes` that were asked for `n_bearing` carry a hint
     and the verdict."""
     if n_votes < MIN_VOTES or 2 * n_bearing <= n_votes:

@@ -4,7 +4,7 @@ import time
 
 from burnish.judges.verdicts.ballot import Result
 from burnish.judges.verdicts.case import Case
-from burnish.judges.verdicts.hint_rules import fate_of
+from burnish.judges.verdicts.hint_rules import hint_status_of
 from burnish.records import Judgement
 from burnish.rewards import ACCEPTED
 
@@ -16,8 +16,8 @@ def judgement(turn: str, judge_id: str, result: Result, asked: Case) -> Judgemen
     with its fate.
     """
     hints = [hint for hint in (result.hint, *result.others) if hint is not None]
-    fates = [_fate(hint, result, asked) for hint in hints]
-    usable = [hint for hint, fate in zip(hints, fates, strict=True) if fate == ACCEPTED]
+    skip_reasons = [_skip_reason(hint, result, asked) for hint in hints]
+    usable = [hint for hint, skip_reason in zip(hints, skip_reasons, strict=True) if skip_reason == ACCEPTED]
     return Judgement(
         turn,
         judge_id,
@@ -28,13 +28,13 @@ def judgement(turn: str, judge_id: str, result: Result, asked: Case) -> Judgemen
         result.n_failed,
         time.time(),
         result.reason,
-        ACCEPTED if usable else fates[0] if fates else None,
+        ACCEPTED if usable else skip_reasons[0] if skip_reasons else None,
         asked.grounds.findings,
         tuple(usable[1:]),
     )
 
 
-def _fate(hint: str, result: Result, asked: Case) -> str:
+def _skip_reason(hint: str, result: Result, asked: Case) -> str:
     """What becomes of one of the ballot's hints."""
     n_votes = len(result.votes) + result.n_failed
-    return fate_of(hint, result.score, n_votes, result.n_bearing, asked.grounds_of(hint))
+    return hint_status_of(hint, result.score, n_votes, result.n_bearing, asked.grounds_of(hint))

@@ -23,7 +23,7 @@ _MARKS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class QuotedMessage:
     """One text, and who said it: `user`, `assistant`, `tool`, `system`, or `feedback` for a comment with its rating."""
 
     author: str
@@ -39,18 +39,18 @@ class Said:
 class Question:
     """One reply to judge, the conversation before it, and what came back."""
 
-    conversation: tuple[Said, ...]
-    reply: Said
-    came_back: tuple[Said, ...]
+    conversation: tuple[QuotedMessage, ...]
+    reply: QuotedMessage
+    came_back: tuple[QuotedMessage, ...]
 
-    def __iter__(self) -> Iterator[Said]:
+    def __iter__(self) -> Iterator[QuotedMessage]:
         """Every text, in the order in which it was said."""
         yield from (*self.conversation, self.reply, *self.came_back)
 
-    def rewritten(self, change: Callable[[Said], str]) -> "Question":
+    def rewritten(self, change: Callable[[QuotedMessage], str]) -> "Question":
         """The same with every text replaced by what `change` makes of it."""
 
-        def all_of(texts: Iterable[Said]) -> tuple[Said, ...]:
+        def all_of(texts: Iterable[QuotedMessage]) -> tuple[QuotedMessage, ...]:
             return tuple(replace(said, text=change(said)) for said in texts)
 
         return Question(all_of(self.conversation), all_of((self.reply,))[0], all_of(self.came_back))
@@ -68,7 +68,7 @@ class Question:
         return prompts.render(prompt, {**parts, "nonce": nonce}, rubric)
 
 
-def _lines(texts: Iterable[Said]) -> str:
+def _lines(texts: Iterable[QuotedMessage]) -> str:
     return "\n".join(said.line for said in texts)
 
 

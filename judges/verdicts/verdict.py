@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.judges.verdicts.question import Question, Said
+from burnish.judges.verdicts.question import Question, QuotedMessage
 
 PROMPT = "verdict"
 # Behind the verdict no choice may go on: "+1, 0, -1 or abstain" is the prompt's own line echoed, and 0.5 or 1/10
@@ -60,8 +60,8 @@ def question(
     their own.
     """
 
-    def shown(author: str, text: str) -> Said:
-        return Said(author, _clip(text, clip_chars))
+    def shown(author: str, text: str) -> QuotedMessage:
+        return QuotedMessage(author, _clip(text, clip_chars))
 
     came_back = (
         [(origin, next_state)] if isinstance(next_state, str) else [(_role(m, origin), as_text(m)) for m in next_state]

@@ -15,7 +15,7 @@ from burnish.journal.tables import GroupSampleRow, InteractionRow, ShadowGroupRo
 from burnish.journal.turns import from_bytes
 from burnish.learner.data.rows import Place, Row
 from burnish.learner.data.samples import defect
-from burnish.learner.model.hint_grader import WishGrader
+from burnish.learner.model.hint_grader import HintGrader
 from burnish.records import FloatArray, GroupState, IntArray, Sampling
 
 
@@ -78,7 +78,7 @@ def fault(group: Group, n_vocab: int | None = None) -> str | None:
 class GroupLedger:
     """One agent's shadow groups."""
 
-    def __init__(self, journal: Journal, agent: str, wishes: WishGrader | None = None) -> None:
+    def __init__(self, journal: Journal, agent: str, wishes: HintGrader | None = None) -> None:
         self._journal = journal
         self._agent = agent
         self._wishes = wishes

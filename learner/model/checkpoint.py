@@ -33,13 +33,13 @@ def save(
     rows: Sequence[str],
     metrics: Mapping[str, float],
     probe: Mapping[str, Any],
-    retained: Mapping[str, Any] | None = None,
+    kept_answers: Mapping[str, Any] | None = None,
     cursor: Any = None,
     facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
     """Publish the trainer's present state as `agent@v<version>`; returns its directory.
 
-    `rows` are the interaction ids that the step used, `retained` what `burnish.learner.safety.kept_answers` tells of
+    `rows` are the interaction ids that the step used, `kept_answers` what `burnish.learner.safety.kept_answers` tells of
     it, `cursor` is the caller's own (any JSON value), handed back by `restore`, `facts` what else the manifest should
     say. Raises AdapterError where the version exists already.
     """
@@ -50,8 +50,8 @@ def save(
         state = {**trainer.state(), "cursor": cursor, "settings": trainer.settings.model_dump(mode="json")}
         _write_json(directory / STATE, state)
         _write_json(directory / PROBE, probe)
-        if retained is not None:
-            _write_json(directory / RETAINED, retained)
+        if kept_answers is not None:
+            _write_json(directory / RETAINED, kept_answers)
         known = {
             **facts,
             "schema": 1,

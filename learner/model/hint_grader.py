@@ -44,7 +44,7 @@ class _Asked:
     hinted: list[list[Text]]
 
 
-class WishGrader:
+class HintGrader:
     """Scores one agent's drawn groups with the learner's own base."""
 
     def __init__(self, journal: Journal, agent: str, policy: Policy) -> None:

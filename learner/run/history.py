@@ -9,7 +9,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import StepRow, VersionRow
 from burnish.learner.safety import backoff
 from burnish.learner.safety.forgetting import Forgetting, forgetting
-from burnish.learner.safety.hint_validation import Juror, earlier
+from burnish.learner.safety.hint_validation import LikedReply, earlier
 from burnish.records import StepOutcome
 
 
@@ -50,7 +50,7 @@ class History:
         with self._journal.read() as session:
             return backoff.rate(session, self._agent, factor)
 
-    def jurors(self, n: int) -> list[Juror]:
+    def liked_replies(self, n: int) -> list[LikedReply]:
         """Users whom the agent's last steps' turns pleased, for the jury of the next: at most `n`."""
         with self._journal.read() as session:
             return earlier(session, self._agent, n) if n else []

@@ -24,11 +24,11 @@ from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import Right, RightKind
 from burnish.learner.data.shadow_groups import Group, note, tell
 from burnish.learner.run.history import History
-from burnish.learner.run.step_report import Account
+from burnish.learner.run.step_report import StepReport
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
 from burnish.rewards import compose
 
-NOTHING = Account()
+NOTHING = StepReport()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,9 @@ class Ledger:
         turn: Any = InteractionRow
         query = (
             select(turn.interaction_id)
-            .where(turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+            .where(
+                turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
+            )
             .order_by(turn.ended_at)
             .limit(limit)
         )
@@ -128,7 +130,7 @@ class Ledger:
         """How many turns are ready, and when the oldest ended."""
         turn: Any = InteractionRow
         query = select(func.count(), func.min(turn.ended_at)).where(
-            turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None)
+            turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
         )
         with self._journal.read() as session:
             n_ready, oldest = session.connection().execute(query).one()
@@ -150,15 +152,15 @@ class Ledger:
                     ready.append(Ready(interaction_of(session, row), row.session_id, reward, right, n_earlier))
         return ready
 
-    def discard(self, fates: Mapping[str, str]) -> None:
+    def discard(self, skip_reasons: Mapping[str, str]) -> None:
         """Turns that can never be trained, with the reason each."""
         turn: Any = InteractionRow
         with self._journal.write() as session:
-            for interaction_id, fate in fates.items():
+            for interaction_id, skip_reason in skip_reasons.items():
                 session.connection().execute(
                     update(turn)
                     .where(turn.interaction_id == interaction_id, turn.spent_step.is_(None))
-                    .values(fate=fate)
+                    .values(skip_reason=skip_reason)
                 )
 
     def set_aside(self, ids: Sequence[str]) -> None:
@@ -202,7 +204,7 @@ class Ledger:
         self,
         step: OpenStep,
         digest: str,
-        account: Account = NOTHING,
+        report: StepReport = NOTHING,
     ) -> None:
         """The step's version is in the store: record what became of its rows, and put it up for trial.
 
@@ -213,7 +215,7 @@ class Ledger:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if row.outcome != StepOutcome.OPEN:
                 raise LearnerError(f"the step of v{step.version} is {row.outcome}: another learner took over its rows")
-            _write(session, row, account)
+            _write(session, row, report)
             lifecycle.announce(
                 session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest
             )
@@ -223,11 +225,11 @@ class Ledger:
         step: OpenStep,
         outcome: StepOutcome,
         reason: str,
-        account: Account = NOTHING,
+        report: StepReport = NOTHING,
     ) -> None:
         """The step ended without a version for a reason that is nobody's failure: its rows are spent."""
         with self._journal.write() as session:
-            _write(session, session.get_one(StepRow, step.step_id), account)
+            _write(session, session.get_one(StepRow, step.step_id), report)
             lifecycle.close_step(session, step.step_id, outcome, reason)
 
     def pause(self, *, is_paused: bool = True) -> None:
@@ -235,14 +237,14 @@ class Ledger:
         with self._journal.write() as session:
             session.get_one(AgentRow, self.agent).is_paused = is_paused
 
-    def fail(self, step: OpenStep, reason: str, account: Account = NOTHING) -> StepOutcome:
+    def fail(self, step: OpenStep, reason: str, report: StepReport = NOTHING) -> StepOutcome:
         """The step did not produce a version: its rows come again, or are spent when this was their last try."""
         outcome = StepOutcome.FAILED if step.attempt >= lifecycle.MAX_ATTEMPTS else StepOutcome.SUPERSEDED
         with self._journal.write() as session:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if session.get(VersionRow, (self.agent, step.version)) is not None:
                 return StepOutcome(row.outcome)  # announced in this very moment: its trial decides
-            _write(session, row, account)
+            _write(session, row, report)
             lifecycle.close_step(session, step.step_id, outcome, reason)
         return outcome
 
@@ -297,21 +299,21 @@ def _record_ids(row: Ready) -> list[str]:
     return list(dict.fromkeys(given))
 
 
-def _write(session: Session, step: StepRow, account: Account) -> None:
+def _write(session: Session, step: StepRow, report: StepReport) -> None:
     """Put an account into the rows of its step."""
-    step.metrics, step.level = dict(account.metrics), account.level
-    step.monitors = {name: dict(told) for name, told in account.monitors.items()}
-    skipped = {**dict.fromkeys(account.idle, "no advantage and no hint"), **account.dropped}
+    step.metrics, step.level = dict(report.metrics), report.level
+    step.monitors = {name: dict(told) for name, told in report.monitors.items()}
+    skipped = {**dict.fromkeys(report.idle, "no advantage and no hint"), **report.dropped}
     columns: dict[str, Mapping[str, Any]] = {
         "skipped": skipped,
-        "hint_fate": account.refusals,
-        "hint": account.hints,
-        "weight": account.weights,
+        "hint_fate": report.refusals,
+        "hint": report.hints,
+        "weight": report.weights,
     }
     for name, values in columns.items():
         for interaction_id, value in values.items():
             setattr(session.get_one(SampleRow, (step.step_id, interaction_id)), name, value)
-    tell(session, step, account.ungrouped, account.group_weights)
+    tell(session, step, report.ungrouped, report.group_weights)
 
 
 def _columns(table: Any) -> Any:

@@ -26,12 +26,12 @@ from burnish.learner.model import checkpoint
 from burnish.learner.model.probe import build_probe
 from burnish.learner.objectives.anchor import Anchor
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
-from burnish.learner.run.step_report import Account
-from burnish.learner.run.throttle import Courtesy
+from burnish.learner.run.step_report import StepReport
+from burnish.learner.run.throttle import Throttle
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.run.trainer_pool import Held
+from burnish.learner.run.trainer_pool import LoadedVersions
 from burnish.learner.run.work import StepResult, Work
-from burnish.learner.safety.kept_answers import Retained
+from burnish.learner.safety.kept_answers import KeptAnswers
 from burnish.records import StepOutcome
 
 log = structlog.get_logger()
@@ -49,9 +49,9 @@ class Loop:
         trainer: Trainer,
         settings: Learner,
         anchors: Anchors | None,
-        retained: Retained | None = None,
-        held: Held | None = None,
-        courtesy: Courtesy | None = None,
+        kept_answers: KeptAnswers | None = None,
+        loaded: LoadedVersions | None = None,
+        throttle: Throttle | None = None,
         holdout: float = 0.0,
         groups: GroupLedger | None = None,
     ) -> None:
@@ -60,14 +60,14 @@ class Loop:
         self._trainer = trainer
         self._settings = settings
         self._anchors = anchors
-        self._retained = retained
-        self._courtesy = courtesy
+        self._kept_answers = kept_answers
+        self._throttle = throttle
         self._holdout = holdout
         self._groups = groups
-        self._held = held or Held()
+        self._loaded = loaded or LoadedVersions()
         self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
-        self._held_until = 0.0
+        self._lease_until = 0.0
         self._has_recovered = False
         self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
@@ -83,10 +83,10 @@ class Loop:
     def _get_ready(self) -> None:
         """While there is nothing to do: hold what was promoted, if the trainer is this agent's, so that the next step
         begins at once."""
-        held = self._held
-        if held.current is None or held.current[0] != self._ledger.agent or self._ledger.undecided() is not None:
+        loaded = self._loaded
+        if loaded.current is None or loaded.current[0] != self._ledger.agent or self._ledger.undecided() is not None:
             return
-        if not held.current == held.teacher == (self._ledger.agent, self._ledger.live()):
+        if not loaded.current == loaded.teacher == (self._ledger.agent, self._ledger.live()):
             self._follow_live()
 
     def _grade(self) -> None:
@@ -96,11 +96,11 @@ class Loop:
 
     def hold(self) -> bool:
         """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""
-        if time.monotonic() > self._held_until:
+        if time.monotonic() > self._lease_until:
             self._has_recovered = False
         has_it = self._ledger.hold(self._holder, seconds=LEASE_SECONDS)
         if has_it:
-            self._held_until = time.monotonic() + LEASE_SECONDS
+            self._lease_until = time.monotonic() + LEASE_SECONDS
         return has_it
 
     def let_go(self) -> None:
@@ -129,7 +129,7 @@ class Loop:
             work = self._work(live, [sample for _, sample in rows], groups)
             self._publish(step, rows, self._train(work), work)
         except (LearnerError, AdapterError) as error:
-            self._held.current = None
+            self._loaded.current = None
             outcome = self._ledger.fail(step, str(error))
             log.error("a step failed", version=step.version, outcome=outcome, error=str(error))
         return True
@@ -156,37 +156,37 @@ class Loop:
         """Hold what is live: nothing to do after a promotion, a restore after a refusal, a rollback or a start."""
         live = self._ledger.live()
         mine = (self._ledger.agent, live)
-        if self._held.current != mine:
-            self._held.current = None
+        if self._loaded.current != mine:
+            self._loaded.current = None
             if live:
                 checkpoint.restore(self._store.path(self._ledger.agent, live), self._trainer)
             else:
                 self._trainer.reset()
             if self._seen is not None and self._seen[0] == live:  # another agent was in the trainer meanwhile
-                self._trainer.health.restore(self._seen[1])
+                self._trainer.monitor_state.restore(self._seen[1])
             if self._trainer.adapters is not None:
                 self._trainer.adapters = self._kept
             log.info("holding", agent=self._ledger.agent, version=live)
-            self._held.current = mine
-        if self._held.teacher != mine:
+            self._loaded.current = mine
+        if self._loaded.teacher != mine:
             self._trainer.policy.set_teacher(self._path(live))
-            self._held.teacher = mine
+            self._loaded.teacher = mine
         return live
 
     def _choose(self, live: int) -> list[tuple[Ready, Sample]]:
         """Rows fresh enough and fit to train; what never can be is discarded with the reason."""
         lags = self._ledger.history.lags(live)
         chosen: list[tuple[Ready, Sample]] = []
-        fates: dict[str, str] = {}
+        skip_reasons: dict[str, str] = {}
         waiting: list[str] = []
         for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows), with_right=self._wants_right):
             turn = ready.interaction
             lag = lags(turn.version)
             if is_held_out(ready.session_id, self._holdout):
-                fates[turn.interaction_id] = HELD_OUT
+                skip_reasons[turn.interaction_id] = HELD_OUT
                 continue
             if lag > self._settings.max_lag:
-                fates[turn.interaction_id] = f"stale: {lag} versions behind"
+                skip_reasons[turn.interaction_id] = f"stale: {lag} versions behind"
                 continue
             options: dict[str, Any] = {
                 "session": ready.session_id,
@@ -199,10 +199,10 @@ class Loop:
                 if sample.reason in _MAY_STILL_COME:
                     waiting.append(turn.interaction_id)
                 else:
-                    fates[turn.interaction_id] = sample.reason
+                    skip_reasons[turn.interaction_id] = sample.reason
                 continue
             chosen.append((ready, sample))
-        self._ledger.discard(fates)
+        self._ledger.discard(skip_reasons)
         self._ledger.set_aside(waiting)
         return chosen
 
@@ -227,15 +227,19 @@ class Loop:
         seen = self._ledger.history.forgetting(live)
         grows = bool(anchors) and self._settings.anchor_growth > 1.0
         pull = seen.factor(self._settings.anchor_growth) if grows else 1.0
-        emphasis = {Anchor.name: pull} if pull != 1.0 else {}
-        jurors = self._ledger.history.jurors(self._settings.jurors) if any(sample.hint for sample in samples) else []
+        weight_factors = {Anchor.name: pull} if pull != 1.0 else {}
+        liked_replies = (
+            self._ledger.history.liked_replies(self._settings.liked_replies)
+            if any(sample.hint for sample in samples)
+            else []
+        )
         rate = self._ledger.history.rate(self._settings.cooling)
         has_momentum, shrink = not (grows and seen.n_refused), seen.shrink(self._settings.shrink)
-        return Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors, shrink)
+        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink)
 
     def _train(self, work: Work) -> StepResult:
-        self._held.current = None  # until the step is published, the trainer holds no version
-        with self._courtesy.step() if self._courtesy is not None else nullcontext():
+        self._loaded.current = None  # until the step is published, the trainer holds no version
+        with self._throttle.step() if self._throttle is not None else nullcontext():
             return self._trainer.take(work)
 
     def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult, work: Work) -> None:
@@ -243,7 +247,7 @@ class Loop:
         if not result.is_update:
             self._give_up(step, result, len(rows))
             return
-        account = Account.of(result)
+        report = StepReport.of(result)
         probe = build_probe(self._trainer.policy, [sample for _, sample in rows])
         ids = [ready.interaction.interaction_id for ready, _ in rows]
         path = checkpoint.save(
@@ -253,31 +257,31 @@ class Loop:
             self._trainer,
             parent=step.parent,
             rows=ids,
-            metrics=account.metrics,
+            metrics=report.metrics,
             probe=probe,
-            retained=self._retained.told(self._trainer.policy) if self._retained is not None else None,
+            kept_answers=self._kept_answers.told(self._trainer.policy) if self._kept_answers is not None else None,
             facts=_facts(work),
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
-        self._ledger.announce(step, digest, account)
-        self._held.current = (self._ledger.agent, step.version)
+        self._ledger.announce(step, digest, report)
+        self._loaded.current = (self._ledger.agent, step.version)
         shown = {key: round(value, 4) for key, value in result.metrics.items() if key in _SHOWN}
         log.info("published a candidate", version=path.name, **shown)
 
     def _give_up(self, step: OpenStep, result: StepResult, n_rows: int) -> None:
         """A step that nothing came of. One that was refused leaves its rows for one more try; a red monitor pauses
         learning."""
-        account = Account.of(result)
+        report = StepReport.of(result)
         if not result.monitors:
-            self._ledger.close(step, StepOutcome.EMPTY, result.reason or "", account)
+            self._ledger.close(step, StepOutcome.EMPTY, result.reason or "", report)
             log.info("nothing to learn", n_rows=n_rows)
             return
-        self._held.current = (
+        self._loaded.current = (
             self._ledger.agent,
             step.parent,
         )  # weights as they were; restored, the monitors would forget
-        self._seen = (step.parent, self._trainer.health.state())
-        outcome = self._ledger.fail(step, result.reason or "", account)
+        self._seen = (step.parent, self._trainer.monitor_state.state())
+        outcome = self._ledger.fail(step, result.reason or "", report)
         log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
         if result.level == "red" and self._settings.monitors == "act":
             self._ledger.pause()
@@ -298,10 +302,10 @@ def _facts(work: Work) -> dict[str, Any]:
     """What the manifest says of a step beyond its rows, for `burnish.learner.run.reproduce`."""
     groups = [group.interaction_id for group in work.groups]
     facts: dict[str, Any] = {"groups": groups} if groups else {}
-    if work.emphasis:
-        facts["emphasis"] = dict(work.emphasis)
-    if work.jurors:
-        facts["jurors"] = [juror.interaction_id for juror in work.jurors]
+    if work.weight_factors:
+        facts["emphasis"] = dict(work.weight_factors)
+    if work.liked_replies:
+        facts["jurors"] = [juror.interaction_id for juror in work.liked_replies]
     if work.rate != 1.0:
         facts["rate"] = work.rate
     if work.shrink != 1.0:

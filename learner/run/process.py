@@ -12,17 +12,17 @@ from burnish.config import Learner, Settings
 from burnish.journal import Journal
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.shadow_groups import GroupLedger
-from burnish.learner.model.hint_grader import WishGrader
+from burnish.learner.model.hint_grader import HintGrader
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.ranks import Ranks
 from burnish.learner.run.ledger import Ledger
 from burnish.learner.run.loop import Loop
-from burnish.learner.run.scheduler import Rota
+from burnish.learner.run.scheduler import Scheduler
 from burnish.learner.run.team import follow, lead
-from burnish.learner.run.throttle import Courtesy, Pace, gaps_of
+from burnish.learner.run.throttle import Throttle, WorkShare, token_gaps
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.run.trainer_pool import Desks
-from burnish.learner.safety.kept_answers import Retained
+from burnish.learner.run.trainer_pool import TrainerPool
+from burnish.learner.safety.kept_answers import KeptAnswers
 
 log = structlog.get_logger()
 
@@ -32,26 +32,26 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     than it."""
     ranks = Ranks.from_environment(_device(settings.learner))
     journal = Journal.open(settings.journal_url)
-    desks = Desks(lambda chosen: policy_for(chosen, chosen.learner))
+    trainers = TrainerPool(lambda chosen: policy_for(chosen, chosen.learner))
     if ranks.rank:
-        return follow(ranks, lambda chosen: desks.of(chosen)[0])
+        return follow(ranks, lambda chosen: trainers.of(chosen)[0])
     bind(journal, AdapterStore(settings.adapters_dir.resolve()))
-    with Courtesy(Pace(settings.learner.slow_down_at), lambda: gaps_of(settings.engine_urls)) as courtesy:
+    with Throttle(WorkShare(settings.learner.slow_down_at), lambda: token_gaps(settings.engine_urls)) as throttle:
 
         def loop_of(chosen: Settings, agent: str) -> Loop:
-            trainer, held = desks.of(chosen)
+            trainer, loaded = trainers.of(chosen)
             lead(trainer, ranks, chosen)
-            trainer.policy.rest = courtesy.rest
+            trainer.policy.rest = throttle.rest
             trainer.adapters = lambda _: (
                 None
             )  # rows are audited; the loop that takes the trainer says where its versions are
             anchors = anchors_for(chosen, trainer.policy, chosen.learner)
-            retained = retained_for(chosen, trainer.policy)
+            kept_answers = kept_answers_for(chosen, trainer.policy)
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
             holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
-            wishes = WishGrader(journal, agent, trainer.policy) if chosen.shadow.grader == "likelihood" else None
+            wishes = HintGrader(journal, agent, trainer.policy) if chosen.shadow.grader == "likelihood" else None
             groups = GroupLedger(journal, agent, wishes) if chosen.has_groups else None
             return Loop(
                 Ledger(journal, agent),
@@ -59,17 +59,17 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
                 trainer,
                 chosen.learner,
                 anchors,
-                retained,
-                held,
-                courtesy,
+                kept_answers,
+                loaded,
+                throttle,
                 holdout,
                 groups,
             )
 
-        rota = Rota(settings, journal, loop_of)
-        rota.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
+        scheduler = Scheduler(settings, journal, loop_of)
+        scheduler.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
         log.info("learner ready")
-        rota.run_forever(is_stopping)
+        scheduler.run_forever(is_stopping)
     ranks.send(None)
 
 
@@ -105,11 +105,11 @@ def policy_for(settings: Settings, chosen: Learner) -> Policy:
     )
 
 
-def retained_for(settings: Settings, policy: Policy) -> Retained | None:
+def kept_answers_for(settings: Settings, policy: Policy) -> KeptAnswers | None:
     """The base's answers to the gate's retention prompts; None where the gate has none."""
     if settings.retention_file is None:
         return None
-    return Retained.load(settings.retention_file, settings.gate.n_retention, policy, settings.state_dir / "cache")
+    return KeptAnswers.load(settings.retention_file, settings.gate.n_retention, policy, settings.state_dir / "cache")
 
 
 def anchors_for(settings: Settings, policy: Policy, chosen: Learner) -> Anchors | None:

@@ -31,7 +31,7 @@ from burnish.learner.model.policy import Policy
 from burnish.learner.run.ledger import right_of
 from burnish.learner.run.process import anchors_for, trainer_for
 from burnish.learner.safety import hint_validation
-from burnish.learner.safety.hint_validation import Juror
+from burnish.learner.safety.hint_validation import LikedReply
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
 
@@ -97,15 +97,24 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
-        jurors = _jurors(session, agent, version, manifest.get("jurors", []))
+        liked_replies = _jurors(session, agent, version, manifest.get("jurors", []))
     drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
-    emphasis, has_momentum, rate = (
+    weight_factors, has_momentum, rate = (
         manifest.get("emphasis", {}),
         manifest.get("has_momentum", True),
         manifest.get("rate", 1.0),
     )
     shrink = manifest.get("shrink", 1.0)
-    trainer.step(samples, drawn, groups, emphasis, has_momentum=has_momentum, rate=rate, jurors=jurors, shrink=shrink)
+    trainer.step(
+        samples,
+        drawn,
+        groups,
+        weight_factors,
+        has_momentum=has_momentum,
+        rate=rate,
+        liked_replies=liked_replies,
+        shrink=shrink,
+    )
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)
@@ -165,7 +174,7 @@ def _groups(session: Session, agent: str, version: int, names: list[str]) -> lis
     return found
 
 
-def _jurors(session: Session, agent: str, version: int, names: list[str]) -> list[Juror]:
+def _jurors(session: Session, agent: str, version: int, names: list[str]) -> list[LikedReply]:
     """The jury of earlier turns as it was seated, in the order of the manifest."""
     found = hint_validation.read(session, names)
     if len(found) < len(names):

@@ -23,7 +23,7 @@ LOOK_SECONDS = 2.0
 log = structlog.get_logger()
 
 
-class Rota:
+class Scheduler:
     """One per learner's process. `make` gives the loop of an agent with its own settings."""
 
     def __init__(self, settings: Settings, journal: Journal, make: Callable[[Settings, str], Loop]) -> None:
@@ -70,7 +70,9 @@ class Rota:
         """Take in new agents and new settings. An agent whose settings do not fit is told once, and left out."""
         with self._journal.read() as session:
             agent, turn = _columns(AgentRow), _columns(InteractionRow)
-            waiting = select(turn.agent).where(turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+            waiting = select(turn.agent).where(
+                turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
+            )
             wanted = agent.parent.is_(None) | agent.name.in_(waiting)
             found = {row.name: dict(row.settings or {}) for row in session.scalars(select(AgentRow).where(wanted))}
         for name in self._loops.keys() - found.keys():

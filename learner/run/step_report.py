@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class StepReport:
     """By interaction id: `idle` rows that carried no term, `dropped` rows and refused hints (`refusals`) with their
     codes, `hints` that the teacher chose in the place of the first, `weights` below 1 that a cap left. `monitors` and
     `level` are those of `StepResult`; `ungrouped` and `group_weights` are `dropped` and `weights` of shadow groups."""
@@ -27,7 +27,7 @@ class Account:
     group_weights: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, result: "StepResult") -> "Account":
+    def of(cls, result: "StepResult") -> "StepReport":
         """The account of what a trainer returned."""
         return cls(
             result.metrics,

@@ -33,7 +33,7 @@ _WANTED = urllib.parse.urlencode([("name[]", f"vllm:inter_token_latency_seconds_
 _GAPS = re.compile(r"^vllm:inter_token_latency_seconds_(sum|count)(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
 
 
-def step_back(nice: int) -> None:
+def lower_priority(nice: int) -> None:
     """Let this process stand behind others for the CPU by so much niceness; at 20 Linux gives it what nobody else wants
     (SCHED_IDLE)."""
     if nice >= IDLE and hasattr(os, "SCHED_IDLE"):
@@ -42,14 +42,14 @@ def step_back(nice: int) -> None:
         os.nice(min(nice, 19))
 
 
-class Gaps(NamedTuple):
+class TokenGaps(NamedTuple):
     """Seconds between tokens, added up, and how many gaps there were, since the engine began."""
 
     seconds: float
     n: float
 
 
-class Pace:
+class WorkShare:
     """Pure: from looks at serving to the share of the time that the learner may work, in [MIN_SHARE, 1]. `limit` of 0:
     always 1."""
 
@@ -57,10 +57,10 @@ class Pace:
         self.limit = limit
         self.share = 1.0
         self.quiet: float | None = None
-        self._last: Gaps | None = None
+        self._last: TokenGaps | None = None
         self._was_working = False
 
-    def look(self, gaps: Gaps, *, is_working: bool) -> None:
+    def look(self, gaps: TokenGaps, *, is_working: bool) -> None:
         """Take in the engines' counters; `is_working`: the learner is within a step now. A look across its edge says
         nothing."""
         last, self._last = self._last, gaps
@@ -84,10 +84,10 @@ class Pace:
         return min(LONGEST_PAUSE, worked * (1.0 / self.share - 1.0))
 
 
-class Courtesy:
-    """Looks at the engines now and then, in a thread of its own, and rests between the pieces of a step as `Pace` says."""
+class Throttle:
+    """Looks at the engines now and then, in a thread of its own, and rests between the pieces of a step as `WorkShare` says."""
 
-    def __init__(self, pace: Pace, read: Callable[[], Gaps | None], interval: float = INTERVAL) -> None:
+    def __init__(self, pace: WorkShare, read: Callable[[], TokenGaps | None], interval: float = INTERVAL) -> None:
         self.pace = pace
         self._read = read
         self._interval = interval
@@ -95,7 +95,7 @@ class Courtesy:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> "Courtesy":
+    def __enter__(self) -> "Throttle":
         self._thread.start()
         return self
 
@@ -128,7 +128,7 @@ class Courtesy:
                 log.info("serving suffers: learning slows down" if is_slow else "learning at speed again")
 
 
-def gaps_of(urls: Sequence[str], timeout: float = 1.0) -> Gaps | None:
+def token_gaps(urls: Sequence[str], timeout: float = 1.0) -> TokenGaps | None:
     """The counters of all engines at `urls` together; None where one does not answer or does not count."""
     seconds = count = 0.0
     for url in urls:
@@ -138,7 +138,7 @@ def gaps_of(urls: Sequence[str], timeout: float = 1.0) -> Gaps | None:
             return None
         seconds += sum(float(value) for name, value in found if name == "sum")
         count += sum(float(value) for name, value in found if name == "count")
-    return Gaps(seconds, count)
+    return TokenGaps(seconds, count)
 
 
 def _counters(url: str, timeout: float) -> list[tuple[str, str]]:

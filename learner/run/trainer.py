@@ -33,8 +33,8 @@ from burnish.learner.objectives.off_policy import Adapters, Audit, audit
 from burnish.learner.objectives.registry import build
 from burnish.learner.run.work import StepResult, Work
 from burnish.learner.safety import hint_validation
-from burnish.learner.safety.hint_validation import Juror
-from burnish.learner.safety.monitor_state import Health
+from burnish.learner.safety.hint_validation import LikedReply
+from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
 
 BETAS = (0.9, 0.98)
@@ -63,7 +63,7 @@ class Trainer:
         self.adapters: Adapters | None = None
         self.before_step: Callable[[Work], None] = _tell_nobody
         self.objectives = build(settings)
-        self.health = Health(settings)
+        self.monitor_state = MonitorState(settings)
         self.control = ShuffledSignals()
         self.generator = torch.Generator().manual_seed(settings.seed)
         parameters = list(policy.parameters().values())
@@ -74,22 +74,22 @@ class Trainer:
         samples: Sequence[Sample],
         anchors: Sequence[Tokens] = (),
         groups: Sequence[Group] = (),
-        emphasis: Mapping[str, float] = MappingProxyType({}),
+        weight_factors: Mapping[str, float] = MappingProxyType({}),
         *,
         has_momentum: bool = True,
         rate: float = 1.0,
-        jurors: Sequence[Juror] = (),
+        liked_replies: Sequence[LikedReply] = (),
         shrink: float = 1.0,
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason`
         says why.
 
-        `emphasis` multiplies the weights of the objectives that it names, in this step. Without momentum the step goes
+        `weight_factors` multiplies the weights of the objectives that it names, in this step. Without momentum the step goes
         where this step's gradient points and nowhere else, and a tenth as far (1 − β₁). `rate` multiplies the learning
-        rate. `jurors` are users whom earlier replies pleased: they hear the samples' hints
+        rate. `liked_replies` are users whom earlier replies pleased: they hear the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end.
         """
-        return self.take(Work(samples, anchors, groups, emphasis, has_momentum, rate, jurors, shrink))
+        return self.take(Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink))
 
     def take(self, work: Work) -> StepResult:
         """`step`, with what it is given as one value."""
@@ -106,9 +106,9 @@ class Trainer:
             batch = self._prepare(replace(work, samples=samples, groups=groups))
             metrics = batch.facts
             if batch.has_work:
-                hinted = work.emphasis.get(Distillation.name, 1.0) * batch.hint_share
-                emphasis = {**work.emphasis, Distillation.name: hinted}
-                metrics |= self._accumulate(batch.used, emphasis)
+                hinted = work.weight_factors.get(Distillation.name, 1.0) * batch.hint_share
+                weight_factors = {**work.weight_factors, Distillation.name: hinted}
+                metrics |= self._accumulate(batch.used, weight_factors)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings, work.rate)
             else:
@@ -117,7 +117,7 @@ class Trainer:
                 if not work.has_momentum:
                     self._stop()
                 self.optimizer.step()
-                metrics |= self._further(batch.used, emphasis)
+                metrics |= self._further(batch.used, weight_factors)
                 if work.shrink < 1.0:
                     self.policy.shrink(work.shrink)
         except NotFinite as error:
@@ -131,7 +131,9 @@ class Trainer:
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         if batch.has_work and reason is not None:
-            self.restore({**before, "health": self.health.state()})  # what was seen is remembered, what was done is not
+            self.restore(
+                {**before, "health": self.monitor_state.state()}
+            )  # what was seen is remembered, what was done is not
         refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
         refusals |= batch.disputed
         return StepResult(
@@ -156,7 +158,7 @@ class Trainer:
         return {
             "rng": bytes(self.generator.get_state().tolist()).hex(),
             "objectives": {objective.name: objective.state() for objective, _ in self.objectives},
-            "health": self.health.state(),
+            "health": self.monitor_state.state(),
         } | ({"control": self.control.state()} if self.settings.shuffle_rewards else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -165,7 +167,7 @@ class Trainer:
         for objective, _ in self.objectives:
             if objective.name in state["objectives"]:
                 objective.restore(state["objectives"][objective.name])
-        self.health.restore(state.get("health", {}))
+        self.monitor_state.restore(state.get("health", {}))
         self.control.restore(state.get("control", []))
 
     def reset(self) -> None:
@@ -173,7 +175,7 @@ class Trainer:
         self.policy.reset()
         self.optimizer.state.clear()
         self.objectives = build(self.settings)
-        self.health = Health(self.settings)
+        self.monitor_state = MonitorState(self.settings)
         self.control = ShuffledSignals()
         self.generator.manual_seed(self.settings.seed)
 
@@ -212,7 +214,7 @@ class Trainer:
             facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
         with self.policy.shared_among(self.ranks):
-            heard = hint_validation.hear(admitted, work.jurors, self.policy, chosen.jurors)
+            heard = hint_validation.validate_hints(admitted, work.liked_replies, self.policy, chosen.liked_replies)
         admitted = list(heard.samples)
         facts |= heard.facts
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
@@ -225,14 +227,14 @@ class Trainer:
         prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen, members)
         return replace(prepared, disputed=heard.refused, hint_share=heard.share)
 
-    def _further(self, rows: Sequence[Row], emphasis: Mapping[str, float]) -> dict[str, float]:
+    def _further(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
         """The passes after the first: the same rows and streams, the policy as it is by then. Each term's own bounds
         (clip, caps, leashes) hold them near the policy that spoke.
         """
         metrics: dict[str, float] = {}
         for _ in range(1, self.settings.passes):
             self.optimizer.zero_grad(set_to_none=True)
-            found = self._accumulate(rows, emphasis)
+            found = self._accumulate(rows, weight_factors)
             self._clip()
             self.optimizer.step()
             metrics = {f"last/{name}": found[name] for name in _AT_LAST if name in found}
@@ -250,10 +252,10 @@ class Trainer:
 
     def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
         """Add the gradient's norm and z-score to `metrics`, and let the monitors see the step."""
-        score = self.health.z_score(norm)
+        score = self.monitor_state.z_score(norm)
         seen = metrics | {"grad_norm": norm} | ({"grad_z": score} if score is not None else {})
         metrics |= {name: value for name, value in seen.items() if math.isfinite(value)}
-        return self.health.observe(seen)
+        return self.monitor_state.observe(seen)
 
     def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading], factor: float) -> str | None:
         """Why this step must not be taken, None where it may; sets the learning rate that it is taken with."""
@@ -281,7 +283,7 @@ class Trainer:
             metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
         return metrics
 
-    def _accumulate(self, rows: Sequence[Row], emphasis: Mapping[str, float]) -> dict[str, float]:
+    def _accumulate(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
         n_live = sum(row.n_tokens for row in rows if row.sample is not None)
@@ -296,7 +298,7 @@ class Trainer:
                 if not any(objective.stream in row.streams for row in batch.rows):
                     continue
                 term, n = objective.term(batch), n_tokens[objective.name]
-                loss = loss + weight * emphasis.get(objective.name, 1.0) * (term.total / n)
+                loss = loss + weight * weight_factors.get(objective.name, 1.0) * (term.total / n)
                 for key, value in {"loss": term.total.item(), **term.sums}.items():
                     name = f"loss/{objective.name}" if key == "loss" else f"{objective.name}/{key}"
                     metrics[name] = metrics.get(name, 0.0) + value / n

@@ -13,7 +13,7 @@ Which = tuple[str, int]
 
 
 @dataclass
-class Held:
+class LoadedVersions:
     """`current` is what the adapter being trained holds (None: nothing that a version has), `teacher` what the teacher
     is."""
 
@@ -25,23 +25,23 @@ WHEN = ("enabled", "min_rows", "max_rows", "max_wait", "max_lag", "anchor_rows",
 """Settings that say when a step is taken and on what: agents that differ in these alone share a trainer too."""
 
 
-class Desks:
+class TrainerPool:
     """`load` makes a policy for settings; it is asked once for each form of the adapter."""
 
     def __init__(self, load: Callable[[Settings], Policy]) -> None:
         self._load = load
-        self._policies: dict[tuple[object, ...], tuple[Policy, Held]] = {}
+        self._policies: dict[tuple[object, ...], tuple[Policy, LoadedVersions]] = {}
         self._trainers: dict[tuple[int, Learner], Trainer] = {}
 
-    def of(self, settings: Settings) -> tuple[Trainer, Held]:
+    def of(self, settings: Settings) -> tuple[Trainer, LoadedVersions]:
         """The trainer for an agent with these settings, and what its policy holds."""
         chosen = settings.learner
         form = (chosen.rank, chosen.alpha, chosen.seed, chosen.device, chosen.threads, chosen.checkpointing)
         if form not in self._policies:
-            self._policies[form] = (self._load(settings), Held())
-        policy, held = self._policies[form]
+            self._policies[form] = (self._load(settings), LoadedVersions())
+        policy, loaded = self._policies[form]
         plain = Learner()
         key = (id(policy), chosen.model_copy(update={name: getattr(plain, name) for name in WHEN}))
         if key not in self._trainers:
             self._trainers[key] = Trainer(policy, chosen)
-        return self._trainers[key], held
+        return self._trainers[key], loaded

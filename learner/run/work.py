@@ -7,7 +7,7 @@ from typing import Any
 from burnish.learner.data.rows import Tokens
 from burnish.learner.data.samples import Sample
 from burnish.learner.data.shadow_groups import Group
-from burnish.learner.safety.hint_validation import Juror
+from burnish.learner.safety.hint_validation import LikedReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Work:
     samples: Sequence[Sample]
     anchors: Sequence[Tokens] = ()
     groups: Sequence[Group] = ()
-    emphasis: Mapping[str, float] = field(default_factory=dict)
+    weight_factors: Mapping[str, float] = field(default_factory=dict)
     has_momentum: bool = True
     rate: float = 1.0
-    jurors: Sequence[Juror] = ()
+    liked_replies: Sequence[LikedReply] = ()
     shrink: float = 1.0

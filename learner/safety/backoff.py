@@ -29,7 +29,7 @@ BEHAVIOUR = ("retention", "acceptance", "replay", "canary")
 _HAS_SERVED = (VersionState.LIVE, VersionState.RETIRED)
 
 
-def heat(outcomes: Iterable[bool]) -> float:
+def open_refusals(outcomes: Iterable[bool]) -> float:
     """Refusals that are not yet made good, after versions that were good or not, oldest first: 0 to `MOST`."""
     found = 0.0
     for is_good in outcomes:
@@ -39,15 +39,15 @@ def heat(outcomes: Iterable[bool]) -> float:
     return found
 
 
-def rate(session: Session, agent: str, cooling: float) -> float:
-    """The factor on the learning rate of the agent's next step: `cooling` for each refusal that is not yet made good."""
+def rate(session: Session, agent: str, backoff_factor: float) -> float:
+    """The factor on the learning rate of the agent's next step: `backoff_factor` for each refusal that is not yet made good."""
     version: Any = VersionRow
     step: Any = StepRow
     query = select(version.state, version.evidence).outerjoin(StepRow, step.step_id == version.step_id)
     counts = or_(step.outcome.is_(None), step.outcome != StepOutcome.SUPERSEDED)
     query = query.where(version.agent == agent, counts).order_by(version.version.desc()).limit(SEEN)
     decided = [outcome for row in session.execute(query) if (outcome := _outcome(row.state, row.evidence)) is not None]
-    return float(cooling ** heat(reversed(decided)))
+    return float(backoff_factor ** open_refusals(reversed(decided)))
 
 
 def _outcome(state: str, evidence: Mapping[str, Any]) -> bool | None:

@@ -40,7 +40,7 @@ _N_STEPS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Juror:
+class LikedReply:
     """A user, and the latest of that user's turns that got a decided word, which was praise."""
 
     user: Hashable
@@ -57,7 +57,7 @@ class Juror:
         return Text(ids, self.completion_ids, self.temperature) if ids is not None else None
 
     @classmethod
-    def of(cls, turn: Interaction) -> "Juror":
+    def of(cls, turn: Interaction) -> "LikedReply":
         temperature = turn.sampling.temperature if turn.sampling.temperature > 0 else 1.0
         who = (turn.tenant, turn.key_id, turn.user)
         return cls(who, turn.interaction_id, turn.prompt_ids, turn.token_ids, temperature, turn.messages, turn.tools)
@@ -73,7 +73,7 @@ FEWEST = next(n for n in itertools.count(1) if sign_test(n, n + 1) <= SIGNIFICAN
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class ValidatedHints:
     """The samples, disputed hints taken away, and by interaction id the code of those that lost theirs.
 
     `share` of the hints is left, 0 to 1: what a term that is normalised by its own rows has to be multiplied by, or the
@@ -86,38 +86,42 @@ class Hearing:
     facts: Mapping[str, float] = field(default_factory=dict)
 
 
-def hear(samples: Sequence[Sample], earlier: Sequence[Juror], policy: Policy, n_jurors: int) -> Hearing:
+def validate_hints(
+    samples: Sequence[Sample], earlier: Sequence[LikedReply], policy: Policy, n_liked_replies: int
+) -> ValidatedHints:
     """Let the jury hear every hint.
 
-    `earlier` are jurors of steps before; a user's word in `samples` takes the place of the earlier one. `n_jurors` hear
+    `earlier` are jurors of steps before; a user's word in `samples` takes the place of the earlier one. `n_liked_replies` hear
     each hint at most; 0, or fewer users than could refuse one, leaves all as it is, at no cost.
     """
-    seated = seat(samples, earlier)
-    cases = [_Case(sample, [juror for juror in seated if juror.user != sample.who][:n_jurors]) for sample in samples]
-    cases = [case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.jurors) >= FEWEST]
+    seated = latest_liked(samples, earlier)
+    cases = [
+        _Case(sample, [liked for liked in seated if liked.user != sample.who][:n_liked_replies]) for sample in samples
+    ]
+    cases = [case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.liked_replies) >= FEWEST]
     if not cases:
-        return Hearing(samples)
+        return ValidatedHints(samples)
     gains = _gains(cases, policy)
     refused = {case.sample.interaction_id: DISPUTED for case in cases if _is_disputed(case, gains)}
     kept = [sample.unhinted() if sample.interaction_id in refused else sample for sample in samples]
     n_hinted = sum(sample.hint is not None for sample in samples)
     facts = {"jury/n_heard": float(len(cases)), "jury/n_disputed": float(len(refused))}
-    return Hearing(kept, refused, 1.0 - len(refused) / n_hinted, facts)
+    return ValidatedHints(kept, refused, 1.0 - len(refused) / n_hinted, facts)
 
 
-def seat(samples: Sequence[Sample], earlier: Sequence[Juror]) -> list[Juror]:
+def latest_liked(samples: Sequence[Sample], earlier: Sequence[LikedReply]) -> list[LikedReply]:
     """One juror for each user whose latest decided word is praise: those of this step's `samples` first, then the
     `earlier` ones."""
-    found: dict[Hashable, Juror | None] = {}
+    found: dict[Hashable, LikedReply | None] = {}
     for sample in reversed(samples):
         if sample.reward is not None and abs(sample.reward) >= PRAISE:
-            found.setdefault(sample.who, _juror(sample) if sample.reward > 0 else None)
-    for juror in earlier:
-        found.setdefault(juror.user, juror)
-    return [juror for juror in found.values() if juror is not None]
+            found.setdefault(sample.who, _liked_reply(sample) if sample.reward > 0 else None)
+    for liked in earlier:
+        found.setdefault(liked.user, liked)
+    return [liked for liked in found.values() if liked is not None]
 
 
-def earlier(session: Session, agent: str, n: int) -> list[Juror]:
+def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
     """Jurors of the agent's last steps, the newest first, at most `n`."""
     step, sample, turn = _columns(StepRow), _columns(SampleRow), _columns(InteractionRow)
     last = (
@@ -138,10 +142,10 @@ def earlier(session: Session, agent: str, n: int) -> list[Juror]:
     return read(session, praised[:n])
 
 
-def read(session: Session, names: Iterable[str]) -> list[Juror]:
+def read(session: Session, names: Iterable[str]) -> list[LikedReply]:
     """The jurors whose praised turns are `names`, in their order; those whose record is gone are left out."""
     rows = (session.get(InteractionRow, name) for name in names)
-    return [Juror.of(interaction_of(session, row)) for row in rows if row is not None]
+    return [LikedReply.of(interaction_of(session, row)) for row in rows if row is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +153,15 @@ class _Case:
     """A sample with a hint, and who hears it."""
 
     sample: Sample
-    jurors: Sequence[Juror]
+    liked_replies: Sequence[LikedReply]
 
     @property
     def hint(self) -> str:
         return self.sample.hint or ""
 
     @property
-    def author(self) -> Juror:
-        return _juror(self.sample)
+    def author(self) -> LikedReply:
+        return _liked_reply(self.sample)
 
 
 def _gains(cases: Sequence[_Case], policy: Policy) -> dict[tuple[str, str], float]:
@@ -165,12 +169,12 @@ def _gains(cases: Sequence[_Case], policy: Policy) -> dict[tuple[str, str], floa
     for nothing do."""
     texts: dict[tuple[str, str], Text] = {}
     for case in cases:
-        for juror in (case.author, *case.jurors):
+        for liked in (case.author, *case.liked_replies):
             for words in (case.hint, neutral(case.hint)):
-                if (juror.interaction_id, words) not in texts and (
-                    text := juror.told(words, policy.tokenizer)
+                if (liked.interaction_id, words) not in texts and (
+                    text := liked.told(words, policy.tokenizer)
                 ) is not None:
-                    texts[juror.interaction_id, words] = text
+                    texts[liked.interaction_id, words] = text
     scored = policy.logprobs(list(texts.values()), Weights.TEACHER)
     means = {key: float(logprobs.mean()) for key, logprobs in zip(texts, scored, strict=True)}
     return {
@@ -185,14 +189,14 @@ def _is_disputed(case: _Case, gains: Mapping[tuple[str, str], float]) -> bool:
     if own is None:
         return False
     enough = max(ALIKE * abs(own), _LEAST_GAIN)
-    votes = [gains.get((juror.interaction_id, case.hint), 0.0) for juror in case.jurors]
+    votes = [gains.get((liked.interaction_id, case.hint), 0.0) for liked in case.liked_replies]
     n_against = sum(vote <= -enough for vote in votes)
     n_for = 1 + sum(vote >= enough for vote in votes)
     return sign_test(n_against, n_against + n_for) <= SIGNIFICANCE
 
 
-def _juror(sample: Sample) -> Juror:
-    return Juror(
+def _liked_reply(sample: Sample) -> LikedReply:
+    return LikedReply(
         sample.who,
         sample.interaction_id,
         sample.prompt_ids,

@@ -27,7 +27,7 @@ from burnish.learner.model.policy import Policy, Weights
 MAX_TOKENS = 192
 
 
-class Retained:
+class KeptAnswers:
     """The base's greedy answers to the first `n` prompts of a file; None where an answer has no end within the limit."""
 
     def __init__(self, digest: str, answers: Sequence[Text | None]) -> None:
@@ -35,7 +35,7 @@ class Retained:
         self.answers = answers
 
     @classmethod
-    def load(cls, file: Path, n: int, policy: Policy, cache_dir: Path) -> "Retained":
+    def load(cls, file: Path, n: int, policy: Policy, cache_dir: Path) -> "KeptAnswers":
         """Raises LearnerError where `file` is no file of prompts."""
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         identity = f"retained {revision(policy.base_dir)} {digest} {n} {MAX_TOKENS}"

@@ -28,7 +28,7 @@ _KEPT = (
 )
 
 
-class Health:
+class MonitorState:
     """The memory of one line of versions."""
 
     def __init__(self, settings: Learner) -> None:

@@ -41,7 +41,7 @@ def pulse(journal: Journal, agent: str) -> Pulse:
         from burnish.adapters.registry import lifecycle
 
         mine = (turn.agent == agent, turn.may_train.is_(True))
-        is_fit = (turn.spent_step.is_(None), turn.fate.is_(None))
+        is_fit = (turn.spent_step.is_(None), turn.skip_reason.is_(None))
         return Pulse(
             n_recorded=count(turn.interaction_id, *mine),
             n_ready=count(turn.interaction_id, *mine, turn.is_ready.is_(True), *is_fit),

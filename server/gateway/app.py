@@ -27,7 +27,7 @@ from burnish.server.gateway.http import error_envelope
 from burnish.server.gateway.http.asgi import ClientGone, header, send_bytes, send_json
 from burnish.server.gateway.http.request_ids import RequestIds
 from burnish.server.gateway.state import State
-from burnish.server.gateway.warm_up import rehearse
+from burnish.server.gateway.warm_up import warm_up
 
 Answer = Callable[[State, Scope, Receive, Send, str], Awaitable[None]]
 MODEL_PATH = "/v1/models/"
@@ -55,7 +55,7 @@ class App:
         await receive()
         self.state = State.open(self._settings)
         # not waited for: a journal that does not answer must not keep a gateway from serving
-        first = asyncio.create_task(rehearse(self._fallback, self._settings)) if self._fallback is not None else None
+        first = asyncio.create_task(warm_up(self._fallback, self._settings)) if self._fallback is not None else None
         await send({"type": "lifespan.startup.complete"})
         await receive()
         if first is not None:

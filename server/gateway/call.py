@@ -20,7 +20,7 @@ CHAT = "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class BodyLabels:
     """What a body says about the conversation it belongs to, under any of the names that harnesses use."""
 
     session: str | None = None
@@ -29,7 +29,7 @@ class Said:
     is_done: object = None
 
 
-NOTHING_SAID = Said()
+NO_BODY_LABELS = BodyLabels()
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Call:
     render: "Callable[[str, str], Renderer]"
     n: int = 1
     user: str | None = None
-    said: Said = NOTHING_SAID
+    said: BodyLabels = NO_BODY_LABELS
     path: str = CHAT
     prompts: tuple[msgspec.Raw, ...] = ()
     check: "Callable[[], object] | None" = None

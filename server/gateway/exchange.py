@@ -21,7 +21,7 @@ from burnish.server.gateway.http.asgi import headers_of, read_body, send_bytes
 from burnish.server.gateway.http.disconnects import ClientWatch
 from burnish.server.gateway.http.sse import Splitter
 from burnish.server.gateway.labels import Labels, labels_of
-from burnish.server.gateway.routing import own, remote, resolve, split
+from burnish.server.gateway.routing import remote, resolve, to_canary, to_personal_agent
 from burnish.server.gateway.state import State
 from burnish.server.gateway.turn import Turn
 from burnish.serving_table import Routes
@@ -73,8 +73,8 @@ class Exchange:
         call, state = self._call, self._state
         routes = state.routes.current()
         target = resolve(call.model, self._caller, routes, state.settings.gateway.model_map)
-        target = own(target, routes, state.settings.personal, self._caller.tenant, call.user)
-        self._target = split(target, routes, self._caller.key_id, self._labels.session_id, call.messages)
+        target = to_personal_agent(target, routes, state.settings.personal, self._caller.tenant, call.user)
+        self._target = to_canary(target, routes, self._caller.key_id, self._labels.session_id, call.messages)
         with state.heartbeat.hold(
             self._target.name
         ):  # nothing may wait between reading the table and counting the request

@@ -32,9 +32,9 @@ class Heartbeat:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    def hold(self, name: str) -> "Held":
+    def hold(self, name: str) -> "RunningRequest":
         """Count one request on the version called `name` for the length of a `with` block."""
-        return Held(self, name)
+        return RunningRequest(self, name)
 
     def enter(self, name: str) -> None:
         """One request more."""
@@ -73,7 +73,7 @@ class Heartbeat:
         self._path.unlink(missing_ok=True)
 
 
-class Held:
+class RunningRequest:
     """One request on one version, while it is under way."""
 
     __slots__ = ("_heartbeat", "_name")

@@ -6,7 +6,7 @@ fields. Where none of them says anything, the ingester goes by the messages (ser
 
 import msgspec
 
-from burnish.server.gateway.call import NOTHING_SAID, Said
+from burnish.server.gateway.call import NO_BODY_LABELS, BodyLabels
 from burnish.session_names import HARNESS, OURS
 
 MAX_LENGTH = 512
@@ -25,9 +25,9 @@ class Labels(msgspec.Struct, frozen=True):
     retry: int = 0
 
 
-def labels_of(headers: dict[bytes, str], said: Said) -> Labels:
+def labels_of(headers: dict[bytes, str], said: BodyLabels) -> Labels:
     """From the headers, else from the body."""
-    if said is NOTHING_SAID and headers.keys().isdisjoint(_SAYING):
+    if said is NO_BODY_LABELS and headers.keys().isdisjoint(_SAYING):
         return NO_LABELS
     session_id, quoted_by = _session(headers, said)
     done = headers.get(b"x-session-done") or said.is_done
@@ -42,7 +42,7 @@ def labels_of(headers: dict[bytes, str], said: Said) -> Labels:
     )
 
 
-def _session(headers: dict[bytes, str], said: Said) -> tuple[str | None, str | None]:
+def _session(headers: dict[bytes, str], said: BodyLabels) -> tuple[str | None, str | None]:
     if not headers.keys().isdisjoint(_ALL):
         for name in _ALL:
             if value := headers.get(name):

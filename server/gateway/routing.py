@@ -163,7 +163,7 @@ def _missing(model: str, caller: Caller, routes: Routes, why: str = "") -> NotFo
     )
 
 
-def own(target: Target, routes: Routes, settings: Personal, tenant: str, user: str | None) -> Target:
+def to_personal_agent(target: Target, routes: Routes, settings: Personal, tenant: str, user: str | None) -> Target:
     """`user`'s own agent where the serving table has it, else `target`. Who names a version gets that version."""
     if not user or target.is_pinned or target.is_base or not applies(settings, target.agent):
         return target
@@ -185,7 +185,7 @@ class _Role(msgspec.Struct, gc=False):
 _role = msgspec.json.Decoder(_Role)
 
 
-def split(target: Target, routes: Routes, key_id: str, session_id: str | None, messages: msgspec.Raw) -> Target:
+def to_canary(target: Target, routes: Routes, key_id: str, session_id: str | None, messages: msgspec.Raw) -> Target:
     """`target`, or the canary in its place. Who names a version gets that version.
 
     `messages` is the request's JSON array; only where no session is named are its first messages looked at.

@@ -13,7 +13,7 @@ from burnish.server.gateway.access.limits import Limits
 from burnish.server.gateway.engines.engines import Engines
 from burnish.server.gateway.feedback.vote_tokens import Tokens
 from burnish.server.gateway.heartbeat import Heartbeat
-from burnish.server.gateway.http.disconnects import Watches
+from burnish.server.gateway.http.disconnects import DisconnectWatcher
 from burnish.server.gateway.recorder import Recorder
 from burnish.serving_table import Routes
 
@@ -34,7 +34,7 @@ class State:
     engines: Engines
     recorder: Recorder
     heartbeat: Heartbeat
-    watches: Watches
+    watches: DisconnectWatcher
     reporter: "asyncio.Task[None]"
 
     @classmethod
@@ -50,7 +50,7 @@ class State:
             engines=Engines(settings.gateway.connect_timeout),
             recorder=Recorder(settings),
             heartbeat=heartbeat,
-            watches=Watches(),
+            watches=DisconnectWatcher(),
             reporter=asyncio.create_task(heartbeat.publish_forever()),
         )
 

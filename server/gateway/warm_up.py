@@ -21,7 +21,7 @@ NEVER = 2**31 - 1
 log = structlog.get_logger(__name__)
 
 
-async def rehearse(app: ASGIApp, settings: Settings) -> int:
+async def warm_up(app: ASGIApp, settings: Settings) -> int:
     """The status of the answer: 409. 0 where there was none: the log tells why, and the gateway goes on."""
     body = json.dumps({"expected": NEVER}).encode()
     key = ensure_secret(admin_key_file(settings))  # made before any gateway starts (adapters/serving/prepare.py)

@@ -118,7 +118,7 @@ def _consult(session: Session, interaction_id: str) -> None:
     """Ask the judge about a user's words; where they were taken back before it was asked, it need not be."""
     if session.connection().execute(_WORDS, {"interaction": interaction_id, "user": FeedbackSource.USER.value}).first():
         turn = session.get(InteractionRow, interaction_id)
-        if turn is not None and turn.fate is None:
+        if turn is not None and turn.skip_reason is None:
             ask_judge(session, interaction_id, FEEDBACK)
         return
     job: Any = JudgeJob

@@ -25,7 +25,7 @@ from burnish.server.ingest.linking import Link, Trace
 from burnish.server.ingest.lookup import OPTED_OUT, OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates, earlier_reply, note_last
 from burnish.server.ingest.recent_messages import MAX_LENGTH, RECENT, Recent
-from burnish.server.ingest.turn_kind import Kind, Said
+from burnish.server.ingest.turn_kind import Kind, UserWords
 
 log = structlog.get_logger(__name__)
 SIDE = "side turn"
@@ -93,7 +93,7 @@ class Filing:
             may_train=turn.may_train,
             is_aborted=turn.is_aborted,
             quarantine=turn.quarantine,
-            fate=RETRIED if is_retried else _fate(turn, link, what, inherited),
+            skip_reason=RETRIED if is_retried else _skip_reason(turn, link, what, inherited),
             is_ready=False,
             spent_step=None,
         )
@@ -102,8 +102,8 @@ class Filing:
         session.connection().execute(_INSERT, values)
         row: Any = SimpleNamespace(**values)
         for earlier in tries:
-            if earlier.retry < turn.retry and earlier.fate in (None, "aborted"):
-                earlier.fate = RETRIED
+            if earlier.retry < turn.retry and earlier.skip_reason in (None, "aborted"):
+                earlier.skip_reason = RETRIED
         if parent is not None and what is not Kind.SIDE and turn.choice == 0 and turn.may_train:
             self._follow(session, row)
         if what is not Kind.SIDE:
@@ -168,7 +168,7 @@ class Filing:
             return
         if parent.kind == Kind.SIDE and turn_kind.told(parent.turn_type) is None:
             parent.kind, parent.kind_reason = Kind.MAIN, "was continued"
-            parent.fate = None if parent.fate == SIDE else parent.fate
+            parent.skip_reason = None if parent.skip_reason == SIDE else parent.skip_reason
             if parent.parent_id is not None and parent.choice == 0:
                 self._follow(session, parent)
         if row.n_behind > 0:
@@ -181,7 +181,7 @@ class Filing:
         if not is_known or turn.retry or turn.choice or not turn.may_train or not turn.messages:
             return
         earlier = earlier_reply(session, row, lookup.RETRY_WINDOW)
-        if earlier is not None and earlier.fate != RETRIED and not lookup.has_follower(session, earlier):
+        if earlier is not None and earlier.skip_reason != RETRIED and not lookup.has_follower(session, earlier):
             self._next_states.regenerated(session, earlier, row)
 
     def _correct_earlier(self, session: Session, row: Any, turn: Interaction, head: str | None) -> None:
@@ -199,17 +199,17 @@ class Filing:
             columns.ended_at > row.started_at - RECENT,
             columns.interaction_id != row.interaction_id,
         )
-        said = [Said.of(opening_of(turn.messages)[:MAX_LENGTH], head)]
+        said = [UserWords.of(opening_of(turn.messages)[:MAX_LENGTH], head)]
         for other in session.scalars(earlier.order_by(columns.ended_at.desc()).limit(20)).all():
             is_mate = bool(turn.quoted_session) and other.session_id == row.session_id
             if lookup.has_follower(session, other):
                 continue
             if is_mate or self._asks_about(session, other, said):
                 other.kind, other.kind_reason = Kind.SIDE, "no tools, while its session has them"
-                other.fate = other.fate or SIDE
+                other.skip_reason = other.skip_reason or SIDE
 
     @staticmethod
-    def _asks_about(session: Session, row: InteractionRow, said: list[Said]) -> bool:
+    def _asks_about(session: Session, row: InteractionRow, said: list[UserWords]) -> bool:
         messages = messages_of(session, row.message_digests)
         return turn_kind.is_about(messages, _head_of(messages), said)
 
@@ -230,7 +230,7 @@ def _head_of(messages: Sequence[Message]) -> str | None:
     return next((blobs.text_of(message)[0] for message in messages if message.get("role") == "system"), None)
 
 
-def _fate(turn: Interaction, link: Link, what: Kind, inherited: bool) -> str | None:
+def _skip_reason(turn: Interaction, link: Link, what: Kind, inherited: bool) -> str | None:
     """Why a turn can never be trained, known at ingestion; None where it may be."""
     if turn.upstream:
         return f"answered by {turn.upstream}"

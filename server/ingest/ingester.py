@@ -31,7 +31,7 @@ from burnish.segments.frames import Record
 from burnish.server.ingest import feedback, lookup
 from burnish.server.ingest.filing import Filing
 from burnish.server.ingest.next_state import note_ended
-from burnish.server.ingest.personal_requests import Wakes
+from burnish.server.ingest.personal_requests import PersonalRequests
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
@@ -77,7 +77,7 @@ class Ingester:
         self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
-        self._wakes = Wakes(personal or Personal())
+        self._personal_requests = PersonalRequests(personal or Personal())
 
     def run_once(self) -> int:
         """Ingest everything older than the watermark."""
@@ -141,7 +141,7 @@ class Ingester:
                     session.merge(SegmentRow(name=name, offset=offset))
         except BaseException:
             self._filing.forget()
-            self._wakes.forget()
+            self._personal_requests.forget()
             raise
         return n_filed
 
@@ -161,12 +161,12 @@ class Ingester:
                     feedback.take(session, record)
                 elif not lookup.is_filed(session, record.interaction_id):
                     self._filing.take_interaction(session, record)
-                    self._wakes.note(session, record)
+                    self._personal_requests.note(session, record)
         except OperationalError:
             raise
         except Exception:
             self._filing.forget()
-            self._wakes.forget()
+            self._personal_requests.forget()
             name = record.feedback_id if isinstance(record, Feedback) else record.interaction_id
             log.exception("a record cannot be stored; it stays in its segment", record=name)
 

@@ -118,7 +118,9 @@ def parent_of(session: Session, link: Link) -> Parent | None:
 def is_opted_out(session: Session, link: Link) -> bool:
     """True where the continued turn is kept out of training, or one before it."""
     row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
-    return row is not None and (row.fate in (OPTED_OUT, OPTED_OUT_BEFORE) or (not row.may_train and not row.upstream))
+    return row is not None and (
+        row.skip_reason in (OPTED_OUT, OPTED_OUT_BEFORE) or (not row.may_train and not row.upstream)
+    )
 
 
 def conversation_of(session: Session, turn: Interaction) -> Conversation | None:

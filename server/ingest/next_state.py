@@ -64,7 +64,7 @@ class NextStates:
         # makes none of what the user says.
         is_from_user = Provenance.USER in provenance and not set(provenance).intersection(_PRINTED)
         what = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
-        if not self._note(session, parent, what, row, digests, provenance, signals) or parent.fate is not None:
+        if not self._note(session, parent, what, row, digests, provenance, signals) or parent.skip_reason is not None:
             return
         if environment_fault(signals) is None:
             ask_judge(session, parent.interaction_id, NEXT_STATE)
@@ -72,7 +72,7 @@ class NextStates:
 
     def regenerated(self, session: Session, earlier: InteractionRow, row: Any) -> None:
         """The request of `row` is that of `earlier` over again: another reply was wanted."""
-        if self._note(session, earlier, NextStateKind.REGENERATED, row) and earlier.fate is None:
+        if self._note(session, earlier, NextStateKind.REGENERATED, row) and earlier.skip_reason is None:
             settle(session, earlier.interaction_id)
 
     def _whose(self, message: Message, parent: InteractionRow, reply: Message) -> Provenance:

@@ -19,7 +19,7 @@ NOTED_SECONDS = 5.0
 N_REMEMBERED = 50_000
 
 
-class Wakes:
+class PersonalRequests:
     """One per ingester."""
 
     def __init__(self, settings: Personal) -> None:

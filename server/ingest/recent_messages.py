@@ -14,14 +14,14 @@ from sqlmodel import Session
 from burnish.journal.tables import SessionRow
 from burnish.messages import text_of
 from burnish.records import Interaction
-from burnish.server.ingest.turn_kind import Said
+from burnish.server.ingest.turn_kind import UserWords
 
 RECENT = 600.0
 """Seconds back in which a side call is recognised as such."""
 N_REMEMBERED = 512
 N_CALLERS = 10_000
 MAX_LENGTH = 300
-Words = OrderedDict[str, tuple[Said, float]]
+Words = OrderedDict[str, tuple[UserWords, float]]
 
 
 class Recent:
@@ -34,7 +34,7 @@ class Recent:
         """Call when a transaction was rolled back."""
         self._by.clear()
 
-    def said(self, session: Session, turn: Interaction) -> Sequence[Said]:
+    def said(self, session: Session, turn: Interaction) -> Sequence[UserWords]:
         """What was said in the caller's recent conversations."""
         horizon = turn.started_at - RECENT
         return [said for said, at in self._of(session, turn).values() if at > horizon]
@@ -42,10 +42,10 @@ class Recent:
     def remember(self, session: Session, turn: Interaction, session_id: str, opening: str, head: str | None) -> None:
         """Note how a conversation began, and what its user said last."""
         words = self._of(session, turn)
-        words.setdefault(session_id, (Said.of(opening, head), turn.started_at))
+        words.setdefault(session_id, (UserWords.of(opening, head), turn.started_at))
         last = next((m for m in reversed(turn.messages) if m.get("role") == "user"), None)
         if last is not None:
-            words[f"{session_id} last"] = (Said.of(text_of(last)[:MAX_LENGTH], head), turn.ended_at)
+            words[f"{session_id} last"] = (UserWords.of(text_of(last)[:MAX_LENGTH], head), turn.ended_at)
         while len(words) > N_REMEMBERED:
             words.popitem(last=False)
 
@@ -66,5 +66,5 @@ class Recent:
                 .limit(N_REMEMBERED)
             )
             found = reversed(rows.all())
-            self._by[who] = OrderedDict((row[0], (Said.of(row[1], row[2]), row[3])) for row in found)
+            self._by[who] = OrderedDict((row[0], (UserWords.of(row[1], row[2]), row[3])) for row in found)
         return self._by[who]

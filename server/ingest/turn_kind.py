@@ -35,7 +35,7 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class UserWords:
     """Words of a user in a conversation, their first line, and the digest of that conversation's system prompt."""
 
     text: str
@@ -43,7 +43,7 @@ class Said:
     line: str = ""
 
     @classmethod
-    def of(cls, text: str, head: str | None) -> "Said":
+    def of(cls, text: str, head: str | None) -> "UserWords":
         return cls(text, head, text.partition("\n")[0].strip())
 
 
@@ -63,7 +63,7 @@ def told(turn_type: str | None) -> Kind | None:
 
 
 def kind_of(
-    turn: Interaction, head: str | None, parent: Parent | None, known: Conversation | None, others: Sequence[Said]
+    turn: Interaction, head: str | None, parent: Parent | None, known: Conversation | None, others: Sequence[UserWords]
 ) -> tuple[Kind, str]:
     """The kind and the reason for it.
 
@@ -96,7 +96,7 @@ def kind_of(
     return Kind.MAIN, "begins"
 
 
-def is_about(messages: Sequence[Message], head: str | None, others: Sequence[Said]) -> bool:
+def is_about(messages: Sequence[Message], head: str | None, others: Sequence[UserWords]) -> bool:
     """True where a lone question holds another conversation's words and more: a title or a commit message is asked for.
 
     The words are all that was said; under a system prompt of its own (`head`) a first line will do, since harnesses

@@ -24,14 +24,14 @@ from burnish.config import Personal
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, VersionRow
 from burnish.records import VersionName, VersionState
-from burnish.server.rollout.unloading import Drain
+from burnish.server.rollout.unloading import Unloader
 
 LOOK_SECONDS = 5.0
 ORIGIN = "branch"
 log = structlog.get_logger()
 
 
-class Nursery:
+class PersonalAgents:
     """One per swapper. `load` brings a version to every engine, or to none."""
 
     def __init__(
@@ -39,14 +39,14 @@ class Nursery:
         journal: Journal,
         store: AdapterStore,
         file: Path,
-        drain: Drain,
+        unloader: Unloader,
         load: Callable[[VersionName], Awaitable[None]],
         settings: Personal,
     ) -> None:
         self._journal = journal
         self._store = store
         self._file = file
-        self._drain = drain
+        self._unloader = unloader
         self._load = load
         self._settings = settings
         self._next_look = 0.0
@@ -85,7 +85,7 @@ class Nursery:
             self._send_off(name, "others are used more")
 
     def _send_off(self, name: str, why: str) -> None:
-        self._drain.send_off(name)
+        self._unloader.send_off(name)
         log.info("a personal agent leaves", agent=name, reason=why)
 
     def _by_use(self) -> list[tuple[str, float]]:

@@ -19,7 +19,7 @@ import structlog
 from burnish import serving_table
 from burnish.adapters.evidence.gate import Evidence, GateVerdict, decide
 from burnish.adapters.evidence.heldout_replay import Replay
-from burnish.adapters.files.retention import Keeper
+from burnish.adapters.files.retention import FileRetention
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, auto_rollback, lifecycle
 from burnish.adapters.serving import publish
@@ -39,11 +39,11 @@ from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import RetentionSet, read_prompts
 from burnish.server.rollout.heldout_replay import Replayer
-from burnish.server.rollout.personal_agents import Nursery
+from burnish.server.rollout.personal_agents import PersonalAgents
 from burnish.server.rollout.shadow_groups.drawer import Drawer
 from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from burnish.server.rollout.trial import Trial
-from burnish.server.rollout.unloading import Drain
+from burnish.server.rollout.unloading import Unloader
 
 log = structlog.get_logger()
 TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
@@ -96,8 +96,10 @@ class Swapper:
         self._observer = observer
         self._replayer = replayer
         self._shown: dict[VersionName, Evidence] = {}  # of candidates that wait for their replay
-        self._drain = Drain(journal, engines, routes_file)
-        self._nursery = Nursery(journal, store, routes_file, self._drain, self._trial.load, personal or Personal())
+        self._unloader = Unloader(journal, engines, routes_file)
+        self._personal_agents = PersonalAgents(
+            journal, store, routes_file, self._unloader, self._trial.load, personal or Personal()
+        )
         self._lost: set[VersionName] = set()
         self._waits_for = ""
 
@@ -108,8 +110,8 @@ class Swapper:
             await self.reconcile()
         if self._observer is not None:
             self._observer.look()
-        self._nursery.unload_idle()
-        await self._drain.run_once(self._table())
+        self._personal_agents.unload_idle()
+        await self._unloader.run_once(self._table())
         with self._journal.write() as session:
             leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
         for job in leased:
@@ -193,7 +195,7 @@ class Swapper:
 
     async def _wake(self, job: jobs.Leased, agent: str) -> None:
         try:
-            await self._nursery.wake(agent)
+            await self._personal_agents.wake(agent)
         except EngineUnavailable as error:
             self._fail(job, error, FOREVER)
             raise
@@ -362,11 +364,11 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         personal=settings.personal,
         replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
     )
-    keeper, mirror = Keeper(settings, journal), Mirror(journal, engines[0], of)
+    file_retention, mirror = FileRetention(settings, journal), Mirror(journal, engines[0], of)
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
     try:
-        await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, keeper, mirror, drawer)))
+        await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, file_retention, mirror, drawer)))
     finally:
         await alerts.close()
         for engine in engines:

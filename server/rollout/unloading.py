@@ -28,7 +28,7 @@ _NAME: Any = AgentRow.name
 log = structlog.get_logger()
 
 
-class Drain:
+class Unloader:
     """One per swapper. A version goes in two steps: off the table once it is idle, off the engines once that is seen
     everywhere."""
 

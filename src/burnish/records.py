@@ -278,7 +278,7 @@ class Judgement:
     it.
 
     `reason` names the rule that gave the score without any vote, or why the votes came to an abstention. `hint` is what
-    the judge wrote, `hint_fate` is `accepted` or the code of the reason why it is not used; `candidates` are other
+    the judge wrote, `hint_status` is `accepted` or the code of the reason why it is not used; `candidates` are other
     hints of the same ballot that may be used. `findings` names what in the text looked like an attempt to speak to the
     judge.
     """
@@ -292,7 +292,7 @@ class Judgement:
     n_failed: int
     created_at: float
     reason: str | None = None
-    hint_fate: str | None = None
+    hint_status: str | None = None
     findings: Sequence[str] = ()
     candidates: Sequence[str] = ()
 

@@ -269,7 +269,7 @@ def _hint(verdicts: Sequence[Verdict], user: Word | None) -> Verdict | None:
     praised."""
     if user is not None and user.value > 0.0:
         return None
-    usable = [v for v in verdicts if v.is_from_user and v.judgement.hint and v.judgement.hint_fate == ACCEPTED]
+    usable = [v for v in verdicts if v.is_from_user and v.judgement.hint and v.judgement.hint_status == ACCEPTED]
     usable.sort(key=lambda v: (v.origin == FEEDBACK, v.judgement.created_at))
     return usable[-1] if usable else None
 

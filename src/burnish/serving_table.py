@@ -146,7 +146,7 @@ def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
     return Watched(path, parse, Routes(), max_age)
 
 
-class Held:
+class LockedTable:
     """The table while no other process changes it.
 
     Raises TableError where the table is missing or cannot be read, unless `is_made_anew`: then what is put next holds
@@ -178,7 +178,7 @@ def _present(path: Path) -> Any:
 
 
 @contextmanager
-def held(path: Path, *, is_made_anew: bool = False) -> Iterator[Held]:
+def held(path: Path, *, is_made_anew: bool = False) -> Iterator[LockedTable]:
     """Keep every other process from changing the table. Nobody waits for a disk meanwhile: what was put is made durable
     afterwards.
 
@@ -188,7 +188,7 @@ def held(path: Path, *, is_made_anew: bool = False) -> Iterator[Held]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        present = Held(path, is_made_anew=is_made_anew)
+        present = LockedTable(path, is_made_anew=is_made_anew)
         before = present.table
         yield present
     if present.table is not before:

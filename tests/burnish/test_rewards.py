@@ -259,7 +259,7 @@ def test_outcome_and_step_are_added_in_a_tool_session() -> None:
 
 
 def test_a_hint_that_was_not_accepted_is_not_used_nor_one_for_a_reply_that_a_user_praised() -> None:
-    refused = Verdict("j", NEXT_STATE, judgement("t", -1, HINT, hint_fate="length"), True)
+    refused = Verdict("j", NEXT_STATE, judgement("t", -1, HINT, hint_status="length"), True)
     assert compose([], [refused]) == Reward(-1.0, "judge", ["j"], None)
     praised = compose([user_says(1.0)], [verdict(-1, HINT)])
     assert praised == Reward(1.0, "user", ["user-2000"], None)

@@ -316,9 +316,9 @@ def test_killing_the_supervisor_leaves_nobody(tmp_path: Path) -> None:
     files = [tmp_path / "one", tmp_path / "two"]
     deaf = "trap '' TERM HUP INT; " + FAMILY.format(file=files[1])
     with supervised(FAMILY.format(file=files[0]), deaf) as process:
-        lifeline = told(process)
+        orphan_guard = told(process)
         wait_for(lambda: all(len(family(file)) == 2 for file in files))
-        everyone = [pid for file in files for pid in family(file)] + [lifeline]
+        everyone = [pid for file in files for pid in family(file)] + [orphan_guard]
         assert all(map(is_alive, everyone))
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -23,7 +23,7 @@ def journal(tmp_path: Path) -> Journal:
         add_turn(journal, interaction([user(name)], "x", interaction_id=name), is_ready=name == "c")
     add_feedback(journal, "c", 1.0)
     with journal.write() as session:
-        session.query(InteractionRow).filter_by(interaction_id="d").one().fate = "stale: 5 versions behind"
+        session.query(InteractionRow).filter_by(interaction_id="d").one().skip_reason = "stale: 5 versions behind"
         step = StepRow(
             agent="agent",
             version=1,

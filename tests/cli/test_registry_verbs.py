@@ -153,7 +153,7 @@ def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path
     assert run("export", "--format", "sft", "--agent", "nobody").out == ""
     assert run("export", "--format", "sft", "--until", "1970-01-01").out == ""
     assert json.loads(run("export", "--format", "rewards").out)["reward"] == 1.0
-    assert run("why", "t", "--json").json["fate"] == "ready for the learner"
+    assert run("why", "t", "--json").json["training_status"] == "ready for the learner"
     assert "ready for the learner" in run("why", "t").out
     assert [entry["action"] for entry in run("audit", "-n", "1", "--json").json["entries"]] == ["refuse"]
     assert "unlearned 9 of 64" in run("audit").out

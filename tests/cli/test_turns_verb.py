@@ -42,13 +42,13 @@ def test_a_turn_s_whole_story_is_told(journal: Journal, run: Run) -> None:
     ):
         assert text in told
     tree = run("turns", "show", "t", "--json").json
-    assert (tree["reward"]["value"], tree["reward"]["source"], tree["fate"]) == (-1.0, "user", "ready for the learner")
+    assert (tree["reward"]["value"], tree["reward"]["source"], tree["training_status"]) == (-1.0, "user", "ready for the learner")
     assert [row["score"] for row in tree["judgements"]] == [-1]
     assert tree["next_state"]["messages"][0]["content"] == "no bold please"
 
 
 @pytest.mark.parametrize(
-    ("state", "fate"),
+    ("state", "training_status"),
     [
         ("queued", "waits for the judge"),
         ("leased", "is with the judge"),
@@ -56,20 +56,20 @@ def test_a_turn_s_whole_story_is_told(journal: Journal, run: Run) -> None:
         ("done", "the judge abstained"),
     ],
 )
-def test_what_a_turn_waits_for_is_said(journal: Journal, run: Run, state: str, fate: str) -> None:
+def test_what_a_turn_waits_for_is_said(journal: Journal, run: Run, state: str, skip_reason: str) -> None:
     add_turn(journal, interaction([user("a")], interaction_id="t"))
     with journal.write() as session:
         ask_judge(session, "t", NEXT_STATE)
         session.get_one(JudgeJob, judge_subject("t", NEXT_STATE)).state = state
-    assert run("turns", "show", "t", "--json").json["fate"] == fate
-    assert fate in run("turns", "list").out
+    assert run("turns", "show", "t", "--json").json["training_status"] == skip_reason
+    assert skip_reason in run("turns", "list").out
 
 
 def test_turns_are_listed_newest_first(journal: Journal, run: Run) -> None:
     for name in ("first", "second", "third"):
         add_turn(journal, interaction([user("a")], interaction_id=name))
     assert [row["turn"] for row in run("turns", "list", "-n", "2", "--json").json] == ["third", "second"]
-    assert run("turns", "list", "--json").json[0]["fate"] == "waits for what comes back"
+    assert run("turns", "list", "--json").json[0]["training_status"] == "waits for what comes back"
 
 
 def test_a_turn_that_is_not_there_is_one_readable_line(journal: Journal, run: Run) -> None:

@@ -78,7 +78,9 @@ def run(python: Path, folder: Path, *command: str) -> "subprocess.CompletedProce
 
 def test_the_wheel_holds_every_module_and_the_files_beside_them(installed: Path, tmp_path: Path) -> None:
     """Every module of the checkout and every file that the code reads: prompts, word lists, the sandbox's model."""
-    listing = "import burnish, json, pathlib; print(json.dumps([str(p) for p in pathlib.Path(burnish.__file__).parents]))"
+    listing = (
+        "import burnish, json, pathlib; print(json.dumps([str(p) for p in pathlib.Path(burnish.__file__).parents]))"
+    )
     done = run(installed, tmp_path, "python", "-c", listing)
     assert done.returncode == 0, done.stderr
     package = Path(json.loads(done.stdout)[0])

@@ -83,7 +83,7 @@ FALSE: dict[str, tuple[int, dict[str, Any], str]] = {
     "kind": (2, {"kind": "side"}, "taken for side"),
     "session": (2, {"session_id": "elsewhere"}, "its turns are in 2 sessions"),
     "parent": (3, {"parent_id": None}, "linked to nothing"),
-    "fate": (2, {"fate": "opted out"}, "not trained: opted out"),
+    "fate": (2, {"skip_reason": "opted out"}, "not trained: opted out"),
 }
 
 
@@ -102,7 +102,7 @@ def test_joined_conversations_are_named(recorded: Recorded) -> None:
 
 def test_a_side_turn_that_would_be_trained_is_named(recorded: Recorded) -> None:
     side = next(truth.request_id for truth in recorded.truths if truth.side)
-    recorded.falsify(COLUMNS, COLUMNS.request_id == side, fate=None)
+    recorded.falsify(COLUMNS, COLUMNS.request_id == side, skip_reason=None)
     assert "would be trained" in recorded.problems()
 
 

@@ -196,10 +196,12 @@ class Trial:
                 continue
             is_eligible = truth.part in TALK and truth.outcome is Outcome.ANSWERED and not _is_left_open(truth, row)
             self._verdict.n_eligible += is_eligible
-            self._verdict.n_trainable += is_eligible and row.fate is None and row.interaction_id not in self._unanswered
-            if is_eligible and row.fate is not None:
-                self._say(truth, f"not trained: {row.fate}")
-            if not is_eligible and row.fate is None:
+            self._verdict.n_trainable += (
+                is_eligible and row.skip_reason is None and row.interaction_id not in self._unanswered
+            )
+            if is_eligible and row.skip_reason is not None:
+                self._say(truth, f"not trained: {row.skip_reason}")
+            if not is_eligible and row.skip_reason is None:
                 self._verdict.n_unwanted += 1
                 self._say(truth, "would be trained")
 

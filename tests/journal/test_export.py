@@ -70,15 +70,15 @@ def test_each_format_has_its_turns_and_columns(any_journal: Journal) -> None:
         {"quarantine": "ids and log-probs differ"},
         {"is_aborted": True},
         {"finish_reason": "length"},
-        {"state": {"fate": "opted out with an earlier turn"}},
-        {"state": {"fate": "sampled from agent@v3, which was rolled back"}},
+        {"state": {"skip_reason": "opted out with an earlier turn"}},
+        {"state": {"skip_reason": "sampled from agent@v3, which was rolled back"}},
         {"state": {"kind": "side"}},
         {"state": {"upstream": "acme/remote"}},
     ],
 )
 def test_what_was_kept_out_of_training_never_leaves(journal: Journal, form: Format, kept_out: dict[str, Any]) -> None:
     add(journal, "out", 1.0, "better so", **kept_out)
-    add(journal, "in", 1.0, "better so", state={"fate": "stale: 5 versions behind"})
+    add(journal, "in", 1.0, "better so", state={"skip_reason": "stale: 5 versions behind"})
     assert ids(journal, form) == ["in"]
 
 

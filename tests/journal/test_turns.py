@@ -158,7 +158,7 @@ def test_the_judge_is_asked_once_per_origin(any_journal: Journal) -> None:
 
 def test_the_summary_counts_by_kind(any_journal: Journal) -> None:
     add_turn(any_journal, interaction([user("a")], interaction_id="a"))
-    add_turn(any_journal, interaction([user("b")], interaction_id="b"), fate="opted out")
+    add_turn(any_journal, interaction([user("b")], interaction_id="b"), skip_reason="opted out")
     add_turn(any_journal, interaction([user("c")], interaction_id="c", agent="other"))
     add_feedback(any_journal, "a", 1.0)
     add_feedback(any_journal, "unknown", 1.0, attached=False)
@@ -172,7 +172,7 @@ def test_the_summary_counts_by_kind(any_journal: Journal) -> None:
         "interactions": 2,
         "ready": 1,
         "spent": 0,
-        "fates": {"opted out": 1},
+        "skip_reasons": {"opted out": 1},
         "feedback": 2,
         "feedback_pending": 1,
     }
@@ -219,4 +219,4 @@ def test_a_withheld_turn_is_not_ready_and_its_story_says_why(any_journal: Journa
     with any_journal.read() as session:
         told = story.tell(session, "t")
     assert (told["reward"], told["withheld"]) == (None, "disagreement: user +1, verifiable -1")
-    assert told["fate"] == "withheld: disagreement: user +1, verifiable -1"
+    assert told["training_status"] == "withheld: disagreement: user +1, verifiable -1"

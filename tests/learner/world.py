@@ -77,9 +77,9 @@ class World:
         with self.journal.read() as session:
             return {row.interaction_id: row.spent_step for row in session.query(InteractionRow).all()}
 
-    def fates(self) -> dict[str, str | None]:
+    def skip_reasons(self) -> dict[str, str | None]:
         with self.journal.read() as session:
-            return {row.interaction_id: row.fate for row in session.query(InteractionRow).all()}
+            return {row.interaction_id: row.skip_reason for row in session.query(InteractionRow).all()}
 
     def rows_of(self, version: int) -> list[str]:
         with self.journal.read() as session:

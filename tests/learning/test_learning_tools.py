@@ -23,7 +23,7 @@ from benchmarks.learning.tools.part import PART, TABLES
 from benchmarks.learning.tools.run import score
 from benchmarks.learning.tools.session import Played, play
 from benchmarks.learning.tools.world import Printed, Step
-from burnish.judges.verdicts.hint_rules import USERS, fate_of
+from burnish.judges.verdicts.hint_rules import USERS, hint_status_of
 from burnish.judges.verdicts.verdict import Vote, parse_vote
 from burnish.records import Provenance, SignalKind
 from burnish.rewards import ACCEPTED
@@ -221,7 +221,7 @@ def test_the_silent_judge_takes_down_a_comment_and_abstains_from_all_else() -> N
     hinted, other = asyncio.run(ask("comment: Use the fetch tool.")), asyncio.run(ask("failed: exit code 1"))
     assert (hinted.score, hinted.hint) == (0, "Use the fetch tool.")
     assert (other.score, other.hint) == (None, None)
-    assert fate_of(hinted.hint or "", hinted.score, 3, 3, USERS) == ACCEPTED
+    assert hint_status_of(hinted.hint or "", hinted.score, 3, 3, USERS) == ACCEPTED
 
 
 def test_a_lost_request_ends_the_session_without_a_word() -> None:

@@ -54,9 +54,9 @@ async def play(
                 tell(n_round, _told(n_asked, seen[n_asked]))
         finally:
             await looks.close()
-        retained, of_base = await exams.retention()
+        kept_answers, of_base = await exams.retention()
         figures = {
-            "retention": retained / of_base,
+            "retention": kept_answers / of_base,
             **await asyncio.to_thread(state.counts, running),
             "n_released": n_released,
             "n_resumed": n_resumed,

@@ -76,11 +76,11 @@ async def play(
 
 async def _at_the_end(running: Stack, exams: Exams, talk: Talk, notes: Notes | None) -> dict[str, float]:
     """What is read off a run's end, and what the run has cost."""
-    retained, of_base = await exams.retention()
+    kept_answers, of_base = await exams.retention()
     return {
         "unseen": await exams.strangers(),
         "seen": await exams.again(notes),
-        "retention": retained / of_base,
+        "retention": kept_answers / of_base,
         "retention_base": of_base,
         **_sessions(talk),
         **loop.costs(running),

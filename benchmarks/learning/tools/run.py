@@ -84,11 +84,11 @@ async def run(
         n_odd, n_rewards = odd_rewards(running)
         if n_rewards and (n_odd > 0) != arm.has_steps:
             raise BurnishError(f"{n_odd} of {n_rewards} rewards hold a step's own word; the arm is {arm.what!r}")
-        retained, of_base = await Exams(running.client, agent, running.settings.engine.base_name, seed).retention()
+        kept_answers, of_base = await Exams(running.client, agent, running.settings.engine.base_name, seed).retention()
         figures = {
             "success_trained": sum(each.is_success for each in had) / len(had),
             "told_truly": sum(sum(each.told) for each in examined) / (len(examined) * world.N_STEPS),
-            "retention": retained / of_base,
+            "retention": kept_answers / of_base,
             "n_rewards": n_rewards,
             "n_step_rewards": n_odd,
             **hints_of(running),

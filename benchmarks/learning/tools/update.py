@@ -73,13 +73,16 @@ def hints_of(stack: Stack) -> dict[str, int]:
     """Hints that came to a step with their turn, and those of them that the teacher (or the jury) refused."""
     row, step = _columns(SampleRow), _columns(StepRow)
     mine = (
-        select(row.hint_fate)
+        select(row.hint_status)
         .join(step, step.step_id == row.step_id)
         .where(step.agent == stack.agent, row.hint.is_not(None))
     )
     with stack.journal.read() as session:
-        fates = session.connection().execute(mine).scalars().all()
-    return {"n_hints": len(fates), "n_hints_refused": sum(fate is not None for fate in fates)}
+        skip_reasons = session.connection().execute(mine).scalars().all()
+    return {
+        "n_hints": len(skip_reasons),
+        "n_hints_refused": sum(skip_reason is not None for skip_reason in skip_reasons),
+    }
 
 
 def _is_settled(stack: Stack, had: Counts) -> bool:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import Field
 
 from burnish.adapters.files.export import as_tar
-from burnish.adapters.files.retention import Keeper
+from burnish.adapters.files.retention import FileRetention
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle, versions
 from burnish.adapters.registry.lineage import aliases_of, lineage
@@ -102,6 +102,6 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     @made.post("/agents/{agent}/versions/gc")
     def remove_versions(agent: AgentPath, body: Removing, caller: Caller = may_change) -> dict[str, Any]:
         """Remove the files of versions that nobody needs; their records stay."""
-        return Keeper(settings, journal).remove(agent, actor=caller.key_id, is_dry=body.dry_run).as_dict()
+        return FileRetention(settings, journal).remove(agent, actor=caller.key_id, is_dry=body.dry_run).as_dict()
 
     return made

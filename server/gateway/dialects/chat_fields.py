@@ -15,7 +15,7 @@ import msgspec
 
 from burnish.errors import RequestError
 from burnish.records import Sampling
-from burnish.server.gateway.call import NOTHING_SAID, JsonObject, Said
+from burnish.server.gateway.call import NO_BODY_LABELS, BodyLabels, JsonObject
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -158,13 +158,13 @@ def is_grammar(fields: Common, raw: JsonObject) -> bool:
     return any(name.startswith("guided_") for name in raw)
 
 
-def said_of(fields: Common) -> Said:
+def said_of(fields: Common) -> BodyLabels:
     """What the body says about its conversation. `user` names a person, not a conversation, and is kept apart."""
     metadata = fields.metadata if isinstance(fields.metadata, dict) else {}
     if not (metadata or fields.session_id or fields.conversation_id or fields.prompt_cache_key):
         if fields.turn_type is None and fields.session_done is None:
-            return NOTHING_SAID
-        return Said(None, None, fields.turn_type, fields.session_done)
+            return NO_BODY_LABELS
+        return BodyLabels(None, None, fields.turn_type, fields.session_done)
     places = (
         ("session_id", fields.session_id),
         ("conversation_id", fields.conversation_id),
@@ -175,8 +175,8 @@ def said_of(fields: Common) -> Said:
     )
     for name, value in places:
         if isinstance(value, str) and value:
-            return Said(value, name, fields.turn_type, fields.session_done)
-    return Said(None, None, fields.turn_type, fields.session_done)
+            return BodyLabels(value, name, fields.turn_type, fields.session_done)
+    return BodyLabels(None, None, fields.turn_type, fields.session_done)
 
 
 def explained(error: msgspec.ValidationError, field: str = "") -> RequestError:

@@ -6,7 +6,7 @@ from typing import Any
 _HEAD = b"HTTP/1.1 "
 
 
-class Corked(asyncio.Transport):
+class CoalescedSend(asyncio.Transport):
     """Around a server's transport: a head is held until the next write, or until the loop comes round where none
     follows."""
 

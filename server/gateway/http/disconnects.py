@@ -10,7 +10,7 @@ from burnish.server.gateway.http.asgi import ClientGone
 PATIENCE = 0.05
 
 
-class Watches:
+class DisconnectWatcher:
     """Looks after the clients of requests that take long. Make it inside the event loop.
 
     Most replies have ended within `PATIENCE` seconds, and a timer and a task for each would cost them dear: one timer
@@ -54,7 +54,7 @@ class ClientWatch:
 
     __slots__ = ("_is_gone", "_is_settled", "_receive", "_task", "_watcher", "_watches")
 
-    def __init__(self, watches: Watches, receive: Receive) -> None:
+    def __init__(self, watches: DisconnectWatcher, receive: Receive) -> None:
         self._watches = watches
         self._receive = receive
         self._is_settled = False

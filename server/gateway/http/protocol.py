@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from burnish.server.gateway.http.coalesce import Corked
+from burnish.server.gateway.http.coalesce import CoalescedSend
 
 HIGH_WATER = 1024 * 1024
 """Bytes of a body that may wait to be read. A reply's request is read at once, and whole: to stop at uvicorn's 64 KB
@@ -43,7 +43,7 @@ class Cycle(RequestResponseCycle):
             keep_alive=keep_alive,
             on_response=protocol.on_response_complete,
         )
-        self._corked: Corked = protocol.corked
+        self._corked: CoalescedSend = protocol.corked
         self._tasks = protocol.tasks
         self._parts: list[bytes] = []
         self._size = 0
@@ -141,7 +141,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = self.corked = Corked(transport)
+        self.transport = self.corked = CoalescedSend(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self.timeout_keep_alive_task is not None:

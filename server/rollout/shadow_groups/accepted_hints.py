@@ -52,7 +52,7 @@ class Wishes:
                 user,
                 turn.may_train.is_(True),
             )
-            accepted = select(said.interaction_id, said.created_at).where(said.hint_fate == ACCEPTED)
+            accepted = select(said.interaction_id, said.created_at).where(said.hint_status == ACCEPTED)
             latest = accepted.order_by(said.created_at.desc()).limit(LOOKED_THROUGH).subquery()
             hinted = select(turn.interaction_id, turn.session_id).join(
                 latest, turn.interaction_id == latest.c.interaction_id

@@ -78,7 +78,7 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
     has_none = ~select(group.interaction_id).where(group.interaction_id == turn.interaction_id).exists()
     hinted = (
         select(said.judgement_id)
-        .where(said.interaction_id == turn.interaction_id, said.hint_fate == "accepted")
+        .where(said.interaction_id == turn.interaction_id, said.hint_status == "accepted")
         .exists()
     )
     needs_own = settings.shadow.asks_for_wish and not settings.shadow.recall

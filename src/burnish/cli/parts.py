@@ -115,10 +115,10 @@ def _judge(settings: config.Settings) -> None:
 
 def _learner(settings: config.Settings) -> None:
     from burnish.learner.run.process import run
-    from burnish.learner.run.throttle import step_back
+    from burnish.learner.run.throttle import lower_priority
 
     stopping = Stopping()
-    step_back(settings.learner.nice)
+    lower_priority(settings.learner.nice)
     run(settings, stopping)
 
 

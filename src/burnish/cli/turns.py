@@ -30,16 +30,18 @@ def list_(
     """List an agent's latest turns, newest first."""
     settings = load_settings(file, None, state)
     with Journal.open(settings.journal_url, migrate=False).read() as session:
-        rows = [(row, story.fate(session, row)) for row in story.recent(session, agent or settings.agent.name, limit)]
+        rows = [
+            (row, story.training_status(session, row)) for row in story.recent(session, agent or settings.agent.name, limit)
+        ]
     if as_json:
         print_json(
             [
-                {"turn": row.interaction_id, "version": row.version, "ended_at": row.ended_at, "fate": f}
-                for row, f in rows
+                {"turn": row.interaction_id, "version": row.version, "ended_at": row.ended_at, "training_status": status}
+                for row, status in rows
             ]
         )
         return
-    table = Table("turn", "version", "kind", "ended", "fate", title=f"agent {agent or settings.agent.name}")
+    table = Table("turn", "version", "kind", "ended", "training", title=f"agent {agent or settings.agent.name}")
     for row, what in rows:
         table.add_row(row.interaction_id, f"v{row.version}", row.kind, _when(row.ended_at), escape(what))
     out.print(table)
@@ -97,10 +99,10 @@ def _drawn(told: Tree) -> Group:
     )
     parts.append(f"[bold]effective reward[/]  {escape(effective)}")
     for sample in told["used"]:
-        hint = f"hint refused: {sample['hint_fate']}" if sample["hint_fate"] else ""
+        hint = f"hint refused: {sample['hint_status']}" if sample["hint_fate"] else ""
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
         parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
-    parts.append(f"[bold]fate[/]  {escape(told['fate'])}")
+    parts.append(f"[bold]skip_reason[/]  {escape(told['skip_reason'])}")
     if told["shadow_group"] is not None:
         parts.append(_shadow_group(told["shadow_group"]))
     return Group(*parts)

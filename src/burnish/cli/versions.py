@@ -172,15 +172,15 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Remove the files of versions that nobody needs; their records, numbers and spent rows stay."""
-    from burnish.adapters.files.retention import Keeper
+    from burnish.adapters.files.retention import FileRetention
 
     settings, journal, name = prepared(file, state, agent)
-    keeper = Keeper(settings, journal)
-    wanted = keeper.remove(name, actor="cli", is_dry=True)
+    file_retention = FileRetention(settings, journal)
+    wanted = file_retention.remove(name, actor="cli", is_dry=True)
     if not dry_run and wanted.plan.remove:
         if not yes:
             typer.confirm(f"Remove the files of {', '.join(f'v{n}' for n in sorted(wanted.plan.remove))}?", abort=True)
-        wanted = keeper.remove(name, actor="cli")
+        wanted = file_retention.remove(name, actor="cli")
     print_json(wanted.as_dict()) if as_json else out.print(tables.removal(wanted.as_dict()))
 
 

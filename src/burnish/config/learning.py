@@ -76,7 +76,7 @@ class Learner(Section):
         True,
         description="Let the teacher refuse hints: those that change nothing more than any words would, or change everything.",
     )
-    jurors: int = Field(
+    liked_replies: int = Field(
         16,
         ge=0,
         description="Most other users whose praise is asked about each hint: one that most of theirs speaks against is not taught. "

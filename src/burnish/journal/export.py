@@ -80,7 +80,9 @@ def _page(
     until: float | None,
 ) -> Sequence[InteractionRow]:
     turn: Any = InteractionRow
-    may_leave = or_(turn.fate.is_(None), *(turn.fate.like(f"{fate}%") for fate in _MAY_LEAVE))
+    may_leave = or_(
+        turn.skip_reason.is_(None), *(turn.skip_reason.like(f"{skip_reason}%") for skip_reason in _MAY_LEAVE)
+    )
     wanted = select(InteractionRow).where(
         turn.may_train.is_(True),
         turn.quarantine.is_(None),

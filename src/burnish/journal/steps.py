@@ -53,15 +53,17 @@ def standing(session: Session, agent: str) -> Tree:
     turn: Any = InteractionRow
     version: Any = VersionRow
     mine = (turn.agent == agent,)
-    waits = (*mine, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None))
+    waits = (*mine, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None))
     n_ready, oldest = session.connection().execute(select(func.count(), func.min(turn.ended_at)).where(*waits)).one()
     trial = session.scalars(select(version.version).where(version.agent == agent, version.state.in_(UNDECIDED))).first()
-    fates = session.connection().execute(
-        select(turn.fate, func.count()).where(*mine, turn.fate.is_not(None)).group_by(turn.fate)
+    skip_reasons = session.connection().execute(
+        select(turn.skip_reason, func.count()).where(*mine, turn.skip_reason.is_not(None)).group_by(turn.skip_reason)
     )
     dropped: Counter[str] = Counter()
-    for fate, n in fates:
-        dropped[str(fate).partition(":")[0]] += n  # "stale: 5 versions behind" is one reason, whatever the number
+    for skip_reason, n in skip_reasons:
+        dropped[str(skip_reason).partition(":")[0]] += (
+            n  # "stale: 5 versions behind" is one reason, whatever the number
+        )
     row = session.get(AgentRow, agent)
     last = runs(session, agent, 1)
     return {
@@ -78,7 +80,7 @@ def standing(session: Session, agent: str) -> Tree:
 def _run(session: Session, row: StepRow) -> Tree:
     sample: Any = SampleRow
     counts = session.connection().execute(
-        select(func.count(), func.count(sample.skipped), func.count(sample.hint), func.count(sample.hint_fate)).where(
+        select(func.count(), func.count(sample.skipped), func.count(sample.hint), func.count(sample.hint_status)).where(
             sample.step_id == row.step_id
         )
     )

@@ -53,14 +53,14 @@ def tell(session: Session, interaction_id: str) -> Tree:
         "withheld": effective.withheld,
         "used": _samples(session, interaction_id),
         "shadow_group": shadows.tell(session, interaction_id),
-        "fate": fate(session, row),
+        "training_status": training_status(session, row),
     }
 
 
-def fate(session: Session, row: InteractionRow) -> str:
+def training_status(session: Session, row: InteractionRow) -> str:
     """What has become of a turn, or what it waits for, in words."""
-    if row.fate is not None:
-        return f"never trained: {row.fate}"
+    if row.skip_reason is not None:
+        return f"never trained: {row.skip_reason}"
     if row.spent_step is not None:
         step = session.get(StepRow, row.spent_step)
         return (

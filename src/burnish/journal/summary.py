@@ -11,7 +11,7 @@ from burnish.journal.tables import AliasRow, FeedbackRow, InteractionRow, JudgeJ
 
 
 def summary(session: Session, agent: str) -> dict[str, Any]:
-    """Counts by kind; "fates" says why turns are not trained, with how many each."""
+    """Counts by kind; "skip_reasons" says why turns are not trained, with how many each."""
     turn: Any = InteractionRow
     step: Any = StepRow
     version: Any = VersionRow
@@ -28,14 +28,14 @@ def summary(session: Session, agent: str) -> dict[str, Any]:
         "ready": int(
             execute(
                 select(func.count()).where(
-                    turn.agent == agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.fate.is_(None)
+                    turn.agent == agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
                 )
             ).scalar_one()
         ),
         "spent": int(
             execute(select(func.count()).where(turn.agent == agent, turn.spent_step.is_not(None))).scalar_one()
         ),
-        "fates": tally(turn.fate, turn.agent == agent),
+        "skip_reasons": tally(turn.skip_reason, turn.agent == agent),
         "links": tally(turn.link_rule, turn.agent == agent),
         **_feedback_counts(session),
         "steps": tally(step.outcome, step.agent == agent),

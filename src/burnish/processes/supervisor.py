@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from burnish.processes import orphan_guard as lifeline
+from burnish.processes import orphan_guard as orphan_guard
 
 log = structlog.get_logger()
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -159,7 +159,7 @@ class Supervisor:
         self._watched = {part.name: _Watched(part) for part in parts}
         self._launcher = launcher
         self._stopping = asyncio.Event()
-        self._lifeline: asyncio.subprocess.Process | None = None
+        self._orphan_guard: asyncio.subprocess.Process | None = None
 
     @property
     def states(self) -> dict[str, PartState]:
@@ -180,16 +180,16 @@ class Supervisor:
     async def run(self) -> None:
         """Start everything and keep it going until `stop` is called."""
         keepers = [asyncio.create_task(self._keep(watched)) for watched in self._watched.values()]
-        lifeline = asyncio.create_task(self._keep_lifeline())
+        orphan_guard = asyncio.create_task(self._keep_orphan_guard())
         await self._stopping.wait()
         for watched in reversed(self._watched.values()):
             await self._end(watched)
         await asyncio.gather(*keepers)  # not cancelled: one may be starting its part in this moment
-        lifeline.cancel()
-        await asyncio.gather(lifeline, return_exceptions=True)
-        if self._lifeline is not None and self._lifeline.stdin is not None:
-            self._lifeline.stdin.close()
-            await self._lifeline.wait()
+        orphan_guard.cancel()
+        await asyncio.gather(orphan_guard, return_exceptions=True)
+        if self._orphan_guard is not None and self._orphan_guard.stdin is not None:
+            self._orphan_guard.stdin.close()
+            await self._orphan_guard.wait()
 
     async def _keep(self, watched: _Watched) -> None:
         """One part's lives: start, watch, and start again."""
@@ -215,13 +215,13 @@ class Supervisor:
         except OSError as error:
             return f"cannot be started: {error}"
         watched.running = running
-        self._tell_lifeline("+", running.group)
+        self._tell_orphan_guard("+", running.group)
         if self._stopping.is_set():  # `stop` came while it was being started
             running.kill()
         output = asyncio.create_task(running.lines())
         health = asyncio.create_task(self._watch_health(watched, running))
         status = await running.wait()
-        self._tell_lifeline("-", running.group)
+        self._tell_orphan_guard("-", running.group)
         health.cancel()
         await asyncio.wait([output], timeout=LAST_WORDS_SECONDS)  # a process that left the group may hold the pipe open
         output.cancel()
@@ -265,18 +265,18 @@ class Supervisor:
             running.kill()
             await watched.ended.wait()
 
-    async def _keep_lifeline(self) -> None:
+    async def _keep_orphan_guard(self) -> None:
         while not self._stopping.is_set():
-            self._lifeline = await asyncio.create_subprocess_exec(
-                sys.executable, "-S", "-E", lifeline.__file__, stdin=asyncio.subprocess.PIPE, start_new_session=True
+            self._orphan_guard = await asyncio.create_subprocess_exec(
+                sys.executable, "-S", "-E", orphan_guard.__file__, stdin=asyncio.subprocess.PIPE, start_new_session=True
             )
             for watched in self._watched.values():
                 if watched.running is not None:
-                    self._tell_lifeline("+", watched.running.group)
-            await self._lifeline.wait()
+                    self._tell_orphan_guard("+", watched.running.group)
+            await self._orphan_guard.wait()
 
-    def _tell_lifeline(self, sign: str, group: int | None) -> None:
-        pipe = self._lifeline.stdin if self._lifeline is not None else None
+    def _tell_orphan_guard(self, sign: str, group: int | None) -> None:
+        pipe = self._orphan_guard.stdin if self._orphan_guard is not None else None
         if pipe is not None and group is not None and not pipe.is_closing():
             pipe.write(f"{sign}{group}\n".encode())
 

@@ -113,7 +113,7 @@ async def test_a_verdict_that_does_not_stands_and_its_hint_is_kept_for_audit_onl
     _add(journal, "No bold please. The score of the match was 3:1.")
     await _worker(journal, Swayed("thanks")).run_once()
     row = _row(journal)
-    assert (row.score, row.reason, row.hint_fate) == (-1, None, REFUSED)
+    assert (row.score, row.reason, row.hint_status) == (-1, None, REFUSED)
     with journal.read() as session:
         reward = reward_of(session, "t")
     assert reward is not None and (reward.value, reward.hint) == (-1.0, None)

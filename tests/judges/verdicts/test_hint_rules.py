@@ -2,15 +2,15 @@
 
 import pytest
 
-from burnish.judges.verdicts.hint_rules import Grounds, fate_of
+from burnish.judges.verdicts.hint_rules import Grounds, hint_status_of
 
 HINT = "Use a numbered list for several steps."
 USERS = Grounds(is_users=True)
 
 
 def test_a_users_own_words_that_most_votes_carry_are_accepted() -> None:
-    assert fate_of(HINT, -1, 3, 2, USERS) == "accepted"
-    assert fate_of(HINT, 0, 5, 3, USERS) == "accepted"
+    assert hint_status_of(HINT, -1, 3, 2, USERS) == "accepted"
+    assert hint_status_of(HINT, 0, 5, 3, USERS) == "accepted"
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,15 @@ def test_a_users_own_words_that_most_votes_carry_are_accepted() -> None:
     ],
 )
 def test_each_rule_has_its_code(
-    hint: str, score: int | None, n_votes: int, n_bearing: int, grounds: Grounds, fate: str
+    hint: str, score: int | None, n_votes: int, n_bearing: int, grounds: Grounds, skip_reason: str
 ) -> None:
-    assert fate_of(hint, score, n_votes, n_bearing, grounds) == fate
+    assert hint_status_of(hint, score, n_votes, n_bearing, grounds) == skip_reason
 
 
 def test_a_few_words_in_common_with_the_answer_are_no_leak() -> None:
     assert (
-        fate_of("Name the capital in one word.", -1, 3, 3, Grounds(True, gold=("The capital of France is Paris",)))
+        hint_status_of(
+            "Name the capital in one word.", -1, 3, 3, Grounds(True, gold=("The capital of France is Paris",))
+        )
         == "accepted"
     )

@@ -18,7 +18,7 @@ def asked() -> Case:
 def stored(*hints: str) -> tuple[str | None, str | None, tuple[str, ...]]:
     result = Result(-1, 1.0, hints[0], (-1, -1, -1), 0, n_bearing=3, others=hints[1:])
     made = judgement("t", "j", result, asked())
-    return made.hint, made.hint_fate, tuple(made.candidates)
+    return made.hint, made.hint_status, tuple(made.candidates)
 
 
 def test_the_first_hint_that_may_be_used_is_the_hint() -> None:
@@ -33,4 +33,4 @@ def test_where_none_may_the_one_of_most_votes_stays_with_its_fate() -> None:
 
 def test_no_hint_has_no_fate() -> None:
     made = judgement("t", "j", Result(-1, 1.0, None, (-1, -1, -1), 0), asked())
-    assert (made.hint, made.hint_fate, made.candidates) == (None, None, ())
+    assert (made.hint, made.hint_status, made.candidates) == (None, None, ())

@@ -10,7 +10,7 @@ from burnish.learner.data.rows import Row
 from burnish.learner.data.samples import Hinted, Sample, to_sample
 from burnish.learner.objectives.distillation import Distillation
 from burnish.learner.run.ledger import Ledger, Ready
-from burnish.learner.run.step_report import Account
+from burnish.learner.run.step_report import StepReport
 from burnish.learner.run.trainer import Trainer
 from burnish.records import Reward
 from tests.factories import interaction, user
@@ -55,7 +55,7 @@ def test_the_hint_that_was_taught_is_what_the_journal_keeps(
     ledger = Ledger(journal, "agent")
     turn = interaction([user("a")], interaction_id=sample.interaction_id)
     step = ledger.open(0, [Ready(turn, "s", Reward(-1.0, "judge", (), sample.hint))])
-    ledger.announce(step, "digest", Account.of(result))
+    ledger.announce(step, "digest", StepReport.of(result))
     with journal.read() as session:
         assert session.get_one(SampleRow, (step.step_id, sample.interaction_id)).hint == "as it was"
 

@@ -16,7 +16,7 @@ from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
 from burnish.learner.data.rows import Text
 from burnish.learner.data.shadow_groups import GroupLedger
 from burnish.learner.data.teacher_prompts import hinted_prompt, render
-from burnish.learner.model.hint_grader import WishGrader, posteriors
+from burnish.learner.model.hint_grader import HintGrader, posteriors
 from burnish.learner.model.policy import Policy, Weights
 from burnish.learner.run.loop import Loop
 from burnish.sandbox import MODEL
@@ -40,8 +40,8 @@ def draw(world: World, name: str, replies: Any = IDS, wish: str = WISH) -> None:
         assert shadows.file(session, name, drawn, for_judge=False)
 
 
-def grader(world: World) -> WishGrader:
-    return WishGrader(world.journal, "agent", world.trainer.policy)
+def grader(world: World) -> HintGrader:
+    return HintGrader(world.journal, "agent", world.trainer.policy)
 
 
 def told(world: World, name: str) -> tuple[str, str | None, list[float | None]]:

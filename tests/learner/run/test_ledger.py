@@ -11,7 +11,7 @@ from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
-from burnish.learner.run.step_report import Account
+from burnish.learner.run.step_report import StepReport
 from burnish.records import StepOutcome
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
@@ -49,7 +49,7 @@ def spent(journal: Journal) -> dict[str, int | None]:
 def test_ready_turns_come_oldest_first_with_reward_and_session(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a", "b", "c")
     add_turn(any_journal, interaction([user("x")], interaction_id="unjudged"))
-    ready(any_journal, "fated", fate="opted out")
+    ready(any_journal, "fated", skip_reason="opted out")
     ready(any_journal, "spent", spent_step=1)
     add_turn(any_journal, interaction([user("x")], interaction_id="foreign", agent="other"), is_ready=True)
     assert ledger.ready_ids(100) == ["a", "b", "c"]
@@ -104,12 +104,12 @@ def test_opening_allocates_the_next_number_and_notes_the_rows_as_they_stand(
 
 def test_numbers_are_never_used_again(any_journal: Journal, ledger: Ledger) -> None:
     numbers = []
-    for fate in ("fail", "close", "announce", "fail"):
+    for skip_reason in ("fail", "close", "announce", "fail"):
         step = ledger.open(0, [])
         numbers.append(step.version)
-        if fate == "fail":
+        if skip_reason == "fail":
             ledger.fail(step, "no")
-        elif fate == "close":
+        elif skip_reason == "close":
             ledger.close(step, StepOutcome.EMPTY, "nothing")
         else:
             ledger.announce(step, "d")
@@ -160,7 +160,7 @@ def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_jour
 def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a", "b")
     step = ledger.open(0, rows_of(ledger))
-    ledger.announce(step, "digest", Account({"grad_norm": 0.5}, ["b"]))
+    ledger.announce(step, "digest", StepReport({"grad_norm": 0.5}, ["b"]))
     with any_journal.read() as session:
         assert session.get_one(StepRow, step.step_id).metrics == {"grad_norm": 0.5}
         assert session.get_one(SampleRow, (step.step_id, "a")).skipped is None
@@ -209,7 +209,7 @@ def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Jou
 def test_an_empty_step_spends_its_rows(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a")
     step = ledger.open(0, rows_of(ledger))
-    ledger.close(step, StepOutcome.EMPTY, "no row had anything to teach", Account(idle=["a"]))
+    ledger.close(step, StepOutcome.EMPTY, "no row had anything to teach", StepReport(idle=["a"]))
     assert steps(any_journal) == [(1, "empty", 1)]
     assert spent(any_journal) == {"a": step.step_id}
 
@@ -220,8 +220,8 @@ def test_discarded_turns_keep_the_reason_and_never_come_again(any_journal: Journ
     ledger.discard({"a": "stale: 9 versions behind", "c": "stale"})
     assert ledger.ready_ids(10) == ["b"]
     with any_journal.read() as session:
-        assert session.get_one(InteractionRow, "a").fate == "stale: 9 versions behind"
-        assert session.get_one(InteractionRow, "c").fate is None  # trained already: that is what became of it
+        assert session.get_one(InteractionRow, "a").skip_reason == "stale: 9 versions behind"
+        assert session.get_one(InteractionRow, "c").skip_reason is None  # trained already: that is what became of it
 
 
 def test_lag_counts_published_versions_only(any_journal: Journal, ledger: Ledger) -> None:

@@ -193,7 +193,7 @@ def test_rows_of_too_old_a_policy_are_discarded_with_the_reason(world: World) ->
     forget_the_dead(world)
     assert loop.run_once()
     assert world.rows_of(5) == sorted(fresh)
-    assert {world.fates()[name] for name in stale} == {"stale: 4 versions behind"}
+    assert {world.skip_reasons()[name] for name in stale} == {"stale: 4 versions behind"}
 
 
 def test_rows_that_cannot_be_trained_are_discarded_with_the_reason(world: World) -> None:
@@ -203,8 +203,8 @@ def test_rows_that_cannot_be_trained_are_discarded_with_the_reason(world: World)
     good = world.add(5)
     assert world.loop.run_once()
     assert world.rows_of(1) == sorted(good)
-    fates = world.fates()
-    assert (fates[cut], fates[odd], fates[neutral]) == ("truncated", "not_plain", None)
+    skip_reasons = world.skip_reasons()
+    assert (skip_reasons[cut], skip_reasons[odd], skip_reasons[neutral]) == ("truncated", "not_plain", None)
     assert neutral not in world.loop._ledger.ready_ids(100)
 
 

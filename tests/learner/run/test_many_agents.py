@@ -19,9 +19,9 @@ from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow,
 from burnish.learner.model.policy import Policy
 from burnish.learner.run.ledger import Ledger
 from burnish.learner.run.loop import Loop
-from burnish.learner.run.scheduler import Rota
+from burnish.learner.run.scheduler import Scheduler
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.run.trainer_pool import Desks, Held
+from burnish.learner.run.trainer_pool import LoadedVersions, TrainerPool
 from tests.turns import add_feedback, add_turn
 
 LEARNER: dict[str, Any] = {
@@ -47,14 +47,14 @@ class World:
         self.n_loaded = 0
         self.base_dir = base_dir
         self.settings = for_agent(Settings(state_dir=folder), LEARNER)
-        self.desks = Desks(self._policy)
+        self.trainers = TrainerPool(self._policy)
         self.loops: dict[str, Loop] = {}
         self.n_turns: dict[str, int] = dict.fromkeys(names, 0)
         self.tokenizer = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu").tokenizer
         with journal.write() as session:
             for name, tenant in names.items():
                 lifecycle.ensure_agent(session, name, tenant)
-        self.rota = Rota(self.settings, journal, self._loop)
+        self.scheduler = Scheduler(self.settings, journal, self._loop)
 
     def _policy(self, settings: Settings) -> Policy:
         self.n_loaded += 1
@@ -63,8 +63,8 @@ class World:
         )
 
     def _loop(self, settings: Settings, agent: str) -> Loop:
-        trainer, held = self.desks.of(settings)
-        self.loops[agent] = Loop(Ledger(self.journal, agent), self.store, trainer, settings.learner, None, None, held)
+        trainer, loaded = self.trainers.of(settings)
+        self.loops[agent] = Loop(Ledger(self.journal, agent), self.store, trainer, settings.learner, None, None, loaded)
         return self.loops[agent]
 
     def add(self, agent: str, n: int = 4) -> None:
@@ -114,12 +114,12 @@ def test_each_agent_steps_in_turn_on_one_base_model(make: Callable[..., World]) 
     world = make(a="default", b="default", c="other")
     for agent in ("a", "b", "c"):
         world.add(agent, 20)
-    assert world.rota.run_once()
+    assert world.scheduler.run_once()
     assert world.n_loaded == 1
     assert {agent: world.store.versions(agent) for agent in "abc"} == {"a": [1], "b": [1], "c": [1]}
-    assert not world.rota.run_once()  # each waits for its own candidate
+    assert not world.scheduler.run_once()  # each waits for its own candidate
     world.decide("b")
-    assert world.rota.run_once()
+    assert world.scheduler.run_once()
     assert {agent: world.store.versions(agent) for agent in "abc"} == {"a": [1], "b": [1, 2], "c": [1]}
 
 
@@ -130,7 +130,7 @@ def test_an_agent_among_others_learns_to_the_bit_what_it_learns_alone(
     for _ in range(3):
         for agent in ("a", "b"):
             among.add(agent)
-        assert among.rota.run_once()
+        assert among.scheduler.run_once()
         among.decide("a")
         among.decide("b", is_good=False)
     (tmp_path / "alone").mkdir()
@@ -138,7 +138,7 @@ def test_an_agent_among_others_learns_to_the_bit_what_it_learns_alone(
     alone = World(other, tmp_path / "alone", base_dir, {"a": "default"})
     for _ in range(3):
         alone.add("a")
-        assert alone.rota.run_once()
+        assert alone.scheduler.run_once()
         alone.decide("a")
     other.close()
     assert among.digests("a") == alone.digests("a")
@@ -155,7 +155,7 @@ def test_no_row_of_one_agent_or_tenant_trains_another(make: Callable[..., World]
             case 0 | 1:
                 world.add(agent, drawn.randint(1, 5))
             case 2:
-                world.rota.run_once()
+                world.scheduler.run_once()
             case 3:
                 world.decide(agent, is_good=drawn.random() < 0.7)
     spent = world.spent()
@@ -173,12 +173,12 @@ def test_an_agents_own_settings_say_when_it_learns(make: Callable[..., World]) -
         session.get_one(AgentRow, "b").settings = {"learner.min_rows": 12}
     for agent in ("a", "b"):
         world.add(agent, 4)
-    world.rota.run_once()
+    world.scheduler.run_once()
     assert (world.store.versions("a"), world.store.versions("b")) == ([1], [])
     with world.journal.write() as session:
         session.get_one(AgentRow, "b").settings = {"learner.min_rows": 4}
-    world.rota.look_again()
-    world.rota.run_once()
+    world.scheduler.look_again()
+    world.scheduler.run_once()
     assert world.store.versions("b") == [1]
     assert world.n_loaded == 1
 
@@ -193,8 +193,8 @@ def test_another_rank_is_another_policy_and_one_too_high_is_left_out_by_itself(
     for agent in "abc":
         world.add(agent)
     for _ in range(2):
-        world.rota.look_again()
-        world.rota.run_once()
+        world.scheduler.look_again()
+        world.scheduler.run_once()
     assert world.n_loaded == 2
     assert [world.store.manifest(agent, 1)["rank"] for agent in "ab"] == [4, 8]
     assert world.store.versions("c") == []
@@ -207,26 +207,26 @@ def test_an_agent_that_is_paused_holds_up_nobody(make: Callable[..., World]) -> 
         session.get_one(AgentRow, "a").is_paused = True
     for agent in ("a", "b"):
         world.add(agent)
-    world.rota.run_once()
+    world.scheduler.run_once()
     assert (world.store.versions("a"), world.store.versions("b")) == ([], [1])
 
 
 def test_a_personal_agent_learns_on_from_its_branch_once_it_has_rows(make: Callable[..., World]) -> None:
     world = make(a="default")
     world.add("a")
-    world.rota.run_once()
+    world.scheduler.run_once()
     world.decide("a")
     with world.journal.write() as session:
         lifecycle.ensure_agent(session, "a.u-000000000001")
         session.get_one(AgentRow, "a.u-000000000001").parent = "a"
     branch(world, "a.u-000000000001")
-    world.rota.look_again()
-    world.rota.run_once()
+    world.scheduler.look_again()
+    world.scheduler.run_once()
     assert set(world.loops) == {"a"}
     world.names["a.u-000000000001"], world.n_turns["a.u-000000000001"] = "default", 0
     world.add("a.u-000000000001")
-    world.rota.look_again()
-    assert world.rota.run_once()
+    world.scheduler.look_again()
+    assert world.scheduler.run_once()
     assert world.store.manifest("a.u-000000000001", 2)["parent"] == 1
     assert world.store.versions("a") == [1]
 
@@ -259,12 +259,12 @@ def test_an_overlay_says_what_is_wrong_with_it() -> None:
 
 def test_desks_are_shared_by_those_who_differ_in_their_timing_alone(make: Callable[..., World]) -> None:
     world = make()
-    desks = world.desks
-    one, held = desks.of(world.settings)
-    assert desks.of(for_agent(world.settings, {"learner.min_rows": 9})) == (one, held)
-    other, same = desks.of(for_agent(world.settings, {"learner.learning_rate": 2e-2}))
+    trainers = world.trainers
+    one, loaded = trainers.of(world.settings)
+    assert trainers.of(for_agent(world.settings, {"learner.min_rows": 9})) == (one, loaded)
+    other, same = trainers.of(for_agent(world.settings, {"learner.learning_rate": 2e-2}))
     assert isinstance(other, Trainer)
     assert other is not one
     assert other.policy is one.policy
-    assert same is held
-    assert isinstance(held, Held)
+    assert same is loaded
+    assert isinstance(loaded, LoadedVersions)

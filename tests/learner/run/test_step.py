@@ -238,12 +238,12 @@ def test_a_later_pass_that_fails_takes_back_the_earlier_ones(
     before, moments = trainer.policy.copy_adapter(), trainer.tensors()
     whole, n = trainer._accumulate, 0
 
-    def fails(rows: list[Row], emphasis: dict[str, float]) -> dict[str, float]:
+    def fails(rows: list[Row], weight_factors: dict[str, float]) -> dict[str, float]:
         nonlocal n
         n += 1
         if n == 2:
             raise error
-        return whole(rows, emphasis)
+        return whole(rows, weight_factors)
 
     monkeypatch.setattr(trainer, "_accumulate", fails)
     with nullcontext() if isinstance(error, NotFinite) else pytest.raises(MemoryError):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.learner.run.throttle import LONGEST_PAUSE, MIN_SHARE, Courtesy, Gaps, Pace, gaps_of
+from burnish.learner.run.throttle import LONGEST_PAUSE, MIN_SHARE, Throttle, TokenGaps, WorkShare, token_gaps
 
 
 class Counters:
@@ -21,14 +21,14 @@ class Counters:
     def __init__(self) -> None:
         self.seconds = self.count = 0.0
 
-    def after(self, gap: float, n: int = 100) -> Gaps:
+    def after(self, gap: float, n: int = 100) -> TokenGaps:
         self.seconds += gap * n
         self.count += n
-        return Gaps(self.seconds, self.count)
+        return TokenGaps(self.seconds, self.count)
 
 
-def looked(limit: float, *looks: tuple[float, int, bool]) -> Pace:
-    pace, counters = Pace(limit), Counters()
+def looked(limit: float, *looks: tuple[float, int, bool]) -> WorkShare:
+    pace, counters = WorkShare(limit), Counters()
     for gap, n, is_working in looks:
         pace.look(counters.after(gap, n), is_working=is_working)
     return pace
@@ -53,7 +53,7 @@ def test_it_comes_back_when_serving_is_well_or_nobody_is_there() -> None:
 
 def test_an_engine_that_began_again_is_not_compared_with_its_past() -> None:
     pace = looked(1.5, *QUIET, (0.01, 100, True))
-    pace.look(Gaps(5.0, 60), is_working=True)
+    pace.look(TokenGaps(5.0, 60), is_working=True)
     assert pace.share == 1.0
 
 
@@ -99,38 +99,38 @@ def engine(text: str, *, has_choice: bool = True, asked: list[str] | None = None
 
 def test_counters_of_all_engines_are_added_up() -> None:
     with engine(METRICS) as one, engine(METRICS) as other, engine("") as silent:
-        assert gaps_of([one, other]) == Gaps(1.0, 8.0)
-        assert gaps_of([one, silent]) is None
-    assert gaps_of([one], timeout=0.2) is None  # it is gone
+        assert token_gaps([one, other]) == TokenGaps(1.0, 8.0)
+        assert token_gaps([one, silent]) is None
+    assert token_gaps([one], timeout=0.2) is None  # it is gone
 
 
 def test_two_counters_are_asked_for_and_the_whole_page_only_where_they_cannot_be_had_alone() -> None:
     asked: list[str] = []
     with engine(METRICS, asked=asked) as one:
-        assert gaps_of([one]) == Gaps(0.5, 4.0)
+        assert token_gaps([one]) == TokenGaps(0.5, 4.0)
     assert len(asked) == 1 and asked[0].startswith("/metrics/?name%5B%5D=vllm%3Ainter_token_latency_seconds_sum&")
     asked.clear()
     with engine(METRICS, has_choice=False, asked=asked) as old:
-        assert gaps_of([old]) == Gaps(0.5, 4.0)
+        assert token_gaps([old]) == TokenGaps(0.5, 4.0)
     assert len(asked) == 2 and asked[1] == "/metrics"
 
 
 def test_the_thread_looks_and_ends() -> None:
     seen = threading.Event()
 
-    def read() -> Gaps | None:
+    def read() -> TokenGaps | None:
         seen.set()
         return None
 
-    with Courtesy(Pace(1.5), read, interval=0.01) as courtesy:
+    with Throttle(WorkShare(1.5), read, interval=0.01) as throttle:
         assert seen.wait(10)
-        with courtesy.step():
-            courtesy.rest(0.0)
+        with throttle.step():
+            throttle.rest(0.0)
 
 
 @pytest.mark.parametrize(("nice", "policy"), [(0, "SCHED_OTHER"), (7, "SCHED_OTHER"), (20, "SCHED_IDLE")])
 def test_the_process_steps_back_as_far_as_it_is_told(nice: int, policy: str) -> None:
-    script = f"import os; from burnish.learner.run.throttle import step_back; step_back({nice}); print(os.sched_getscheduler(0), os.nice(0))"
+    script = f"import os; from burnish.learner.run.throttle import lower_priority; lower_priority({nice}); print(os.sched_getscheduler(0), os.nice(0))"
     before = os.nice(0)
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert int(told[0]) == getattr(os, policy)

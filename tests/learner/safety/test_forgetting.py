@@ -130,8 +130,8 @@ def test_without_growth_or_anchors_nothing_changes(world: World) -> None:
 def test_emphasis_scales_one_term_alone(make_trainer: Make, make_samples: Any) -> None:
     """Only the total differs, by the anchors' loss times what was added to their weight."""
     plain, pulled = (
-        make_trainer(**SETTINGS).step(make_samples(6), ANCHORS.texts, emphasis=emphasis).metrics
-        for emphasis in ({}, {"anchor": 3.0})
+        make_trainer(**SETTINGS).step(make_samples(6), ANCHORS.texts, weight_factors=weight_factors).metrics
+        for weight_factors in ({}, {"anchor": 3.0})
     )
     weight = make_trainer(**SETTINGS).settings.anchor_weight
     assert pulled["loss/anchor"] == plain["loss/anchor"]

@@ -13,7 +13,7 @@ from burnish.learner.data.samples import Sample
 from burnish.learner.data.teacher_prompts import neutral
 from burnish.learner.objectives.distillation import FAR, MIN_OVERLAP, UNMOVED, Distillation, refusal
 from burnish.learner.run.ledger import Ledger, Ready
-from burnish.learner.run.step_report import Account
+from burnish.learner.run.step_report import StepReport
 from burnish.learner.run.trainer import Trainer
 from burnish.records import Reward
 from tests.factories import interaction, user
@@ -73,10 +73,10 @@ def test_the_reason_is_kept_with_the_row(journal: Journal, make_trainer: Make, m
     assert result.refusals.keys() == {sample.interaction_id for sample in hinted}
     ledger = Ledger(journal, "agent")
     step = ledger.open(0, [_ready(sample) for sample in hinted])
-    ledger.announce(step, "digest", Account.of(result))
+    ledger.announce(step, "digest", StepReport.of(result))
     with journal.read() as session:
         rows = session.query(SampleRow).all()
-        assert {row.interaction_id: row.hint_fate for row in rows} == result.refusals
+        assert {row.interaction_id: row.hint_status for row in rows} == result.refusals
 
 
 def _ready(sample: Sample) -> Ready:

@@ -20,7 +20,7 @@ from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.model.policy import Policy
 from burnish.learner.run import reproduce
 from burnish.learner.safety import hint_validation
-from burnish.learner.safety.hint_validation import DISPUTED, FEWEST, hear, seat, sign_test
+from burnish.learner.safety.hint_validation import DISPUTED, FEWEST, latest_liked, sign_test, validate_hints
 from burnish.rewards import FEEDBACK
 from burnish.sandbox import MODEL
 from burnish.sandbox.world import heldout, language, style_hints
@@ -94,7 +94,7 @@ def wish(name: str, style: language.Style) -> str:
 def test_a_hint_against_what_others_praise_is_refused_and_one_for_it_is_not(base: Policy, name: str) -> None:
     liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish(name, OPPOSITE))
     honest = turn(base, 1, "honest", OPPOSITE, -1.0, wish(name, language.HOUSE_STYLE))
-    found = hear([liar, honest, *content(base, 12)], (), base, 16)
+    found = validate_hints([liar, honest, *content(base, 12)], (), base, 16)
     assert found.refused == {"t0": DISPUTED}
     assert found.share == 0.5 and found.facts == {"jury/n_heard": 2.0, "jury/n_disputed": 1.0}
     lost, kept = found.samples[:2]
@@ -107,7 +107,7 @@ def test_a_hint_about_one_task_is_no_business_of_another(base: Policy) -> None:
     sample = turn(base, 0, "one", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
     hint, others = (
         str(sample.hint),
-        [replace(hint_validation._juror(sample), user=i, interaction_id="other") for i in range(12)],
+        [replace(hint_validation._liked_reply(sample), user=i, interaction_id="other") for i in range(12)],
     )
 
     def is_disputed(gain: float) -> bool:
@@ -124,7 +124,7 @@ def test_with_few_others_nothing_is_asked(n_others: int, base: Policy) -> None:
         tokenizer = base.tokenizer
 
     samples = [turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE)), *content(base, n_others)]
-    found = hear(samples, (), Unasked(), 16)  # type: ignore[arg-type]
+    found = validate_hints(samples, (), Unasked(), 16)  # type: ignore[arg-type]
     assert (found.samples, found.refused, found.share, found.facts) == (samples, {}, 1.0, {})
 
 
@@ -133,12 +133,12 @@ def test_nobody_can_outvote_the_rest_by_talking_much_and_unnamed_users_are_one(b
     liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
     for user in ("loud", None):
         many = [turn(base, 10 + i, user, language.HOUSE_STYLE, 1.0) for i in range(20)]
-        assert len(seat(many, ())) == 1
-        assert not hear([liar, *many], (), base, 16).refused
+        assert len(latest_liked(many, ())) == 1
+        assert not validate_hints([liar, *many], (), base, 16).refused
 
 
 def test_the_latest_decided_word_of_each_user_counts(base: Policy) -> None:
-    before = [hint_validation._juror(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
+    before = [hint_validation._liked_reply(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
     samples = [
         turn(base, 0, "user 0", OPPOSITE, -1.0),  # has changed their mind
         turn(base, 1, "user 1", language.HOUSE_STYLE, 0.1),  # nothing decided: the earlier word stands
@@ -146,7 +146,7 @@ def test_the_latest_decided_word_of_each_user_counts(base: Policy) -> None:
         turn(base, 3, "user 5", language.HOUSE_STYLE, 1.0),
         turn(base, 4, "user 5", OPPOSITE, -1.0),
     ]
-    assert [(juror.interaction_id, juror.user) for juror in seat(samples, before)] == [
+    assert [(liked.interaction_id, liked.user) for liked in latest_liked(samples, before)] == [
         ("t2", ("default", "k", "user 4")),
         ("t31", ("default", "k", "user 1")),
         ("t32", ("default", "k", "user 2")),
@@ -164,7 +164,7 @@ def test_no_more_jurors_than_wanted_hear_a_hint(base: Policy) -> None:
             return base.logprobs(rows, weights)
 
     liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
-    hear([liar, *content(base, 20)], (), Counting(), 8)  # type: ignore[arg-type]
+    validate_hints([liar, *content(base, 20)], (), Counting(), 8)  # type: ignore[arg-type]
     assert asked == [2 * (8 + 1)]
 
 
@@ -185,29 +185,29 @@ def say(world: World, users: Sequence[str], rating: float, hint: str | None = No
 
 def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> None:
     say(world, ["a", "b", "c", "d"], 1.0)
-    assert world.ledger.history.jurors(16) == []  # nothing of it has been trained
+    assert world.ledger.history.liked_replies(16) == []  # nothing of it has been trained
     assert world.loop.run_once()
     world.promote(1, 0)
     names = say(world, ["a", "e", "b", "f"], 1.0)
     say(world, ["e"], -1.0)
     assert world.loop.run_once()
-    assert {juror.interaction_id for juror in world.ledger.history.jurors(16)} == {
+    assert {liked.interaction_id for liked in world.ledger.history.liked_replies(16)} == {
         "t0",
         "t1",
         "t2",
         "t3",
     }  # v2 is undecided
     world.promote(2, 1)
-    jurors = world.ledger.history.jurors(16)
-    assert [(juror.user, juror.interaction_id) for juror in jurors] == [
+    liked_replies = world.ledger.history.liked_replies(16)
+    assert [(liked.user, liked.interaction_id) for liked in liked_replies] == [
         (("default", "k", "f"), names[3]),
         (("default", "k", "b"), names[2]),
         (("default", "k", "a"), names[0]),
         (("default", "k", "d"), "t3"),
         (("default", "k", "c"), "t2"),
     ]
-    assert world.ledger.history.jurors(2) == jurors[:2]
-    assert world.ledger.history.jurors(0) == []
+    assert world.ledger.history.liked_replies(2) == liked_replies[:2]
+    assert world.ledger.history.liked_replies(0) == []
 
 
 def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jury(
@@ -221,8 +221,8 @@ def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jur
     say(world, ["user 2", "user 3"], 0.9)
     assert world.loop.run_once()
     with world.journal.read() as session:
-        fates = {row.interaction_id: row.hint_fate for row in session.query(SampleRow).all() if row.hint}
-    assert fates == {disputed: DISPUTED, kept: None}
+        skip_reasons = {row.interaction_id: row.hint_status for row in session.query(SampleRow).all() if row.hint}
+    assert skip_reasons == {disputed: DISPUTED, kept: None}
     manifest = world.store.verify("agent", 2)
     assert len(manifest["jurors"]) == 8
     assert manifest["metrics"]["jury/n_disputed"] == 1.0
@@ -256,5 +256,5 @@ def test_what_is_left_of_the_hints_counts_for_its_share_alone(
 def test_without_a_jury_nothing_is_heard(make_trainer: Make, make_samples: Any) -> None:
     samples = [replace(sample, user=f"user {i}", reward=1.0) for i, sample in enumerate(make_samples(12))]
     heard = make_trainer(**SETTINGS).step(samples).metrics
-    unheard = make_trainer(**SETTINGS, jurors=0).step(samples).metrics
+    unheard = make_trainer(**SETTINGS, liked_replies=0).step(samples).metrics
     assert heard["jury/n_heard"] == 4.0 and not any(name.startswith("jury/") for name in unheard)

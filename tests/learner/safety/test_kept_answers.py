@@ -11,7 +11,7 @@ from burnish.config import SANDBOX_MODEL
 from burnish.errors import LearnerError
 from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy, Weights
-from burnish.learner.safety.kept_answers import MAX_TOKENS, Retained
+from burnish.learner.safety.kept_answers import MAX_TOKENS, KeptAnswers
 
 N = 24
 FILE = SANDBOX_MODEL.parent / "data" / "retention.jsonl"
@@ -23,26 +23,26 @@ def sandbox() -> Policy:
 
 
 @pytest.fixture(scope="module")
-def retained(sandbox: Policy, tmp_path_factory: pytest.TempPathFactory) -> Retained:
-    return Retained.load(FILE, N, sandbox, tmp_path_factory.mktemp("cache"))
+def kept_answers(sandbox: Policy, tmp_path_factory: pytest.TempPathFactory) -> KeptAnswers:
+    return KeptAnswers.load(FILE, N, sandbox, tmp_path_factory.mktemp("cache"))
 
 
-def test_a_fresh_adapter_gives_every_answer_of_the_base(sandbox: Policy, retained: Retained) -> None:
+def test_a_fresh_adapter_gives_every_answer_of_the_base(sandbox: Policy, kept_answers: KeptAnswers) -> None:
     sandbox.reset()
-    told = retained.told(sandbox)
-    assert (told["n"], len(told["unchanged"])) == (N, sum(answer is not None for answer in retained.answers))
+    told = kept_answers.told(sandbox)
+    assert (told["n"], len(told["unchanged"])) == (N, sum(answer is not None for answer in kept_answers.answers))
     assert len(told["unchanged"]) >= N - 2  # the sandbox's base ends its answers
     json.dumps(told)
 
 
 def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(
-    sandbox: Policy, retained: Retained
+    sandbox: Policy, kept_answers: KeptAnswers
 ) -> None:
     sandbox.reset()
     perturb(sandbox, 0.04)
-    unchanged = set(retained.told(sandbox)["unchanged"])
+    unchanged = set(kept_answers.told(sandbox)["unchanged"])
     assert 0 < len(unchanged) < N  # else this test would show nothing
-    known = [(i, answer) for i, answer in enumerate(retained.answers) if answer is not None]
+    known = [(i, answer) for i, answer in enumerate(kept_answers.answers) if answer is not None]
     with torch.no_grad(), sandbox.using(Weights.CURRENT):
         for i, answer in known:
             (made,) = generate([answer.prompt_ids], sandbox, MAX_TOKENS, is_sampled=False)
@@ -50,9 +50,9 @@ def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(
 
 
 def test_answers_are_made_once(sandbox: Policy, tmp_path: Path) -> None:
-    first = Retained.load(FILE, 4, sandbox, tmp_path)
+    first = KeptAnswers.load(FILE, 4, sandbox, tmp_path)
     perturb(sandbox)
-    again = Retained.load(FILE, 4, sandbox, tmp_path)
+    again = KeptAnswers.load(FILE, 4, sandbox, tmp_path)
     assert (again.digest, again.answers) == (first.digest, first.answers)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -60,4 +60,4 @@ def test_answers_are_made_once(sandbox: Policy, tmp_path: Path) -> None:
 def test_a_bad_file_is_a_readable_error(sandbox: Policy, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"prompt": "x"}\n')
     with pytest.raises(LearnerError, match="no file of prompts"):
-        Retained.load(tmp_path / "bad.jsonl", 4, sandbox, tmp_path)
+        KeptAnswers.load(tmp_path / "bad.jsonl", 4, sandbox, tmp_path)

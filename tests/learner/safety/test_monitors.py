@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.config import ConfigError, Learner, load
-from burnish.learner.safety.monitor_state import FIRST_KEPT, RECENT_KEPT, Health
+from burnish.learner.safety.monitor_state import FIRST_KEPT, RECENT_KEPT, MonitorState
 from burnish.learner.safety.monitors import REGISTRY, History, Level, Reading, read, worst, z_score
 
 DEFAULTS = Learner()
@@ -130,11 +130,11 @@ def test_z_scores_by_hand() -> None:
 
 
 def test_norms_that_have_grown_for_good_are_outliers_only_for_a_while() -> None:
-    health, skipped = Health(DEFAULTS), 0
+    monitor_state, skipped = MonitorState(DEFAULTS), 0
     for norm in [1.0] * 64 + [50.0] * 10:
-        score = health.z_score(norm)
+        score = monitor_state.z_score(norm)
         skipped += score is not None and score > DEFAULTS.outlier_z
-        health.observe({"grad_norm": norm} | ({"grad_z": score} if score is not None else {}))
+        monitor_state.observe({"grad_norm": norm} | ({"grad_z": score} if score is not None else {}))
     assert 1 <= skipped <= 3
 
 
@@ -150,7 +150,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_health_survives_json_and_goes_on_as_if_nothing_had_been(steps: list[dict[str, float]]) -> None:
-    one, two = Health(DEFAULTS), Health(DEFAULTS)
+    one, two = MonitorState(DEFAULTS), MonitorState(DEFAULTS)
     for step in steps:
         one.observe(step)
     state = one.state()
@@ -161,7 +161,7 @@ def test_health_survives_json_and_goes_on_as_if_nothing_had_been(steps: list[dic
     assert one.observe(following) == two.observe(following)
     assert all(isinstance(reading, Reading) for reading in one.observe({}).values())
     two.restore({})
-    assert two.state() == Health(DEFAULTS).state()
+    assert two.state() == MonitorState(DEFAULTS).state()
 
 
 @given(STEPS, STEPS)

@@ -20,7 +20,7 @@ RL_ONLY = {"distill_weight": 0.0, "kl_weight": 0.0, "anchor_weight": 0.0}
 
 
 def remembering(trainer: Trainer, *steps: dict[str, float]) -> Trainer:
-    trainer.health.restore({"first": list(steps), "recent": list(steps)})
+    trainer.monitor_state.restore({"first": list(steps), "recent": list(steps)})
     return trainer
 
 
@@ -44,7 +44,7 @@ def test_an_outlier_is_skipped_and_remembered(make_trainer: Make, make_samples: 
     result = is_untouched(trainer, make_samples(4))
     assert result.reason is not None and result.reason.startswith("an outlier: the gradient's norm")
     assert result.metrics["grad_z"] > 6.0 and result.monitors["grad_norm"]["level"] == "yellow"
-    assert trainer.health.state()["recent"][-1]["grad_norm"] == result.metrics["grad_norm"]
+    assert trainer.monitor_state.state()["recent"][-1]["grad_norm"] == result.metrics["grad_norm"]
     assert trainer.step(make_samples(4)).level == "red"  # twice within the window
 
 
@@ -103,9 +103,9 @@ def test_the_monitors_memory_is_in_the_trainers_state(make_trainer: Make, make_s
     one, two = make_trainer(), make_trainer()
     one.step(make_samples(6))
     two.restore(one.state())
-    assert two.health.state() == one.health.state() != make_trainer().health.state()
+    assert two.monitor_state.state() == one.monitor_state.state() != make_trainer().monitor_state.state()
     one.reset()
-    assert one.health.state() == make_trainer().health.state()
+    assert one.monitor_state.state() == make_trainer().monitor_state.state()
 
 
 def of_users(samples: list[Sample], users: list[str]) -> list[Sample]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from burnish import serving_table as table
-from burnish.server.gateway.routing import Target, head_of, place, split
+from burnish.server.gateway.routing import Target, head_of, place, to_canary
 from burnish.serving_table import AgentRoute, Routes
 from tests.server.gateway.gateways import Running
 
@@ -35,7 +35,7 @@ def say(text: str) -> dict[str, Any]:
 def version_for(
     session_id: str | None = None, messages: Any = (), key_id: str = "key-1", routes: Routes = TABLE
 ) -> int:
-    return split(LIVE, routes, key_id, session_id, raw(list(messages))).version
+    return to_canary(LIVE, routes, key_id, session_id, raw(list(messages))).version
 
 
 def test_a_thousand_sessions_are_split_by_the_share() -> None:
@@ -68,9 +68,9 @@ def test_who_names_a_version_or_another_agent_gets_it() -> None:
         Target("plain@v2", "plain@v2", "plain", 2),
     ):
         for i in range(100):
-            assert split(target, TABLE, "key-1", f"s-{i}", raw([])) is target
+            assert to_canary(target, TABLE, "key-1", f"s-{i}", raw([])) is target
     off = replace(TABLE, agents={"agent": replace(ROUTE, canary=None)})
-    assert split(LIVE, off, "key-1", "s", raw([])) is LIVE
+    assert to_canary(LIVE, off, "key-1", "s", raw([])) is LIVE
 
 
 def test_the_whole_table_round_trips(tmp_path: Any) -> None:

@@ -23,7 +23,7 @@ class Linked:
     rule: str
     parent: str | None
     session: str
-    fate: str | None
+    skip_reason: str | None
 
 
 class Pen:
@@ -61,7 +61,9 @@ def ingest(journal: Journal, pen: Pen) -> int:
 def links(journal: Journal) -> dict[str, Linked]:
     with journal.read() as session:
         rows = session.query(InteractionRow).all()
-        return {row.interaction_id: Linked(row.link_rule, row.parent_id, row.session_id, row.fate) for row in rows}
+        return {
+            row.interaction_id: Linked(row.link_rule, row.parent_id, row.session_id, row.skip_reason) for row in rows
+        }
 
 
 def parents(journal: Journal) -> dict[str, str | None]:

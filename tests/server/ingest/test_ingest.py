@@ -275,7 +275,7 @@ def test_the_harness_cannot_make_the_judge_write_hints(any_journal: Journal, pen
 
 
 @pytest.mark.parametrize(
-    ("changes", "fate"),
+    ("changes", "skip_reason"),
     [
         ({"may_train": False}, "opted out"),
         ({"turn_type": "side"}, "side turn"),
@@ -286,17 +286,19 @@ def test_the_harness_cannot_make_the_judge_write_hints(any_journal: Journal, pen
     ],
 )
 def test_why_a_turn_is_never_trained_is_known_from_the_start(
-    any_journal: Journal, pen: Pen, changes: dict[str, Any], fate: str | None
+    any_journal: Journal, pen: Pen, changes: dict[str, Any], skip_reason: str | None
 ) -> None:
     turn = pen.say([user("hi")], "hello", **changes)
     after = pen.say(follow(turn, user("on")), "yes")
     pen.write(feedback(turn.interaction_id, None, comment="no bold"))
     ingest(any_journal, pen)
     found = links(any_journal)
-    assert found[turn.interaction_id].fate == fate
+    assert found[turn.interaction_id].skip_reason == skip_reason
     assert found[after.interaction_id].parent == turn.interaction_id  # it is a turn all the same
     assert next_state(any_journal, turn) is not None
-    expected = {f"{turn.interaction_id}|{origin}" for origin in ("next_state", "feedback")} if fate is None else set()
+    expected = (
+        {f"{turn.interaction_id}|{origin}" for origin in ("next_state", "feedback")} if skip_reason is None else set()
+    )
     assert asked(any_journal) == expected
 
 

@@ -26,7 +26,7 @@ def calling(*ids: str) -> dict[str, Any]:
 def kinds(journal: Journal, *turns: Interaction) -> list[tuple[str, str | None]]:
     with journal.read() as session:
         rows = [session.get_one(InteractionRow, turn.interaction_id) for turn in turns]
-        return [(row.kind, row.fate) for row in rows]
+        return [(row.kind, row.skip_reason) for row in rows]
 
 
 MAIN, SIDE, SUB = ("main", None), ("side", "side turn"), ("subagent", None)
@@ -105,7 +105,11 @@ def test_a_try_that_was_cut_off_is_no_turn(any_journal: Journal, pen: Pen) -> No
     after = pen.say(follow(again, user("Louder.")), "LA")
     ingest(any_journal, pen)
     found = links(any_journal)
-    assert [found[turn.interaction_id].fate for turn in (cut, again, after)] == ["retried by its client", None, None]
+    assert [found[turn.interaction_id].skip_reason for turn in (cut, again, after)] == [
+        "retried by its client",
+        None,
+        None,
+    ]
     assert (
         found[cut.interaction_id].session == found[again.interaction_id].session == found[after.interaction_id].session
     )
@@ -123,7 +127,7 @@ def test_a_try_that_ended_in_vain_is_set_aside_whenever_it_ends(any_journal: Jou
         say()
     ingest(any_journal, pen)
     found = links(any_journal)
-    assert (found["given-up"].fate, found["kept"].fate) == ("retried by its client", None)
+    assert (found["given-up"].skip_reason, found["kept"].skip_reason) == ("retried by its client", None)
 
 
 def test_strangers_who_open_alike_are_not_tries_of_each_other(any_journal: Journal, pen: Pen) -> None:
@@ -133,7 +137,7 @@ def test_strangers_who_open_alike_are_not_tries_of_each_other(any_journal: Journ
     after = pen.say(follow(served, user("on")), "yes")
     ingest(any_journal, pen)
     found = links(any_journal)
-    assert found[served.interaction_id].fate is found[repeated.interaction_id].fate is None
+    assert found[served.interaction_id].skip_reason is found[repeated.interaction_id].skip_reason is None
     assert found[served.interaction_id].session != found[repeated.interaction_id].session
     assert found[after.interaction_id].parent == served.interaction_id
 
@@ -188,8 +192,8 @@ def test_an_opted_out_turn_keeps_those_that_repeat_it_out_as_well(any_journal: J
     after = pen.say(follow(private, user("go on")), "yes")
     last = pen.say(follow(after, user("more")), "no")
     ingest(any_journal, pen)
-    fates = [fate for _, fate in kinds(any_journal, first, private, after, last)]
-    assert fates == [None, "opted out", "opted out with an earlier turn", "opted out with an earlier turn"]
+    skip_reasons = [skip_reason for _, skip_reason in kinds(any_journal, first, private, after, last)]
+    assert skip_reasons == [None, "opted out", "opted out with an earlier turn", "opted out with an earlier turn"]
     assert next_state(any_journal, first) is None, "the secret must not reach the judge either"
 
 
@@ -198,8 +202,11 @@ def test_a_remote_model_s_reply_is_a_turn_that_nobody_trains(any_journal: Journa
     second = pen.say(follow(first, user("on")), "yes")
     ingest(any_journal, pen)
     found = links(any_journal)
-    assert found[first.interaction_id].fate == "answered by openai/larger"
-    assert (found[second.interaction_id].parent, found[second.interaction_id].fate) == (first.interaction_id, None)
+    assert found[first.interaction_id].skip_reason == "answered by openai/larger"
+    assert (found[second.interaction_id].parent, found[second.interaction_id].skip_reason) == (
+        first.interaction_id,
+        None,
+    )
 
 
 def test_words_survive_a_restart_of_the_ingester(any_journal: Journal, pen: Pen, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_an_edited_message_is_a_branch_of_the_same_conversation(any_journal: Jou
     assert found[kept.interaction_id].parent == found[edited.interaction_id].parent == first.interaction_id
     assert found[after_edit.interaction_id].parent == edited.interaction_id
     assert {link.session for link in found.values()} == {f"s-{first.request_id}"}
-    assert {link.fate for link in found.values()} == {None}
+    assert {link.skip_reason for link in found.values()} == {None}
     assert next_state(any_journal, first) == ("user_reply", [user("one way")], kept.interaction_id)
 
 
@@ -117,7 +117,7 @@ def test_a_retry_in_mid_conversation_continues_the_same_reply(any_journal: Journ
     ingest(any_journal, pen)
     found = links(any_journal)
     assert found[lost.interaction_id].parent == found[again.interaction_id].parent == first.interaction_id
-    assert (found[lost.interaction_id].fate, found[again.interaction_id].fate) == ("aborted", None)
+    assert (found[lost.interaction_id].skip_reason, found[again.interaction_id].skip_reason) == ("aborted", None)
     assert next_state(any_journal, first) == ("user_reply", [user("more")], lost.interaction_id)
 
 
@@ -131,7 +131,7 @@ def test_equal_conversations_that_nothing_tells_apart_are_ambiguous_and_never_tr
     found = links(any_journal)
     for turn in (one, other):
         link = found[turn.interaction_id]
-        assert (link.rule, link.parent, link.fate) == ("ambiguous", None, "ambiguous session")
+        assert (link.rule, link.parent, link.skip_reason) == ("ambiguous", None, "ambiguous session")
         assert link.session not in {found[opening.interaction_id].session for opening in openings}
     assert [next_state(any_journal, opening) for opening in openings] == [None, None]
     assert asked(any_journal) == set()
@@ -143,7 +143,7 @@ def test_what_follows_an_ambiguous_turn_is_linked_to_it_again(any_journal: Journ
     after = pen.say(follow(unclear, user("what is my name?")), "Ana")
     ingest(any_journal, pen)
     found = links(any_journal)[after.interaction_id]
-    assert (found.rule, found.parent, found.fate) == ("prefix", unclear.interaction_id, None)
+    assert (found.rule, found.parent, found.skip_reason) == ("prefix", unclear.interaction_id, None)
     assert asked(any_journal) == set()  # the ambiguous turn itself is never judged
 
 
@@ -222,7 +222,7 @@ def test_each_choice_can_be_continued(any_journal: Journal, pen: Pen) -> None:
     assert {found[turn.interaction_id].session for turn in choices} == {"s-r1"}
     assert found[red.interaction_id].parent == "c"
     assert found[blue.interaction_id].parent == "c#1"  # the first of those that read the same
-    assert found[blue.interaction_id].fate is None
+    assert found[blue.interaction_id].skip_reason is None
 
 
 def test_all_choices_of_a_request_have_the_same_parent(any_journal: Journal, pen: Pen) -> None:

@@ -159,8 +159,8 @@ async def test_a_bad_version_is_stopped_with_the_figures_and_its_rows_are_spent(
     late = stage.turns(1, 1, 0.0)[0]  # was under way
     await stage.swapper.run_once()
     with stage.journal.read() as session:
-        fates = {row.fate for row in session.query(InteractionRow).filter_by(version=1, spent_step=None)}
-        assert fates == {"sampled from agent@v1, which was refused on its canary"}, late
+        skip_reasons = {row.skip_reason for row in session.query(InteractionRow).filter_by(version=1, spent_step=None)}
+        assert skip_reasons == {"sampled from agent@v1, which was refused on its canary"}, late
     assert stage.agent().held is None
     await stage.swapper.run_once()
     assert stage.engine.loaded == {}
@@ -338,9 +338,9 @@ async def test_a_bad_version_that_went_live_is_rolled_back_by_itself(watched: St
     assert (stage.version(3).state, stage.version(3).reason) == ("refused", "its parent agent@v2 was rolled back")
     assert (stage.agent().held or "").startswith("v2 was rolled back by itself: judged worse")
     with stage.journal.read() as session:
-        fates = {session.get_one(InteractionRow, name).fate for name in names}
-        assert fates == {"sampled from agent@v2, which was rolled back"}
-        assert session.get_one(InteractionRow, spent).fate is None
+        skip_reasons = {session.get_one(InteractionRow, name).skip_reason for name in names}
+        assert skip_reasons == {"sampled from agent@v2, which was rolled back"}
+        assert session.get_one(InteractionRow, spent).skip_reason is None
     event, facts = stage.alerts.heard[-1]
     assert (event, facts["from"], facts["to"], facts["rows_dropped"], facts["refused"]) == (
         "rolled back",
@@ -353,7 +353,7 @@ async def test_a_bad_version_that_went_live_is_rolled_back_by_itself(watched: St
     late = stage.turns(2, 1, 0.1)[0]  # was under way when the alias moved
     await stage.swapper.run_once()
     with stage.journal.read() as session:
-        assert session.get_one(InteractionRow, late).fate == "sampled from agent@v2, which was rolled back"
+        assert session.get_one(InteractionRow, late).skip_reason == "sampled from agent@v2, which was rolled back"
     assert not stage.agent().is_paused
 
 

@@ -11,7 +11,7 @@ import pytest
 from swap_world import World
 
 from burnish import config
-from burnish.adapters.files.retention import Keeper
+from burnish.adapters.files.retention import FileRetention
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle, versions
 from burnish.adapters.serving.prepare import prepare
@@ -32,9 +32,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def keeper(world: World, **settings: object) -> Keeper:
+def file_retention(world: World, **settings: object) -> FileRetention:
     chosen = config.Versions(**{"keep_live": 1, "keep_refused_days": 1.0, **settings})  # type: ignore[arg-type]
-    return Keeper(world.settings.model_copy(update={"versions": chosen}), world.journal)
+    return FileRetention(world.settings.model_copy(update={"versions": chosen}), world.journal)
 
 
 def names(world: World) -> list[str]:
@@ -51,7 +51,7 @@ def removed(world: World) -> list[int]:
 
 
 async def test_old_versions_go_and_their_records_stay(world: World) -> None:
-    told = keeper(world).remove("agent", actor="ana")
+    told = file_retention(world).remove("agent", actor="ana")
     assert told.is_done and sorted(told.plan.remove) == removed(world) == [1, 2, 3]
     assert kept(world) == [4, 5, 6]
     assert names(world) == ["v000004", "v000005", "v000006"]
@@ -61,12 +61,12 @@ async def test_old_versions_go_and_their_records_stay(world: World) -> None:
         last = session.query(AuditRow).order_by(AuditRow.audit_id.desc()).first()  # type: ignore[union-attr]
         assert last is not None
         assert (last.actor, last.action, last.object) == ("ana", "remove", "agent@v3")
-    assert keeper(world).remove("agent", actor="ana").plan.remove == {}
+    assert file_retention(world).remove("agent", actor="ana").plan.remove == {}
     assert world.live() == 6
 
 
 async def test_looking_changes_nothing(world: World) -> None:
-    told = keeper(world).remove("agent", actor="ana", is_dry=True)
+    told = file_retention(world).remove("agent", actor="ana", is_dry=True)
     assert (sorted(told.plan.remove), told.is_done, removed(world), kept(world)) == (
         [1, 2, 3],
         False,
@@ -74,7 +74,7 @@ async def test_looking_changes_nothing(world: World) -> None:
         [1, 2, 3, 4, 5, 6],
     )
     with pytest.raises(NotFound):
-        keeper(world).remove("nobody", actor="ana")
+        file_retention(world).remove("nobody", actor="ana")
 
 
 async def test_what_is_used_anywhere_stays(world: World) -> None:
@@ -85,11 +85,11 @@ async def test_what_is_used_anywhere_stays(world: World) -> None:
         )
         session.add(StepRow(agent="agent", version=7, parent=3, outcome="open", metrics={}, started_at=1.0))
     world.gateway_reports(**{"agent@v4": 1, "other@v1": 3})
-    told = keeper(world, keep_live=0).remove("agent", actor="ana").plan
+    told = file_retention(world, keep_live=0).remove("agent", actor="ana").plan
     assert told.remove == {} and kept(world) == [1, 2, 3, 4, 5, 6]
     assert told.keep[4] == "a request is under way on it"
     (world.file.parent / "gateway-1.json").write_text("{")
-    assert set(keeper(world, keep_live=0).remove("agent", actor="ana", is_dry=True).plan.keep.values()) == {
+    assert set(file_retention(world, keep_live=0).remove("agent", actor="ana", is_dry=True).plan.keep.values()) == {
         "nobody knows what the gateways are answering"
     }
 
@@ -97,7 +97,7 @@ async def test_what_is_used_anywhere_stays(world: World) -> None:
 async def test_a_version_that_comes_into_use_in_that_moment_stays(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = keeper(world)
+    first = file_retention(world)
     plan = first._plan
 
     def promoted_meanwhile(*arguments: object) -> object:
@@ -116,7 +116,7 @@ async def test_a_version_that_comes_into_use_in_that_moment_stays(
 async def test_what_is_removed_cannot_be_promoted(world: World) -> None:
     from burnish.adapters.verbs import releases
 
-    keeper(world).remove("agent", actor="ana")
+    file_retention(world).remove("agent", actor="ana")
     for call in (releases.promote, lambda *a, **k: releases.rollback(*a[:3], to=a[3], **k)):
         with pytest.raises(Conflict, match=r"agent@v2 was removed on .* only its record is left"):
             call(world.settings, world.journal, "agent", 2, actor="ana")
@@ -133,10 +133,10 @@ async def test_a_crash_at_any_point_is_mended_at_the_next_look(world: World, mon
         with monkeypatch.context() as broken:
             broken.setattr(place, name, dies)
             with pytest.raises(Killed):
-                keeper(world).remove("agent", actor="retention")
+                file_retention(world).remove("agent", actor="retention")
     assert removed(world) == [1]
     assert [name for name in names(world) if ".gone-" in name] == [f".v000001.gone-{os.getpid()}"]
-    keeper(world).remove_all()
+    file_retention(world).remove_all()
     assert removed(world) == [1, 2, 3]
     assert names(world) == ["v000004", "v000005", "v000006"]
 
@@ -163,15 +163,15 @@ async def test_refused_versions_stay_for_some_days(world: World) -> None:
     world.announce(7, 6)
     world.engine.refuse("load")
     await world.swapper.run_once()
-    assert 7 in keeper(world, keep_live=9).remove("agent", actor="ana").plan.keep
-    assert list(keeper(world, keep_live=9, keep_refused_days=0).remove("agent", actor="ana").plan.remove) == [7]
+    assert 7 in file_retention(world, keep_live=9).remove("agent", actor="ana").plan.keep
+    assert list(file_retention(world, keep_live=9, keep_refused_days=0).remove("agent", actor="ana").plan.remove) == [7]
     assert kept(world) == [1, 2, 3, 4, 5, 6]
 
 
 async def test_it_looks_now_and_then_and_survives_a_journal_that_does_not_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked = keeper(world, check_minutes=1e-9)
+    looked = file_retention(world, check_minutes=1e-9)
     calls: list[float] = []
     real = looked.remove_all
 
@@ -196,7 +196,7 @@ async def test_on_postgresql_too(request: pytest.FixtureRequest, tmp_path: Path)
             lifecycle.announce(session, "agent", number, parent=0, step_id=None, digest="d")
             lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate")
             session.get_one(LoadJob, f"agent@v{number}").state = "done"
-    assert list(Keeper(settings, journal).remove("agent", actor="ana").plan.remove) == [1]
+    assert list(FileRetention(settings, journal).remove("agent", actor="ana").plan.remove) == [1]
     with pytest.raises(Conflict, match="was removed"), journal.write() as session:
         lifecycle.promote(session, "agent", 1, expected=3, actor="ana")
     journal.close()

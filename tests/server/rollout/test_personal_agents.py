@@ -198,14 +198,14 @@ async def test_a_branch_that_a_crash_interrupted_is_finished(world: World) -> No
     )
     for _ in range(2):
         with pytest.raises(EngineUnavailable):
-            await swapper._nursery.wake(ANA)
+            await swapper._personal_agents.wake(ANA)
         assert ANA not in world.table()
     with world.journal.read() as session:
         assert session.get_one(VersionRow, (ANA, 1)).state == "candidate"
         assert lifecycle.alias(session, ANA) == 0
         assert session.get_one(LoadJob, f"{ANA}#wake").state == "queued"
     engine.come_back()
-    await swapper._nursery.wake(ANA)
+    await swapper._personal_agents.wake(ANA)
     assert world.table()[ANA].live == 1
 
 

@@ -302,7 +302,7 @@ async def test_a_request_that_slipped_in_while_unloading_is_waited_for(world: Wo
 async def test_a_gateway_that_never_lets_go_keeps_the_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await off_the_table(world)
     monkeypatch.setattr(unloading, "PATIENCE", 0.0)
-    world.swapper._drain._off = {name: (seen, 0.0) for name, (seen, _) in world.swapper._drain._off.items()}
+    world.swapper._unloader._off = {name: (seen, 0.0) for name, (seen, _) in world.swapper._unloader._off.items()}
     await world.swapper.run_once()
     assert "agent@v1" in world.engine.loaded
     assert world.route().loaded == (1, 2, 3)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from burnish.errors import RequestError
-from burnish.server.gateway.call import Call, JsonObject, Said
+from burnish.server.gateway.call import BodyLabels, Call, JsonObject
 from burnish.server.gateway.dialects import chat
 from burnish.server.gateway.dialects import chat_fields as common
 from burnish.server.gateway.dialects.messages import history
@@ -147,7 +147,7 @@ def parse(body: bytes) -> Call:
     if fields.metadata is not None and fields.metadata.user_id:
         call.user, session = person.split(fields.metadata.user_id)
         if session and not call.said.session:
-            call.said = Said(session, person.FIELD, call.said.turn_type, call.said.is_done)
+            call.said = BodyLabels(session, person.FIELD, call.said.turn_type, call.said.is_done)
     return call
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from burnish.errors import RequestError
-from burnish.server.gateway.call import Call, JsonObject, Said
+from burnish.server.gateway.call import BodyLabels, Call, JsonObject
 from burnish.server.gateway.dialects import chat
 from burnish.server.gateway.dialects import chat_fields as common
 from burnish.server.gateway.dialects.responses.input import Conversation
@@ -96,12 +96,12 @@ def _response_format(form: Format) -> Tree:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def _said(fields: Fields) -> Said:
+def _said(fields: Fields) -> BodyLabels:
     """As in a chat; Codex and others write the name into `client_metadata`."""
     said = common.said_of(fields)
     told = fields.client_metadata if isinstance(fields.client_metadata, dict) else {}
     if said.session is None:
         for name in _CLIENT_NAMES:
             if isinstance(value := told.get(name), str) and value:
-                return Said(value, f"client_metadata.{name}", said.turn_type, said.is_done)
+                return BodyLabels(value, f"client_metadata.{name}", said.turn_type, said.is_done)
     return said

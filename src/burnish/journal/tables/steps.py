@@ -30,7 +30,7 @@ class StepRow(SQLModel, table=True):
 class SampleRow(SQLModel, table=True):
     """One row of one step, with its reward and the ids of the reward records as they stood then.
 
-    `hint_fate` is the code for which the teacher refused the hint, None where it did not. `weight` is what the caps
+    `hint_status` is the code for which the teacher refused the hint, None where it did not. `weight` is what the caps
     left the row of its say (1: all), `n_earlier` how many of its user's turns earlier steps had spent.
     """
 
@@ -41,7 +41,7 @@ class SampleRow(SQLModel, table=True):
     reward_source: str | None = None
     record_ids: list[str] = Field(sa_column=Column(JSON, nullable=False))
     hint: str | None = None
-    hint_fate: str | None = None
+    hint_status: str | None = None
     skipped: str | None = None
     weight: float | None = None
     n_earlier: int | None = None

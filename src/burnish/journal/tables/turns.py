@@ -47,7 +47,7 @@ class InteractionRow(SQLModel, table=True):
 
     `turn_type` is what the client said, `kind` what the turn is taken for; `quoted_by` the header or field that named
     the session; `n_behind` the number of messages behind the continued reply. State: `is_ready` (its reward is known),
-    `fate` (why it is never trained), `spent_step`, `kind` and `kind_reason`.
+    `skip_reason` (why it is never trained), `spent_step`, `kind` and `kind_reason`.
     """
 
     __tablename__ = "interaction"
@@ -90,7 +90,7 @@ class InteractionRow(SQLModel, table=True):
     is_aborted: bool = False
     quarantine: str | None = None
     is_ready: bool = False
-    fate: str | None = None
+    skip_reason: str | None = None
     spent_step: int | None = None
 
 
@@ -144,7 +144,7 @@ class JudgementRow(SQLModel, table=True):
     __tablename__ = "judgement"
     __table_args__ = (
         UniqueConstraint("interaction_id", "judge_id", "origin"),
-        Index("ix_judgement_hinted", "hint_fate", "created_at"),
+        Index("ix_judgement_hinted", "hint_status", "created_at"),
     )
     judgement_id: str = Field(primary_key=True)
     interaction_id: str = Field(index=True)
@@ -157,6 +157,6 @@ class JudgementRow(SQLModel, table=True):
     n_failed: int
     created_at: float
     reason: str | None = None
-    hint_fate: str | None = None
+    hint_status: str | None = None
     findings: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))
     candidates: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, default=list))

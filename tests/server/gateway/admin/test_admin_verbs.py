@@ -241,7 +241,7 @@ def test_the_learner_is_paused_resumed_and_made_to_step(world: Registered) -> No
 
 def test_a_turn_says_why_and_a_version_where_it_comes_from(world: Registered) -> None:
     told = world.get("/turns/t/why").json()
-    assert (told["fate"], told["reward"]["value"]) == ("ready for the learner", 1.0)
+    assert (told["training_status"], told["reward"]["value"]) == ("ready for the learner", 1.0)
     error_of(world.get("/turns/nobody/why"), 404)
     told = world.get(f"{ON_AGENT}/versions/2/lineage").json()
     assert (told["ancestors"], told["aliases"], told["live"][0]["by"]) == (["agent@v1", "agent@v0"], ["live"], "gate")

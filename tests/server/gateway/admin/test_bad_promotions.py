@@ -11,7 +11,7 @@ import pytest
 from gateways import error_of
 from registered import Registered, add_version, registered
 
-from burnish.adapters.files.retention import Keeper
+from burnish.adapters.files.retention import FileRetention
 from burnish.journal.tables import LoadJob
 
 Change = Callable[[Registered], None]
@@ -64,7 +64,7 @@ def tombstone(world: Registered) -> None:
     from burnish.config import Versions
 
     settings = world.settings.model_copy(update={"versions": Versions(keep_live=0)})
-    assert 3 in Keeper(settings, world.journal).remove("agent", actor="retention").plan.remove
+    assert 3 in FileRetention(settings, world.journal).remove("agent", actor="retention").plan.remove
 
 
 BAD = [

@@ -18,7 +18,7 @@ from burnish.adapters.verbs import releases
 from burnish.errors import Conflict
 from burnish.journal.tables import AuditRow
 from burnish.server.gateway.admin import admin_app
-from burnish.server.gateway.warm_up import rehearse
+from burnish.server.gateway.warm_up import warm_up
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_who_expects_another_version_changes_nothing(world: Registered) -> None:
 async def test_a_gateway_rehearses_without_changing_anything(world: Registered) -> None:
     refresh(world.settings, world.journal)  # the administrator's own key, which the fixture leaves out
     app, before = admin_app(world.settings, world.journal), shown(world)
-    assert await rehearse(app, world.settings) == 409
+    assert await warm_up(app, world.settings) == 409
     with world.journal.read() as session:
         assert (shown(world), world.live(), session.query(AuditRow).filter_by(action="rollback").count()) == (
             before,
@@ -145,4 +145,4 @@ async def test_a_gateway_rehearses_without_changing_anything(world: Registered) 
     async def broken(*_: Any) -> None:
         raise RuntimeError("no database")
 
-    assert await rehearse(broken, world.settings) == 0
+    assert await warm_up(broken, world.settings) == 0

@@ -19,7 +19,7 @@ from burnish.judges.comparison.grader import Grader
 from burnish.judges.models.local import LocalJudge
 from burnish.judges.models.panel import Panel
 from burnish.learner.data.rows import Text
-from burnish.learner.model.hint_grader import WishGrader
+from burnish.learner.model.hint_grader import HintGrader
 from burnish.learner.model.policy import Policy
 from burnish.records import NextStateKind, Sampling
 from burnish.rewards import NEXT_STATE
@@ -126,7 +126,7 @@ async def test_a_group_is_scored_by_the_wish_without_a_judge(tmp_path: Path, vll
     judge = LocalJudge(vllm_server.url, vllm_server.base_name, api_key=vllm_server.api_key, max_tokens=64, timeout=60.0)
     assert await Grader(world.journal, Panel([judge], 60.0), config.Judge(votes=3), random.Random(1)).run_once() == 0
     await judge.close()
-    assert WishGrader(world.journal, "agent", policy).grade(8) == 1
+    assert HintGrader(world.journal, "agent", policy).grade(8) == 1
     with world.journal.read() as session:
         scores = [world.group(name).score, *(row.score for row in shadows.members_of(session, name))]
     assert len(scores) == 4 and all(score is not None and 0.0 <= score <= 1.0 for score in scores)
