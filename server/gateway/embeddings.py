@@ -36,7 +36,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
         target = resolve(fields.model, caller, routes, gateway.model_map)
         asked = msgspec.json.encode({**raw, "model": target.engine_model})
         with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
-            async with state.watches.watch(receive) as client:
+            async with state.disconnects.watch(receive) as client:
                 response = await state.engines.ask(routes, PATH, asked, request_id)
                 try:
                     tree = _decoder.decode(await response.read())

@@ -21,7 +21,7 @@ from burnish.server.gateway.http.asgi import headers_of, read_body, send_bytes
 from burnish.server.gateway.http.disconnects import ClientWatch
 from burnish.server.gateway.http.sse import Splitter
 from burnish.server.gateway.labels import Labels, labels_of
-from burnish.server.gateway.routing import remote, resolve, to_canary, to_personal_agent
+from burnish.server.gateway.routing import Target, remote, resolve, to_canary, to_personal_agent
 from burnish.server.gateway.state import State
 from burnish.server.gateway.turn import Turn
 from burnish.serving_table import Routes
@@ -69,41 +69,46 @@ class Exchange:
         self._started_at = started_at
 
     async def run(self, receive: Receive, send: Send) -> None:
-        """Pin, ask, relay, record."""
-        call, state = self._call, self._state
+        """Pin the request to one version, ask for the reply, record it, answer the client."""
+        state = self._state
         routes = state.routes.current()
-        target = resolve(call.model, self._caller, routes, state.settings.gateway.model_map)
-        target = to_personal_agent(target, routes, state.settings.personal, self._caller.tenant, call.user)
-        self._target = to_canary(target, routes, self._caller.key_id, self._labels.session_id, call.messages)
-        with state.heartbeat.hold(
-            self._target.name
-        ):  # nothing may wait between reading the table and counting the request
-            async with state.watches.watch(receive) as client:
+        target = self._pin(routes)
+        with state.heartbeat.hold(target.name):  # no await between reading the table and counting the request
+            async with state.disconnects.watch(receive) as client:
                 try:
-                    await self._answer(routes, send, client)
-                except RequestError as error:  # nothing has been sent; it may lie with the tools that we made strict
-                    if call.strict_tools is None or self._target.upstream is not None:
+                    await self._answer(routes, target, send, client)
+                except RequestError as error:  # nothing has been sent; the tools that we made strict may be at fault
+                    if self._call.strict_tools is None:
                         raise
                     log.info("asking again without strict tools", request_id=self._request_id, reason=str(error))
-                    call.strict_tools = None
-                    await self._answer(routes, send, client)
+                    self._call.strict_tools = None
+                    await self._answer(routes, target, send, client)
 
-    async def _answer(self, routes: Routes, send: Send, client: ClientWatch) -> None:
-        response = await self._ask(routes)
+    async def _answer(self, routes: Routes, target: Target, send: Send, client: ClientWatch) -> None:
+        """Ask, record, reply."""
+        response, target = await self._ask(routes, target)
+        turn = self._record(target)
         try:
-            await (self._stream if self._call.is_stream else self._whole)(response, send, client)
+            await (self._stream if self._call.is_stream else self._whole)(turn, response, send, client)
         finally:
-            self._turn.abandon()
+            turn.abandon()
             response.close()
 
-    async def _ask(self, routes: Routes) -> Response:
-        """The answer, unread: of the engine, else (where that is set) of the remote model in its place."""
+    def _pin(self, routes: Routes) -> Target:
+        """The version that answers: the one asked for, the user's personal agent, or a canary."""
+        call, caller, settings = self._call, self._caller, self._state.settings
+        target = resolve(call.model, caller, routes, settings.gateway.model_map)
+        target = to_personal_agent(target, routes, settings.personal, caller.tenant, call.user)
+        return to_canary(target, routes, caller.key_id, self._labels.session_id, call.messages)
+
+    async def _ask(self, routes: Routes, target: Target) -> tuple[Response, Target]:
+        """The answer, unread, and who gives it: the engine, or the remote model if the settings allow it."""
         call, state = self._call, self._state
-        may_be_remote = bool(routes.remote_url) and call.path == CHAT and not self._target.is_base
+        may_be_remote = bool(routes.remote_url) and call.path == CHAT and not target.is_base
         if not (may_be_remote and state.settings.remote.use == "always"):
-            body = call.for_engine(self._target.engine_model)
+            body = call.for_engine(target.engine_model)
             try:
-                return await state.engines.ask(routes, call.path, body, self._request_id, self._get_ready)
+                return await state.engines.ask(routes, call.path, body, self._request_id), target
             except RequestError:
                 if call.check is not None:
                     call.check()
@@ -112,48 +117,44 @@ class Exchange:
                 if not may_be_remote:
                     raise
                 log.warning("asking the remote model instead", request_id=self._request_id, reason=str(error))
-        self._target = remote(self._target, state.settings.remote.model)
-        body = call.for_remote(self._target.engine_model)
-        self._get_ready()
-        return await state.engines.ask_remote(routes, call.path, body, self._request_id)
+        target = remote(target, state.settings.remote.model)
+        call.strict_tools = None  # only our engine gets them, so asking again would change nothing
+        body = call.for_remote(target.engine_model)
+        return await state.engines.ask_remote(routes, call.path, body, self._request_id), target
 
-    def _get_ready(self) -> None:
-        """What the answer will need; done while the engine works."""
-        call, labels, target = self._call, self._labels, self._target
-        self._turn = Turn(
-            call,
-            self._dialect.name,
-            labels,
-            target,
-            self._caller,
-            self._state.recorder,
-            self._request_id,
-            self._started_at,
+    def _record(self, target: Target) -> Turn:
+        """The recording of the reply that `target` gives."""
+        call, recorder = self._call, self._state.recorder
+        return Turn(
+            call, self._dialect.name, self._labels, target, self._caller, recorder, self._request_id, self._started_at
         )
-        self._headers = [(b"x-burnish-version", _header_safe(target.name))]
-        if labels.session_id is not None:
-            self._headers.append((b"x-burnish-session", _header_safe(labels.session_id)))
-        if call.ignored:
-            self._headers.append((b"x-burnish-ignored", _header_safe(", ".join(call.ignored))))
 
-    async def _whole(self, response: Response, send: Send, client: ClientWatch) -> None:
+    def _headers(self, turn: Turn) -> list[tuple[bytes, bytes]]:
+        call, session_id = self._call, self._labels.session_id
+        headers = [(b"x-burnish-version", _header_safe(turn.target.name))]
+        if session_id is not None:
+            headers.append((b"x-burnish-session", _header_safe(session_id)))
+        if call.ignored:
+            headers.append((b"x-burnish-ignored", _header_safe(", ".join(call.ignored))))
+        return headers
+
+    async def _whole(self, turn: Turn, response: Response, send: Send, client: ClientWatch) -> None:
         try:
-            body = self._turn.pass_whole(await response.read())
+            body = turn.pass_whole(await response.read())
         except OSError as error:
             raise self._broken(error) from error
         client.settle()
-        await send_bytes(send, 200, body, self._headers)
+        await send_bytes(send, 200, body, self._headers(turn))
 
-    async def _stream(self, response: Response, send: Send, client: ClientWatch) -> None:
+    async def _stream(self, turn: Turn, response: Response, send: Send, client: ClientWatch) -> None:
         splitter = Splitter()
-        turn = self._turn
         has_begun = False
         client.begin()  # who leaves a stream, however short, has not read its end
         try:
             async for piece in response.pieces():
                 if out := b"".join([turn.pass_on(event) for event in splitter.feed(piece)]):
                     if not has_begun:
-                        head = [*SSE_HEADERS, *self._headers]
+                        head = [*SSE_HEADERS, *self._headers(turn)]
                         await send({"type": "http.response.start", "status": 200, "headers": head})
                         has_begun = True
                     await send({"type": "http.response.body", "body": out, "more_body": True})

@@ -34,7 +34,7 @@ class State:
     engines: Engines
     recorder: Recorder
     heartbeat: Heartbeat
-    watches: DisconnectWatcher
+    disconnects: DisconnectWatcher
     reporter: "asyncio.Task[None]"
 
     @classmethod
@@ -50,7 +50,7 @@ class State:
             engines=Engines(settings.gateway.connect_timeout),
             recorder=Recorder(settings),
             heartbeat=heartbeat,
-            watches=DisconnectWatcher(),
+            disconnects=DisconnectWatcher(),
             reporter=asyncio.create_task(heartbeat.publish_forever()),
         )
 

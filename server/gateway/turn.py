@@ -49,7 +49,7 @@ class Turn:
         self._call = call
         self._route = route
         self._labels = labels
-        self._target = target
+        self.target = target
         self._caller = caller
         self._recorder = recorder
         self._request_id = request_id
@@ -131,7 +131,7 @@ class Turn:
 
     def _record(self, draft: Draft, *, is_aborted: bool) -> None:
         prompt_ids = draft.prompt_ids or self._prompt_ids
-        is_remote = self._target.upstream is not None
+        is_remote = self.target.upstream is not None
         reason = None if is_remote else draft.quarantine(prompt_ids)
         rest = {
             "interaction_id": f"{self._response_id}#{draft.index}" if draft.index else self._response_id,
@@ -148,7 +148,7 @@ class Turn:
 
     def _begin(self, messages: msgspec.Raw) -> Begun:
         """What is known already of the record of a reply to `messages`."""
-        labels, target, caller, call = self._labels, self._target, self._caller, self._call
+        labels, target, caller, call = self._labels, self.target, self._caller, self._call
         return Begun(
             {
                 "request_id": self._request_id,

@@ -7,7 +7,7 @@ received at `HIGH_WATER` bytes, so that a slow client slows its engine stream an
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import cast
 
 import httptools
@@ -39,8 +39,8 @@ class Connection(asyncio.Protocol):
         self.status = 0
         self.idle_since = 0.0
 
-    async def ask(self, head: bytes, body: bytes, meanwhile: Callable[[], None] | None = None) -> None:
-        """Send one request and wait for the status of its answer; `meanwhile` is called as soon as the engine has it."""
+    async def ask(self, head: bytes, body: bytes) -> None:
+        """Send one request and wait for the status of its answer."""
         self._parts, self._size, self.status = [], 0, 0
         self._is_complete = self._has_status = self._has_length = False
         self._heard_at = self._loop.time()
@@ -50,8 +50,6 @@ class Connection(asyncio.Protocol):
             self._transport.writelines((head, body))
         else:
             self._transport.write(head + body)
-        if meanwhile is not None:
-            meanwhile()
         while not self._has_status:
             await self._wait()
 

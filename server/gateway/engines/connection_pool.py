@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -27,10 +26,8 @@ class Pool:
         path: str,
         headers: bytes,
         body: bytes | None = None,
-        meanwhile: Callable[[], None] | None = None,
     ) -> "Response":
-        """Ask `url` for `path`: POST with a body, GET without; `headers` are complete lines. `meanwhile` is called when
-        sent.
+        """Ask `url` for `path`: POST with a body, GET without; `headers` are complete lines.
 
         Raises ConnectionRefusedError (or another OSError of connecting) where no connection can be made, TimeoutError
         where that takes too long, ConnectionBroken where it ends before the answer's head.
@@ -47,7 +44,7 @@ class Pool:
             headers,
         )
         try:
-            await connection.ask(head, body, meanwhile)
+            await connection.ask(head, body)
         except BaseException:
             connection.close()
             raise

@@ -6,7 +6,7 @@ that may have reached an engine is never sent to another: what killed one could 
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -31,15 +31,13 @@ class Engines:
         self._turn = itertools.count()
         self._pool = Pool(connect_timeout=connect_timeout, read_timeout=READ_TIMEOUT, keep_alive=KEEP_ALIVE)
 
-    async def ask(
-        self, routes: Routes, path: str, body: bytes, request_id: str, meanwhile: Callable[[], None] | None = None
-    ) -> Response:
+    async def ask(self, routes: Routes, path: str, body: bytes, request_id: str) -> Response:
         """The engine's answer, status 200 and unread. `request_id` becomes the response id behind `chatcmpl-` or
         `cmpl-`."""
         reason = "no engine is in the serving table yet"
         for url in self._in_turn(routes):
             try:
-                response = await self._pool.request(url, path, _headers(routes, request_id), body, meanwhile)
+                response = await self._pool.request(url, path, _headers(routes, request_id), body)
             except ConnectionRefusedError as error:
                 reason = "no engine can be reached"
                 log.warning("engine cannot be reached", url=url, error=str(error))

@@ -52,10 +52,10 @@ class ClientWatch:
     Call `settle` before the last byte is sent: from then on a disconnect is only the normal end of the exchange.
     """
 
-    __slots__ = ("_is_gone", "_is_settled", "_receive", "_task", "_watcher", "_watches")
+    __slots__ = ("_all", "_is_gone", "_is_settled", "_receive", "_task", "_watcher")
 
-    def __init__(self, watches: DisconnectWatcher, receive: Receive) -> None:
-        self._watches = watches
+    def __init__(self, watcher: DisconnectWatcher, receive: Receive) -> None:
+        self._all = watcher
         self._receive = receive
         self._is_settled = False
         self._is_gone = False
@@ -70,16 +70,16 @@ class ClientWatch:
             self._watcher = asyncio.create_task(self._watch())
 
     async def __aenter__(self) -> "ClientWatch":
-        task = asyncio.current_task(self._watches.loop)  # to find the loop anew costs a system call
+        task = asyncio.current_task(self._all.loop)  # to find the loop anew costs a system call
         assert task is not None, "an ASGI application runs inside a task"
         self._task = task
-        self._watches.add(self)
+        self._all.add(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watches.remove(self)
+        self._all.remove(self)
         if self._watcher is not None:
             self._watcher.cancel()
         if self._is_gone and isinstance(error, asyncio.CancelledError) and self._task.uncancel() == 0:

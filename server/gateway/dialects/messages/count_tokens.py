@@ -34,7 +34,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
     target = resolve(translation.fields.model, caller, routes, gateway.model_map)
     asked = {"model": target.engine_model, "add_generation_prompt": True, **translation.counted()}
     with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
-        async with state.watches.watch(receive) as client:
+        async with state.disconnects.watch(receive) as client:
             response = await state.engines.ask(routes, TOKENIZE, msgspec.json.encode(asked), request_id)
             try:
                 counted = _decoder.decode(await response.read())
