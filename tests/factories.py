@@ -60,7 +60,7 @@ def judgement(interaction_id: str, score: int | None, hint: str | None = None, *
         "votes": [score] * 3,
         "n_failed": 0,
         "created_at": 3000.0,
-        "hint_fate": "accepted" if hint else None,
+        "hint_status": "accepted" if hint else None,
     }
     return Judgement(**fields | changes)
 

@@ -63,7 +63,7 @@ class Ledger:
         self.agent = agent
         self.history = History(journal, agent)
 
-    def hold(self, holder: str, *, seconds: float = 30.0) -> bool:
+    def acquire_lease(self, holder: str, *, seconds: float = 30.0) -> bool:
         """Take or keep the right to train this agent; False while another learner has it."""
         name, now = f"learner:{self.agent}", time.time()
         mine: dict[str, object] = {"holder": holder, "until": now + seconds}
@@ -75,7 +75,7 @@ class Ledger:
             taken = session.connection().execute(update(lease).where(lease.name == name, is_free).values(**mine))
             return bool(taken.rowcount)
 
-    def let_go(self, holder: str) -> None:
+    def release_lease(self, holder: str) -> None:
         """Give back the right to train this agent, where `holder` has it."""
         lease = _columns(LeaseRow)
         with self._journal.write() as session:
@@ -306,7 +306,7 @@ def _write(session: Session, step: StepRow, report: StepReport) -> None:
     skipped = {**dict.fromkeys(report.idle, "no advantage and no hint"), **report.dropped}
     columns: dict[str, Mapping[str, Any]] = {
         "skipped": skipped,
-        "hint_fate": report.refusals,
+        "hint_status": report.refusals,
         "hint": report.hints,
         "weight": report.weights,
     }

@@ -73,52 +73,19 @@ class Loop:
         self._n_vocab = trainer.policy.model.config.vocab_size
 
     def run_once(self) -> bool:
-        """Recover, follow the live version, choose rows, train, publish."""
-        if self._has_recovered and not self._is_due() and not self._ledger.is_step_asked():
-            self._get_ready()
-            self._grade()
+        """Recover, follow the live version, choose rows, train, publish. Returns True if a step was taken."""
+        if self._is_idle():
+            self._prepare()
+            self._grade_groups()
             return False
-        return self._step()
-
-    def _get_ready(self) -> None:
-        """While there is nothing to do: hold what was promoted, if the trainer is this agent's, so that the next step
-        begins at once."""
-        loaded = self._loaded
-        if loaded.current is None or loaded.current[0] != self._ledger.agent or self._ledger.undecided() is not None:
-            return
-        if not loaded.current == loaded.teacher == (self._ledger.agent, self._ledger.live()):
-            self._follow_live()
-
-    def _grade(self) -> None:
-        """Score shadow groups that were drawn, where that is the learner's to do."""
-        if self._groups is not None and self._settings.group_weight:
-            self._groups.grade(self._settings.max_groups)
-
-    def hold(self) -> bool:
-        """Take or keep the right to train this agent. Where it had lapsed, another learner may have left a step behind."""
-        if time.monotonic() > self._lease_until:
-            self._has_recovered = False
-        has_it = self._ledger.hold(self._holder, seconds=LEASE_SECONDS)
-        if has_it:
-            self._lease_until = time.monotonic() + LEASE_SECONDS
-        return has_it
-
-    def let_go(self) -> None:
-        """Leave the agent to others."""
-        self._ledger.let_go(self._holder)
-
-    def _step(self) -> bool:
-        if not self.hold():
+        if not self.acquire_lease():
             return False
-        if not self._has_recovered:
-            self._recover()
-        if self._ledger.undecided() is not None:
-            return False
+        self._recover()
         is_asked = self._ledger.is_step_asked()
-        if not is_asked and (self._ledger.is_paused() or not self._is_due()):
+        if not self._may_step(is_asked):
             return False
         live = self._follow_live()
-        rows = self._choose(live)
+        rows = self._choose_rows(live)
         if is_asked:
             self._ledger.answer_step()
         if len(rows) < (1 if is_asked else max(1, self._settings.min_rows // 2)):
@@ -129,13 +96,49 @@ class Loop:
             work = self._work(live, [sample for _, sample in rows], groups)
             self._publish(step, rows, self._train(work), work)
         except (LearnerError, AdapterError) as error:
-            self._loaded.current = None
-            outcome = self._ledger.fail(step, str(error))
-            log.error("a step failed", version=step.version, outcome=outcome, error=str(error))
+            self._fail(step, error)
         return True
+
+    def _is_idle(self) -> bool:
+        """True if nothing was interrupted, no step is due, and nobody has asked for one."""
+        return self._has_recovered and not self._is_due() and not self._ledger.is_step_asked()
+
+    def _may_step(self, is_asked: bool) -> bool:
+        """True if no version waits for its verdict, and a step is due or was asked for."""
+        if self._ledger.undecided() is not None:
+            return False
+        return is_asked or (not self._ledger.is_paused() and self._is_due())
+
+    def _prepare(self) -> None:
+        """Load a promoted version while nothing else is to do, so that the next step begins at once."""
+        loaded = self._loaded
+        if loaded.current is None or loaded.current[0] != self._ledger.agent or self._ledger.undecided() is not None:
+            return
+        if not loaded.current == loaded.teacher == (self._ledger.agent, self._ledger.live()):
+            self._follow_live()
+
+    def _grade_groups(self) -> None:
+        """Score shadow groups that were drawn, if that is the learner's task."""
+        if self._groups is not None and self._settings.group_weight:
+            self._groups.grade(self._settings.max_groups)
+
+    def acquire_lease(self) -> bool:
+        """Take or renew the right to train this agent. After a lapse, another learner may have left a step behind."""
+        if time.monotonic() > self._lease_until:
+            self._has_recovered = False
+        has_it = self._ledger.acquire_lease(self._holder, seconds=LEASE_SECONDS)
+        if has_it:
+            self._lease_until = time.monotonic() + LEASE_SECONDS
+        return has_it
+
+    def release_lease(self) -> None:
+        """Leave the agent to other learners."""
+        self._ledger.release_lease(self._holder)
 
     def _recover(self) -> None:
         """After a start: give back what a dead learner's step held, and clear up what it left on disk."""
+        if self._has_recovered:
+            return
         while (step := self._ledger.interrupted()) is not None:
             outcome = self._ledger.fail(step, "the learner ended in mid-step")
             log.warning("found an interrupted step", version=step.version, attempt=step.attempt, outcome=outcome)
@@ -173,7 +176,7 @@ class Loop:
             self._loaded.teacher = mine
         return live
 
-    def _choose(self, live: int) -> list[tuple[Ready, Sample]]:
+    def _choose_rows(self, live: int) -> list[tuple[Ready, Sample]]:
         """Rows fresh enough and fit to train; what never can be is discarded with the reason."""
         lags = self._ledger.history.lags(live)
         chosen: list[tuple[Ready, Sample]] = []
@@ -210,7 +213,7 @@ class Loop:
         """Shadow groups that are scored, fresh enough and fit to train; they come with the rows and wait for none."""
         if not self._settings.group_weight or self._groups is None:
             return []
-        self._grade()
+        self._grade_groups()
         bounds = (self._settings.max_groups, self._ledger.history.lags(live), self._settings.max_lag)
         return self._groups.choose(*bounds, self._holdout, self._n_vocab)
 
@@ -241,6 +244,11 @@ class Loop:
         self._loaded.current = None  # until the step is published, the trainer holds no version
         with self._throttle.step() if self._throttle is not None else nullcontext():
             return self._trainer.take(work)
+
+    def _fail(self, step: OpenStep, error: Exception) -> None:
+        self._loaded.current = None
+        outcome = self._ledger.fail(step, str(error))
+        log.error("a step failed", version=step.version, outcome=outcome, error=str(error))
 
     def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult, work: Work) -> None:
         """Write the version aside, rename it into place, and only then announce it."""

@@ -76,7 +76,7 @@ class Scheduler:
             wanted = agent.parent.is_(None) | agent.name.in_(waiting)
             found = {row.name: dict(row.settings or {}) for row in session.scalars(select(AgentRow).where(wanted))}
         for name in self._loops.keys() - found.keys():
-            self._loops.pop(name).let_go()
+            self._loops.pop(name).release_lease()
         for name in sorted(found, key=lambda name: (name != self._settings.agent.name, name)):
             if self._overlays.get(name) != found[name]:
                 self._take_in(name, found[name])
@@ -84,7 +84,7 @@ class Scheduler:
 
     def _take_in(self, name: str, overlay: dict[str, object]) -> None:
         if (earlier := self._loops.pop(name, None)) is not None:
-            earlier.let_go()
+            earlier.release_lease()
         try:
             settings = for_agent(self._settings, overlay)
             if settings.learner.rank > settings.engine.max_lora_rank:
@@ -103,7 +103,7 @@ class Scheduler:
             loop = self._at_work
             try:
                 if loop is not None:
-                    loop.hold()
+                    loop.acquire_lease()
             except SQLAlchemyError as error:
                 log.warning("cannot renew the lease", error=str(error))
 

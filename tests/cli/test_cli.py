@@ -222,7 +222,6 @@ def test_doctor_is_content_with_the_sandbox(run: Run) -> None:
     assert "fault" not in found.values()
     for text in (
         "Python 3.",
-        "import names are ours",
         "the model has a chat template",
         "LoRA targets: ",
         "port 0 is free",

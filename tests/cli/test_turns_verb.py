@@ -42,7 +42,11 @@ def test_a_turn_s_whole_story_is_told(journal: Journal, run: Run) -> None:
     ):
         assert text in told
     tree = run("turns", "show", "t", "--json").json
-    assert (tree["reward"]["value"], tree["reward"]["source"], tree["training_status"]) == (-1.0, "user", "ready for the learner")
+    assert (tree["reward"]["value"], tree["reward"]["source"], tree["training_status"]) == (
+        -1.0,
+        "user",
+        "ready for the learner",
+    )
     assert [row["score"] for row in tree["judgements"]] == [-1]
     assert tree["next_state"]["messages"][0]["content"] == "no bold please"
 

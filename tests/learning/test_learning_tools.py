@@ -30,7 +30,7 @@ from burnish.rewards import ACCEPTED
 from burnish.sandbox.world import tool_task
 from burnish.server.ingest.tool_signals import signals_of
 
-RECORDED = "5c343ca512e07d72456ce2dd924cdbc83e9ab9d8d2f9423549924e8cfeea615a"
+RECORDED = "bc3444329b17f0fb563b56f4a1f873c0816def0db033d3594327c2f4c71402bd"
 """Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to
 change."""
 

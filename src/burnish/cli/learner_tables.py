@@ -88,7 +88,7 @@ def story(told: Tree) -> Group:
     rows = Table("turn", "reward then", "by", "hint", "not used because", title=f"{told['n_rows']} rows")
     for row in told["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
-        refused = f"hint: {row['hint_status']}" if row["hint_fate"] else ""
+        refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
         weighed = f"counted for {row['weight']:.2f}" if row["weight"] is not None else ""
         why = "; ".join(filter(None, (row["skipped"], refused, weighed)))
         rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), escape(why))

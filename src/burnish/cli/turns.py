@@ -31,12 +31,18 @@ def list_(
     settings = load_settings(file, None, state)
     with Journal.open(settings.journal_url, migrate=False).read() as session:
         rows = [
-            (row, story.training_status(session, row)) for row in story.recent(session, agent or settings.agent.name, limit)
+            (row, story.training_status(session, row))
+            for row in story.recent(session, agent or settings.agent.name, limit)
         ]
     if as_json:
         print_json(
             [
-                {"turn": row.interaction_id, "version": row.version, "ended_at": row.ended_at, "training_status": status}
+                {
+                    "turn": row.interaction_id,
+                    "version": row.version,
+                    "ended_at": row.ended_at,
+                    "training_status": status,
+                }
                 for row, status in rows
             ]
         )
@@ -86,7 +92,7 @@ def _drawn(told: Tree) -> Group:
                 _text(row["score"]),
                 f"{row['confidence']:.2f}",
             )
-            table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""), row["hint_fate"] or "")
+            table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""), row["hint_status"] or "")
         parts.append(table)
         spoke = dict.fromkeys(finding for row in told["judgements"] for finding in row["findings"])
         parts += [f"[bold]speaks to the judge[/]  {escape(finding)}" for finding in spoke]
@@ -99,7 +105,7 @@ def _drawn(told: Tree) -> Group:
     )
     parts.append(f"[bold]effective reward[/]  {escape(effective)}")
     for sample in told["used"]:
-        hint = f"hint refused: {sample['hint_status']}" if sample["hint_fate"] else ""
+        hint = f"hint refused: {sample['hint_status']}" if sample["hint_status"] else ""
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
         parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
     parts.append(f"[bold]skip_reason[/]  {escape(told['skip_reason'])}")

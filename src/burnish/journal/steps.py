@@ -37,7 +37,7 @@ def story(session: Session, agent: str, version: int) -> Tree:
     if row is None:
         raise UnknownStep(f"no step made {agent}@v{version}; `burnish learner runs` lists the steps")
     rows = session.scalars(select(SampleRow).where(sample.step_id == row.step_id).order_by(sample.interaction_id))
-    columns = ("interaction_id", "reward", "reward_source", "hint", "hint_fate", "skipped", "weight", "n_earlier")
+    columns = ("interaction_id", "reward", "reward_source", "hint", "hint_status", "skipped", "weight", "n_earlier")
     group: Any = GroupSampleRow
     taken = session.scalars(select(GroupSampleRow).where(group.step_id == row.step_id).order_by(group.interaction_id))
     groups = [

@@ -125,7 +125,7 @@ def record_judgement(session: Session, judgement: Judgement, origin: str) -> boo
         "n_failed": judgement.n_failed,
         "created_at": judgement.created_at,
         "reason": judgement.reason,
-        "hint_fate": judgement.hint_status,
+        "hint_status": judgement.hint_status,
         "findings": list(judgement.findings),
         "candidates": list(judgement.candidates),
     }

@@ -14,7 +14,7 @@ def test_a_users_own_words_that_most_votes_carry_are_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hint", "score", "n_votes", "n_bearing", "grounds", "fate"),
+    ("hint", "score", "n_votes", "n_bearing", "grounds", "hint_status"),
     [
         (HINT, -1, 1, 1, USERS, "few_votes"),
         (HINT, -1, 2, 2, USERS, "few_votes"),

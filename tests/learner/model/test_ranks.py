@@ -43,7 +43,7 @@ Path(sys.argv[2], f"{ranks.size}-{ranks.rank}.json").write_text(json.dumps([metr
 def run(folder: Path, base_dir: Path, n_ranks: int) -> list[list[dict[str, object]]]:
     script = folder / "step.py"
     script.write_text(_STEP, encoding="utf-8")
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"]
     command = [
         *launch,

@@ -1,4 +1,4 @@
-"""docs/objectives.md and docs/burnish.learner.md have a row for all that can be chosen, read or given as a reason."""
+"""docs/objectives.md and docs/learner.md have a row for all that can be chosen, read or given as a reason."""
 
 from pathlib import Path
 from typing import get_args
@@ -30,7 +30,7 @@ def test_every_choice_has_a_row(setting: str) -> None:
 
 @pytest.mark.parametrize("reason", list(SkipReason))
 def test_every_reason_has_a_row(reason: SkipReason) -> None:
-    assert f"`{reason}`" in rows("burnish.learner.md")
+    assert f"`{reason}`" in rows("learner.md")
 
 
 @pytest.mark.parametrize("name", [name for name in Learner.model_fields if name.startswith("monitor_")])

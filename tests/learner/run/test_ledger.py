@@ -238,14 +238,14 @@ def test_lag_counts_published_versions_only(any_journal: Journal, ledger: Ledger
 
 
 def test_one_learner_at_a_time(any_journal: Journal, ledger: Ledger) -> None:
-    assert ledger.hold("one", seconds=60)
-    assert ledger.hold("one", seconds=60)
-    assert not ledger.hold("two", seconds=60)
-    assert Ledger(any_journal, "other").hold("two", seconds=60)
+    assert ledger.acquire_lease("one", seconds=60)
+    assert ledger.acquire_lease("one", seconds=60)
+    assert not ledger.acquire_lease("two", seconds=60)
+    assert Ledger(any_journal, "other").acquire_lease("two", seconds=60)
     with any_journal.write() as session:
         session.get_one(LeaseRow, "learner:agent").until = time.time() - 1
-    assert ledger.hold("two", seconds=60)
-    assert not ledger.hold("one", seconds=60)
+    assert ledger.acquire_lease("two", seconds=60)
+    assert not ledger.acquire_lease("one", seconds=60)
 
 
 def test_of_learners_at_the_same_moment_one_gets_the_right_to_train(any_journal: Journal, ledger: Ledger) -> None:
@@ -257,7 +257,7 @@ def test_of_learners_at_the_same_moment_one_gets_the_right_to_train(any_journal:
 
         def race(name: int, gate: threading.Barrier = gate) -> bool:
             gate.wait(10)
-            return ledger.hold(f"learner-{name}-{id(gate)}", seconds=60)
+            return ledger.acquire_lease(f"learner-{name}-{id(gate)}", seconds=60)
 
         with ThreadPoolExecutor(6) as pool:
             assert sum(pool.map(race, range(6))) == 1

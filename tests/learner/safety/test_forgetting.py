@@ -124,7 +124,7 @@ def test_without_growth_or_anchors_nothing_changes(world: World) -> None:
             with world.journal.write() as session:
                 lifecycle.refuse(session, "agent", number, reason="forgot", evidence=retention(LIMIT + 1))
             assert "emphasis" not in world.store.verify("agent", number)
-        loop.let_go()
+        loop.release_lease()
 
 
 def test_emphasis_scales_one_term_alone(make_trainer: Make, make_samples: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from swap_world import ACCEPTED, PROMPTS, World
 
 from burnish import serving_table
+from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs import releases
 from burnish.errors import AdapterError, Conflict, EngineError, EngineUnavailable, NotFound
@@ -247,7 +248,7 @@ async def test_a_swapper_that_died_between_the_two_pointers_is_put_right_at_the_
         raise Killed
 
     with monkeypatch.context() as broken:
-        broken.setattr(swapper.table, "sync", dies)
+        broken.setattr(publish, "sync", dies)
         with pytest.raises(Killed):
             await world.swapper.run_once()
     assert world.route().live == 0
