@@ -60,12 +60,12 @@ def test_a_turn_s_whole_story_is_told(journal: Journal, run: Run) -> None:
         ("done", "the judge abstained"),
     ],
 )
-def test_what_a_turn_waits_for_is_said(journal: Journal, run: Run, state: str, skip_reason: str) -> None:
+def test_what_a_turn_waits_for_is_said(journal: Journal, run: Run, state: str, training_status: str) -> None:
     add_turn(journal, interaction([user("a")], interaction_id="t"))
     with journal.write() as session:
         ask_judge(session, "t", NEXT_STATE)
         session.get_one(JudgeJob, judge_subject("t", NEXT_STATE)).state = state
-    assert run("turns", "show", "t", "--json").json["training_status"] == skip_reason
+    assert run("turns", "show", "t", "--json").json["training_status"] == training_status
     assert skip_reason in run("turns", "list").out
 
 
