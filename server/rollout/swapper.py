@@ -304,7 +304,7 @@ class Swapper:
                 gives_back=verdict.has_forgotten,
             )
             jobs.finish(session, LoadJob, job)
-        await self._drain.unload(name)
+        await self._unloader.unload(name)
 
     async def _promote_again(self, job: jobs.Leased, name: VersionName) -> None:
         """An operator named an older version that is not loaded: load it, then flip. What cannot be loaded is given up."""

@@ -143,14 +143,14 @@ async def test_a_crash_at_any_point_is_mended_at_the_next_look(world: World, mon
 
 async def test_a_journal_that_is_not_the_stores_own_removes_nothing(world: World, tmp_path: Path) -> None:
     """It has versions under the same numbers, which are of no use any more."""
-    keeper(world, keep_live=9).remove("agent", actor="ana")
+    file_retention(world, keep_live=9).remove("agent", actor="ana")
     other = world.settings.model_copy(update={"journal": config.Journal(url=f"sqlite:///{tmp_path / 'other.db'}")})
     journal = prepare(other)
     with journal.write() as session:
         for number in range(1, 8):
             lifecycle.announce(session, "agent", number, parent=0, step_id=None, digest="d")
             lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate")
-    stranger = Keeper(other.model_copy(update={"versions": config.Versions(keep_live=0)}), journal)
+    stranger = FileRetention(other.model_copy(update={"versions": config.Versions(keep_live=0)}), journal)
     with pytest.raises(AdapterError, match="is not the one of the adapter store"):
         stranger.remove("agent", actor="ana")
     with pytest.raises(AdapterError, match="is not the one of the adapter store"):
