@@ -266,13 +266,13 @@ async def main():
     parts = [Part(name, ["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}) for name, script in json.loads(sys.argv[1])]
     supervisor = Supervisor(parts, LocalLauncher(lambda part, line: None))
     task = asyncio.create_task(supervisor.run())
-    while supervisor._lifeline is None:
+    while supervisor._orphan_guard is None:
         await asyncio.sleep(0.01)
-    print(supervisor._lifeline.pid, flush=True)
-    lifeline = supervisor._lifeline
-    while supervisor._lifeline is lifeline:
+    print(supervisor._orphan_guard.pid, flush=True)
+    orphan_guard = supervisor._orphan_guard
+    while supervisor._orphan_guard is orphan_guard:
         await asyncio.sleep(0.01)
-    print(supervisor._lifeline.pid, flush=True)
+    print(supervisor._orphan_guard.pid, flush=True)
     await task
 
 asyncio.run(main())
@@ -281,7 +281,7 @@ asyncio.run(main())
 
 @contextlib.contextmanager
 def supervised(*scripts: str) -> Iterator["subprocess.Popen[str]"]:
-    """A supervisor in a process of its own; it prints its lifeline's process id, and again when there is a new one."""
+    """A supervisor in a process of its own; it prints its orphan_guard's process id, and again when there is a new one."""
     root = Path(__file__).parents[2]
     parts = json.dumps([(f"part-{i}", script) for i, script in enumerate(scripts)])
     process = subprocess.Popen(
@@ -312,7 +312,7 @@ def wait_for(holds: Callable[[], object]) -> None:
 
 
 def test_killing_the_supervisor_leaves_nobody(tmp_path: Path) -> None:
-    """Neither parts nor their children, and in the end not the lifeline either. One part ignores every polite signal."""
+    """Neither parts nor their children, and in the end not the orphan_guard either. One part ignores every polite signal."""
     files = [tmp_path / "one", tmp_path / "two"]
     deaf = "trap '' TERM HUP INT; " + FAMILY.format(file=files[1])
     with supervised(FAMILY.format(file=files[0]), deaf) as process:

@@ -228,7 +228,7 @@ def test_doctor_is_content_with_the_sandbox(run: Run) -> None:
     ):
         assert any(text in said for said in found)
     shown = run("doctor", "--set", "gateway.port=0", "--set", "engine.port=0")
-    assert shown.status == 0 and "✓ import names are ours" in shown.out
+    assert shown.status == 0 and "✓ packages that serve and train are installed" in shown.out
 
 
 def remove(name: str) -> Callable[[Path], None]:

@@ -29,7 +29,7 @@ SETTINGS: Mapping[Defence, Mapping[str, Any]] = {
         "learner.user_cap": 1.0,
         "learner.session_cap": 1.0,
         "learner.coalition_cap": 1.0,
-        "learner.jurors": 0,
+        "learner.liked_replies": 0,
         "learner.cooling": 1.0,
         "learner.monitors": "watch",
         "learner.outlier_z": 0.0,

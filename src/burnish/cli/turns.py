@@ -108,7 +108,7 @@ def _drawn(told: Tree) -> Group:
         hint = f"hint refused: {sample['hint_status']}" if sample["hint_status"] else ""
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
         parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
-    parts.append(f"[bold]skip_reason[/]  {escape(told['skip_reason'])}")
+    parts.append(f"[bold]training[/]  {escape(told['training_status'])}")
     if told["shadow_group"] is not None:
         parts.append(_shadow_group(told["shadow_group"]))
     return Group(*parts)
