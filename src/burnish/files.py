@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -80,7 +81,7 @@ class Watched(Generic[T]):
     raises.
     """
 
-    def __init__(self, path: Path, parse: Any, absent: T, max_age: float = 0.0) -> None:
+    def __init__(self, path: Path, parse: Callable[[Any], T], absent: T, max_age: float = 0.0) -> None:
         self._path = path
         self._parse = parse
         self._value: T = absent

@@ -6,12 +6,12 @@ a later run goes on where this one stopped, and skipped turns are remembered bes
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.rule import Rule
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.cli.common import ConfigFile, StateDir, console, load_settings, out
 from burnish.cli.turns import said
@@ -80,14 +80,12 @@ def _go_through(journal: Journal, waiting: list[str], target: Path, skipped: Pat
 
 def _turns(session: Session, agent: str, limit: int) -> list[str]:
     """Turns that something came back after, newest first."""
-    turn: Any = InteractionRow
-    came: Any = NextStateRow
     kinds = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
     wanted = (
-        select(turn.interaction_id)
-        .join(NextStateRow, came.interaction_id == turn.interaction_id)
-        .where(turn.agent == agent, came.kind.in_(kinds))
-        .order_by(turn.ended_at.desc(), turn.interaction_id)
+        select(col(InteractionRow.interaction_id))
+        .join(NextStateRow, col(NextStateRow.interaction_id) == col(InteractionRow.interaction_id))
+        .where(col(InteractionRow.agent) == agent, col(NextStateRow.kind).in_(kinds))
+        .order_by(col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id))
         .limit(limit)
     )
     return [str(row[0]) for row in session.connection().execute(wanted)]

@@ -5,15 +5,15 @@ each.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import bindparam, select, text
-from sqlmodel import Session
+from sqlalchemy import BindParameter, Select, bindparam, inspect, select, text
+from sqlmodel import Session, col
 
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SessionRow
-from burnish.journal.turns import MANY, feedback_of, judge_subject, judgement_of, right_reply_of, signal_of
+from burnish.journal.turns import MANY, RecordRow, feedback_of, judge_subject, judgement_of, right_reply_of, signal_of
 from burnish.records import FeedbackSource, NextStateKind, Reward, TargetKind
 from burnish.rewards import FEEDBACK, NEXT_STATE, Evidence, Verdict, compose
 
@@ -82,22 +82,24 @@ def _has_lesson(session: Session, interaction_id: str, evidence: Evidence) -> bo
     return effective.reward is not None or right_reply_of(session, interaction_id) is not None
 
 
-def _by_turn(session: Session, table: Any, interaction_ids: Collection[str]) -> dict[str, list[Any]]:
-    """The turns' rows of `table`, in the order in which they were made."""
-    found = defaultdict(list)
+def _by_turn(
+    session: Session, table: type[RecordRow], interaction_ids: Collection[str]
+) -> Mapping[str, Sequence[RecordRow]]:
+    """The turns' rows of `table`, in the order in which they were made: plain rows that have its columns."""
+    found = defaultdict[str, list[RecordRow]](list)
     for some in _batches(interaction_ids):
         for row in session.connection().execute(_rows_of(table), some):
-            found[row.interaction_id].append(row)
+            found[row.interaction_id].append(cast(RecordRow, row))
     return found
 
 
-def _on_sessions(session: Session, interaction_ids: Collection[str]) -> dict[str, Sequence[Any]]:
+def _on_sessions(session: Session, interaction_ids: Collection[str]) -> Mapping[str, Sequence[FeedbackRow]]:
     """Of turns in sessions that used tools and that somebody spoke of as a whole: what was said of the session."""
-    found: dict[str, list[Any]] = defaultdict(list)
+    found = defaultdict[str, list[FeedbackRow]](list)
     for some in _batches(interaction_ids):
         for row in session.connection().execute(_ON_SESSION, some):
-            found[row.turn].append(row)
-    return dict(found)
+            found[row.turn].append(cast(FeedbackRow, row))
+    return found
 
 
 def _batches(names: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -108,25 +110,26 @@ def _batches(names: Collection[str]) -> Iterator[dict[str, Any]]:
 
 
 @lru_cache
-def _rows_of(table: Any) -> Any:
+def _rows_of(table: type[RecordRow]) -> Select[*tuple[Any, ...]]:
     """The statement, built once: building costs more than running it."""
-    return select(*table.__table__.c).where(table.interaction_id.in_(_NAMES)).order_by(table.created_at)
+    return select(*inspect(table).columns).where(col(table.interaction_id).in_(_NAMES)).order_by(col(table.created_at))
 
 
-_NAMES: Any = bindparam("names", expanding=True)
+_NAMES: BindParameter[Sequence[str]] = bindparam("names", expanding=True)
 # Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
 _OPEN_JOBS = text(
     f"SELECT subject FROM {JudgeJob.__tablename__} WHERE subject IN :names AND state IN ('queued', 'leased')"
 ).bindparams(_NAMES)
 _SET_READY = text("UPDATE interaction SET is_ready = :ready WHERE interaction_id IN :names").bindparams(_NAMES)
-_turn: Any = InteractionRow
-_told: Any = FeedbackRow
-_talk: Any = SessionRow
-_ON_SESSION = (
-    select(_turn.interaction_id.label("turn"), *FeedbackRow.__table__.c)  # type: ignore[attr-defined]
-    .join(_talk, _talk.session_id == _turn.session_id)
-    .join(_told, (_told.session_id == _turn.session_id) & (_told.about == TargetKind.SESSION))
-    .where(_turn.interaction_id.in_(_NAMES), _talk.has_tools.is_(True))
+_ON_SESSION: Select[*tuple[Any, ...]] = (
+    select(col(InteractionRow.interaction_id).label("turn"), *inspect(FeedbackRow).columns)
+    .join(SessionRow, col(SessionRow.session_id) == col(InteractionRow.session_id))
+    .join(
+        FeedbackRow,
+        (col(FeedbackRow.session_id) == col(InteractionRow.session_id))
+        & (col(FeedbackRow.about) == TargetKind.SESSION),
+    )
+    .where(col(InteractionRow.interaction_id).in_(_NAMES), col(SessionRow.has_tools).is_(True))
 )
 _STEP = text(
     "SELECT count(*) FROM interaction AS earlier JOIN interaction AS this ON earlier.session_id = this.session_id "

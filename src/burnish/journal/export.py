@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import or_, select, tuple_
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of
@@ -79,29 +79,31 @@ def _page(
     since: float | None,
     until: float | None,
 ) -> Sequence[InteractionRow]:
-    turn: Any = InteractionRow
     may_leave = or_(
-        turn.skip_reason.is_(None), *(turn.skip_reason.like(f"{skip_reason}%") for skip_reason in _MAY_LEAVE)
+        col(InteractionRow.skip_reason).is_(None),
+        *(col(InteractionRow.skip_reason).like(f"{skip_reason}%") for skip_reason in _MAY_LEAVE),
     )
     wanted = select(InteractionRow).where(
-        turn.may_train.is_(True),
-        turn.quarantine.is_(None),
-        turn.is_aborted.is_(False),
-        turn.upstream.is_(None),
-        turn.kind != "side",
-        or_(turn.finish_reason.is_(None), turn.finish_reason.in_(("stop", "tool_calls"))),
+        col(InteractionRow.may_train).is_(True),
+        col(InteractionRow.quarantine).is_(None),
+        col(InteractionRow.is_aborted).is_(False),
+        col(InteractionRow.upstream).is_(None),
+        col(InteractionRow.kind) != "side",
+        or_(col(InteractionRow.finish_reason).is_(None), col(InteractionRow.finish_reason).in_(("stop", "tool_calls"))),
         may_leave,
     )
-    for column, value in ((turn.agent, agent), (turn.tenant, tenant)):
+    for column, value in ((col(InteractionRow.agent), agent), (col(InteractionRow.tenant), tenant)):
         if value is not None:
             wanted = wanted.where(column == value)
     if since is not None:
-        wanted = wanted.where(turn.ended_at >= since)
+        wanted = wanted.where(col(InteractionRow.ended_at) >= since)
     if until is not None:
-        wanted = wanted.where(turn.ended_at < until)
+        wanted = wanted.where(col(InteractionRow.ended_at) < until)
     if place is not None:
-        wanted = wanted.where(tuple_(turn.ended_at, turn.interaction_id) > place)
-    return session.scalars(wanted.order_by(turn.ended_at, turn.interaction_id).limit(PAGE)).all()
+        wanted = wanted.where(tuple_(col(InteractionRow.ended_at), col(InteractionRow.interaction_id)) > place)
+    return session.scalars(
+        wanted.order_by(col(InteractionRow.ended_at), col(InteractionRow.interaction_id)).limit(PAGE)
+    ).all()
 
 
 def _row(session: Session, turn: InteractionRow, form: Format, min_reward: float) -> Row | None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import func, literal_column, or_, select, text, update
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlmodel import Session
+from sqlalchemy import TextClause, func, literal_column, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert
+from sqlmodel import Session, SQLModel, col
 
 from burnish.journal.tables import JobRow
 
@@ -57,33 +57,33 @@ def enqueue_again(session: Session, table: type[JobRow], subject: str, payload: 
     enqueue(session, table, subject, payload)
 
 
-def insert_or_skip(session: Session, table: Any, values: Mapping[str, Any]) -> bool:
+def insert_or_skip(session: Session, table: type[SQLModel], values: Mapping[str, Any]) -> bool:
     """Insert one row unless a unique key of it is taken; True where it was new. Safe among concurrent writers."""
     connection = session.connection()
     return connection.execute(_insert_into(table, connection.dialect.name), dict(values)).first() is not None
 
 
 @lru_cache
-def _insert_into(table: Any, dialect: str) -> Any:
+def _insert_into(table: type[SQLModel], dialect: str) -> ReturningInsert[str]:
     """The statement, built once: building costs more than running it."""
-    make: Any = postgres_insert if dialect == "postgresql" else sqlite_insert
+    insert: postgresql.Insert | sqlite.Insert
+    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
     # The row itself tells: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
-    return make(table).on_conflict_do_nothing().returning(literal_column("1"))
+    return insert.on_conflict_do_nothing().returning(literal_column("1"))
 
 
 def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seconds: float = 60.0) -> Sequence[Leased]:
     """Up to `limit` jobs, oldest first, each leased to `worker` for `seconds`."""
     now = time.time()
-    columns: Any = table
     due = (
-        select(columns.subject)
+        select(col(table.subject))
         .where(
             or_(
-                (columns.state == "queued") & (columns.run_after <= now),
-                (columns.state == "leased") & (columns.lease_until < now),
+                (col(table.state) == "queued") & (col(table.run_after) <= now),
+                (col(table.state) == "leased") & (col(table.lease_until) < now),
             )
         )
-        .order_by(columns.created_at)
+        .order_by(col(table.created_at))
         .limit(limit)
     )
     if session.get_bind().dialect.name == "postgresql":
@@ -92,10 +92,10 @@ def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seco
     if not subjects:
         return []
     taken = session.connection().execute(
-        update(columns)
-        .where(columns.subject.in_(subjects), or_(columns.state == "queued", columns.lease_until < now))
-        .values(state="leased", worker=worker, lease_until=now + seconds, attempts=columns.attempts + 1)
-        .returning(columns.subject, columns.payload, columns.attempts)
+        update(table)
+        .where(col(table.subject).in_(subjects), or_(col(table.state) == "queued", col(table.lease_until) < now))
+        .values(state="leased", worker=worker, lease_until=now + seconds, attempts=col(table.attempts) + 1)
+        .returning(col(table.subject), col(table.payload), col(table.attempts))
     )
     rows = {row[0]: row for row in taken}
     return [Leased(subject, rows[subject][1], rows[subject][2], worker) for subject in subjects if subject in rows]
@@ -134,8 +134,7 @@ def renew(session: Session, table: type[JobRow], job: Leased, *, seconds: float 
 
 def counts(session: Session, table: type[JobRow]) -> dict[str, int]:
     """How many jobs are in each state."""
-    columns: Any = table
-    rows = session.connection().execute(select(columns.state, func.count()).group_by(columns.state))
+    rows = session.connection().execute(select(col(table.state), func.count()).group_by(col(table.state)))
     return {str(state): int(number) for state, number in rows}
 
 
@@ -145,7 +144,7 @@ def _end(session: Session, table: type[JobRow], job: Leased, **values: Any) -> b
 
 
 @lru_cache
-def _ending(table: str, columns: tuple[str, ...]) -> Any:
+def _ending(table: str, columns: tuple[str, ...]) -> TextClause:
     """The statement that sets `columns` of a job while its lease is held: as text, for building it anew costs more than
     running it."""
     return text(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select, update
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal import blobs
 from burnish.journal.jobs import enqueue, insert_or_skip
@@ -80,9 +80,10 @@ def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_j
 
 def charge(session: Session, interaction_id: str, n_tokens: int) -> None:
     """Count tokens that were drawn for a group and came to nothing."""
-    group: Any = ShadowGroupRow
-    values = {"n_tokens": group.n_tokens + n_tokens, "drawn_at": time.time()}
-    session.connection().execute(update(group).where(group.interaction_id == interaction_id).values(**values))
+    values = {"n_tokens": col(ShadowGroupRow.n_tokens) + n_tokens, "drawn_at": time.time()}
+    session.connection().execute(
+        update(ShadowGroupRow).where(col(ShadowGroupRow.interaction_id) == interaction_id).values(**values)
+    )
 
 
 def score(
@@ -96,21 +97,19 @@ def score(
     told = {"score": scores[0], "judge_id": judge_id, "votes": [None if vote is None else list(vote) for vote in votes]}
     if not _move(session, interaction_id, GroupState.DRAWN, GroupState.SCORED, **told):
         return False
-    shadow: Any = ShadowRow
     for member, value in enumerate(scores[1:], 1):
-        mine = (shadow.interaction_id == interaction_id, shadow.member == member)
-        session.connection().execute(update(shadow).where(*mine).values(score=value))
+        mine = (col(ShadowRow.interaction_id) == interaction_id, col(ShadowRow.member) == member)
+        session.connection().execute(update(ShadowRow).where(*mine).values(score=value))
     return True
 
 
 def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> bool:
     """The group comes to nothing; False where it is spent, or has come to nothing before."""
-    group: Any = ShadowGroupRow
-    is_open = group.state.in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
+    is_open = col(ShadowGroupRow.state).in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
     values = {"state": GroupState.DROPPED, "reason": reason[:500], **told}
     changed = session.connection().execute(
-        update(group)
-        .where(group.interaction_id == interaction_id, is_open, group.spent_step.is_(None))
+        update(ShadowGroupRow)
+        .where(col(ShadowGroupRow.interaction_id) == interaction_id, is_open, col(ShadowGroupRow.spent_step).is_(None))
         .values(**values)
     )
     return bool(changed.rowcount)
@@ -118,50 +117,62 @@ def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> boo
 
 def drop_version(session: Session, agent: str, version: int, reason: str) -> None:
     """Every group of a version's replies that is not spent comes to nothing."""
-    group: Any = ShadowGroupRow
-    is_open = group.state.in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
-    mine = (group.agent == agent, group.version == version, is_open, group.spent_step.is_(None))
-    session.connection().execute(update(group).where(*mine).values(state=GroupState.DROPPED, reason=reason))
+    is_open = col(ShadowGroupRow.state).in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
+    mine = (
+        col(ShadowGroupRow.agent) == agent,
+        col(ShadowGroupRow.version) == version,
+        is_open,
+        col(ShadowGroupRow.spent_step).is_(None),
+    )
+    session.connection().execute(update(ShadowGroupRow).where(*mine).values(state=GroupState.DROPPED, reason=reason))
 
 
 def spend(session: Session, step_id: int) -> None:
     """The groups of a step whose outcome is recorded are spent, once and together with its rows."""
-    group: Any = ShadowGroupRow
-    sample: Any = GroupSampleRow
-    names = select(sample.interaction_id).where(sample.step_id == step_id)
-    mine = (group.interaction_id.in_(names), group.spent_step.is_(None))
-    session.connection().execute(update(group).where(*mine).values(state=GroupState.SPENT, spent_step=step_id))
+    names = select(col(GroupSampleRow.interaction_id)).where(col(GroupSampleRow.step_id) == step_id)
+    mine = (col(ShadowGroupRow.interaction_id).in_(names), col(ShadowGroupRow.spent_step).is_(None))
+    session.connection().execute(update(ShadowGroupRow).where(*mine).values(state=GroupState.SPENT, spent_step=step_id))
 
 
 def members_of(session: Session, interaction_id: str) -> list[ShadowRow]:
     """The drawn replies of a group, in their order."""
-    shadow: Any = ShadowRow
     return list(
-        session.scalars(select(ShadowRow).where(shadow.interaction_id == interaction_id).order_by(shadow.member))
+        session.scalars(
+            select(ShadowRow).where(col(ShadowRow.interaction_id) == interaction_id).order_by(col(ShadowRow.member))
+        )
     )
 
 
 def totals(session: Session, agent: str) -> Tree:
     """What the agent's groups have come to: groups by state, reasons of those dropped, tokens drawn, votes asked of the
     judge."""
-    group: Any = ShadowGroupRow
     execute = session.connection().execute
-    count = (func.count(), func.coalesce(func.sum(group.n_tokens), 0))
-    states = execute(select(group.state, *count).where(group.agent == agent).group_by(group.state)).all()
+    count = (func.count(), func.coalesce(func.sum(col(ShadowGroupRow.n_tokens)), 0))
+    states = execute(
+        select(col(ShadowGroupRow.state), *count)
+        .where(col(ShadowGroupRow.agent) == agent)
+        .group_by(col(ShadowGroupRow.state))
+    ).all()
     dropped: Tree = {}
-    reasons = select(group.reason, func.count()).where(group.agent == agent, group.state == GroupState.DROPPED)
-    for reason, n in execute(reasons.group_by(group.reason)):
+    reasons = select(col(ShadowGroupRow.reason), func.count()).where(
+        col(ShadowGroupRow.agent) == agent, col(ShadowGroupRow.state) == GroupState.DROPPED
+    )
+    for reason, n in execute(reasons.group_by(col(ShadowGroupRow.reason))):
         name = str(reason).partition(":")[0]  # what stands behind the colon is this group's own
         dropped[name] = dropped.get(name, 0) + int(n)
     by_state = {str(state): int(n) for state, n, _ in states}
-    votes = sum(len(cast or ()) for cast in session.scalars(select(group.votes).where(group.agent == agent)))
+    votes = sum(
+        len(cast or ())
+        for cast in session.scalars(select(col(ShadowGroupRow.votes)).where(col(ShadowGroupRow.agent) == agent))
+    )
     return {"groups": by_state, "dropped": dropped, "tokens": sum(int(n) for _, _, n in states), "judge_votes": votes}
 
 
 def tokens_since(session: Session, since: float) -> int:
     """Tokens of all groups for which any were drawn at `since` or later: no fewer than were drawn since then."""
-    group: Any = ShadowGroupRow
-    total = select(func.coalesce(func.sum(group.n_tokens), 0)).where(group.drawn_at >= since)
+    total = select(func.coalesce(func.sum(col(ShadowGroupRow.n_tokens)), 0)).where(
+        col(ShadowGroupRow.drawn_at) >= since
+    )
     return int(session.connection().execute(total).scalar_one())
 
 
@@ -178,7 +189,6 @@ def tell(session: Session, interaction_id: str) -> Tree | None:
 
 
 def _move(session: Session, interaction_id: str, before: GroupState, after: GroupState, **told: Any) -> bool:
-    group: Any = ShadowGroupRow
-    mine = (group.interaction_id == interaction_id, group.state == before)
-    moved = session.connection().execute(update(group).where(*mine).values(state=after, **told))
+    mine = (col(ShadowGroupRow.interaction_id) == interaction_id, col(ShadowGroupRow.state) == before)
+    moved = session.connection().execute(update(ShadowGroupRow).where(*mine).values(state=after, **told))
     return bool(moved.rowcount)

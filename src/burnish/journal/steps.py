@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.errors import BurnishError
 from burnish.journal.tables import AgentRow, GroupSampleRow, InteractionRow, SampleRow, StepRow, VersionRow
@@ -21,8 +21,9 @@ class UnknownStep(BurnishError):
 
 def runs(session: Session, agent: str, limit: int = 20) -> list[Tree]:
     """The agent's last steps, newest first, each with how many rows it used and how many of them said nothing."""
-    step: Any = StepRow
-    found = session.scalars(select(StepRow).where(step.agent == agent).order_by(step.version.desc()).limit(limit))
+    found = session.scalars(
+        select(StepRow).where(col(StepRow.agent) == agent).order_by(col(StepRow.version).desc()).limit(limit)
+    )
     return [_run(session, row) for row in found]
 
 
@@ -31,15 +32,20 @@ def story(session: Session, agent: str, version: int) -> Tree:
 
     Raises UnknownStep.
     """
-    step: Any = StepRow
-    sample: Any = SampleRow
-    row = session.scalars(select(StepRow).where(step.agent == agent, step.version == version)).one_or_none()
+    row = session.scalars(
+        select(StepRow).where(col(StepRow.agent) == agent, col(StepRow.version) == version)
+    ).one_or_none()
     if row is None:
         raise UnknownStep(f"no step made {agent}@v{version}; `burnish learner runs` lists the steps")
-    rows = session.scalars(select(SampleRow).where(sample.step_id == row.step_id).order_by(sample.interaction_id))
+    rows = session.scalars(
+        select(SampleRow).where(col(SampleRow.step_id) == row.step_id).order_by(col(SampleRow.interaction_id))
+    )
     columns = ("interaction_id", "reward", "reward_source", "hint", "hint_status", "skipped", "weight", "n_earlier")
-    group: Any = GroupSampleRow
-    taken = session.scalars(select(GroupSampleRow).where(group.step_id == row.step_id).order_by(group.interaction_id))
+    taken = session.scalars(
+        select(GroupSampleRow)
+        .where(col(GroupSampleRow.step_id) == row.step_id)
+        .order_by(col(GroupSampleRow.interaction_id))
+    )
     groups = [
         {name: getattr(each, name) for name in ("interaction_id", "scores", "skipped", "weight")} for each in taken
     ]
@@ -50,14 +56,23 @@ def story(session: Session, agent: str, version: int) -> Tree:
 def standing(session: Session, agent: str) -> Tree:
     """What the learner of `agent` has before it: rows that wait, the version on trial, what was dropped and why, its
     last step."""
-    turn: Any = InteractionRow
-    version: Any = VersionRow
-    mine = (turn.agent == agent,)
-    waits = (*mine, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None))
-    n_ready, oldest = session.connection().execute(select(func.count(), func.min(turn.ended_at)).where(*waits)).one()
-    trial = session.scalars(select(version.version).where(version.agent == agent, version.state.in_(UNDECIDED))).first()
+    mine = (col(InteractionRow.agent) == agent,)
+    waits = (
+        *mine,
+        col(InteractionRow.is_ready).is_(True),
+        col(InteractionRow.spent_step).is_(None),
+        col(InteractionRow.skip_reason).is_(None),
+    )
+    n_ready, oldest = (
+        session.connection().execute(select(func.count(), func.min(col(InteractionRow.ended_at))).where(*waits)).one()
+    )
+    trial = session.scalars(
+        select(col(VersionRow.version)).where(col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED))
+    ).first()
     skip_reasons = session.connection().execute(
-        select(turn.skip_reason, func.count()).where(*mine, turn.skip_reason.is_not(None)).group_by(turn.skip_reason)
+        select(col(InteractionRow.skip_reason), func.count())
+        .where(*mine, col(InteractionRow.skip_reason).is_not(None))
+        .group_by(col(InteractionRow.skip_reason))
     )
     dropped: Counter[str] = Counter()
     for skip_reason, n in skip_reasons:
@@ -78,11 +93,13 @@ def standing(session: Session, agent: str) -> Tree:
 
 
 def _run(session: Session, row: StepRow) -> Tree:
-    sample: Any = SampleRow
     counts = session.connection().execute(
-        select(func.count(), func.count(sample.skipped), func.count(sample.hint), func.count(sample.hint_status)).where(
-            sample.step_id == row.step_id
-        )
+        select(
+            func.count(),
+            func.count(col(SampleRow.skipped)),
+            func.count(col(SampleRow.hint)),
+            func.count(col(SampleRow.hint_status)),
+        ).where(col(SampleRow.step_id) == row.step_id)
     )
     n_rows, n_idle, n_hints, n_refused = counts.one()
     metrics: Mapping[str, float] = row.metrics or {}

@@ -4,7 +4,7 @@ of it."""
 from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, SQLModel, col
 
 from burnish.errors import NotFound
 from burnish.journal import shadows
@@ -20,8 +20,12 @@ _JOB_FATES = {"queued": "waits for the judge", "leased": "is with the judge", "d
 
 def recent(session: Session, agent: str, limit: int) -> list[InteractionRow]:
     """The agent's last `limit` turns, newest first."""
-    columns: Any = InteractionRow
-    rows = select(InteractionRow).where(columns.agent == agent).order_by(columns.ended_at.desc()).limit(limit)
+    rows = (
+        select(InteractionRow)
+        .where(col(InteractionRow.agent) == agent)
+        .order_by(col(InteractionRow.ended_at).desc())
+        .limit(limit)
+    )
     return list(session.scalars(rows))
 
 
@@ -101,10 +105,11 @@ def _next_state(session: Session, interaction_id: str) -> Tree | None:
 
 
 def _samples(session: Session, interaction_id: str) -> list[Tree]:
-    columns: Any = SampleRow
-    rows = session.scalars(select(SampleRow).where(columns.interaction_id == interaction_id).order_by(columns.step_id))
+    rows = session.scalars(
+        select(SampleRow).where(col(SampleRow.interaction_id) == interaction_id).order_by(col(SampleRow.step_id))
+    )
     return [_plain(row, SampleRow) for row in rows]
 
 
-def _plain(row: Any, table: Any) -> Tree:
+def _plain(row: SQLModel, table: type[SQLModel]) -> Tree:
     return {name: getattr(row, name) for name in table.model_fields if name != "interaction_id"}

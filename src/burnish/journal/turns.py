@@ -5,13 +5,13 @@ import uuid
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import bindparam, or_, select
-from sqlmodel import Session
+from sqlalchemy import Select, bindparam, inspect, or_, select
+from sqlmodel import Session, col
 
 from burnish.journal.jobs import enqueue, insert_or_skip
-from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow
+from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow
 from burnish.records import (
     Feedback,
     FeedbackSource,
@@ -25,6 +25,7 @@ from burnish.records import (
     TargetKind,
 )
 
+RecordRow = TypeVar("RecordRow", FeedbackRow, JudgementRow, NextStateRow)
 MANY = 5000
 """Parameters of one statement, at most; SQLite takes 32,766."""
 
@@ -47,11 +48,12 @@ def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
 
 def blobs_of(session: Session, digests: Collection[str]) -> dict[str, Any]:
     """What is stored under each of `digests`."""
-    columns: Any = BlobRow
     wanted = list(set(digests))
     found: dict[str, Any] = {}
     for start in range(0, len(wanted), MANY):
-        some = select(columns.digest, columns.body).where(columns.digest.in_(wanted[start : start + MANY]))
+        some = select(col(BlobRow.digest), col(BlobRow.body)).where(
+            col(BlobRow.digest).in_(wanted[start : start + MANY])
+        )
         found |= {str(digest): json.loads(str(body)) for digest, body in session.connection().execute(some)}
     return found
 
@@ -93,11 +95,14 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
 def right_reply_of(session: Session, interaction_id: str) -> FeedbackRow | None:
     """The latest word of a user that holds a right reply to the turn, as a demonstration or a correction; None where
     there is none."""
-    columns: Any = FeedbackRow
-    holds = or_(columns.demonstration != "", columns.correction != "")
-    users = (columns.source == FeedbackSource.USER, ~columns.is_deleted, columns.about != TargetKind.SESSION)
-    wanted = select(FeedbackRow).where(columns.interaction_id == interaction_id, holds, *users)
-    return session.scalars(wanted.order_by(columns.created_at.desc(), columns.feedback_id)).first()
+    holds = or_(col(FeedbackRow.demonstration) != "", col(FeedbackRow.correction) != "")
+    users = (
+        col(FeedbackRow.source) == FeedbackSource.USER,
+        ~col(FeedbackRow.is_deleted),
+        col(FeedbackRow.about) != TargetKind.SESSION,
+    )
+    wanted = select(FeedbackRow).where(col(FeedbackRow.interaction_id) == interaction_id, holds, *users)
+    return session.scalars(wanted.order_by(col(FeedbackRow.created_at).desc(), col(FeedbackRow.feedback_id))).first()
 
 
 def judge_subject(interaction_id: str, origin: str) -> str:
@@ -146,12 +151,15 @@ def feedback_of(row: FeedbackRow) -> Feedback:
     return Feedback(**told | {"source": FeedbackSource(row.source), "about": TargetKind(row.about)})
 
 
-def rows_of(session: Session, table: Any, interaction_id: str) -> Sequence[Any]:
-    """One turn's rows of `table`, in the order in which they were made."""
-    return session.connection().execute(_rows_of(table), {"interaction": interaction_id}).all()
+def rows_of(session: Session, table: type[RecordRow], interaction_id: str) -> Sequence[RecordRow]:
+    """One turn's rows of `table`, in the order in which they were made: plain rows that have its columns."""
+    return cast(
+        Sequence[RecordRow], session.connection().execute(_rows_of(table), {"interaction": interaction_id}).all()
+    )
 
 
 @lru_cache
-def _rows_of(table: Any) -> Any:
+def _rows_of(table: type[RecordRow]) -> Select[*tuple[Any, ...]]:
     """The statement, built once: building costs more than running it."""
-    return select(*table.__table__.c).where(table.interaction_id == bindparam("interaction")).order_by(table.created_at)
+    mine = col(table.interaction_id) == bindparam("interaction")
+    return select(*inspect(table).columns).where(mine).order_by(col(table.created_at))
