@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.tables import VersionRow
 from burnish.records import VersionState
@@ -64,7 +64,6 @@ def of_live(session: Session, agent: str, digest: str) -> int | None:
 
 
 def _passed(session: Session, agent: str, digest: str, *states: VersionState) -> list[int]:
-    version: Any = VersionRow
-    query = select(version.evidence).where(version.agent == agent, version.state.in_(states))
-    shown = [evidence.get("acceptance") for evidence in session.scalars(query)]
+    query = select(col(VersionRow.evidence)).where(col(VersionRow.agent) == agent, col(VersionRow.state).in_(states))
+    shown: list[Any] = [evidence.get("acceptance") for evidence in session.scalars(query)]
     return [int(each["n_passed"]) for each in shown if each and each["digest"] == digest]

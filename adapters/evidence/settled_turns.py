@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, TextClause, text
 from sqlmodel import Session
 
 from burnish.adapters.evidence.comparison import Turn
@@ -96,12 +96,12 @@ def latest(session: Session, agent: str, version: int, n: int, before: float) ->
     return [_settled(session, row) for row in reversed(rows)]
 
 
-def _select(session: Session, where: str) -> Any:
+def _select(session: Session, where: str) -> TextClause:
     quoted = session.get_bind().dialect.identifier_preparer.quote("user")  # a reserved word on PostgreSQL
     return text(_TURNS.format(user=quoted) + where)
 
 
-def _settled(session: Session, row: Any) -> Settled:
+def _settled(session: Session, row: Row[*tuple[Any, ...]]) -> Settled:
     name = str(row[0])
     reward = _reward(session, name)
     is_good = None if reward is None or reward.value == 0 else reward.value > 0

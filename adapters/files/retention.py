@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish import serving_table
 from burnish.adapters.files.binding import bind
@@ -226,18 +226,18 @@ class FileRetention:
         )
 
     def _uses(self, session: Session, agent: str) -> Uses:
-        alias: Any = AliasRow
-        canary: Any = CanaryRow
-        step: Any = StepRow
-        job: Any = LoadJob
-        running = session.scalars(select(CanaryRow).where(canary.agent == agent, canary.state == "running")).all()
-        waiting = session.scalars(select(LoadJob).where(job.state.in_(("queued", "leased")))).all()
-        open_steps = select(step.parent).where(step.agent == agent, step.outcome == StepOutcome.OPEN)
+        running = session.scalars(
+            select(CanaryRow).where(col(CanaryRow.agent) == agent, col(CanaryRow.state) == "running")
+        ).all()
+        waiting = session.scalars(select(LoadJob).where(col(LoadJob.state).in_(("queued", "leased")))).all()
+        open_steps = select(col(StepRow.parent)).where(
+            col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.OPEN
+        )
         table = serving_table.watch(routes_file(self._settings)).current()
         route = table.agents.get(agent)
         busy = in_flight(self._settings.run_dir)
         return Uses(
-            aliases=set(session.scalars(select(alias.version).where(alias.agent == agent))),
+            aliases=set(session.scalars(select(col(AliasRow.version)).where(col(AliasRow.agent) == agent))),
             canaries={number for row in running for number in (row.version, row.baseline)},
             loaded=set(route.loaded) | {route.live, route.previous or 0} if route else set(),
             in_flight=None if busy is None else _numbers(busy, agent),

@@ -6,10 +6,9 @@ An agent is made once and keeps its name and its tenant: versions, turns and key
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import func, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.registry import audit, canaries
 from burnish.errors import Conflict, NotFound, RequestError
@@ -78,9 +77,8 @@ def find(session: Session, name: str, tenant: str | None = None) -> AgentRow:
 
 def listed(session: Session, tenant: str | None = None) -> Sequence[AgentRow]:
     """All agents (of one tenant), by name."""
-    columns: Any = AgentRow
-    wanted = select(AgentRow).order_by(columns.name)
-    return session.scalars(wanted if tenant is None else wanted.where(columns.tenant == tenant)).all()
+    wanted = select(AgentRow).order_by(col(AgentRow.name))
+    return session.scalars(wanted if tenant is None else wanted.where(col(AgentRow.tenant) == tenant)).all()
 
 
 def change_settings(
@@ -130,14 +128,17 @@ def ask_step(session: Session, name: str, *, actor: str, reason: str | None = No
     for an hour.
     """
     find(session, name)
-    version: Any = VersionRow
-    turn: Any = InteractionRow
-    waits = select(version.version).where(version.agent == name, version.state.in_(UNDECIDED))
+    waits = select(col(VersionRow.version)).where(col(VersionRow.agent) == name, col(VersionRow.state).in_(UNDECIDED))
     if (other := session.scalars(waits).first()) is not None:
         raise Conflict(
             f"{VersionName(name, other)} is still on trial; the next step begins when that is decided", code="on_trial"
         )
-    ready = (turn.agent == name, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None))
+    ready = (
+        col(InteractionRow.agent) == name,
+        col(InteractionRow.is_ready).is_(True),
+        col(InteractionRow.spent_step).is_(None),
+        col(InteractionRow.skip_reason).is_(None),
+    )
     n_ready = int(session.connection().execute(select(func.count()).where(*ready)).scalar_one())
     if not n_ready:
         raise Conflict(

@@ -3,10 +3,9 @@ altered."""
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import or_, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.tables import AgentRow, AuditRow
 
@@ -53,20 +52,20 @@ def entries(
 
     `before_id` goes on where a page ended.
     """
-    row: Any = AuditRow
-    named: Any = AgentRow
-    wanted = select(AuditRow).order_by(row.audit_id.desc()).limit(limit)
+    wanted = select(AuditRow).order_by(col(AuditRow.audit_id).desc()).limit(limit)
     if tenant is not None:
-        own = select(named.name).where(named.tenant == tenant)
+        own = select(col(AgentRow.name)).where(col(AgentRow.tenant) == tenant)
         # entries of earlier schemas have no agent, but were only ever about an agent or one of its versions
-        wanted = wanted.where(or_(row.agent.in_(own), row.agent.is_(None) & row.object.in_(own)))
+        wanted = wanted.where(
+            or_(col(AuditRow.agent).in_(own), col(AuditRow.agent).is_(None) & col(AuditRow.object).in_(own))
+        )
     if agents is not None:
-        wanted = wanted.where(row.agent.in_(agents))
-    for column, value in ((row.agent, agent), (row.actor, actor), (row.action, action)):
+        wanted = wanted.where(col(AuditRow.agent).in_(agents))
+    for column, value in ((col(AuditRow.agent), agent), (col(AuditRow.actor), actor), (col(AuditRow.action), action)):
         if value is not None:
             wanted = wanted.where(column == value)
     if since is not None:
-        wanted = wanted.where(row.at >= since)
+        wanted = wanted.where(col(AuditRow.at) >= since)
     if before_id is not None:
-        wanted = wanted.where(row.audit_id < before_id)
+        wanted = wanted.where(col(AuditRow.audit_id) < before_id)
     return session.scalars(wanted).all()

@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
-from sqlalchemy import delete, select, update
-from sqlmodel import Session
+from sqlalchemy import ColumnElement, delete, select, update
+from sqlmodel import Session, col
 
 from burnish.adapters.registry import agents, canaries, lifecycle
 from burnish.errors import Conflict
@@ -33,8 +33,9 @@ def roll_back(
     lifecycle.promote(session, agent, good, expected=bad, actor=ACTOR, reason=f"rolled back v{bad}: {reason}")
     version = session.get_one(VersionRow, (agent, bad))
     version.state, version.reason = VersionState.ROLLED_BACK, reason
-    alias: Any = AliasRow
-    session.connection().execute(delete(alias).where(alias.agent == agent, alias.alias == lifecycle.PREVIOUS))
+    session.connection().execute(
+        delete(AliasRow).where(col(AliasRow.agent) == agent, col(AliasRow.alias) == lifecycle.PREVIOUS)
+    )
     refused = _refuse_children(session, agent, bad)
     n_dropped = drop_rows(session, agent, bad) if drops_rows else 0
     agents.hold(session, agent, f"v{bad} was rolled back by itself: {reason}", actor=ACTOR)
@@ -66,8 +67,9 @@ def why_orphaned(session: Session, agent: str, number: int) -> str | None:
 
 
 def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:
-    columns: Any = VersionRow
-    children = select(VersionRow).where(columns.agent == agent, columns.parent == parent, columns.state.in_(UNDECIDED))
+    children = select(VersionRow).where(
+        col(VersionRow.agent) == agent, col(VersionRow.parent) == parent, col(VersionRow.state).in_(UNDECIDED)
+    )
     found = session.scalars(children).all()
     for child in found:
         why = f"its parent {VersionName(agent, parent)} was rolled back"
@@ -77,20 +79,24 @@ def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:
 
 def has_rows(session: Session, agent: str, number: int, since: float) -> bool:
     """True where the version has turns that ended since then and that `drop_rows` would give a skip reason."""
-    turn: Any = InteractionRow
-    wanted = select(turn.interaction_id).where(turn.ended_at > since, *_unspent(agent, number)).limit(1)
+    wanted = (
+        select(col(InteractionRow.interaction_id))
+        .where(col(InteractionRow.ended_at) > since, *_unspent(agent, number))
+        .limit(1)
+    )
     return session.scalars(wanted).first() is not None
 
 
 def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK) -> int:
     """Give the version's turns that no step has spent a skip reason, unless it is live again; how many there were."""
-    live: Any = session.get(AliasRow, (agent, lifecycle.LIVE), populate_existing=True)
+    live = session.get(AliasRow, (agent, lifecycle.LIVE), populate_existing=True)
     if live is not None and live.version == number:
         return 0
     shadows.drop_version(session, agent, number, f"{why}: {VersionName(agent, number)}")
-    turn: Any = InteractionRow
     values = {"skip_reason": f"sampled from {VersionName(agent, number)}, which was {why}"}
-    return int(session.connection().execute(update(turn).where(*_unspent(agent, number)).values(**values)).rowcount)
+    return int(
+        session.connection().execute(update(InteractionRow).where(*_unspent(agent, number)).values(**values)).rowcount
+    )
 
 
 def refuse_canary(
@@ -115,6 +121,10 @@ def refuse_canary(
         drop_rows(session, row.agent, row.version, REFUSED)
 
 
-def _unspent(agent: str, number: int) -> tuple[Any, ...]:
-    turn: Any = InteractionRow
-    return turn.agent == agent, turn.version == number, turn.spent_step.is_(None), turn.skip_reason.is_(None)
+def _unspent(agent: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    return (
+        col(InteractionRow.agent) == agent,
+        col(InteractionRow.version) == number,
+        col(InteractionRow.spent_step).is_(None),
+        col(InteractionRow.skip_reason).is_(None),
+    )

@@ -7,10 +7,9 @@ canary is compared with what is live, and there is nothing to compare with once 
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import delete, select, update
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.registry import audit
 from burnish.errors import Conflict
@@ -22,15 +21,15 @@ CANARY = "canary"
 
 def running(session: Session, agent: str | None = None) -> Sequence[CanaryRow]:
     """What is being watched now (of one agent), oldest first."""
-    columns: Any = CanaryRow
-    wanted = select(CanaryRow).where(columns.state == CanaryState.RUNNING).order_by(columns.canary_id)
-    return session.scalars(wanted if agent is None else wanted.where(columns.agent == agent)).all()
+    wanted = select(CanaryRow).where(col(CanaryRow.state) == CanaryState.RUNNING).order_by(col(CanaryRow.canary_id))
+    return session.scalars(wanted if agent is None else wanted.where(col(CanaryRow.agent) == agent)).all()
 
 
 def history(session: Session, agent: str, limit: int) -> Sequence[CanaryRow]:
     """An agent's observations, newest first."""
-    columns: Any = CanaryRow
-    wanted = select(CanaryRow).where(columns.agent == agent).order_by(columns.canary_id.desc()).limit(limit)
+    wanted = (
+        select(CanaryRow).where(col(CanaryRow.agent) == agent).order_by(col(CanaryRow.canary_id).desc()).limit(limit)
+    )
     return session.scalars(wanted).all()
 
 
@@ -84,14 +83,14 @@ def begin(
 
 def end(session: Session, row: CanaryRow, state: CanaryState, reason: str, *, actor: str) -> bool:
     """Close a running observation; False where it was closed already. What becomes of the version is the caller's."""
-    columns: Any = CanaryRow
-    still = (columns.canary_id == row.canary_id, columns.state == CanaryState.RUNNING)
+    still = (col(CanaryRow.canary_id) == row.canary_id, col(CanaryRow.state) == CanaryState.RUNNING)
     values = {"state": state, "reason": reason, "ended_at": time.time()}
-    if not session.connection().execute(update(columns).where(*still).values(**values)).rowcount:
+    if not session.connection().execute(update(CanaryRow).where(*still).values(**values)).rowcount:
         return False
     if row.kind in TRIALS:
-        alias: Any = AliasRow
-        session.connection().execute(delete(alias).where(alias.agent == row.agent, alias.alias == CANARY))
+        session.connection().execute(
+            delete(AliasRow).where(col(AliasRow.agent) == row.agent, col(AliasRow.alias) == CANARY)
+        )
     name = str(VersionName(row.agent, row.version))
     audit.record(session, actor, f"{row.kind} {state}", name, None, None, reason, agent=row.agent)
     return True
@@ -131,14 +130,12 @@ def split_of(session: Session, agent: str) -> tuple[int, float] | None:
 
 def stopped(session: Session, since: float, agent: str | None = None) -> Sequence[CanaryRow]:
     """Observations that have been stopped since then (of one agent)."""
-    columns: Any = CanaryRow
-    wanted = select(CanaryRow).where(columns.state == CanaryState.STOPPED, columns.ended_at > since)
-    return session.scalars(wanted if agent is None else wanted.where(columns.agent == agent)).all()
+    wanted = select(CanaryRow).where(col(CanaryRow.state) == CanaryState.STOPPED, col(CanaryRow.ended_at) > since)
+    return session.scalars(wanted if agent is None else wanted.where(col(CanaryRow.agent) == agent)).all()
 
 
 def wake(session: Session, agent: str) -> None:
     """Let candidates that waited for the end of a hold be tried at once."""
-    jobs: Any = LoadJob
-    for job in session.scalars(select(LoadJob).where(jobs.state == "queued")):
+    for job in session.scalars(select(LoadJob).where(col(LoadJob.state) == "queued")):
         if job.payload.get("agent") == agent:
             job.run_after = 0.0

@@ -6,10 +6,9 @@ step, consumes the step's rows and writes the audit row: either all of it happen
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from sqlalchemy import select, update
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.registry import agents, canaries
 from burnish.adapters.registry.agents import LIVE, ensure_agent
@@ -156,12 +155,12 @@ def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str
     step.outcome, step.reason, step.ended_at = outcome, reason, time.time()
     if outcome is StepOutcome.SUPERSEDED:
         return
-    turn: Any = InteractionRow
-    sample: Any = SampleRow
-    rows = select(sample.interaction_id).where(sample.step_id == step_id)
+    rows = select(col(SampleRow.interaction_id)).where(col(SampleRow.step_id) == step_id)
     session.flush()
     session.connection().execute(
-        update(turn).where(turn.interaction_id.in_(rows), turn.spent_step.is_(None)).values(spent_step=step_id)
+        update(InteractionRow)
+        .where(col(InteractionRow.interaction_id).in_(rows), col(InteractionRow.spent_step).is_(None))
+        .values(spent_step=step_id)
     )
     shadows.spend(session, step_id)
 
@@ -170,10 +169,9 @@ def _set_alias(session: Session, agent: str, name: str, number: int, expected: i
     # locked until the end of the transaction: retention (adapters/files/retention.py) waits, and then sees the alias
     if number:
         check_servable(version(session, agent, number, is_locked=True))
-    columns: Any = AliasRow
     moved = session.connection().execute(
-        update(columns)
-        .where(columns.agent == agent, columns.alias == name, columns.version == expected)
+        update(AliasRow)
+        .where(col(AliasRow.agent) == agent, col(AliasRow.alias) == name, col(AliasRow.version) == expected)
         .values(version=number, updated_at=time.time())
     )
     if not moved.rowcount:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.evidence.heldout_replay import UNASKED
 from burnish.adapters.registry.agents import LIVE
@@ -27,11 +27,11 @@ def lineage(session: Session, agent: str, number: int) -> Tree:
     """
     row = version(session, agent, number)
     history = _history(session, agent, number)
-    canaries: Any = CanaryRow
-    mine = (canaries.agent == agent, canaries.version == number)
-    watched = session.scalars(select(CanaryRow).where(*mine).order_by(canaries.canary_id))
-    turn: Any = InteractionRow
-    n_turns = session.connection().execute(select(func.count()).where(turn.agent == agent, turn.version == number))
+    mine = (col(CanaryRow.agent) == agent, col(CanaryRow.version) == number)
+    watched = session.scalars(select(CanaryRow).where(*mine).order_by(col(CanaryRow.canary_id)))
+    n_turns = session.connection().execute(
+        select(func.count()).where(col(InteractionRow.agent) == agent, col(InteractionRow.version) == number)
+    )
     return {
         **row.model_dump(),
         "name": str(VersionName(agent, number)),
@@ -49,9 +49,8 @@ def lineage(session: Session, agent: str, number: int) -> Tree:
 
 def aliases_of(session: Session, agent: str) -> dict[int, list[str]]:
     """The names that point at each version now."""
-    columns: Any = AliasRow
     found: dict[int, list[str]] = {}
-    for row in session.scalars(select(AliasRow).where(columns.agent == agent).order_by(columns.alias)):
+    for row in session.scalars(select(AliasRow).where(col(AliasRow.agent) == agent).order_by(col(AliasRow.alias))):
         found.setdefault(row.version, []).append(row.alias)
     return found
 
@@ -70,10 +69,13 @@ def _ancestors(session: Session, row: VersionRow) -> list[str]:
 
 
 def _children(session: Session, agent: str, number: int) -> list[str]:
-    columns: Any = VersionRow
-    mine = columns.parent_agent.is_(None) & (columns.agent == agent) | (columns.parent_agent == agent)
+    mine = col(VersionRow.parent_agent).is_(None) & (col(VersionRow.agent) == agent) | (
+        col(VersionRow.parent_agent) == agent
+    )
     rows = session.scalars(
-        select(VersionRow).where(mine, columns.parent == number).order_by(columns.agent, columns.version)
+        select(VersionRow)
+        .where(mine, col(VersionRow.parent) == number)
+        .order_by(col(VersionRow.agent), col(VersionRow.version))
     )
     return [str(VersionName(row.agent, row.version)) for row in rows]
 
@@ -84,9 +86,10 @@ def _step(session: Session, row: VersionRow) -> Tree | None:
 
 def _comparisons(session: Session, agent: str, number: int) -> Mapping[str, int]:
     """How the judge found its replies beside the live version's; of `unasked` turns there are none."""
-    columns: Any = ComparisonRow
     rows = session.connection().execute(
-        select(columns.outcome, columns.reason).where(columns.agent == agent, columns.version == number)
+        select(col(ComparisonRow.outcome), col(ComparisonRow.reason)).where(
+            col(ComparisonRow.agent) == agent, col(ComparisonRow.version) == number
+        )
     )
     names = {1: "won", -1: "lost", 0: "tied", None: "undecided"}
     found = ("unasked" if (reason or "").startswith(UNASKED) else names[outcome] for outcome, reason in rows.tuples())
@@ -96,13 +99,14 @@ def _comparisons(session: Session, agent: str, number: int) -> Mapping[str, int]
 def _history(session: Session, agent: str, number: int) -> list[Tree]:
     """What the audit log has of this version: entries under its name, and moves of the agent's aliases to it or away
     from it."""
-    columns: Any = AuditRow
     text = str(number)
     moved = (
-        (columns.object == agent) & (columns.action == "promote") & ((columns.before == text) | (columns.after == text))
+        (col(AuditRow.object) == agent)
+        & (col(AuditRow.action) == "promote")
+        & ((col(AuditRow.before) == text) | (col(AuditRow.after) == text))
     )
-    named = columns.object == str(VersionName(agent, number))
-    rows = session.scalars(select(AuditRow).where(moved | named).order_by(columns.audit_id))
+    named = col(AuditRow.object) == str(VersionName(agent, number))
+    rows = session.scalars(select(AuditRow).where(moved | named).order_by(col(AuditRow.audit_id)))
     return [row.model_dump() for row in rows]
 
 

@@ -3,10 +3,9 @@ here."""
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import func, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.registry import audit
 from burnish.errors import Conflict, NotFound
@@ -15,7 +14,7 @@ from burnish.journal.tables import LoadJob, StepRow, VersionRow
 from burnish.records import UNDECIDED, VersionName, VersionState
 
 UNFINISHED = "its import has not ended"
-_NUMBERED: tuple[Any, ...] = (StepRow, VersionRow)
+_NUMBERED: tuple[type[StepRow | VersionRow], ...] = (StepRow, VersionRow)
 
 
 def version(session: Session, agent: str, number: int, *, is_locked: bool = False) -> VersionRow:
@@ -32,8 +31,9 @@ def version(session: Session, agent: str, number: int, *, is_locked: bool = Fals
 
 def versions(session: Session, agent: str) -> Sequence[VersionRow]:
     """All versions of an agent, oldest first; those whose files are gone among them."""
-    columns: Any = VersionRow
-    return session.scalars(select(VersionRow).where(columns.agent == agent).order_by(columns.version)).all()
+    return session.scalars(
+        select(VersionRow).where(col(VersionRow.agent) == agent).order_by(col(VersionRow.version))
+    ).all()
 
 
 def check_servable(row: VersionRow) -> None:
@@ -56,7 +56,7 @@ def highest(session: Session) -> dict[str, int]:
     found: dict[str, int] = {}
     for table in _NUMBERED:
         for agent, number in session.connection().execute(
-            select(table.agent, func.max(table.version)).group_by(table.agent)
+            select(col(table.agent), func.max(col(table.version))).group_by(col(table.agent))
         ):
             found[agent] = max(found.get(agent, 0), number)
     return found
@@ -65,7 +65,7 @@ def highest(session: Session) -> dict[str, int]:
 def next_number(session: Session, agent: str) -> int:
     """The number that the agent's next version gets: above every one that a step or a version ever had."""
     highest = [
-        session.connection().execute(select(func.max(table.version)).where(table.agent == agent)).scalar()
+        session.connection().execute(select(func.max(col(table.version))).where(col(table.agent) == agent)).scalar()
         for table in _NUMBERED
     ]
     return max((number or 0 for number in highest), default=0) + 1
@@ -77,8 +77,7 @@ def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
 
     Raises Conflict while another version is undecided: each is compared with what is live when its turn comes.
     """
-    columns: Any = VersionRow
-    waits = select(columns.version).where(columns.agent == agent, columns.state.in_(UNDECIDED))
+    waits = select(col(VersionRow.version)).where(col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED))
     if (other := session.scalars(waits).first()) is not None:
         raise Conflict(
             f"{VersionName(agent, other)} is still on trial; import when the gate has decided", code="on_trial"

@@ -3,10 +3,9 @@ table."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish import keys, serving_table
 from burnish.adapters.registry import lifecycle
@@ -65,8 +64,7 @@ def refresh(settings: Settings, journal: Journal) -> serving_table.Routes:
 
 def _served(session: Session, table: serving_table.Routes) -> list[AgentRow]:
     """Every agent; of the personal ones those that are loaded."""
-    agent: Any = AgentRow
-    found = session.scalars(select(AgentRow).where(agent.parent.is_(None))).all()
+    found = session.scalars(select(AgentRow).where(col(AgentRow.parent).is_(None))).all()
     return [*found, *(row for name in table.agents if (row := session.get(AgentRow, name)) is not None and row.parent)]
 
 

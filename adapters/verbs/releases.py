@@ -4,10 +4,8 @@ A version that the engines have loaded goes live at once: one transaction, then 
 the swapper, which loads it first.
 """
 
-from typing import Any
-
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.files.contents import WEIGHTS
 from burnish.adapters.files.store import AdapterStore
@@ -106,8 +104,9 @@ def _verify(settings: Settings, row: VersionRow) -> None:
 
 def _being_loaded(session: Session, agent: str) -> str | None:
     """The load job of a version of this agent that an operator has named and that is not live yet."""
-    job: Any = LoadJob
-    waiting = session.scalars(select(LoadJob).where(job.state.in_(("queued", "leased")), job.subject.like("%#promote")))
+    waiting = session.scalars(
+        select(LoadJob).where(col(LoadJob.state).in_(("queued", "leased")), col(LoadJob.subject).like("%#promote"))
+    )
     return next((row.subject for row in waiting if row.payload.get("agent") == agent), None)
 
 
