@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from sqlalchemy import update
+from sqlalchemy import Update, update
+from sqlmodel import col
 
 from burnish import config
 from burnish.journal import Journal, jobs
@@ -100,6 +101,9 @@ def _orders(pair: Pair) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ..
     return (pair.candidate, pair.baseline), (pair.baseline, pair.candidate)
 
 
-def _of(subject: Mapping[str, Any]) -> Any:
-    columns: Any = ComparisonRow
-    return update(columns).where(*(getattr(columns, name) == value for name, value in subject.items()))
+def _of(subject: Mapping[str, Any]) -> Update:
+    return update(ComparisonRow).where(
+        col(ComparisonRow.agent) == subject["agent"],
+        col(ComparisonRow.version) == subject["version"],
+        col(ComparisonRow.interaction_id) == subject["interaction_id"],
+    )

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from sqlalchemy import select
+from sqlmodel import col
 
 from burnish.journal import Journal
 from burnish.journal.tables import JudgementRow
@@ -53,11 +53,13 @@ class Budget:
         if now - self._looked_at < REFRESH:
             return
         self._looked_at = now
-        columns: Any = JudgementRow
         since = max(today * DAY, self._seen_until - OVERLAP)
-        wanted = select(columns.judgement_id, columns.votes, columns.n_failed, columns.created_at).where(
-            columns.created_at >= since
-        )
+        wanted = select(
+            col(JudgementRow.judgement_id),
+            col(JudgementRow.votes),
+            col(JudgementRow.n_failed),
+            col(JudgementRow.created_at),
+        ).where(col(JudgementRow.created_at) >= since)
         with self._journal.read() as session:
             rows = session.connection().execute(wanted).all()
         self._n_spent += sum(len(row.votes) + row.n_failed for row in rows if row.judgement_id not in self._seen)

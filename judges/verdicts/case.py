@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import or_, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.jobs import Leased
 from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
@@ -63,20 +63,24 @@ def read(
     besides.
     """
     names = {str(job.payload["interaction_id"]) for job in leased}
-    turn: Any = InteractionRow
-    came: Any = NextStateRow
     turns = {
         row.interaction_id: row
         for row in session.connection().execute(
-            select(turn.interaction_id, turn.message_digests, turn.reply_digest, turn.agent, turn.route).where(
-                turn.interaction_id.in_(names)
-            )
+            select(
+                col(InteractionRow.interaction_id),
+                col(InteractionRow.message_digests),
+                col(InteractionRow.reply_digest),
+                col(InteractionRow.agent),
+                col(InteractionRow.route),
+            ).where(col(InteractionRow.interaction_id).in_(names))
         )
     }
     next_states = {
         row.interaction_id: row
         for row in session.connection().execute(
-            select(came.interaction_id, came.kind, came.message_digests).where(came.interaction_id.in_(names))
+            select(col(NextStateRow.interaction_id), col(NextStateRow.kind), col(NextStateRow.message_digests)).where(
+                col(NextStateRow.interaction_id).in_(names)
+            )
         )
     }
     digests = {digest for row in turns.values() for digest in (*row.message_digests, row.reply_digest)}
@@ -134,27 +138,27 @@ def _case(
 
 def _gold(session: Session, names: Collection[str]) -> dict[str, list[str]]:
     """The right answers that people gave to these turns."""
-    columns: Any = FeedbackRow
-    said = select(columns.interaction_id, columns.correction, columns.demonstration).where(
-        columns.interaction_id.in_(list(names)), or_(columns.correction != "", columns.demonstration != "")
+    said = select(col(FeedbackRow.interaction_id), col(FeedbackRow.correction), col(FeedbackRow.demonstration)).where(
+        col(FeedbackRow.interaction_id).in_(list(names)),
+        or_(col(FeedbackRow.correction) != "", col(FeedbackRow.demonstration) != ""),
     )
     found: dict[str, list[str]] = {}
-    for name, *texts in session.connection().execute(said):
-        found.setdefault(name, []).extend(text for text in texts if text)
+    for name, correction, demonstration in session.connection().execute(said):
+        if name is not None:
+            found.setdefault(name, []).extend(text for text in (correction, demonstration) if text)
     return found
 
 
 def _feedback_text(session: Session, interaction_id: str) -> str:
     """The latest comment of a user, with the rating beside it: what the harness says never reaches the judge."""
-    columns: Any = FeedbackRow
-    has_words = or_(columns.comment != "", columns.correction != "")
+    has_words = or_(col(FeedbackRow.comment) != "", col(FeedbackRow.correction) != "")
     words = (
-        columns.interaction_id == interaction_id,
+        col(FeedbackRow.interaction_id) == interaction_id,
         has_words,
-        columns.source == FeedbackSource.USER,
-        ~columns.is_deleted,
+        col(FeedbackRow.source) == FeedbackSource.USER,
+        ~col(FeedbackRow.is_deleted),
     )
-    latest = session.scalars(select(FeedbackRow).where(*words).order_by(columns.created_at.desc())).first()
+    latest = session.scalars(select(FeedbackRow).where(*words).order_by(col(FeedbackRow.created_at).desc())).first()
     if latest is None:
         raise LookupError(f"no user has commented on {interaction_id}")
     lines = []
