@@ -3,11 +3,10 @@ journal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.journal import Journal, shadows
@@ -92,11 +91,19 @@ class GroupLedger:
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
     ) -> list[Group]:
         """Up to `limit` scored groups, oldest first; those that never can be trained are dropped with the reason."""
-        row: Any = ShadowGroupRow
-        open_ones = (row.agent == self._agent, row.state == GroupState.SCORED, row.spent_step.is_(None))
+        open_ones = (
+            col(ShadowGroupRow.agent) == self._agent,
+            col(ShadowGroupRow.state) == GroupState.SCORED,
+            col(ShadowGroupRow.spent_step).is_(None),
+        )
         with self._journal.read() as session:
             names = list(
-                session.scalars(select(row.interaction_id).where(*open_ones).order_by(row.created_at).limit(limit))
+                session.scalars(
+                    select(col(ShadowGroupRow.interaction_id))
+                    .where(*open_ones)
+                    .order_by(col(ShadowGroupRow.created_at))
+                    .limit(limit)
+                )
             )
             found = [each for name in names if (each := read(session, name)) is not None]
         faults: dict[str, str] = {}

@@ -13,12 +13,11 @@ them: a reply that heeds one of two is better than one that heeds none.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 import torch
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal import Journal, shadows
 from burnish.journal.tables import InteractionRow, ShadowGroupRow
@@ -59,9 +58,17 @@ class HintGrader:
         Dropped are, with the reason, groups whose wish cannot be put into the prompt faithfully and those whose scores
         are alike.
         """
-        row: Any = ShadowGroupRow
-        drawn = (row.agent == self._agent, row.state == GroupState.DRAWN, row.wish != "")
-        query = select(row.interaction_id).where(*drawn).order_by(row.created_at).limit(limit)
+        drawn = (
+            col(ShadowGroupRow.agent) == self._agent,
+            col(ShadowGroupRow.state) == GroupState.DRAWN,
+            col(ShadowGroupRow.wish) != "",
+        )
+        query = (
+            select(col(ShadowGroupRow.interaction_id))
+            .where(*drawn)
+            .order_by(col(ShadowGroupRow.created_at))
+            .limit(limit)
+        )
         with self._journal.read() as session:
             found = [asked for name in session.scalars(query) if (asked := self._read(session, name)) is not None]
         if not found:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from sqlalchemy import select
+from sqlmodel import col
 from torch import Tensor
 
 from burnish import config
@@ -121,9 +122,17 @@ def _compare_with(policy: Policy, directory: Path | None) -> None:
 
 def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
     """What the probe is taken from: the agent's latest turns, or an opening of ours, cut in two, where there are none."""
-    turn: Any = InteractionRow
-    whole = (turn.agent == agent, turn.quarantine.is_(None), turn.upstream.is_(None))
-    newest = select(turn.prompt_ids, turn.token_ids).where(*whole).order_by(turn.ended_at.desc()).limit(MAX_ROWS)
+    whole = (
+        col(InteractionRow.agent) == agent,
+        col(InteractionRow.quarantine).is_(None),
+        col(InteractionRow.upstream).is_(None),
+    )
+    newest = (
+        select(col(InteractionRow.prompt_ids), col(InteractionRow.token_ids))
+        .where(*whole)
+        .order_by(col(InteractionRow.ended_at).desc())
+        .limit(MAX_ROWS)
+    )
     with journal.read() as session:
         rows = [(list(from_bytes("i", p)), list(from_bytes("i", r))) for p, r in session.connection().execute(newest)]
     n_vocab = policy.model.config.vocab_size

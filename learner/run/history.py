@@ -1,9 +1,9 @@
 """An agent's past versions, and what they mean for its next step."""
 
 from collections.abc import Callable
-from typing import Any
 
 from sqlalchemy import select
+from sqlmodel import col
 
 from burnish.journal import Journal
 from burnish.journal.tables import StepRow, VersionRow
@@ -23,19 +23,20 @@ class History:
     def unfinished(self) -> set[int]:
         """Numbers of steps that ended without a version: whatever has such a number on the disk is what they left
         there."""
-        step: Any = StepRow
-        version: Any = VersionRow
-        announced = select(version.version).where(version.agent == self._agent)
-        query = select(step.version).where(
-            step.agent == self._agent, step.outcome != StepOutcome.OPEN, step.version.not_in(announced)
+        announced = select(col(VersionRow.version)).where(col(VersionRow.agent) == self._agent)
+        query = select(col(StepRow.version)).where(
+            col(StepRow.agent) == self._agent,
+            col(StepRow.outcome) != StepOutcome.OPEN,
+            col(StepRow.version).not_in(announced),
         )
         with self._journal.read() as session:
             return set(session.scalars(query))
 
     def lags(self, live: int) -> Callable[[int], int]:
         """A function from a version to how many published versions `live` is ahead of it."""
-        step: Any = StepRow
-        query = select(step.version).where(step.agent == self._agent, step.outcome == StepOutcome.PUBLISHED)
+        query = select(col(StepRow.version)).where(
+            col(StepRow.agent) == self._agent, col(StepRow.outcome) == StepOutcome.PUBLISHED
+        )
         with self._journal.read() as session:
             published = sorted(session.scalars(query))
         return lambda version: sum(version < number <= live for number in published)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select, update
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.registry import agents, lifecycle
 from burnish.adapters.registry.versions import next_number
@@ -67,20 +67,22 @@ class Ledger:
         """Take or keep the right to train this agent; False while another learner has it."""
         name, now = f"learner:{self.agent}", time.time()
         mine: dict[str, object] = {"holder": holder, "until": now + seconds}
-        lease = _columns(LeaseRow)
-        is_free = (lease.holder == holder) | (lease.until <= now)
+        is_free = (col(LeaseRow.holder) == holder) | (col(LeaseRow.until) <= now)
         with self._journal.write() as session:
             if insert_or_skip(session, LeaseRow, {"name": name, **mine}):
                 return True
-            taken = session.connection().execute(update(lease).where(lease.name == name, is_free).values(**mine))
+            taken = session.connection().execute(
+                update(LeaseRow).where(col(LeaseRow.name) == name, is_free).values(**mine)
+            )
             return bool(taken.rowcount)
 
     def release_lease(self, holder: str) -> None:
         """Give back the right to train this agent, where `holder` has it."""
-        lease = _columns(LeaseRow)
         with self._journal.write() as session:
             session.connection().execute(
-                update(lease).where(lease.name == f"learner:{self.agent}", lease.holder == holder).values(until=0.0)
+                update(LeaseRow)
+                .where(col(LeaseRow.name) == f"learner:{self.agent}", col(LeaseRow.holder) == holder)
+                .values(until=0.0)
             )
 
     def is_paused(self) -> bool:
@@ -105,22 +107,25 @@ class Ledger:
     def undecided(self) -> int | None:
         """The version that waits for its trial, or is on canary, if there is one: until it is decided no new step
         begins."""
-        columns: Any = VersionRow
         with self._journal.read() as session:
             found = session.scalars(
-                select(columns.version).where(columns.agent == self.agent, columns.state.in_(UNDECIDED))
+                select(col(VersionRow.version)).where(
+                    col(VersionRow.agent) == self.agent, col(VersionRow.state).in_(UNDECIDED)
+                )
             ).first()
             return int(found) if found is not None else None
 
     def ready_ids(self, limit: int) -> list[str]:
         """Ids of turns that may be trained, oldest first."""
-        turn: Any = InteractionRow
         query = (
-            select(turn.interaction_id)
+            select(col(InteractionRow.interaction_id))
             .where(
-                turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
+                col(InteractionRow.agent) == self.agent,
+                col(InteractionRow.is_ready).is_(True),
+                col(InteractionRow.spent_step).is_(None),
+                col(InteractionRow.skip_reason).is_(None),
             )
-            .order_by(turn.ended_at)
+            .order_by(col(InteractionRow.ended_at))
             .limit(limit)
         )
         with self._journal.read() as session:
@@ -128,9 +133,11 @@ class Ledger:
 
     def count_ready(self) -> tuple[int, float | None]:
         """How many turns are ready, and when the oldest ended."""
-        turn: Any = InteractionRow
-        query = select(func.count(), func.min(turn.ended_at)).where(
-            turn.agent == self.agent, turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
+        query = select(func.count(), func.min(col(InteractionRow.ended_at))).where(
+            col(InteractionRow.agent) == self.agent,
+            col(InteractionRow.is_ready).is_(True),
+            col(InteractionRow.spent_step).is_(None),
+            col(InteractionRow.skip_reason).is_(None),
         )
         with self._journal.read() as session:
             n_ready, oldest = session.connection().execute(query).one()
@@ -154,20 +161,22 @@ class Ledger:
 
     def discard(self, skip_reasons: Mapping[str, str]) -> None:
         """Turns that can never be trained, with the reason each."""
-        turn: Any = InteractionRow
         with self._journal.write() as session:
             for interaction_id, skip_reason in skip_reasons.items():
                 session.connection().execute(
-                    update(turn)
-                    .where(turn.interaction_id == interaction_id, turn.spent_step.is_(None))
+                    update(InteractionRow)
+                    .where(
+                        col(InteractionRow.interaction_id) == interaction_id, col(InteractionRow.spent_step).is_(None)
+                    )
                     .values(skip_reason=skip_reason)
                 )
 
     def set_aside(self, ids: Sequence[str]) -> None:
         """Turns that say nothing so far: they come back when another word on them arrives."""
-        turn: Any = InteractionRow
         with self._journal.write() as session:
-            session.connection().execute(update(turn).where(turn.interaction_id.in_(list(ids))).values(is_ready=False))
+            session.connection().execute(
+                update(InteractionRow).where(col(InteractionRow.interaction_id).in_(list(ids))).values(is_ready=False)
+            )
 
     def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1, groups: Sequence[Group] = ()) -> OpenStep:
         """Begin a step: allocates the next version number and notes the rows with their rewards, and the groups with
@@ -250,10 +259,11 @@ class Ledger:
 
     def interrupted(self) -> OpenStep | None:
         """A step that is open although no version of it was announced: its learner died."""
-        step, version_row = _columns(StepRow), _columns(VersionRow)
-        announced = select(version_row.version).where(version_row.agent == self.agent)
+        announced = select(col(VersionRow.version)).where(col(VersionRow.agent) == self.agent)
         query = select(StepRow).where(
-            step.agent == self.agent, step.outcome == StepOutcome.OPEN, step.version.not_in(announced)
+            col(StepRow.agent) == self.agent,
+            col(StepRow.outcome) == StepOutcome.OPEN,
+            col(StepRow.version).not_in(announced),
         )
         with self._journal.read() as session:
             row = session.scalars(query).first()
@@ -262,26 +272,29 @@ class Ledger:
             return OpenStep(row.step_id, row.version, row.parent, row.attempt)
 
     def rows_of(self, step: OpenStep) -> list[str]:
-        sample = _columns(SampleRow)
         with self._journal.read() as session:
-            return list(session.scalars(select(sample.interaction_id).where(sample.step_id == step.step_id)))
+            return list(
+                session.scalars(select(col(SampleRow.interaction_id)).where(col(SampleRow.step_id) == step.step_id))
+            )
 
     def attempts_of(self, ids: Sequence[str]) -> int:
         """How many superseded steps these rows have been in."""
-        sample, step = _columns(SampleRow), _columns(StepRow)
         query = (
-            select(func.count(func.distinct(step.step_id)))
-            .join(sample, sample.step_id == step.step_id)
-            .where(sample.interaction_id.in_(list(ids)), step.outcome == StepOutcome.SUPERSEDED)
+            select(func.count(func.distinct(col(StepRow.step_id))))
+            .join(SampleRow, col(SampleRow.step_id) == col(StepRow.step_id))
+            .where(col(SampleRow.interaction_id).in_(list(ids)), col(StepRow.outcome) == StepOutcome.SUPERSEDED)
         )
         with self._journal.read() as session:
             return int(session.connection().execute(query).scalar_one())
 
     def _spent(self, session: Session) -> dict[tuple[str, str, str | None], int]:
         """How many turns of each user (tenant, key and user field) this agent's steps have spent."""
-        turn: Any = InteractionRow
-        who = (turn.tenant, turn.key_id, turn.user)
-        query = select(*who, func.count()).where(turn.agent == self.agent, turn.spent_step.is_not(None)).group_by(*who)
+        who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
+        query = (
+            select(*who, func.count())
+            .where(col(InteractionRow.agent) == self.agent, col(InteractionRow.spent_step).is_not(None))
+            .group_by(*who)
+        )
         return {(tenant, key, user): int(n) for tenant, key, user, n in session.connection().execute(query)}
 
 
@@ -314,7 +327,3 @@ def _write(session: Session, step: StepRow, report: StepReport) -> None:
         for interaction_id, value in values.items():
             setattr(session.get_one(SampleRow, (step.step_id, interaction_id)), name, value)
     tell(session, step, report.ungrouped, report.group_weights)
-
-
-def _columns(table: Any) -> Any:
-    return table

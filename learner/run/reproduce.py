@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.files.store import AdapterStore, digest_of
 from burnish.config import Learner, Settings
@@ -128,8 +128,9 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
 
 def _samples(session: Session, agent: str, version: int, names: list[str], policy: Policy) -> list[Sample]:
     """The rows as they were trained, in the order of the manifest, each with its reward and hint of then."""
-    step: Any = StepRow
-    found = session.scalars(select(StepRow).where(step.agent == agent, step.version == version)).one_or_none()
+    found = session.scalars(
+        select(StepRow).where(col(StepRow.agent) == agent, col(StepRow.version) == version)
+    ).one_or_none()
     if found is None:
         raise AdapterError(f"the journal has no step that made {agent}@v{version}: it cannot be made again")
     tokenizer, n_vocab = policy.tokenizer, policy.model.config.vocab_size
@@ -160,8 +161,9 @@ def _samples(session: Session, agent: str, version: int, names: list[str], polic
 
 def _groups(session: Session, agent: str, version: int, names: list[str]) -> list[Group]:
     """The shadow groups as they were trained, in the order of the manifest, with their scores of then."""
-    step: Any = StepRow
-    number = session.scalars(select(step.step_id).where(step.agent == agent, step.version == version)).one_or_none()
+    number = session.scalars(
+        select(col(StepRow.step_id)).where(col(StepRow.agent) == agent, col(StepRow.version) == version)
+    ).one_or_none()
     found = []
     for name in names:
         row = session.get(GroupSampleRow, (number, name))

@@ -7,11 +7,11 @@ A personal agent is looked at only while it has rows to learn from: there may be
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import col
 
 from burnish.config import Settings, for_agent
 from burnish.errors import BurnishError, ConfigError
@@ -69,11 +69,12 @@ class Scheduler:
     def _look(self) -> None:
         """Take in new agents and new settings. An agent whose settings do not fit is told once, and left out."""
         with self._journal.read() as session:
-            agent, turn = _columns(AgentRow), _columns(InteractionRow)
-            waiting = select(turn.agent).where(
-                turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
+            waiting = select(col(InteractionRow.agent)).where(
+                col(InteractionRow.is_ready).is_(True),
+                col(InteractionRow.spent_step).is_(None),
+                col(InteractionRow.skip_reason).is_(None),
             )
-            wanted = agent.parent.is_(None) | agent.name.in_(waiting)
+            wanted = col(AgentRow.parent).is_(None) | col(AgentRow.name).in_(waiting)
             found = {row.name: dict(row.settings or {}) for row in session.scalars(select(AgentRow).where(wanted))}
         for name in self._loops.keys() - found.keys():
             self._loops.pop(name).release_lease()
@@ -106,7 +107,3 @@ class Scheduler:
                     loop.acquire_lease()
             except SQLAlchemyError as error:
                 log.warning("cannot renew the lease", error=str(error))
-
-
-def _columns(table: Any) -> Any:
-    return table

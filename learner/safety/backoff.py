@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import or_, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.tables import StepRow, VersionRow
 from burnish.records import StepOutcome, VersionState
@@ -41,11 +41,11 @@ def open_refusals(outcomes: Iterable[bool]) -> float:
 
 def rate(session: Session, agent: str, backoff_factor: float) -> float:
     """The factor on the learning rate of the agent's next step: `backoff_factor` for each refusal that is not yet made good."""
-    version: Any = VersionRow
-    step: Any = StepRow
-    query = select(version.state, version.evidence).outerjoin(StepRow, step.step_id == version.step_id)
-    counts = or_(step.outcome.is_(None), step.outcome != StepOutcome.SUPERSEDED)
-    query = query.where(version.agent == agent, counts).order_by(version.version.desc()).limit(SEEN)
+    query = select(col(VersionRow.state), col(VersionRow.evidence)).outerjoin(
+        StepRow, col(StepRow.step_id) == col(VersionRow.step_id)
+    )
+    counts = or_(col(StepRow.outcome).is_(None), col(StepRow.outcome) != StepOutcome.SUPERSEDED)
+    query = query.where(col(VersionRow.agent) == agent, counts).order_by(col(VersionRow.version).desc()).limit(SEEN)
     decided = [outcome for row in session.execute(query) if (outcome := _outcome(row.state, row.evidence)) is not None]
     return float(backoff_factor ** open_refusals(reversed(decided)))
 

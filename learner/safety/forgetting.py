@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.evidence.gate import tolerated
 from burnish.journal.tables import VersionRow
@@ -65,11 +65,10 @@ def forgetting(session: Session, agent: str, live: int) -> Forgetting:
     """What the gate has seen of `live` and of the versions made from it."""
     row = session.get(VersionRow, (agent, live)) if live else None
     n_lost, n_tolerated = _lost(row.evidence) if row is not None else (0, 0)
-    version: Any = VersionRow
-    query = select(version.evidence).where(
-        version.agent == agent, version.parent == live, version.state == VersionState.REFUSED
+    query = select(col(VersionRow.evidence)).where(
+        col(VersionRow.agent) == agent, col(VersionRow.parent) == live, col(VersionRow.state) == VersionState.REFUSED
     )
-    return Forgetting(n_lost, n_tolerated, counted(session.scalars(query.order_by(version.version))))
+    return Forgetting(n_lost, n_tolerated, counted(session.scalars(query.order_by(col(VersionRow.version)))))
 
 
 def counted(children: Iterable[Mapping[str, Any]]) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
 from burnish.journal.turns import interaction_of
@@ -123,20 +123,29 @@ def latest_liked(samples: Sequence[Sample], earlier: Sequence[LikedReply]) -> li
 
 def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
     """Jurors of the agent's last steps, the newest first, at most `n`."""
-    step, sample, turn = _columns(StepRow), _columns(SampleRow), _columns(InteractionRow)
     last = (
-        select(step.step_id).where(step.agent == agent, step.outcome != StepOutcome.OPEN).order_by(step.step_id.desc())
+        select(col(StepRow.step_id))
+        .where(col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+        .order_by(col(StepRow.step_id).desc())
     )
     steps = list(session.scalars(last.limit(_N_STEPS)))
     words = (
-        select(sample.interaction_id, sample.reward, turn.tenant, turn.key_id, turn.user)
-        .join(turn, turn.interaction_id == sample.interaction_id)
-        .where(sample.step_id.in_(steps), sample.reward.is_not(None))
-        .order_by(sample.step_id.desc(), turn.ended_at.desc(), turn.interaction_id)
+        select(
+            col(SampleRow.interaction_id),
+            col(SampleRow.reward),
+            col(InteractionRow.tenant),
+            col(InteractionRow.key_id),
+            col(InteractionRow.user),
+        )
+        .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
+        .where(col(SampleRow.step_id).in_(steps), col(SampleRow.reward).is_not(None))
+        .order_by(
+            col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id)
+        )
     )
     latest: dict[Hashable, tuple[str, float]] = {}
     for name, reward, *who in session.connection().execute(words):
-        if abs(reward) >= PRAISE:
+        if reward is not None and abs(reward) >= PRAISE:
             latest.setdefault(tuple(who), (name, reward))
     praised = [name for name, reward in latest.values() if reward > 0]
     return read(session, praised[:n])
@@ -205,7 +214,3 @@ def _liked_reply(sample: Sample) -> LikedReply:
         sample.messages,
         sample.tools,
     )
-
-
-def _columns(table: Any) -> Any:
-    return table
