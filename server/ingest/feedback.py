@@ -6,10 +6,9 @@ they are read. A target of another tenant is none.
 
 import time
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy import delete, text, update
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.evidence import settle
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
@@ -49,7 +48,7 @@ def take(session: Session, said: Feedback) -> None:
             _tell(session, about, interaction_id)
 
 
-def attach_waiting(session: Session, turn: Any, quoted_session: str | None) -> None:
+def attach_waiting(session: Session, turn: InteractionRow, quoted_session: str | None) -> None:
     """Give a reply that was just stored what has been waiting for it. `turn` has InteractionRow's columns."""
     names = {
         "response": turn.interaction_id,
@@ -58,12 +57,13 @@ def attach_waiting(session: Session, turn: Any, quoted_session: str | None) -> N
         "quoted": quoted_session or turn.session_id,
         "tenant": turn.tenant,
     }
-    columns: Any = FeedbackRow
     kinds = set()
     for feedback_id, about, target in session.connection().execute(_WAITING, names).all():
         if _is_about(TargetKind(about), target, turn, quoted_session):
             met = {"interaction_id": turn.interaction_id, "session_id": turn.session_id}
-            session.connection().execute(update(columns).where(columns.feedback_id == feedback_id).values(**met))
+            session.connection().execute(
+                update(FeedbackRow).where(col(FeedbackRow.feedback_id) == feedback_id).values(**met)
+            )
             kinds.add(TargetKind(about))
     for kind in kinds:
         _tell(session, kind, turn.interaction_id)
@@ -95,7 +95,7 @@ def _session_of(session: Session, interaction_id: str | None) -> str | None:
     return row.session_id if row is not None else None
 
 
-def _is_about(about: TargetKind, target: str, turn: Any, quoted_session: str | None) -> bool:
+def _is_about(about: TargetKind, target: str, turn: InteractionRow, quoted_session: str | None) -> bool:
     match about:
         case TargetKind.RESPONSE:
             return bool(target == turn.interaction_id)
@@ -121,9 +121,8 @@ def _consult(session: Session, interaction_id: str) -> None:
         if turn is not None and turn.skip_reason is None:
             ask_judge(session, interaction_id, FEEDBACK)
         return
-    job: Any = JudgeJob
-    waiting = (job.subject == judge_subject(interaction_id, FEEDBACK), job.state == "queued")
-    session.connection().execute(delete(job).where(*waiting))
+    waiting = (col(JudgeJob.subject) == judge_subject(interaction_id, FEEDBACK), col(JudgeJob.state) == "queued")
+    session.connection().execute(delete(JudgeJob).where(*waiting))
 
 
 # Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.

@@ -8,7 +8,7 @@ twice changes nothing. A segment that cannot be read any further is marked, repo
 import heapq
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import structlog
 from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.config import Personal
 from burnish.errors import SegmentError
@@ -100,7 +100,7 @@ class Ingester:
             self._next_sweep = time.time() + min(60.0, self._session_ttl / 4, self._feedback_ttl / 4)
         return n_taken
 
-    def run_forever(self, poll_interval: float, is_stopping: Any) -> None:
+    def run_forever(self, poll_interval: float, is_stopping: Callable[[], bool]) -> None:
         """Ingest until `is_stopping()`; an unreachable database is waited for, nothing is lost meanwhile."""
         while not is_stopping():
             try:
@@ -171,11 +171,10 @@ class Ingester:
             log.exception("a record cannot be stored; it stays in its segment", record=name)
 
     def _close_idle(self) -> None:
-        columns: Any = SessionRow
         now = time.time()
         with self._journal.write() as session:
-            quiet = (columns.closed_at.is_(None), columns.last_at < now - self._session_ttl)
-            n_closed = session.connection().execute(update(columns).where(*quiet).values(closed_at=now)).rowcount
+            quiet = (col(SessionRow.closed_at).is_(None), col(SessionRow.last_at) < now - self._session_ttl)
+            n_closed = session.connection().execute(update(SessionRow).where(*quiet).values(closed_at=now)).rowcount
             n_left = note_ended(session, NextStateKind.ABANDONED, now) if n_closed else 0
         if n_closed:
             log.info("closed quiet conversations", n_sessions=n_closed, n_unanswered=n_left)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import insert, select, text
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.evidence import settle
 from burnish.journal.jobs import insert_or_skip
@@ -46,7 +46,7 @@ class NextStates:
     def __init__(self, verifiers: Collection[str] = ()) -> None:
         self._verifiers = frozenset(verifiers)
 
-    def tell(self, session: Session, parent: InteractionRow, row: Any) -> None:
+    def tell(self, session: Session, parent: InteractionRow, row: InteractionRow) -> None:
         """The request `row` continues `parent`: what stands behind that reply came back after it."""
         digests = row.message_digests[-row.n_behind :]
         messages = messages_of(session, digests)
@@ -70,7 +70,7 @@ class NextStates:
             ask_judge(session, parent.interaction_id, NEXT_STATE)
         settle(session, parent.interaction_id)
 
-    def regenerated(self, session: Session, earlier: InteractionRow, row: Any) -> None:
+    def regenerated(self, session: Session, earlier: InteractionRow, row: InteractionRow) -> None:
         """The request of `row` is that of `earlier` over again: another reply was wanted."""
         if self._note(session, earlier, NextStateKind.REGENERATED, row) and earlier.skip_reason is None:
             settle(session, earlier.interaction_id)
@@ -95,7 +95,7 @@ class NextStates:
         session: Session,
         parent: InteractionRow,
         what: NextStateKind,
-        follower: Any,
+        follower: InteractionRow,
         digests: Sequence[str] = (),
         provenance: Sequence[Provenance] = (),
         signals: Sequence[Signal] = (),
@@ -130,22 +130,27 @@ def note_ended(session: Session, what: NextStateKind, closed_at: float) -> int:
     return len(rows)
 
 
-def note_last(session: Session, row: Any, what: NextStateKind) -> None:
+def note_last(session: Session, row: InteractionRow, what: NextStateKind) -> None:
     """The reply `row` is said to be its session's last."""
     values = {"interaction_id": row.interaction_id, "kind": what, **_NOTHING, "created_at": row.ended_at}
     insert_or_skip(session, NextStateRow, values)
 
 
-def earlier_reply(session: Session, row: Any, window: float) -> InteractionRow | None:
+def earlier_reply(session: Session, row: InteractionRow, window: float) -> InteractionRow | None:
     """The reply that the request of `row` asks for once more: the last one to the same words that nobody has continued."""
-    columns: Any = InteractionRow
     same = (
         select(InteractionRow)
-        .where(columns.request_hash == row.request_hash, columns.request_id != row.request_id)
-        .where(columns.session_id == row.session_id, columns.choice == 0, columns.is_aborted.is_(False))
-        .where(columns.started_at < row.started_at, columns.started_at > row.started_at - window)
+        .where(col(InteractionRow.request_hash) == row.request_hash, col(InteractionRow.request_id) != row.request_id)
+        .where(
+            col(InteractionRow.session_id) == row.session_id,
+            col(InteractionRow.choice) == 0,
+            col(InteractionRow.is_aborted).is_(False),
+        )
+        .where(
+            col(InteractionRow.started_at) < row.started_at, col(InteractionRow.started_at) > row.started_at - window
+        )
     )
-    return session.scalars(same.order_by(columns.started_at.desc()).limit(1)).first()
+    return session.scalars(same.order_by(col(InteractionRow.started_at).desc()).limit(1)).first()
 
 
 def _change(reply: Message, repeated: Message) -> list[Signal]:

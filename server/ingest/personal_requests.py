@@ -2,10 +2,9 @@
 swapper for the rest."""
 
 from collections import OrderedDict
-from typing import Any
 
 from sqlalchemy import update
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.registry.personal import MAX_USER, applies, family_of, name_of
@@ -38,8 +37,9 @@ class PersonalRequests:
             return
         if not is_own and (turn.agent != parent or not turn.may_train or not self._ensure(session, name, parent, turn)):
             return
-        agent: Any = AgentRow
-        session.connection().execute(update(agent).where(agent.name == name).values(last_used_at=turn.ended_at))
+        session.connection().execute(
+            update(AgentRow).where(col(AgentRow.name) == name).values(last_used_at=turn.ended_at)
+        )
         if not is_own:
             enqueue_again(session, LoadJob, f"{name}#wake", {"agent": name, "version": 0, "kind": "wake"})
         self._noted[name] = turn.ended_at

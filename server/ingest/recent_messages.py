@@ -6,10 +6,9 @@ A harness that asks for a title or a commit message on the side quotes the one o
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.journal.tables import SessionRow
 from burnish.messages import text_of
@@ -54,15 +53,19 @@ class Recent:
         if who not in self._by:
             if len(self._by) >= N_CALLERS:
                 self._by.clear()
-            columns: Any = SessionRow
             rows = session.connection().execute(
-                select(columns.session_id, columns.opening, columns.head, columns.started_at)
-                .where(
-                    columns.tenant == turn.tenant,
-                    columns.key_id == turn.key_id,
-                    columns.last_at > turn.started_at - RECENT,
+                select(
+                    col(SessionRow.session_id),
+                    col(SessionRow.opening),
+                    col(SessionRow.head),
+                    col(SessionRow.started_at),
                 )
-                .order_by(columns.started_at.desc())
+                .where(
+                    col(SessionRow.tenant) == turn.tenant,
+                    col(SessionRow.key_id) == turn.key_id,
+                    col(SessionRow.last_at) > turn.started_at - RECENT,
+                )
+                .order_by(col(SessionRow.started_at).desc())
                 .limit(N_REMEMBERED)
             )
             found = reversed(rows.all())

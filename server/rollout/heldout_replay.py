@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.evidence.heldout_replay import Limits, Measures, Replay
 from burnish.adapters.evidence.holdout import is_held_out
@@ -65,10 +65,11 @@ class Replayer:
     def _rows(self, name: VersionName, live: int) -> Sequence[ComparisonRow]:
         """Its pairs beside `live`. Those beside what was live before, or of its time in the shadow, say nothing: they
         are thrown away."""
-        columns: Any = ComparisonRow
         with self._journal.read() as session:
             rows = session.scalars(
-                select(ComparisonRow).where(columns.agent == name.agent, columns.version == name.version)
+                select(ComparisonRow).where(
+                    col(ComparisonRow.agent) == name.agent, col(ComparisonRow.version) == name.version
+                )
             ).all()
         if all(row.baseline == live for row in rows):
             return rows
@@ -125,18 +126,17 @@ class Replayer:
 
 def _turns(session: Session, agent: str, gate: Gate) -> list[InteractionRow]:
     """The agent's latest held-out turns that ended by themselves in a reply to somebody."""
-    turn: Any = InteractionRow
     whole = (
-        turn.agent == agent,
-        turn.kind == "main",
-        turn.choice == 0,
-        turn.is_aborted.is_(False),
-        turn.may_train.is_(True),
+        col(InteractionRow.agent) == agent,
+        col(InteractionRow.kind) == "main",
+        col(InteractionRow.choice) == 0,
+        col(InteractionRow.is_aborted).is_(False),
+        col(InteractionRow.may_train).is_(True),
     )
     wanted = select(InteractionRow).where(
-        *whole, turn.quarantine.is_(None), turn.finish_reason.in_(("stop", "tool_calls"))
+        *whole, col(InteractionRow.quarantine).is_(None), col(InteractionRow.finish_reason).in_(("stop", "tool_calls"))
     )
-    latest = session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH * gate.n_replay))
+    latest = session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH * gate.n_replay))
     return [row for row in latest if is_held_out(row.session_id, gate.holdout)][: gate.n_replay]
 
 

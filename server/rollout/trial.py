@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy import select
+from sqlmodel import col
 
 from burnish.adapters.evidence.acceptance import Acceptance, best, of_live
 from burnish.adapters.evidence.gate import Evidence, Probe, decide
@@ -116,10 +117,12 @@ class Trial:
     async def warm(self, name: VersionName) -> None:
         """Let the version read the newest prompts, so that its first real request finds them cached. Prompts may be
         refused."""
-        turn: Any = InteractionRow
         with self._journal.read() as session:
             newest = (
-                select(turn.prompt_ids).where(turn.agent == name.agent).order_by(turn.ended_at.desc()).limit(N_WARM)
+                select(col(InteractionRow.prompt_ids))
+                .where(col(InteractionRow.agent) == name.agent)
+                .order_by(col(InteractionRow.ended_at).desc())
+                .limit(N_WARM)
             )
             prompts = [list(from_bytes("i", row[0])) for row in session.connection().execute(newest)]
         asked = [prompt for prompt in prompts if prompt]

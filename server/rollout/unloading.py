@@ -8,10 +8,10 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import structlog
 from sqlalchemy import select
+from sqlmodel import col
 
 from burnish import serving_table
 from burnish.adapters.serving import publish
@@ -24,7 +24,6 @@ from burnish.server.rollout.engine.engine import Engine
 
 PATIENCE = 10.0
 """Seconds for which a version that is off the table waits for the requests that were admitted in that very moment."""
-_NAME: Any = AgentRow.name
 log = structlog.get_logger()
 
 
@@ -88,7 +87,7 @@ class Unloader:
     async def _sweep(self, present: serving_table.Routes) -> None:
         """Find the versions that a swapper which died had taken off the table and not yet off the engines."""
         with self._journal.read() as session:
-            ours = set(session.scalars(select(_NAME)))
+            ours = set(session.scalars(select(col(AgentRow.name))))
         for engine in self._engines:
             for model in await engine.models():
                 name = VersionName.parse(model)

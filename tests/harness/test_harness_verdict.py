@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import ColumnElement, update
+from sqlmodel import SQLModel, col
 
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, NextStateRow
@@ -36,7 +37,7 @@ class Recorded:
         """The request id of a step of the first walk."""
         return next(truth.request_id for truth in self.truths if truth.run == "walk.1" and truth.step == step)
 
-    def falsify(self, table: Any, condition: Any, **values: Any) -> None:
+    def falsify(self, table: type[SQLModel], condition: ColumnElement[bool], **values: Any) -> None:
         with self.journal.write() as session:
             assert session.connection().execute(update(table).where(condition).values(**values)).rowcount == 1
 
@@ -75,7 +76,6 @@ def test_what_is_right_passes(recorded: Recorded) -> None:
     assert (verdict.n_sessions, verdict.n_sessions_right, verdict.routes) == (2, 2, {"chat"})
 
 
-COLUMNS: Any = InteractionRow
 FALSE: dict[str, tuple[int, dict[str, Any], str]] = {
     "ids": (1, {"token_ids": b"\0" * 8}, "the token ids differ"),
     "log-probs": (1, {"logprobs": b"\0" * 8}, "the log-probs differ"),
@@ -90,26 +90,25 @@ FALSE: dict[str, tuple[int, dict[str, Any], str]] = {
 @pytest.mark.parametrize("what", FALSE)
 def test_what_is_false_is_named(recorded: Recorded, what: str) -> None:
     step, values, problem = FALSE[what]
-    recorded.falsify(COLUMNS, (COLUMNS.request_id == recorded.row(step)), **values)
+    recorded.falsify(InteractionRow, col(InteractionRow.request_id) == recorded.row(step), **values)
     assert problem in recorded.problems()
 
 
 def test_joined_conversations_are_named(recorded: Recorded) -> None:
     with recorded.journal.write() as session:
-        session.connection().execute(update(COLUMNS).values(session_id="one"))
+        session.connection().execute(update(InteractionRow).values(session_id="one"))
     assert "shared with ['walk.2']" in recorded.problems()
 
 
 def test_a_side_turn_that_would_be_trained_is_named(recorded: Recorded) -> None:
     side = next(truth.request_id for truth in recorded.truths if truth.side)
-    recorded.falsify(COLUMNS, COLUMNS.request_id == side, skip_reason=None)
+    recorded.falsify(InteractionRow, col(InteractionRow.request_id) == side, skip_reason=None)
     assert "would be trained" in recorded.problems()
 
 
 def test_a_wrong_next_state_is_named(recorded: Recorded) -> None:
-    states: Any = NextStateRow
     first = f"chatcmpl-{recorded.row(1)}"
-    recorded.falsify(states, states.interaction_id == first, kind="user_reply")
+    recorded.falsify(NextStateRow, col(NextStateRow.interaction_id) == first, kind="user_reply")
     assert "2 tool calls, 2 results recorded as user_reply" in recorded.problems()
-    recorded.falsify(states, states.interaction_id == first, follower_id=None)
+    recorded.falsify(NextStateRow, col(NextStateRow.interaction_id) == first, follower_id=None)
     assert "something that did not follow" in recorded.problems()

@@ -107,7 +107,7 @@ def decoded(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonOb
     return fields, raw
 
 
-def check(name: str, value: msgspec.Raw, decoder: Any) -> Any:
+def check(name: str, value: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
     """The decoded value of the field `name`; raises RequestError naming the place at fault."""
     try:
         return decoder.decode(value)

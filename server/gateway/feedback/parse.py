@@ -5,7 +5,7 @@ talk speaks for the harness. The harness's word is stored and never a reward. A 
 codes), and so is the key that may speak for one.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from burnish.errors import RequestError
 from burnish.records import FeedbackSource, TargetKind
 from burnish.server.gateway.dialects.chat_fields import explained
 
+T = TypeVar("T")
 MAX_BATCH = 1000
 MAX_NAME = 512
 MAX_CHARACTERS = {"comment": 20_000, "correction": 100_000, "demonstration": 100_000, "label": 256}
@@ -58,20 +59,20 @@ class Opinions(msgspec.Struct, forbid_unknown_fields=True):
 
 def parse(body: bytes) -> Opinion:
     """The opinion in `body`; raises RequestError naming the field at fault."""
-    opinion: Opinion = decoded(_decoder, body)
+    opinion = decoded(_decoder, body)
     _check(opinion, "")
     return opinion
 
 
 def parse_batch(body: bytes) -> list[Opinion]:
     """The opinions in `body`; raises RequestError naming the place at fault, such as `feedback[3].rating`."""
-    opinions: Opinions = decoded(_batch_decoder, body)
+    opinions = decoded(_batch_decoder, body)
     for number, opinion in enumerate(opinions.feedback):
         _check(opinion, f"feedback[{number}].")
     return opinions.feedback
 
 
-def decoded(decoder: Any, body: bytes) -> Any:
+def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """What `decoder` makes of `body`; raises RequestError."""
     try:
         return decoder.decode(body)

@@ -7,13 +7,13 @@ the tenant's. What is somebody else's does not exist.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session
+from sqlmodel import Session, col
 from starlette.concurrency import run_in_threadpool
 
 from burnish.config import Settings
@@ -81,12 +81,13 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
         caller: Caller = may_see,
     ) -> FeedbackList:
         """What was said about one target, newest first."""
-        row: Any = FeedbackRow
-        wanted = select(FeedbackRow).where(row.target == storable(target), *_visible(caller, Scope.VIEWER))
+        wanted = select(FeedbackRow).where(col(FeedbackRow.target) == storable(target), *_visible(caller, Scope.VIEWER))
         if about is not None:
-            wanted = wanted.where(row.about == about.value)
+            wanted = wanted.where(col(FeedbackRow.about) == about.value)
         with _reading(journal) as session:
-            rows = session.scalars(wanted.order_by(row.created_at.desc(), row.feedback_id).limit(limit)).all()
+            rows = session.scalars(
+                wanted.order_by(col(FeedbackRow.created_at).desc(), col(FeedbackRow.feedback_id)).limit(limit)
+            ).all()
         return FeedbackList(feedback=[_shown(each) for each in rows])
 
     @routes.get(PATH + "/{feedback_id:path}")
@@ -113,17 +114,15 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
 
 
 def _find(journal: Journal, feedback_id: str, caller: Caller, tenant_wide: Scope) -> FeedbackRow | None:
-    row: Any = FeedbackRow
     with _reading(journal) as session:
-        mine = (row.feedback_id == storable(feedback_id), *_visible(caller, tenant_wide))
+        mine = (col(FeedbackRow.feedback_id) == storable(feedback_id), *_visible(caller, tenant_wide))
         return session.scalars(select(FeedbackRow).where(*mine)).first()
 
 
-def _visible(caller: Caller, tenant_wide: Scope) -> list[Any]:
+def _visible(caller: Caller, tenant_wide: Scope) -> list[ColumnElement[bool]]:
     """What a caller may know of: the tenant's with the scope `tenant_wide`, else the key's own."""
-    row: Any = FeedbackRow
-    own = [] if caller.covers(tenant_wide) else [row.key_id == caller.key_id]
-    return [row.tenant == caller.tenant, *own]
+    own = [] if caller.covers(tenant_wide) else [col(FeedbackRow.key_id) == caller.key_id]
+    return [col(FeedbackRow.tenant) == caller.tenant, *own]
 
 
 def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Feedback:

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish import config
 from burnish.adapters.registry import canaries
@@ -117,31 +117,28 @@ def _turns(session: Session, row: CanaryRow) -> list[InteractionRow]:
     Only of clients who let us train, only whole replies to somebody; and only those sampled at a plain temperature, the
     one thing that the version is told about sampling.
     """
-    turn, pair = _columns(InteractionRow), _columns(ComparisonRow)
     since = max(row.started_at, time.time() - LOOK_BACK)
-    known = select(pair.interaction_id).where(pair.agent == row.agent, pair.version == row.version)
-    wanted = select(turn).where(
-        turn.agent == row.agent,
-        turn.version == row.baseline,
-        turn.started_at > row.started_at,
-        turn.ended_at > since,
-        turn.kind == "main",
-        turn.choice == 0,
-        turn.is_aborted.is_(False),
-        turn.may_train.is_(True),
-        turn.quarantine.is_(None),
-        turn.upstream.is_(None),
-        turn.finish_reason.in_(("stop", "tool_calls")),
-        turn.interaction_id.not_in(known),
+    known = select(col(ComparisonRow.interaction_id)).where(
+        col(ComparisonRow.agent) == row.agent, col(ComparisonRow.version) == row.version
     )
-    latest = session.scalars(wanted.order_by(turn.ended_at.desc()).limit(MOST)).all()
+    wanted = select(InteractionRow).where(
+        col(InteractionRow.agent) == row.agent,
+        col(InteractionRow.version) == row.baseline,
+        col(InteractionRow.started_at) > row.started_at,
+        col(InteractionRow.ended_at) > since,
+        col(InteractionRow.kind) == "main",
+        col(InteractionRow.choice) == 0,
+        col(InteractionRow.is_aborted).is_(False),
+        col(InteractionRow.may_train).is_(True),
+        col(InteractionRow.quarantine).is_(None),
+        col(InteractionRow.upstream).is_(None),
+        col(InteractionRow.finish_reason).in_(("stop", "tool_calls")),
+        col(InteractionRow.interaction_id).not_in(known),
+    )
+    latest = session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(MOST)).all()
     return [found for found in latest if is_mirrored(found.interaction_id, row.share) and _is_plain(found)]
 
 
 def _is_plain(turn: InteractionRow) -> bool:
     sampling = Sampling(**turn.sampling)  # type: ignore[arg-type]
     return sampling.is_plain or sampling == Sampling(temperature=0.0)
-
-
-def _columns(table: Any) -> Any:
-    return table

@@ -1,15 +1,15 @@
 """What the journal shows of a shadow: pairs that the judge has decided, or has given up. Every pair is given once."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.evidence.comparison import Turn
 from burnish.adapters.evidence.settled_turns import Cursor
 from burnish.journal.tables import CanaryRow, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
+from burnish.records import Message
 from burnish.reply_metrics import tool_calls
 
 
@@ -26,9 +26,16 @@ class Mirrored:
 
 def mirrored(session: Session, row: CanaryRow, cursor: Cursor, now: float, most: int = 200) -> list[Mirrored]:
     """Pairs of the shadow `row` that have been decided since the last call, oldest first; moves `cursor` on."""
-    pair: Any = ComparisonRow
-    mine = (pair.agent == row.agent, pair.version == row.version, pair.baseline == row.baseline)
-    wanted = select(ComparisonRow).where(*mine, pair.created_at > cursor.since).order_by(pair.created_at)
+    mine = (
+        col(ComparisonRow.agent) == row.agent,
+        col(ComparisonRow.version) == row.version,
+        col(ComparisonRow.baseline) == row.baseline,
+    )
+    wanted = (
+        select(ComparisonRow)
+        .where(*mine, col(ComparisonRow.created_at) > cursor.since)
+        .order_by(col(ComparisonRow.created_at))
+    )
     seen, found, horizon, made = set(cursor.seen), list[Mirrored](), now, dict[str, float]()
     for each in session.scalars(wanted).all():
         made[each.interaction_id] = each.created_at
@@ -57,7 +64,7 @@ def _shown(session: Session, pair: ComparisonRow) -> Mirrored | None:
     return Mirrored(turn.user or turn.key_id, pair.outcome, old, new)
 
 
-def _turn(reply: Any, has_tools: bool) -> Turn:
+def _turn(reply: Message, has_tools: bool) -> Turn:
     n_calls, n_broken = tool_calls(reply, has_tools)
     n_tokens = int(reply.get("n_tokens") or 0)  # 0 where the engine does not say
     return Turn(None, None, n_broken == 0 if n_calls else None, float(n_tokens) if n_tokens else None, None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 from sqlalchemy import update
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish import config
 from burnish.adapters.evidence import observation
@@ -227,10 +227,9 @@ class Observer:
                 auto_rollback.drop_rows(session, row.agent, row.version, WHY[Observation(row.kind)])
 
     def _save(self, row: CanaryRow) -> None:
-        columns: Any = CanaryRow
-        still = (columns.canary_id == row.canary_id, columns.state == CanaryState.RUNNING)
+        still = (col(CanaryRow.canary_id) == row.canary_id, col(CanaryRow.state) == CanaryState.RUNNING)
         with self._journal.write() as session:
-            session.connection().execute(update(columns).where(*still).values(evidence=row.evidence))
+            session.connection().execute(update(CanaryRow).where(*still).values(evidence=row.evidence))
 
 
 def _decide(row: CanaryRow, seen: Comparison, hours: float) -> Decision:

@@ -4,10 +4,8 @@ A wish for a style lasts longer than the turn that made somebody voice it. So a 
 be compared with its group as well, by what its user is known to want.
 """
 
-from typing import Any
-
 from sqlalchemy import select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
@@ -42,20 +40,20 @@ class Wishes:
         not count."""
         key = (row.agent, row.tenant, row.key_id, row.user)
         if key not in self._known:
-            turn: Any = InteractionRow
-            said: Any = JudgementRow
-            user = turn.user.is_(None) if row.user is None else turn.user == row.user
+            user = col(InteractionRow.user).is_(None) if row.user is None else col(InteractionRow.user) == row.user
             mine = (
-                turn.agent == row.agent,
-                turn.tenant == row.tenant,
-                turn.key_id == row.key_id,
+                col(InteractionRow.agent) == row.agent,
+                col(InteractionRow.tenant) == row.tenant,
+                col(InteractionRow.key_id) == row.key_id,
                 user,
-                turn.may_train.is_(True),
+                col(InteractionRow.may_train).is_(True),
             )
-            accepted = select(said.interaction_id, said.created_at).where(said.hint_status == ACCEPTED)
-            latest = accepted.order_by(said.created_at.desc()).limit(LOOKED_THROUGH).subquery()
-            hinted = select(turn.interaction_id, turn.session_id).join(
-                latest, turn.interaction_id == latest.c.interaction_id
+            accepted = select(col(JudgementRow.interaction_id), col(JudgementRow.created_at)).where(
+                col(JudgementRow.hint_status) == ACCEPTED
+            )
+            latest = accepted.order_by(col(JudgementRow.created_at).desc()).limit(LOOKED_THROUGH).subquery()
+            hinted = select(col(InteractionRow.interaction_id), col(InteractionRow.session_id)).join(
+                latest, col(InteractionRow.interaction_id) == latest.c.interaction_id
             )
             wanted = hinted.where(*mine).order_by(latest.c.created_at.desc()).limit(OF_USER)
             found = self._session.connection().execute(wanted).all()

@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import func, or_, select
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
@@ -64,27 +63,39 @@ def is_chosen(interaction_id: str, share: float) -> bool:
 
 def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:
     """Turns without a group that ended by themselves in text; with an accepted hint where one of their own is needed."""
-    turn: Any = InteractionRow
-    group: Any = ShadowGroupRow
-    said: Any = JudgementRow
-    mine = (turn.agent == agent, turn.version.in_(list(loaded)), turn.ended_at >= time.time() - settings.shadow.max_age)
-    whole = (
-        turn.is_aborted.is_(False),
-        turn.quarantine.is_(None),
-        turn.upstream.is_(None),
-        turn.finish_reason == "stop",
+    mine = (
+        col(InteractionRow.agent) == agent,
+        col(InteractionRow.version).in_(list(loaded)),
+        col(InteractionRow.ended_at) >= time.time() - settings.shadow.max_age,
     )
-    fit = (turn.may_train.is_(True), turn.kind == "main", turn.choice == 0)
-    has_none = ~select(group.interaction_id).where(group.interaction_id == turn.interaction_id).exists()
+    whole = (
+        col(InteractionRow.is_aborted).is_(False),
+        col(InteractionRow.quarantine).is_(None),
+        col(InteractionRow.upstream).is_(None),
+        col(InteractionRow.finish_reason) == "stop",
+    )
+    fit = (col(InteractionRow.may_train).is_(True), col(InteractionRow.kind) == "main", col(InteractionRow.choice) == 0)
+    has_none = (
+        ~select(col(ShadowGroupRow.interaction_id))
+        .where(col(ShadowGroupRow.interaction_id) == col(InteractionRow.interaction_id))
+        .exists()
+    )
     hinted = (
-        select(said.judgement_id)
-        .where(said.interaction_id == turn.interaction_id, said.hint_status == "accepted")
+        select(col(JudgementRow.judgement_id))
+        .where(
+            col(JudgementRow.interaction_id) == col(InteractionRow.interaction_id),
+            col(JudgementRow.hint_status) == "accepted",
+        )
         .exists()
     )
     needs_own = settings.shadow.asks_for_wish and not settings.shadow.recall
-    speaks = hinted if needs_own else or_(turn.is_ready.is_(True), turn.spent_step.is_not(None))
+    speaks = (
+        hinted
+        if needs_own
+        else or_(col(InteractionRow.is_ready).is_(True), col(InteractionRow.spent_step).is_not(None))
+    )
     wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, speaks)
-    return list(session.scalars(wanted.order_by(turn.ended_at.desc()).limit(LOOKED_THROUGH)))
+    return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
 
 
 def _is_fit(row: InteractionRow, settings: Settings) -> bool:
@@ -97,20 +108,24 @@ def _is_fit(row: InteractionRow, settings: Settings) -> bool:
 
 
 def _n_drawing(session: Session, agent: str) -> int:
-    group: Any = ShadowGroupRow
-    wanted = select(func.count()).where(group.agent == agent, group.state == GroupState.DRAWING)
+    wanted = select(func.count()).where(
+        col(ShadowGroupRow.agent) == agent, col(ShadowGroupRow.state) == GroupState.DRAWING
+    )
     return int(session.connection().execute(wanted).scalar_one())
 
 
 def _n_of_user(session: Session, row: InteractionRow) -> int:
     """Groups begun within the last hour for turns of the same user (tenant, key and user field)."""
-    group: Any = ShadowGroupRow
-    turn: Any = InteractionRow
-    user = turn.user.is_(None) if row.user is None else turn.user == row.user
+    user = col(InteractionRow.user).is_(None) if row.user is None else col(InteractionRow.user) == row.user
     wanted = (
         select(func.count())
         .select_from(ShadowGroupRow)
-        .join(InteractionRow, turn.interaction_id == group.interaction_id)
-        .where(group.created_at >= time.time() - HOUR, turn.tenant == row.tenant, turn.key_id == row.key_id, user)
+        .join(InteractionRow, col(InteractionRow.interaction_id) == col(ShadowGroupRow.interaction_id))
+        .where(
+            col(ShadowGroupRow.created_at) >= time.time() - HOUR,
+            col(InteractionRow.tenant) == row.tenant,
+            col(InteractionRow.key_id) == row.key_id,
+            user,
+        )
     )
     return int(session.connection().execute(wanted).scalar_one())

@@ -130,7 +130,7 @@ def test_an_opinion_on_a_session_settles_each_turn_that_is_not_spent(any_journal
     ingest(any_journal, pen)
     with any_journal.write() as session:  # rewards that nobody has looked at since
         for name in ("one", "two"):
-            session.add(FeedbackRow(**_columns(said(name, 1.0, feedback_id=name)), interaction_id=name))
+            session.add(FeedbackRow(**columns_of(said(name, 1.0, feedback_id=name)), interaction_id=name))
         session.query(InteractionRow).filter_by(interaction_id="one").update({"spent_step": 1})
         session.query(JudgeJob).delete()
     pen.write(said("s", about=SESSION))
@@ -251,5 +251,5 @@ def test_a_users_correction_asks_the_judge_and_a_verifiers_words_do_not(any_jour
     assert asked(any_journal) == {"a|feedback"}
 
 
-def _columns(opinion: Feedback) -> dict[str, Any]:
+def columns_of(opinion: Feedback) -> dict[str, Any]:
     return {name: getattr(opinion, name) for name in opinion.__dataclass_fields__}

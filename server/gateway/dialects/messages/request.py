@@ -7,7 +7,7 @@ client's field.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from burnish.server.gateway.dialects.messages.history import ChatMessage
 from burnish.server.gateway.dialects.messages.renderer import MessageRenderer
 from burnish.server.gateway.dialects.messages.tools import Tool, ToolChoice, chosen, functions
 
+T = TypeVar("T")
 SAME = ("model", "stream", "max_tokens", "temperature", "top_p", "top_k")
 OURS = ("session_id", "turn_type", "session_done")  # read from any body; see docs/http.md
 SILENT = frozenset({"cache_control"})  # the engine caches every prefix by itself
@@ -86,8 +87,8 @@ class Translation:
 
     def __init__(self, body: bytes) -> None:
         _check_text(body)
-        raw: JsonObject = _decoded(body, _raw)
-        self.fields: Fields = _decoded(body, _fields)
+        raw = _decoded(body, _raw)
+        self.fields = _decoded(body, _fields)
         self._ignored: dict[str, None] = {}
         for name, value in raw.items():
             if name not in _KNOWN and value != chat.NULL:
@@ -169,7 +170,7 @@ def _check_text(body: bytes) -> None:
         raise RequestError(f"the body is not UTF-8: {error}", code="invalid_json") from error
 
 
-def _decoded(body: bytes, decoder: Any) -> Any:
+def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:

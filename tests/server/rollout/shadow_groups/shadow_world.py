@@ -10,7 +10,7 @@ from typing import Any
 from burnish import config
 from burnish.adapters.serving.prepare import prepare, routes_file
 from burnish.journal import jobs
-from burnish.journal.tables import RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
+from burnish.journal.tables import JobRow, RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
 from burnish.journal.turns import record_judgement
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
@@ -77,7 +77,7 @@ class ShadowWorld:
         with self.journal.read() as session:
             return session.query(ShadowRow).filter_by(interaction_id=name).order_by("member").all()
 
-    def counts(self, table: Any = ShadowJob) -> dict[str, int]:
+    def counts(self, table: type[JobRow] = ShadowJob) -> dict[str, int]:
         with self.journal.read() as session:
             return jobs.counts(session, table)
 
