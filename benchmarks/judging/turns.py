@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+
+from sqlmodel import Session
 
 from burnish.journal import Journal
 from burnish.journal.blobs import store
@@ -53,7 +54,7 @@ def ordinary(n_turns: int) -> Iterable[tuple[Sequence[Message], str, str]]:
         )
 
 
-def turn(session: Any, name: str, conversation: Sequence[Message], reply: str) -> InteractionRow:
+def turn(session: Session, name: str, conversation: Sequence[Message], reply: str) -> InteractionRow:
     """The row of one turn, its texts stored."""
     return InteractionRow(
         interaction_id=name,

@@ -6,9 +6,9 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import select
+from sqlmodel import col
 
 from benchmarks.learner.stand import Reply, Stand, opening, standing
 from burnish.journal.tables import InteractionRow, StepRow, VersionRow
@@ -59,9 +59,8 @@ async def _round(stand: Stand, rng: random.Random) -> dict[str, float]:
 
 def _spans(stand: Stand, version: int, started_at: float) -> dict[str, float]:
     """The step's own seconds, and those before it, of its files, and of its trial."""
-    columns: Any = StepRow
     with stand.journal.read() as session:
-        step = session.scalars(select(StepRow).where(columns.version == version)).one()
+        step = session.scalars(select(StepRow).where(col(StepRow.version) == version)).one()
         made = session.get_one(VersionRow, (stand.settings.agent.name, version))
     inside = step.metrics["seconds"]
     return {
@@ -77,10 +76,11 @@ async def _live(stand: Stand) -> int:
 
 
 def _n_ready(stand: Stand) -> int:
-    turn: Any = InteractionRow
     with stand.journal.read() as session:
-        query = select(turn.interaction_id).where(
-            turn.is_ready.is_(True), turn.spent_step.is_(None), turn.skip_reason.is_(None)
+        query = select(col(InteractionRow.interaction_id)).where(
+            col(InteractionRow.is_ready).is_(True),
+            col(InteractionRow.spent_step).is_(None),
+            col(InteractionRow.skip_reason).is_(None),
         )
         return len(session.scalars(query).all())
 

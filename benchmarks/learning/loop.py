@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from typing import Any
 
 from sqlalchemy import func, select
+from sqlmodel import col
 
 from benchmarks.learning.stack import Stack
 from burnish import serving_table
@@ -65,9 +65,8 @@ def costs(stack: Stack) -> dict[str, float]:
     """Versions and what became of them, turns trained on, tokens drawn in the shadow, and votes that judges were asked
     for."""
     pulse = facts.pulse(stack.journal, stack.agent)
-    said: Any = JudgementRow
     with stack.journal.read() as session:
-        ballots = session.connection().execute(select(said.votes, said.n_failed)).all()
+        ballots = session.connection().execute(select(col(JudgementRow.votes), col(JudgementRow.n_failed))).all()
         drawn = shadows.totals(session, stack.agent)
     return {
         "n_trained": pulse.n_spent,
@@ -80,10 +79,13 @@ def costs(stack: Stack) -> dict[str, float]:
 
 
 def _count(stack: Stack, state: VersionState) -> int:
-    version: Any = VersionRow
     with stack.journal.read() as session:
         return int(
             session.connection()
-            .execute(select(func.count(version.version)).where(version.agent == stack.agent, version.state == state))
+            .execute(
+                select(func.count(col(VersionRow.version))).where(
+                    col(VersionRow.agent) == stack.agent, col(VersionRow.state) == state
+                )
+            )
             .scalar_one()
         )

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Mapped
+from sqlmodel import col
 
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, JudgeJob, StepRow, VersionRow
@@ -28,28 +30,29 @@ class Pulse:
 
 def pulse(journal: Journal, agent: str) -> Pulse:
     """Cheap counts, for a screen that is drawn twice a second."""
-    turn: Any = InteractionRow
-    job: Any = JudgeJob
-    version: Any = VersionRow
-    step: Any = StepRow
-
     with journal.read() as session:
 
-        def count(column: Any, *where: Any) -> int:
+        def count(column: Mapped[Any], *where: ColumnElement[bool]) -> int:
             return int(session.connection().execute(select(func.count(column)).where(*where)).scalar_one())
 
         from burnish.adapters.registry import lifecycle
 
-        mine = (turn.agent == agent, turn.may_train.is_(True))
-        is_fit = (turn.spent_step.is_(None), turn.skip_reason.is_(None))
+        mine = (col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True))
+        is_fit = (col(InteractionRow.spent_step).is_(None), col(InteractionRow.skip_reason).is_(None))
         return Pulse(
-            n_recorded=count(turn.interaction_id, *mine),
-            n_ready=count(turn.interaction_id, *mine, turn.is_ready.is_(True), *is_fit),
-            n_spent=count(turn.interaction_id, *mine, turn.spent_step.is_not(None)),
-            n_judging=count(job.subject, job.state.in_(("queued", "leased"))),
-            n_published=count(step.step_id, step.agent == agent, step.outcome == StepOutcome.PUBLISHED),
-            n_refused=count(version.version, version.agent == agent, version.state == VersionState.REFUSED),
-            is_open=bool(count(step.step_id, step.agent == agent, step.outcome == StepOutcome.OPEN)),
+            n_recorded=count(col(InteractionRow.interaction_id), *mine),
+            n_ready=count(col(InteractionRow.interaction_id), *mine, col(InteractionRow.is_ready).is_(True), *is_fit),
+            n_spent=count(col(InteractionRow.interaction_id), *mine, col(InteractionRow.spent_step).is_not(None)),
+            n_judging=count(col(JudgeJob.subject), col(JudgeJob.state).in_(("queued", "leased"))),
+            n_published=count(
+                col(StepRow.step_id), col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.PUBLISHED
+            ),
+            n_refused=count(
+                col(VersionRow.version), col(VersionRow.agent) == agent, col(VersionRow.state) == VersionState.REFUSED
+            ),
+            is_open=bool(
+                count(col(StepRow.step_id), col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.OPEN)
+            ),
             live=lifecycle.alias(session, agent) or 0,
         )
 
@@ -71,11 +74,10 @@ def joins(journal: Journal, turns: Sequence[Turn]) -> tuple[int, int, int]:
 
 def swaps(journal: Journal, agent: str, log: Log) -> list[int]:
     """For every promotion, how many client streams were open at that moment."""
-    version: Any = VersionRow
     with journal.read() as session:
         moments = session.scalars(
-            select(version.decided_at)
-            .where(version.agent == agent, version.state.in_((VersionState.LIVE, VersionState.RETIRED)))
-            .order_by(version.version)
+            select(col(VersionRow.decided_at))
+            .where(col(VersionRow.agent) == agent, col(VersionRow.state).in_((VersionState.LIVE, VersionState.RETIRED)))
+            .order_by(col(VersionRow.version))
         ).all()
     return [log.open_at(moment) for moment in moments if moment is not None]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
+from sqlalchemy.orm import Mapped
+from sqlmodel import col
 
 from benchmarks.learning.stack import Stack
 from burnish.adapters.registry import canaries, lifecycle
@@ -34,10 +36,11 @@ class State:
 
 def read(stack: Stack) -> State:
     """As the journal has it now. What was rolled back or refused is the newest version still: the learner made it."""
-    version: Any = VersionRow
     with stack.journal.read() as session:
         newest = (
-            session.connection().execute(select(func.max(version.version)).where(version.agent == stack.agent)).scalar()
+            session.connection()
+            .execute(select(func.max(col(VersionRow.version))).where(col(VersionRow.agent) == stack.agent))
+            .scalar()
         )
         split = canaries.split_of(session, stack.agent)
         return State(
@@ -57,24 +60,17 @@ async def settle(stack: Stack) -> None:
 def counts(stack: Stack) -> dict[str, float]:
     """Steps by what became of them, versions that went live, were refused or rolled back, and turns that caps left out
     or reduced."""
-    step: Any = StepRow
-    version: Any = VersionRow
     with stack.journal.read() as session:
         run = session.connection()
-        outcomes: dict[str, int] = dict(
-            run.execute(
-                select(step.outcome, func.count()).where(step.agent == stack.agent).group_by(step.outcome)
-            ).all()
-        )
-        states: dict[str, int] = dict(
-            run.execute(
-                select(version.state, func.count()).where(version.agent == stack.agent).group_by(version.state)
-            ).all()
-        )
-        levels: dict[str, int] = dict(
-            run.execute(select(step.level, func.count()).where(step.agent == stack.agent).group_by(step.level)).all()
-        )
-        metrics = run.execute(select(step.metrics).where(step.agent == stack.agent)).scalars().all()
+
+        def tally(column: Mapped[str | None], agent: Mapped[str]) -> dict[str | None, int]:
+            rows = run.execute(select(column, func.count()).where(agent == stack.agent).group_by(column))
+            return {name: n for name, n in rows}
+
+        outcomes = tally(col(StepRow.outcome), col(StepRow.agent))
+        states = tally(col(VersionRow.state), col(VersionRow.agent))
+        levels = tally(col(StepRow.level), col(StepRow.agent))
+        metrics = run.execute(select(col(StepRow.metrics)).where(col(StepRow.agent) == stack.agent)).scalars().all()
     return {
         "n_published": float(outcomes.get(StepOutcome.PUBLISHED, 0)),
         "n_promoted": float(states.get(VersionState.LIVE, 0) + states.get(VersionState.RETIRED, 0)),
@@ -87,18 +83,17 @@ def counts(stack: Stack) -> dict[str, float]:
 
 
 def _is_settled(stack: Stack) -> bool:
-    turn: Any = InteractionRow
     with stack.journal.read() as session:
         for row in canaries.running(session, stack.agent):
             seen: Any = row.evidence.get("comparison")
             if seen is None:
                 continue
             of_version = (
-                turn.agent == stack.agent,
-                turn.version == row.version,
-                turn.may_train.is_(True),
-                turn.ended_at > row.started_at,
-                turn.is_ready.is_(True) | turn.spent_step.is_not(None),
+                col(InteractionRow.agent) == stack.agent,
+                col(InteractionRow.version) == row.version,
+                col(InteractionRow.may_train).is_(True),
+                col(InteractionRow.ended_at) > row.started_at,
+                col(InteractionRow.is_ready).is_(True) | col(InteractionRow.spent_step).is_not(None),
             )
             n = session.connection().execute(select(func.count()).where(*of_version)).scalar_one()
             arm = seen["arms"][1]

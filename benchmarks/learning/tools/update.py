@@ -5,9 +5,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import func, select
+from sqlmodel import col
 
 from benchmarks.learning import operator
 from benchmarks.learning.loop import INTERVAL, PATIENCE
@@ -49,15 +49,14 @@ def odd_rewards(stack: Stack) -> tuple[int, int]:
 
     An outcome is +1 or -1; a step's own word makes another number of it.
     """
-    row, step = _columns(SampleRow), _columns(StepRow)
     mine = (
-        select(row.reward)
-        .join(step, step.step_id == row.step_id)
-        .where(step.agent == stack.agent, row.reward.is_not(None))
+        select(col(SampleRow.reward))
+        .join(StepRow, col(StepRow.step_id) == col(SampleRow.step_id))
+        .where(col(StepRow.agent) == stack.agent, col(SampleRow.reward).is_not(None))
     )
     with stack.journal.read() as session:
         rewards = session.connection().execute(mine).scalars().all()
-    return sum(abs(reward) != 1.0 for reward in rewards), len(rewards)
+    return sum(reward not in (1.0, -1.0) for reward in rewards), len(rewards)
 
 
 async def _until(is_so: Callable[[], bool]) -> bool:
@@ -71,11 +70,10 @@ async def _until(is_so: Callable[[], bool]) -> bool:
 
 def hints_of(stack: Stack) -> dict[str, int]:
     """Hints that came to a step with their turn, and those of them that the teacher (or the jury) refused."""
-    row, step = _columns(SampleRow), _columns(StepRow)
     mine = (
-        select(row.hint_status)
-        .join(step, step.step_id == row.step_id)
-        .where(step.agent == stack.agent, row.hint.is_not(None))
+        select(col(SampleRow.hint_status))
+        .join(StepRow, col(StepRow.step_id) == col(SampleRow.step_id))
+        .where(col(StepRow.agent) == stack.agent, col(SampleRow.hint).is_not(None))
     )
     with stack.journal.read() as session:
         skip_reasons = session.connection().execute(mine).scalars().all()
@@ -87,12 +85,19 @@ def hints_of(stack: Stack) -> dict[str, int]:
 
 def _is_settled(stack: Stack, had: Counts) -> bool:
     pulse = facts.pulse(stack.journal, stack.agent)
-    turn, said = _columns(InteractionRow), _columns(FeedbackRow)
-    met = select(func.count()).where(said.about == TargetKind.SESSION, said.interaction_id.is_not(None))
+    met = select(func.count()).where(
+        col(FeedbackRow.about) == TargetKind.SESSION, col(FeedbackRow.interaction_id).is_not(None)
+    )
     # an outcome that met its session early counts for its later turns too, once they are there
     with stack.journal.read() as session:
-        n_met = int(session.connection().execute(met.where(said.interaction_id == turn.interaction_id)).scalar_one())
-        commented = select(func.count()).where(said.comment != "", said.interaction_id.is_not(None))
+        n_met = int(
+            session.connection()
+            .execute(met.where(col(FeedbackRow.interaction_id) == col(InteractionRow.interaction_id)))
+            .scalar_one()
+        )
+        commented = select(func.count()).where(
+            col(FeedbackRow.comment) != "", col(FeedbackRow.interaction_id).is_not(None)
+        )
         n_commented = int(session.connection().execute(commented).scalar_one()) if had.n_comments else 0
     is_met = n_met >= had.n_sessions and n_commented >= had.n_comments
     return pulse.n_recorded >= had.n_turns and not pulse.n_judging and is_met
@@ -115,8 +120,7 @@ def _is_decided(stack: Stack, n_before: int) -> bool:
     if pulse.is_open or (pulse.n_ready and not has_stepped):
         return False
     # looked at last: a step that ends leaves a version on trial
-    version = _columns(VersionRow)
-    on_trial = select(func.count()).where(version.agent == stack.agent, version.state.in_(UNDECIDED))
+    on_trial = select(func.count()).where(col(VersionRow.agent) == stack.agent, col(VersionRow.state).in_(UNDECIDED))
     with stack.journal.read() as session:
         return (
             not agents.is_step_asked(session, stack.agent) and not session.connection().execute(on_trial).scalar_one()
@@ -124,10 +128,7 @@ def _is_decided(stack: Stack, n_before: int) -> bool:
 
 
 def _n_steps(stack: Stack) -> int:
-    step = _columns(StepRow)
     with stack.journal.read() as session:
-        return int(session.connection().execute(select(func.count()).where(step.agent == stack.agent)).scalar_one())
-
-
-def _columns(table: Any) -> Any:
-    return table
+        return int(
+            session.connection().execute(select(func.count()).where(col(StepRow.agent) == stack.agent)).scalar_one()
+        )
