@@ -65,7 +65,9 @@ class Loop:
         self._holdout = holdout
         self._groups = groups
         self._loaded = loaded or LoadedVersions()
-        self._seen: tuple[int, Any] | None = None  # what the monitors know beyond what the version's own files tell
+        self._seen: tuple[int, dict[str, Any]] | None = (
+            None  # what the monitors know beyond what the version's own files tell
+        )
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._lease_until = 0.0
         self._has_recovered = False

@@ -10,7 +10,7 @@ JSON: {"schema": 1, "prompts": sha256 of the prompts' file, "n": prompts read, "
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class KeptAnswers:
         return {"schema": 1, "prompts": self.digest, "n": len(self.answers), "unchanged": same}
 
 
-def _answers(prompts: Sequence[Any], policy: Policy) -> list[Text | None]:
+def _answers(prompts: Sequence[Mapping[str, Any]], policy: Policy) -> list[Text | None]:
     """Each prompt with the base's likeliest continuation, up to and with its end token; None where that does not come."""
     rendered = [render(policy.tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
     ends = end_ids(policy)

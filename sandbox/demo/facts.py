@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Mapped
@@ -32,7 +31,7 @@ def pulse(journal: Journal, agent: str) -> Pulse:
     """Cheap counts, for a screen that is drawn twice a second."""
     with journal.read() as session:
 
-        def count(column: Mapped[Any], *where: ColumnElement[bool]) -> int:
+        def count(column: Mapped[object], *where: ColumnElement[bool]) -> int:
             return int(session.connection().execute(select(func.count(column)).where(*where)).scalar_one())
 
         from burnish.adapters.registry import lifecycle

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from burnish.config import Settings
@@ -138,7 +138,7 @@ class Run:
                 live.update(self._picture())
             await asyncio.sleep(0.5)
 
-    def _picture(self) -> Any:
+    def _picture(self) -> RenderableType:
         return screen(
             f"burnish demo · {self._plan.title}",
             self._phase,
@@ -150,7 +150,7 @@ class Run:
             len(self._log.failures),
         )
 
-    def _live(self) -> Any:
+    def _live(self) -> Live:
         return Live(self._picture(), console=self._console, refresh_per_second=4)
 
     def _add_up(self, journal: Journal) -> None:

@@ -22,7 +22,7 @@ from burnish.errors import EngineError, EngineUnavailable, Postponed
 from burnish.journal import Journal
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
-from burnish.records import VersionName
+from burnish.records import Message, VersionName
 from burnish.reply_metrics import repetition, tool_calls
 from burnish.server.rollout import reply_pairs
 from burnish.server.rollout.engine.engine import Engine, Reply
@@ -94,7 +94,9 @@ class Replayer:
             )
         slots = asyncio.Semaphore(CONCURRENCY)
 
-        async def ask(model: str, messages: Any, tools: Any) -> Reply | EngineError:
+        async def ask(
+            model: str, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+        ) -> Reply | EngineError:
             async with slots:
                 try:
                     return await self._engine.chat(

@@ -1,6 +1,7 @@
 """`burnish canary`: put a version on a share of the traffic, end that, see what the tests say."""
 
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -90,7 +91,7 @@ def stop(
     out.print(canary.stop(settings, journal, name, kind=kind, actor="cli", reason=reason))
 
 
-def _open(file: Any, state: Any, agent: str | None) -> tuple[Settings, Journal, str]:
+def _open(file: Path | None, state: Path | None, agent: str | None) -> tuple[Settings, Journal, str]:
     from burnish.adapters.serving.prepare import prepare
 
     settings = load_settings(file, None, state)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -68,7 +68,7 @@ def calibration_tables(told: "Calibration", source: str) -> Group:
         confusion.add_row(
             f"{right:+d}" if right else "0", *(str(row[said]) for said in (1, 0, -1, "abstained", "failed"))
         )
-    parts: list[Any] = [table, confusion]
+    parts: list[RenderableType] = [table, confusion]
     if wrong := told.wrong:
         listed = Table("case", "right", "said", "came back", title="not right", title_justify="left")
         for number, case, opinion in wrong[:MOST]:
@@ -110,7 +110,7 @@ def replay_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group
     words.append(f"{figures['turns']} turns asked about, {figures['failed']} failed, {figures['changed']} changed")
     if "stored" in figures:
         words.append(f"{figures['stored']} new verdicts stored")
-    parts: list[Any] = [table, "\n".join(words)]
+    parts: list[RenderableType] = [table, "\n".join(words)]
     if changed := [each for each in again if each.has_changed]:
         listed = Table("turn", "of", "before", "by", "now", title="changed")
         for each in changed[:MOST]:

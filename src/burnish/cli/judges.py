@@ -3,10 +3,10 @@ sets."""
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
@@ -20,8 +20,10 @@ from burnish.errors import ConfigError
 from burnish.journal import Journal
 
 if TYPE_CHECKING:
+    from burnish.judges.calibration.calibrate import Terms
     from burnish.judges.judge import Judge
 
+T = TypeVar("T")
 app = typer.Typer(help="Put judges to the test; label turns; judge recorded turns again.", no_args_is_help=True)
 app.command("label")(label)
 JudgeName = Annotated[
@@ -156,7 +158,7 @@ def _judge(settings: Settings, name: str | None) -> "Judge":
     return make_judge(settings, url, key, name, *there)
 
 
-def _terms(settings: Settings) -> Any:
+def _terms(settings: Settings) -> "Terms":
     from burnish.judges.calibration.calibrate import Terms
 
     chosen = settings.judge
@@ -178,7 +180,7 @@ def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
         yield lambda: progress.advance(task)
 
 
-async def _closing(judge: "Judge", asked: Any) -> Any:
+async def _closing(judge: "Judge", asked: Awaitable[T]) -> T:
     """The result, with the judge's connections given back in the same loop."""
     try:
         return await asked

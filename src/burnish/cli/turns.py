@@ -2,10 +2,10 @@
 
 import json
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
@@ -70,7 +70,7 @@ def _drawn(told: Tree) -> Group:
     for name in ("turn", "agent", "session", "linked_by", "kind", "route", "finish_reason", "n_tokens"):
         facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(told[name])))
     facts.add_row("[bold]ended", _when(told["ended_at"]))
-    parts: list[Any] = [facts]
+    parts: list[RenderableType] = [facts]
     parts += [said(message, "was asked") for message in told["messages"][-3:]]
     parts.append(said(told["reply"], "replied"))
     if told["next_state"] is None:
@@ -129,12 +129,14 @@ def _shadow_group(group: Tree) -> Table:
     return table
 
 
-def _came_back(next_state: Tree) -> list[Any]:
+def _came_back(next_state: Tree) -> list[RenderableType]:
     if not next_state["messages"]:
         return [f"[dim]nobody answered it: {next_state['kind']}[/]"]
     whose = next_state["provenance"] or [""] * len(next_state["messages"])
     title = f"came back ({next_state['kind']})"
-    parts: list[Any] = [said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], whose, strict=True)]
+    parts: list[RenderableType] = [
+        said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], whose, strict=True)
+    ]
     shown = ", ".join(f"{s['kind']} {s['value']:g} ({s['provenance']})" for s in next_state["signals"])
     return [*parts, f"[bold]signals[/]  {escape(shown)}"] if shown else parts
 

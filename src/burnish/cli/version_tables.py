@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -46,7 +46,7 @@ def story(told: Tree) -> Group:
     if told["comparisons"]:
         facts.add_row("beside the live one", ", ".join(f"{name} {n}" for name, n in told["comparisons"].items()))
     facts.add_row("[bold]answered", f"{told['n_turns']} turns")
-    parts: list[Any] = [facts]
+    parts: list[RenderableType] = [facts]
     if told["step"] is not None:
         rows = Table(
             "turn", "reward then", "by", "hint", "not used because", title=f"made of {told['step']['n_rows']} rows"
