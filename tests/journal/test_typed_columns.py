@@ -14,7 +14,7 @@ TABLES = frozenset(tables.__all__)
 
 
 def hidden(source: str) -> list[int]:
-    """Lines where a table class, or a column of one, is annotated as `Any`, and where a function is named `_columns`."""
+    """Lines that annotate a table class, or a column of one, as `Any`, and lines of functions named `_columns`."""
     return sorted(set(_lines(ast.parse(source))))
 
 
