@@ -1,7 +1,6 @@
-"""The README's table of agent harnesses: `make test-harness` measures it, `python -m benchmarks.harness` writes it
-there.
+"""The table of agent harnesses: `make test-harness` measures it, `python -m benchmarks.harness` writes it to its page.
 
-`--check` changes nothing and exits with 1 where the README shows other figures.
+`--check` changes nothing and exits with 1 if the page shows other figures.
 """
 
 import argparse
@@ -41,24 +40,24 @@ def replaced(text: str, table: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
-        raise SystemExit(f"the README has no {BEGIN} … {END}")
+        raise SystemExit(f"the page has no {BEGIN} … {END}")
     return f"{before}{BEGIN}\n{table}{END}{after}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--report", type=Path, default=REPORT, help="what `make test-harness` wrote")
-    parser.add_argument("--readme", type=Path, default=HOME / "README.md")
+    parser.add_argument("--page", type=Path, default=HOME / "docs" / "explanation" / "harness-tests.md")
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
     if not given.report.exists():
         raise SystemExit(f"no report at {given.report}; run `make test-harness` first")
     report = json.loads(given.report.read_text(encoding="utf-8"))
-    old = given.readme.read_text(encoding="utf-8")
+    old = given.page.read_text(encoding="utf-8")
     new = replaced(old, markdown(report["rows"]) + f"\n(Measured {report['at']}.)\n")
     if given.check:
         sys.exit(int(old != new))
-    given.readme.write_text(new, encoding="utf-8")
+    given.page.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ async def _readyz(state: State, scope: Scope, receive: Receive, send: Send, requ
 
 
 def _nothing_at(path: str) -> NotFound:
-    return NotFound(f"there is nothing at {path}; see docs/http.md", code="unknown_path")
+    return NotFound(f"there is nothing at {path}; see docs/reference/http.md", code="unknown_path")
 
 
 def _wrong_method(scope: Scope, allowed: str) -> RequestError:

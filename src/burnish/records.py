@@ -1,4 +1,4 @@
-"""The vocabulary: what each stage hands to the next, as frozen types. Words keep one meaning (docs/design.md §2).
+"""The vocabulary: what each stage hands to the next, as frozen types. Words keep one meaning (docs/explanation/design.md §2).
 
 Per-token sequences are plural and share one axis (`token_ids`, `logprobs`). `None` is "absent", never zero: a turn
 without a verdict was not judged 0, a row without log-probs has none. Times are seconds since the epoch (UTC).

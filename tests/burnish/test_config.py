@@ -101,7 +101,7 @@ def test_the_state_directory_stays_the_same_wherever_a_part_goes(
 
 
 def test_the_settings_page_is_what_the_command_prints() -> None:
-    page = Path(__file__).parents[2] / "docs" / "settings.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
     assert page.read_text(encoding="utf-8") == markdown()
 
 

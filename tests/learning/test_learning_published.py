@@ -1,4 +1,4 @@
-"""docs/results: small, and docs/learning.md says what its summaries say."""
+"""docs/results: small, and docs/explanation/learning.md says what its summaries say."""
 
 import re
 from functools import cache

@@ -22,7 +22,7 @@ Own = Annotated[
     dict[str, Value],
     Field(
         max_length=100,
-        description="Dotted settings of this agent alone, e.g. `learner.min_rows`; see docs/settings.md.",
+        description="Dotted settings of this agent alone, e.g. `learner.min_rows`; see docs/reference/settings.md.",
     ),
 ]
 

@@ -13,7 +13,7 @@ from burnish.server.gateway.openapi import raw_routes, request_schemas, response
 
 Tree = dict[str, Any]
 _ABOUT = (
-    "One endpoint to talk to an agent that learns from its use. docs/http.md says in words what this says in schemas."
+    "One endpoint to talk to an agent that learns from its use. docs/reference/http.md says in words what this says in schemas."
 )
 _HIDDEN = frozenset({"HTTPValidationError", "ValidationError"})  # FastAPI's own errors, in whose place ours are sent
 

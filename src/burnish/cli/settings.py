@@ -10,7 +10,7 @@ from burnish.cli.common import AsJson, ConfigFile, Overrides, load_settings, out
 
 
 def markdown() -> str:
-    """Every setting with its default and meaning, as docs/settings.md shows them."""
+    """Every setting with its default and meaning, as docs/reference/settings.md shows them."""
     lines = [
         "# Settings",
         "",
@@ -31,7 +31,7 @@ def config(
     file: ConfigFile = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page of docs/settings.md.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page of docs/reference/settings.md.")] = False,
 ) -> None:
     """Show every setting with its value and what it means."""
     if as_markdown:

@@ -112,7 +112,7 @@ class Settings(BaseSettings):
 
     @property
     def has_groups(self) -> bool:
-        """True where shadow groups are drawn and learned from (docs/learning.md says where they pay)."""
+        """True where shadow groups are drawn and learned from (docs/explanation/learning.md says where they pay)."""
         if self.shadow.enabled is not None:
             return self.shadow.enabled
         return self.learner.enabled and not self.learner.rl_weight and self.learner.distill_weight > 0

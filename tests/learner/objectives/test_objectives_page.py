@@ -1,4 +1,4 @@
-"""docs/objectives.md and docs/learner.md have a row for all that can be chosen, read or given as a reason."""
+"""docs/reference/objectives.md and docs/explanation/learner.md have a row for all that can be chosen, read or given as a reason."""
 
 from pathlib import Path
 from typing import get_args

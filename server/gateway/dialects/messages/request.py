@@ -24,7 +24,7 @@ from burnish.server.gateway.dialects.messages.tools import Tool, ToolChoice, cho
 
 T = TypeVar("T")
 SAME = ("model", "stream", "max_tokens", "temperature", "top_p", "top_k")
-OURS = ("session_id", "turn_type", "session_done")  # read from any body; see docs/http.md
+OURS = ("session_id", "turn_type", "session_done")  # read from any body; see docs/reference/http.md
 SILENT = frozenset({"cache_control"})  # the engine caches every prefix by itself
 MAX_IGNORED = 16
 _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)

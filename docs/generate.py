@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Writes the pages of the reference that come from the code: settings, command line, OpenAPI, list of decisions.
+
+`python docs/generate.py` writes them; `--check` writes nothing and exits with 1 if a page is out of date.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from burnish.adapters.serving.prepare import prepare
+from burnish.cli import app as cli
+from burnish.cli.settings import markdown as settings_page
+from burnish.config import Settings
+from burnish.server.gateway.admin import admin_app
+
+DOCS = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Write or check every generated page. Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is out of date")
+    is_check = parser.parse_args().check
+    stale = []
+    for name, text in pages().items():
+        path = DOCS / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if not is_check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for name in stale:
+        print(f"docs/{name}: {'out of date; run `make docs`' if is_check else 'written'}")
+    return 1 if is_check and stale else 0
+
+
+def pages() -> dict[str, str]:
+    """The text of each generated page, by its path below docs/."""
+    return {
+        "reference/settings.md": settings_page(),
+        "reference/cli.md": cli_page(),
+        "reference/openapi.md": openapi_page(),
+        "decisions/index.md": decisions_page(),
+    }
+
+
+def cli_page() -> str:
+    """Every command with its help text, arguments and options."""
+    lines = ["# Command line", "", "`burnish --help` and `burnish COMMAND --help` print the same texts.", ""]
+    for path, command in _commands(typer.main.get_command(cli), "burnish"):
+        lines += [f"## {path}", "", *_help(command), ""]
+        options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        if arguments or options:
+            lines += ["| argument or option | meaning |", "|---|---|"]
+            lines += [f"| `{str(p.name).upper()}` | {_cell(getattr(p, 'help', None))} |" for p in arguments]
+            lines += [f"| `{', '.join([*p.opts, *p.secondary_opts])}` | {_cell(p.help)} |" for p in options]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every command that runs, by its full name. Typer's classes differ from click's, so they are told by what they have."""
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield path, command
+        return
+    for name, child in children.items():
+        if not child.hidden:
+            yield from _commands(child, f"{path} {name}")
+
+
+def _help(command: Any) -> list[str]:
+    """A command's help text; lines that show a command become a block."""
+    lines: list[str] = []
+    for line in (command.help or "").replace("\b", "").strip().splitlines():
+        text = line.strip()
+        is_shown = text.removeprefix("$ ").startswith("burnish ")
+        lines += ["```console", f"$ {text.removeprefix('$ ')}", "```"] if is_shown else [text]
+    return "\n".join(lines).replace("```\n```console\n", "").splitlines()
+
+
+def _cell(text: str | None) -> str:
+    return (text or "").replace("|", "\\|").replace("\n", " ")
+
+
+def openapi_page() -> str:
+    """Every route with its summary, from the document that a running gateway serves."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(state_dir=Path(folder))
+        journal = prepare(settings)
+        document: dict[str, Any] = admin_app(settings, journal).openapi()
+        journal.close()
+    lines = [
+        "# OpenAPI",
+        "",
+        "A running gateway serves the whole document at `/openapi.json` and a page to try it at `/docs`.",
+        "[HTTP routes](http.md) says in words what this table lists.",
+        "",
+        "| method | path | what it does |",
+        "|---|---|---|",
+    ]
+    for path, item in sorted(document["paths"].items()):
+        for method, operation in item.items():
+            if method != "parameters":
+                said = operation.get("description") or operation.get("summary") or ""
+                lines.append(f"| {method.upper()} | `{path}` | {_cell(said.strip().split(chr(10) * 2)[0])} |")
+    return "\n".join(lines) + "\n"
+
+
+def decisions_page() -> str:
+    """The titles of all decisions."""
+    lines = ["# Decisions", "", "Each page says what was decided, why, and what was measured.", ""]
+    for path in sorted((DOCS / "decisions").glob("[0-9]*.md")):
+        title = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+        number, _, words = title.partition(". ")
+        lines.append(f"{int(number)}. [{words}]({path.name})")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
