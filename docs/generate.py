@@ -67,7 +67,8 @@ def cli_page() -> str:
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every command that runs, by its full name. Typer's classes differ from click's, so they are told by what they have."""
+    """Every command that runs, by its full name. Typer's classes differ from click's, so they are told by what they
+    have."""
     children = getattr(command, "commands", None)
     if children is None:
         yield path, command

@@ -2,8 +2,8 @@
 sequences at a time.
 
 `known` and `paired` compute what `KnownBaseline` and `Paired` compute, after every look
-(tests/adapters/evidence/test_sequences_at_once.py holds them together). Each sequence has its own outcomes; a sequence is caught
-at its first look with E ≥ 1/α.
+(tests/adapters/evidence/test_sequences_at_once.py holds them together). Each sequence has its own outcomes; a sequence
+is caught at its first look with E ≥ 1/α.
 """
 
 from math import log

@@ -9,7 +9,8 @@ from pathlib import Path
 def digest(files: Sequence[Path]) -> str:
     """SHA-256 over the files' names and contents, in their order, as 64 hex digits.
 
-    Of Python files the statements count; comments, docstrings and layout do not. Raises OSError if a file cannot be read.
+    Of Python files the statements count; comments, docstrings and layout do not. Raises OSError if a file cannot be
+    read.
     """
     whole = hashlib.sha256()
     for file in files:

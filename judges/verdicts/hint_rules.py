@@ -1,5 +1,4 @@
-"""Whether a hint may be used: every rule must hold, and the first that does not is the hint's fate
-(reference/algorithms.md §2.4).
+"""Whether a hint may be used: every rule must hold, and the first that does not is the hint's fate.
 
 A hint that is accepted becomes a permanent change of weights, so the rules would rather lose one. Those that need the
 teacher's own probabilities are the learner's.

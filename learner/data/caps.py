@@ -1,7 +1,7 @@
 """Caps: how much of a step's gradient one user, one session, or all new users together may be.
 
 Weights are pure functions of who said how much. They solve for the shares as they are *after* capping: with min(1,
-cap·B/n_u) alone (reference/algorithms.md §4.4), a batch of one loud user and two quiet ones would still be more than
+cap·B/n_u) alone, a batch of one loud user and two quiet ones would still be more than
 half the loud one's, and an optimiser that scales its steps, as Adam does, sees shares and not sums.
 
 A cap protects users from each other. With fewer than 1/cap of them (4 at the default) no weights can satisfy it, so

@@ -39,9 +39,9 @@ def save(
 ) -> Path:
     """Publish the trainer's present state as `agent@v<version>`; returns its directory.
 
-    `rows` are the interaction ids that the step used, `kept_answers` what `burnish.learner.safety.kept_answers` tells of
-    it, `cursor` is the caller's own (any JSON value), handed back by `restore`, `facts` what else the manifest should
-    say. Raises AdapterError where the version exists already.
+    `rows` are the interaction ids that the step used, `kept_answers` what `burnish.learner.safety.kept_answers` tells
+    of it, `cursor` is the caller's own (any JSON value), handed back by `restore`, `facts` what else the manifest
+    should say. Raises AdapterError where the version exists already.
     """
     policy = trainer.policy
     with store.aside(agent, version) as directory:

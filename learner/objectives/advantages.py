@@ -61,9 +61,8 @@ GROUPED: dict[str, Callable[[Tensor, Sequence[Hashable]], Tensor]] = {"grpo": gr
 def by_step(rewards: Tensor, steps: Sequence[int], eps: float = 1e-6) -> Tensor:
     """Rewards of outcome plus step, standardised across the rows at the same place of their sessions. [B] -> [B].
 
-    The place stands for the group of alike states that live traffic never gives (OpenClaw-RL's general agents;
-    reference/algorithms.md §3). A row that is alone at its place is compared with all rows, and one that is alone
-    altogether is halved, into [-1, 1].
+    The place stands for the group of alike states that live traffic never gives (OpenClaw-RL's general agents). A row
+    that is alone at its place is compared with all rows, and one that is alone altogether is halved, into [-1, 1].
     """
     if len(rewards) < 2:
         return rewards / 2.0

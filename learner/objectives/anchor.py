@@ -1,6 +1,6 @@
 """Anchors: the base's own answers, learned again in every step, so that the adapter forgets little of what it knew.
 
-Measured as the largest single stabiliser (reference/algorithms.md §4.5). Rows without a sample are anchors, but for
+Measured as the largest single stabiliser. Rows without a sample are anchors, but for
 right replies.
 """
 

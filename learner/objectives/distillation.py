@@ -1,7 +1,7 @@
 """Hindsight distillation: be as one would have been had one known the hint.
 
 The teacher (last promoted adapter, or the base) scores the *same* completion with the hint in its prompt; the student
-is drawn to it by the reverse KL over the student's top K and a tail bin (reference/algorithms.md §2.2). Only rows with
+is drawn to it by the reverse KL over the student's top K and a tail bin. Only rows with
 a hint carry the term. Off-policy tokens are weighted by κ = min(ρ, 2) where the row has a usable ratio, by 1 where it
 has none.
 """
@@ -110,7 +110,7 @@ def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[
     """Give each row whose sample has several hints the one under which the teacher's top K is nearest to the student's
     (`tops`).
 
-    That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)| (reference/algorithms.md §2.4, rule 7); of equals the first
+    That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)|; of equals the first
     stays. Returns the hints that took another's place, by interaction id.
     """
     asked: list[tuple[Row, Tensor, Hinted]] = []
@@ -138,7 +138,7 @@ def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[
 
 
 def refusal(reward: float | None, gain: float, overlap: float) -> str | None:
-    """Why a hint is not taught, None where it is (reference/algorithms.md §2.4, rules 6 and 7).
+    """Why a hint is not taught, None where it is.
 
     A hint that helps makes what was said in a disliked reply less likely: `gain`, in nats a token, is below 0.
     """

@@ -38,7 +38,7 @@ def tail_reverse_kl(student_top: Tensor, teacher_top: Tensor) -> Tensor:
     """KL(π_θ ‖ π_T) over the student's top K and one bin for the rest. [..., K] twice, at the same ids -> [...].
 
     Merging tokens into a bin can only lose divergence (data-processing inequality): the value is at most the exact KL,
-    and equal to it at K = V−1. Newer OpenClaw and SDPO use the same support (reference/algorithms.md §2.2).
+    and equal to it at K = V−1. Newer OpenClaw and SDPO use the same support.
     """
     student = torch.cat([student_top, log_tail(student_top).unsqueeze(-1)], -1)
     teacher = torch.cat([teacher_top, log_tail(teacher_top).unsqueeze(-1)], -1)
@@ -62,7 +62,7 @@ def token_distillation(logprobs: Tensor, teacher: Tensor, cap: float) -> Tensor:
     """−A·log π_θ at the sampled tokens, A = log π_T − log π_θ within ±cap and without gradient. Any shape.
 
     On policy the gradient is, but for the cap, a one-sample estimate of that of KL(π_θ ‖ π_T) at the state: cheap, and
-    noisier than `tail_reverse_kl` (OpenClaw-RL's token form; reference/algorithms.md §2.2).
+    noisier than `tail_reverse_kl` (OpenClaw-RL's token form).
     """
     advantages = torch.clamp(teacher - logprobs.detach(), -cap, cap)
     return -advantages * logprobs

@@ -1,7 +1,6 @@
 """GSPO: one ratio for a whole reply, so that its tokens are clipped together or not at all (arXiv 2507.18071)."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
 import torch
@@ -9,16 +8,6 @@ from torch import Tensor
 
 MAX_LOG_RATIO = 20.0
 """exp(20) is finite in every float type; a larger log-ratio is noise, not evidence."""
-
-
-class Aggregation(StrEnum):
-    """How [B, T] per-token losses become a scalar; sums run over the whole optimiser step."""
-
-    TOKEN_MEAN = "token_mean"  # Σ mℓ / Σ m (DAPO)
-    SEQ_MEAN_TOKEN_SUM = "seq_mean_token_sum"  # (1/B) Σ_i Σ_t mℓ
-    SEQ_MEAN_TOKEN_MEAN = "seq_mean_token_mean"  # (1/B) Σ_i (Σ_t mℓ / Σ_t m) (GRPO)
-    TOKEN_SUM_NORM = "token_sum_norm"  # Σ mℓ / L (verl's seq-mean-token-sum-norm: not divided by B)
-    DR_GRPO = "dr_grpo"  # Σ mℓ / (B·L_max) (arXiv 2503.20783)
 
 
 class ClippedLoss(NamedTuple):
@@ -85,25 +74,6 @@ def decoupled_policy_loss(
 def truncated_weights(prox_logprobs: Tensor, behaviour_logprobs: Tensor, cap: float = 2.0) -> Tensor:
     """Token-level truncated importance weights w̄ = min(π_prox/μ, cap), without gradient. Any shape."""
     return torch.clamp(ratio(prox_logprobs, behaviour_logprobs), max=cap).detach()
-
-
-def aggregate(losses: Tensor, mask: Tensor, how: Aggregation, length: int | None = None) -> Tensor:
-    """The scalar loss of [B, T] per-token `losses` under `mask` (1 where a token counts).
-
-    `length` is L (or L_max), the fixed length that the two normalised forms divide by. A masked loss may be anything,
-    even NaN: it is replaced by zero, not multiplied by it.
-    """
-    kept = torch.where(mask.bool(), losses, torch.zeros_like(losses))
-    n_rows = losses.shape[0]
-    if how is Aggregation.TOKEN_MEAN:
-        return kept.sum() / mask.sum()
-    if how is Aggregation.SEQ_MEAN_TOKEN_SUM:
-        return kept.sum() / n_rows
-    if how is Aggregation.SEQ_MEAN_TOKEN_MEAN:
-        return (kept.sum(-1) / mask.sum(-1)).mean()
-    if length is None:
-        raise ValueError(f"aggregation {how} needs a length")
-    return kept.sum() / (length if how is Aggregation.TOKEN_SUM_NORM else length * n_rows)
 
 
 def negative_log_likelihood(logprobs: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 π_v is the learner's own forward pass under the row's version. π_θ/π_v is *policy lag*: it grows with every step
 between, and the clip is for it. π_v/μ is *engine mismatch*: two programs computing one number; it depends on no
 training, so a mean ratio that is not nearly 1 says that the row's ids, temperature or version are not what the record
-says (reference/algorithms.md §1.5).
+says.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Policy gradient on the judged reward: advantage over what was expected, clipped on the ratio to who drew the tokens.
 
-`bypass` (reference/algorithms.md §1.5): μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and
+`bypass`: μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and
 engine mismatch together, and no further importance weight is put on top. `token_tis`: the clip is on π_θ/π_v, π_v being
 the row's own version where its log-probs were audited, else the policy before this step; min(π_v/μ, 2) is the weight
 beside it. What a reward is compared with is in `credit.py`. A row without an advantage, or with a smaller one than

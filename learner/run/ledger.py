@@ -271,12 +271,6 @@ class Ledger:
                 return None
             return OpenStep(row.step_id, row.version, row.parent, row.attempt)
 
-    def rows_of(self, step: OpenStep) -> list[str]:
-        with self._journal.read() as session:
-            return list(
-                session.scalars(select(col(SampleRow.interaction_id)).where(col(SampleRow.step_id) == step.step_id))
-            )
-
     def attempts_of(self, ids: Sequence[str]) -> int:
         """How many superseded steps these rows have been in."""
         query = (

@@ -85,7 +85,8 @@ class WorkShare:
 
 
 class Throttle:
-    """Looks at the engines now and then, in a thread of its own, and rests between the pieces of a step as `WorkShare` says."""
+    """Looks at the engines now and then, in a thread of its own, and rests between the pieces of a step as `WorkShare`
+    says."""
 
     def __init__(self, pace: WorkShare, read: Callable[[], TokenGaps | None], interval: float = INTERVAL) -> None:
         self.pace = pace

@@ -84,9 +84,9 @@ class Trainer:
         """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason`
         says why.
 
-        `weight_factors` multiplies the weights of the objectives that it names, in this step. Without momentum the step goes
-        where this step's gradient points and nowhere else, and a tenth as far (1 − β₁). `rate` multiplies the learning
-        rate. `liked_replies` are users whom earlier replies pleased: they hear the samples' hints
+        `weight_factors` multiplies the weights of the objectives that it names, in this step. Without momentum the step
+        goes where this step's gradient points and nowhere else, and a tenth as far (1 − β₁). `rate` multiplies the
+        learning rate. `liked_replies` are users whom earlier replies pleased: they hear the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end.
         """
         return self.take(Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink))

@@ -40,7 +40,8 @@ def open_refusals(outcomes: Iterable[bool]) -> float:
 
 
 def rate(session: Session, agent: str, backoff_factor: float) -> float:
-    """The factor on the learning rate of the agent's next step: `backoff_factor` for each refusal that is not yet made good."""
+    """The factor on the learning rate of the agent's next step: `backoff_factor` for each refusal that is not yet made
+    good."""
     query = select(col(VersionRow.state), col(VersionRow.evidence)).outerjoin(
         StepRow, col(StepRow.step_id) == col(VersionRow.step_id)
     )

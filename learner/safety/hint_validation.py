@@ -91,8 +91,8 @@ def validate_hints(
 ) -> ValidatedHints:
     """Let the jury hear every hint.
 
-    `earlier` are jurors of steps before; a user's word in `samples` takes the place of the earlier one. `n_liked_replies` hear
-    each hint at most; 0, or fewer users than could refuse one, leaves all as it is, at no cost.
+    `earlier` are jurors of steps before; a user's word in `samples` takes the place of the earlier one.
+    `n_liked_replies` hear each hint at most; 0, or fewer users than could refuse one, leaves all as it is, at no cost.
     """
     seated = latest_liked(samples, earlier)
     cases = [

@@ -1,8 +1,8 @@
 """Monitors: whether learning still looks like learning, step by step: green, yellow (slow down) or red (publish
 nothing).
 
-Each is a pure function of the last steps' metrics and of the first ones'; limits are settings (reference/algorithms.md
-§4.1). What a step did not measure has no reading: absent is not green. Serving knows none of this.
+Each is a pure function of the last steps' metrics and of the first ones'; limits are settings. What a step did not
+measure has no reading: absent is not green. Serving knows none of this.
 """
 
 import math

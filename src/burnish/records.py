@@ -1,4 +1,5 @@
-"""The vocabulary: what each stage hands to the next, as frozen types. Words keep one meaning (docs/explanation/design.md §2).
+"""The vocabulary: what each stage hands to the next, as frozen types. Words keep one meaning
+(docs/explanation/design.md §2).
 
 Per-token sequences are plural and share one axis (`token_ids`, `logprobs`). `None` is "absent", never zero: a turn
 without a verdict was not judged 0, a row without log-probs has none. Times are seconds since the epoch (UTC).
@@ -146,7 +147,7 @@ class GroupState(StrEnum):
 
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
-"""Outside, tempered log-probs say little about the policy that is served (reference/algorithms.md §1.5)."""
+"""Outside, tempered log-probs say little about the policy that is served."""
 
 
 @dataclass(frozen=True, slots=True)

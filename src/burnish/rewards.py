@@ -10,7 +10,7 @@ never a reward, and a tool's result is one only where the operator named the too
 tool shows takes back no user's word.
 
 In a tool session whose outcome is known the reward of a step is that outcome plus the step's own (process and outcome
-integrated: R_t = o + Σ r_t,i / m, reference/algorithms.md §3). Only a user's own words become a hint.
+integrated: R_t = o + Σ r_t,i / m). Only a user's own words become a hint.
 """
 
 from collections.abc import Sequence

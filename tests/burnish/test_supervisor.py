@@ -312,7 +312,8 @@ def wait_for(holds: Callable[[], object]) -> None:
 
 
 def test_killing_the_supervisor_leaves_nobody(tmp_path: Path) -> None:
-    """Neither parts nor their children, and in the end not the orphan_guard either. One part ignores every polite signal."""
+    """Neither parts nor their children, and in the end not the orphan_guard either. One part ignores every polite
+    signal."""
     files = [tmp_path / "one", tmp_path / "two"]
     deaf = "trap '' TERM HUP INT; " + FAMILY.format(file=files[1])
     with supervised(FAMILY.format(file=files[0]), deaf) as process:

@@ -88,13 +88,12 @@ def test_the_pause_after_a_failure_has_a_ceiling(journal: Journal) -> None:
         assert session.get_one(JudgeJob, "turn-0").run_after - time.time() == pytest.approx(60.0, abs=5.0)
 
 
-def test_a_lost_lease_can_neither_finish_fail_nor_renew(any_journal: Journal) -> None:
+def test_a_lost_lease_can_neither_finish_nor_fail(any_journal: Journal) -> None:
     fill(any_journal, 1)
     (lost,) = lease(any_journal, "slow", seconds=-1.0)
     (held,) = lease(any_journal, "quick")
     with any_journal.write() as session:
         assert not jobs.finish(session, JudgeJob, lost)
-        assert not jobs.renew(session, JudgeJob, lost, seconds=1000)
         jobs.fail(session, JudgeJob, lost, "late", max_attempts=1)
     with any_journal.read() as session:
         row = session.get_one(JudgeJob, "turn-0")
@@ -111,14 +110,6 @@ def test_a_worker_that_came_back_under_its_old_name_does_not_hold_its_old_lease(
     with any_journal.write() as session:
         assert not jobs.finish(session, JudgeJob, before)
         assert jobs.finish(session, JudgeJob, after)
-
-
-def test_a_renewed_lease_is_kept(any_journal: Journal) -> None:
-    fill(any_journal, 1)
-    (job,) = lease(any_journal, seconds=-1.0)
-    with any_journal.write() as session:
-        assert jobs.renew(session, JudgeJob, job, seconds=60)
-    assert lease(any_journal, "other") == []
 
 
 def test_no_job_goes_to_two_workers(any_journal: Journal) -> None:

@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from burnish.adapters.registry import auto_rollback, lifecycle
 from burnish.journal import Journal, jobs, shadows
-from burnish.journal.export import Format, rows
 from burnish.journal.shadows import Drawn
 from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow, ShadowJob, ShadowRow
+from burnish.journal.training_rows import Format, rows
 from burnish.journal.turns import from_bytes
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn

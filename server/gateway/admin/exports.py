@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import StreamingResponse
 
 from burnish.config import Settings
-from burnish.journal import Journal, export
-from burnish.journal.export import MIN_REWARD, Format
+from burnish.journal import Journal, training_rows
+from burnish.journal.training_rows import MIN_REWARD, Format
 from burnish.keys import Scope
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.admin.caller import Access
@@ -36,9 +36,9 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> StreamingResponse:
         """What was said and how it was rewarded, as rows for other trainers; what was kept out of training stays here."""
-        found = export.rows(
+        found = training_rows.rows(
             journal, form, agent=agent, tenant=caller.tenant, since=since, until=until, min_reward=min_reward
         )
-        return StreamingResponse(export.lines(found), media_type=JSONL)
+        return StreamingResponse(training_rows.lines(found), media_type=JSONL)
 
     return made

@@ -12,9 +12,7 @@ from fastapi import FastAPI
 from burnish.server.gateway.openapi import raw_routes, request_schemas, response_schemas
 
 Tree = dict[str, Any]
-_ABOUT = (
-    "One endpoint to talk to an agent that learns from its use. docs/reference/http.md says in words what this says in schemas."
-)
+_ABOUT = "One endpoint to talk to an agent that learns from its use. docs/reference/http.md says in words what this says in schemas."
 _HIDDEN = frozenset({"HTTPValidationError", "ValidationError"})  # FastAPI's own errors, in whose place ours are sent
 
 

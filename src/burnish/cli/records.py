@@ -11,7 +11,7 @@ from burnish.cli.common import AgentName, AsJson, ConfigFile, StateDir, load_set
 from burnish.cli.version_tables import entries
 from burnish.errors import ConfigError
 from burnish.journal import Journal
-from burnish.journal.export import MIN_REWARD, Format, lines, rows
+from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
 
 Since = Annotated[
     str | None, typer.Option(help="Only from then on: 2026-11-21, 2026-11-21T18:00, or 90m, 12h, 7d ago.")

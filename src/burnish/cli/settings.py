@@ -31,7 +31,9 @@ def config(
     file: ConfigFile = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the page of docs/reference/settings.md.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the page of docs/reference/settings.md.")
+    ] = False,
 ) -> None:
     """Show every setting with its value and what it means."""
     if as_markdown:

@@ -127,11 +127,6 @@ def fail(
     return is_dead
 
 
-def renew(session: Session, table: type[JobRow], job: Leased, *, seconds: float = 60.0) -> bool:
-    """Extend the lease; False where it was lost."""
-    return _end(session, table, job, lease_until=time.time() + seconds)
-
-
 def counts(session: Session, table: type[JobRow]) -> dict[str, int]:
     """How many jobs are in each state."""
     rows = session.connection().execute(select(col(table.state), func.count()).group_by(col(table.state)))

@@ -1,4 +1,5 @@
-"""Patches for vLLM 0.32 on a CPU (docs/decisions/0011-vllm-mended-on-a-cpu.md): of adapters, and of requests with a seed.
+"""Patches for vLLM 0.32 on a CPU (docs/decisions/0011-vllm-mended-on-a-cpu.md): of adapters, and of requests with a
+seed.
 
 vLLM's worker imports this package because the engine is started with `--worker-extension-cls
 burnish.vllm_patches.Patched`; nothing else does.

@@ -1,4 +1,4 @@
-"""Golden values of reference/algorithms.md §5.2, and the order of reading and writing the baseline."""
+"""Golden values of the estimators, and the order of reading and writing the baseline."""
 
 import pytest
 import torch

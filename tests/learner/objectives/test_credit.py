@@ -38,7 +38,7 @@ def alike(make_samples: Samples, rewards: list[float]) -> list[Sample]:
     ],
 )
 def test_replies_to_one_prompt_are_a_group(make_samples: Samples, estimator: str, golden: list[float]) -> None:
-    """Rewards +1, −1, +1 are successes 1, 0, 1: group a of reference/algorithms.md §5.2."""
+    """Rewards +1, −1, +1 are successes 1, 0, 1."""
     samples = alike(make_samples, [1.0, -1.0, 1.0])
     assert credit(samples, estimator) == pytest.approx(golden, abs=1e-5)
     assert credit(samples, "baseline") == pytest.approx([0.5, -2 / 3, 0.5])

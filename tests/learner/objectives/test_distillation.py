@@ -1,4 +1,4 @@
-"""What reference/algorithms.md §5.3 demands of the divergences: bounds, equalities and exact gradients."""
+"""The divergences keep their bounds, their equalities and their exact gradients."""
 
 import itertools
 import math

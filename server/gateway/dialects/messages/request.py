@@ -15,10 +15,10 @@ from burnish.errors import RequestError
 from burnish.server.gateway.call import BodyLabels, Call, JsonObject
 from burnish.server.gateway.dialects import chat
 from burnish.server.gateway.dialects import chat_fields as common
-from burnish.server.gateway.dialects.messages import history
+from burnish.server.gateway.dialects.messages import conversation
 from burnish.server.gateway.dialects.messages import metadata as person
 from burnish.server.gateway.dialects.messages.blocks import Content
-from burnish.server.gateway.dialects.messages.history import ChatMessage
+from burnish.server.gateway.dialects.messages.conversation import ChatMessage
 from burnish.server.gateway.dialects.messages.renderer import MessageRenderer
 from burnish.server.gateway.dialects.messages.tools import Tool, ToolChoice, chosen, functions
 
@@ -63,7 +63,7 @@ class Fields(msgspec.Struct, gc=False):
     """The fields of a Messages request that Burnish reads."""
 
     model: _Name
-    messages: history.Messages
+    messages: conversation.Messages
     max_tokens: _Positive | None = None
     system: Content | None = None
     stream: bool | None = None
@@ -93,7 +93,7 @@ class Translation:
         for name, value in raw.items():
             if name not in _KNOWN and value != chat.NULL:
                 self._ignore(name)
-        self.messages = history.translated(self.fields.system, self.fields.messages, self._ignore)
+        self.messages = conversation.translated(self.fields.system, self.fields.messages, self._ignore)
         self.tools = functions(self.fields.tools or (), self._ignore)
         self.prompt = _prompt(self.messages, self.tools)
         if self.fields.thinking is not None and self.fields.thinking.budget_tokens is not None:
@@ -157,7 +157,7 @@ def _prompt(messages: list[ChatMessage], functions: list[dict[str, Any]]) -> dic
     body: dict[str, Any] = {"messages": messages}
     if functions:
         body["tools"] = functions
-    if history.is_prefill(messages):
+    if conversation.is_prefill(messages):
         body |= {"add_generation_prompt": False, "continue_final_message": True}
     return body
 

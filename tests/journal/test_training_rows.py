@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from burnish.journal import Journal, export
-from burnish.journal.export import Format
+from burnish.journal import Journal, training_rows
+from burnish.journal.training_rows import Format
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
 
@@ -23,7 +23,7 @@ def add(journal: Journal, name: str, rating: float | None = None, correction: st
 
 
 def exported(journal: Journal, form: Format, **filters: Any) -> list[dict[str, Any]]:
-    return list(export.rows(journal, form, **filters))
+    return list(training_rows.rows(journal, form, **filters))
 
 
 def ids(journal: Journal, form: Format, **filters: Any) -> list[str]:
@@ -96,7 +96,7 @@ def test_filters(any_journal: Journal) -> None:
 def test_pages_meet_without_a_gap_though_turns_end_together(
     any_journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "PAGE", 3)
+    monkeypatch.setattr(training_rows, "PAGE", 3)
     names = [f"t{n:02d}" for n in range(11)]
     for n, name in enumerate(names):
         add(any_journal, name, 1.0, ended_at=float(n // 4))
@@ -113,8 +113,8 @@ def test_every_column_has_one_type_so_that_arrow_reads_it(journal: Journal, tmp_
     add(journal, "plain", 1.0)
     for name in ("tools", "picture"):
         add_feedback(journal, name, 1.0)
-    first, second = [json.loads(line) for line in export.lines(export.rows(journal, Format.SFT))]
+    first, second = [json.loads(line) for line in training_rows.lines(training_rows.rows(journal, Format.SFT))]
     assert [message["content"] for message in first["prompt"]] == ["one two", "", "2"]
     assert first["prompt"][1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
     assert json.loads(first["tools"]) == TOOLS and second["id"] == "plain"
-    assert "\n" not in next(export.lines(iter([{"x": "a\nb"}])))[:-1]
+    assert "\n" not in next(training_rows.lines(iter([{"x": "a\nb"}])))[:-1]
