@@ -31,11 +31,12 @@ def journal(tmp_path: Path, run: Run) -> Journal:
 def test_help_names_every_verb(run: Run) -> None:
     done = run("--help")
     assert done.status == 0
-    for verb in ("up", "status", "doctor", "config", "demo", "agents", "versions", "keys", *DESCRIPTIONS):
+    for verb in ("up", "status", "doctor", "config", "demo", "agents", "versions", "keys", "run"):
         assert verb in done.out.split()
     for group, verbs in {
         "versions": ("list", "show", "promote", "rollback"),
         "keys": ("create", "list", "revoke"),
+        "run": tuple(DESCRIPTIONS),
     }.items():
         assert set(verbs) <= set(run(group, "--help").out.split())
     assert run("--version").out == f"burnish {__version__}\n"
@@ -67,7 +68,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         (["config", "--set", "learner=7"], "learner"),
         (["config", "--config", "absent.toml"], "cannot read the configuration file absent.toml"),
         (["config", "--config", "broken.toml"], "broken.toml is not valid TOML"),
-        (["engine", "--set", "engine.model=./absent"], "engine.model: no model in absent"),
+        (["run", "engine", "--set", "engine.model=./absent"], "engine.model: no model in absent"),
         (["versions", "show", "7"], "no version agent@v7"),
         (["versions", "list", "--agent", "nobody"], "no agent 'nobody'"),
         (["versions", "promote", "7", "--yes"], "no version agent@v7"),

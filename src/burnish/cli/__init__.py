@@ -47,7 +47,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(learner.app, name="learner")
 app.command("learn")(learner.learn)
 app.add_typer(turns.app, name="turns")
-parts.register(app)
+app.add_typer(parts.app, name="run")
 
 
 @app.callback(invoke_without_command=True)

@@ -46,6 +46,11 @@ def pairs(texts: list[str] | None) -> dict[str, Any]:
     return found
 
 
+def example(*commands: str) -> str:
+    """The end of a help page: commands to copy, one a line. The lines hold no brackets, which rich would read."""
+    return "\n\n".join(("Example:", *(f"$ burnish {command}" for command in commands)))
+
+
 def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=str))
 

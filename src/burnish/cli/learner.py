@@ -25,16 +25,7 @@ from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal, steps
 
-app = typer.Typer(help="Run the learner alone; with a verb, see what it did.", invoke_without_command=True)
-
-
-@app.callback()
-def run(context: typer.Context, file: ConfigFile = None, overrides: Overrides = None) -> None:
-    """Train adapters from judged turns; without a verb it runs until it is stopped."""
-    if context.invoked_subcommand is None:
-        from burnish.cli.parts import run_part
-
-        run_part("learner", file, overrides)
+app = typer.Typer(help="See what the learner did; pause it, resume it, ask for a step.", no_args_is_help=True)
 
 
 @app.command()
