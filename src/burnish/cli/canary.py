@@ -1,4 +1,4 @@
-"""`burnish canary`: put a version on a share of the traffic, end that, see what the tests say."""
+"""`burnish canary`: canaries, shadow canaries and watches."""
 
 import time
 from typing import Annotated, Any
@@ -6,28 +6,42 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from burnish.cli.common import AsJson, ConfigFile, StateDir, load_settings, out, print_json
-from burnish.config import Settings
-from burnish.journal import Journal
+from burnish.cli.common import (
+    AgentName,
+    AsJson,
+    ConfigFile,
+    Limit,
+    Reason,
+    StateDir,
+    Version,
+    Yes,
+    answer,
+    example,
+    out,
+    prepared,
+    print_json,
+)
 from burnish.records import Observation
 
-app = typer.Typer(help="Versions on a share of the traffic, and the watch over what is live.", no_args_is_help=True)
-AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+app = typer.Typer(
+    help="Show, start and stop canaries and watches.",
+    epilog=example("canary status", "canary start 7 --share 0.2"),
+    no_args_is_help=True,
+)
 
 
-@app.command()
+@app.command(epilog=example("canary status --limit 2"))
 def status(
-    limit: Annotated[int, typer.Option(min=1, help="So many of the latest.")] = 10,
+    limit: Limit = 10,
     agent: AgentName = None,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show canaries and watches, newest first: turns, evidence of each test, what became of them and why."""
+    """Show canaries and watches, newest first: turns, evidence of each test, outcome and reason."""
     from burnish.adapters.verbs import canary
 
-    _, journal, name = _open(file, state, agent)
+    _, journal, name = prepared(file, state, agent)
     with journal.read() as session:
         told = canary.status(session, name, limit)
     if as_json:
@@ -49,9 +63,9 @@ def status(
             out.print(f"{row['kind']} of v{row['version']} {row['state']}: {row['reason']}", soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog=example("canary start 7 --share 0.2"))
 def start(
-    version: int,
+    version: Version,
     share: Annotated[
         float | None, typer.Option(min=0.001, max=0.5, help="Share of the conversations (default: canary.share).")
     ] = None,
@@ -59,42 +73,41 @@ def start(
     yes: Yes = False,
     file: ConfigFile = None,
     state: StateDir = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Put an older version on canary beside what is live; passing makes it live, failing refuses it."""
+    """Start a canary of an older version; a pass makes it live, a failure refuses it."""
     from burnish.adapters.verbs import canary
 
-    settings, journal, name = _open(file, state, agent)
+    settings, journal, name = prepared(file, state, agent)
     if not yes:
         typer.confirm(
             f"Let {name}@v{version} answer {share or settings.canary.share:.0%} of the conversations?", abort=True
         )
-    out.print(canary.start(settings, journal, name, version, share=share, actor="cli"))
+    done = canary.start(settings, journal, name, version, share=share, actor="cli")
+    answer(done, {"agent": name, "version": version}, as_json)
 
 
-@app.command()
+@app.command(epilog=example("canary stop --reason rude", "canary stop --watch --yes"))
 def stop(
-    watch: Annotated[bool, typer.Option("--watch", help="End the watch over what is live, not the canary.")] = False,
-    reason: Annotated[str | None, typer.Option(help="Why; kept in the audit log.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stop the watch over the live version, not the canary.")
+    ] = False,
+    reason: Reason = None,
     agent: AgentName = None,
     yes: Yes = False,
     file: ConfigFile = None,
     state: StateDir = None,
+    as_json: AsJson = False,
 ) -> None:
-    """End the canary and refuse its version; with --watch, end the watch and leave live what is live."""
+    """Stop the canary and refuse its version; with --watch, stop the watch over the live version."""
     from burnish.adapters.verbs import canary
 
-    settings, journal, name = _open(file, state, agent)
+    settings, journal, name = prepared(file, state, agent)
     kind = Observation.WATCH if watch else Observation.CANARY
     if not yes:
-        typer.confirm(f"End the {kind} of {name}?", abort=True)
-    out.print(canary.stop(settings, journal, name, kind=kind, actor="cli", reason=reason))
-
-
-def _open(file: Any, state: Any, agent: str | None) -> tuple[Settings, Journal, str]:
-    from burnish.adapters.serving.prepare import prepare
-
-    settings = load_settings(file, None, state)
-    return settings, prepare(settings), agent or settings.agent.name
+        typer.confirm(f"Stop the {kind} of {name}?", abort=True)
+    done = canary.stop(settings, journal, name, kind=kind, actor="cli", reason=reason)
+    answer(done, {"agent": name, "kind": kind}, as_json)
 
 
 def _standing(told: dict[str, Any]) -> str:

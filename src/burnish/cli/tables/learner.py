@@ -1,6 +1,5 @@
 """What `burnish learner` prints for people."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +7,10 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from burnish.cli.common import when
+
 if TYPE_CHECKING:
-    from burnish.learner.run.reproduce import Replayed
+    from burnish.learner.run.reproduce import Reproduced
 
 Tree = Mapping[str, Any]
 _SHOWN = ("reward_mean", "grad_norm", "entropy", "seconds")
@@ -37,7 +38,7 @@ def standing(told: Tree) -> Table:
     table.add_row("[bold]rows dropped", escape(dropped) or "none")
     last = told["last_step"]
     table.add_row(
-        "[bold]last step", f"v{last['version']} {last['outcome']} {_when(last['started_at'])}" if last else "none yet"
+        "[bold]last step", f"v{last['version']} {last['outcome']} {when(last['started_at'])}" if last else "none yet"
     )
     return table
 
@@ -67,7 +68,7 @@ def runs(agent: str, found: Sequence[Tree]) -> Table:
             str(each["n_idle"]),
             hints,
             *figures,
-            _when(each["started_at"]),
+            when(each["started_at"]),
             escape(each["reason"] or ""),
         )
     return table
@@ -77,7 +78,7 @@ def story(told: Tree) -> Group:
     """A step with its figures and its rows."""
     facts = Table(show_header=False, title=f"step to v{told['version']} from v{told['parent']}")
     facts.add_row("[bold]outcome", escape(f"{told['outcome']} {told['reason'] or ''}"))
-    facts.add_row("[bold]began", f"{_when(told['started_at'])}, try {told['attempt']}")
+    facts.add_row("[bold]began", f"{when(told['started_at'])}, try {told['attempt']}")
     for name, value in sorted(told["metrics"].items()):
         facts.add_row(name, f"{value:.6g}" if isinstance(value, int | float) else escape(str(value)))
     monitors = Table("monitor", "level", "value", "why", title="monitors")
@@ -108,7 +109,7 @@ def story(told: Tree) -> Group:
     return Group(*parts)
 
 
-def replayed(told: "Replayed") -> Table:
+def reproduced(told: "Reproduced") -> Table:
     """Whether a version made again is the one that was made then."""
     table = Table(show_header=False, title=f"v{told.version} made again from v{told.parent} and {told.n_rows} rows")
     table.add_row("[bold]verdict", "[green]the same, bit for bit[/]" if told.is_same else "[red]not the same[/]")
@@ -125,7 +126,3 @@ def replayed(told: "Replayed") -> Table:
 def _level(name: str | None) -> str:
     """A monitor's level in its own colour."""
     return f"[{name}]{name}[/]" if name else ""
-
-
-def _when(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

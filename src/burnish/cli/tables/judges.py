@@ -1,16 +1,12 @@
-"""What `burnish judges` prints: figures as tables and as JSON, and times as people write them."""
+"""What `burnish judges` prints: figures as tables and as JSON."""
 
-import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
-
-from burnish.errors import ConfigError
 
 if TYPE_CHECKING:
     from burnish.judges.calibration.calibrate import Calibration
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
 
 MOST = 20
 """Turns listed; --json has them all."""
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIGURES = (
     ("accuracy", "accuracy"),
     ("right_of_all", "right, of all cases"),
@@ -97,7 +92,7 @@ def calibration_json(told: "Calibration") -> dict[str, Any]:
     return {"judge": told.model, **told.figures, "confusion": confusion, "wrong": wrong}
 
 
-def replay_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group:
+def rejudge_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group:
     names = ["+1", "0", "-1", "abstained"]
     table = Table("before", *(f"now {name}" for name in names), title=f"judged again by {escape(figures['judge'])}")
     for old in names:
@@ -105,7 +100,8 @@ def replay_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group
         table.add_row(old, *(str(row.get(new, 0)) for new in names))
     agreed = "no turn with two verdicts" if figures["agreement"] is None else _with(figures)
     words = [
-        f"agreement {agreed}, κ {_number(figures['kappa'])}, over {figures['both_gave_a_verdict']} turns with two verdicts"
+        f"agreement {agreed}, κ {_number(figures['kappa'])}, "
+        f"over {figures['both_gave_a_verdict']} turns with two verdicts"
     ]
     words.append(f"{figures['turns']} turns asked about, {figures['failed']} failed, {figures['changed']} changed")
     if "stored" in figures:
@@ -138,19 +134,6 @@ def again_json(each: "Again") -> dict[str, Any]:
         "error": each.new.error or None,
         "changed": each.has_changed,
     }
-
-
-def moment(text: str, now: float | None = None) -> float:
-    """Seconds since the epoch of `2026-11-21`, `2026-11-21T08:00` (local time), or of `90m`, `6h`, `3d` ago. Raises
-    ConfigError."""
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip()):
-        return (time.time() if now is None else now) - float(match[1]) * _UNITS[match[2]]
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except ValueError:
-        raise ConfigError(
-            f"--since: expected a date (2026-11-21, 2026-11-21T08:00) or an age (90m, 6h, 3d), got {text!r}"
-        ) from None
 
 
 def _with(told: Mapping[str, Any]) -> str:
