@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,11 @@ from burnish.cli import PANELS, app
 
 Words = tuple[str, ...]
 ROOT: Any = get_command(app)
+HOME = Path(__file__).resolve().parents[2]
+PAGES = [
+    *sorted((HOME / "docs").glob("*.md")),
+    *(HOME / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+]
 
 
 def commands(command: Any = ROOT, words: Words = ()) -> Iterator[tuple[Words, Any]]:
@@ -88,3 +94,13 @@ def test_one_thing_has_one_name() -> None:
             for short in [name for name in parameter.opts if re.fullmatch("-[a-z]", name)]:
                 long_of.setdefault(short, set()).update(long)
     assert long_of == {"-c": {"--config"}, "-n": {"--limit"}, "-o": {"--output"}, "-s": {"--set"}, "-y": {"--yes"}}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_only_commands_that_exist(page: Path) -> None:
+    for words in re.findall(r"(?:\$ |/|`)burnish((?:\s+[a-z][a-z-]*)+)", page.read_text()):
+        first, *rest = words.split()
+        assert first in ROOT.commands, f"burnish {first}"
+        below = getattr(ROOT.commands[first], "commands", None)
+        if below is not None and rest:
+            assert rest[0] in below, f"burnish {first} {rest[0]}"

@@ -111,6 +111,8 @@ def test_a_hold_is_shown_and_ended_after_a_question(
     assert "v3 was rolled back" in run("agents", "list").out
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert run("agents", "end-hold").status == 1
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert run("agents", "end-hold").error.endswith("burnish: got no answer, expected y or n; --yes answers for you\n")
     assert run("agents", "end-hold", "--yes", "--reason", "seen", "--json").json["was_held"] == "v3 was rolled back"
     last = run("audit", "--action", "end-hold", "--json").json["entries"]
     assert [(row["actor"], row["reason"]) for row in last] == [("cli", "seen")]

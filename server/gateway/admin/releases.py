@@ -43,7 +43,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     ) -> dict[str, Any]:
         """Make a version live; the engines load it first if they do not hold it. The live version stays live."""
         options: dict[str, Any] = {"actor": caller.key_id, "reason": body.reason, "expected": body.expected}
-        return _told(journal, agent, releases.promote(settings, journal, agent, body.version, **options))
+        return _answer(journal, agent, releases.promote(settings, journal, agent, body.version, **options))
 
     @made.post("/agents/{agent}/rollback")
     def rollback(
@@ -53,11 +53,11 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     ) -> dict[str, Any]:
         """Go back to the previous version, or to the one named."""
         options: dict[str, Any] = {"actor": caller.key_id, "reason": body.reason, "expected": body.expected}
-        return _told(journal, agent, releases.rollback(settings, journal, agent, to=body.to, **options))
+        return _answer(journal, agent, releases.rollback(settings, journal, agent, to=body.to, **options))
 
     return made
 
 
-def _told(journal: Journal, agent: str, status: str) -> dict[str, Any]:
+def _answer(journal: Journal, agent: str, status: str) -> dict[str, Any]:
     with journal.read() as session:
         return {"status": status, "agent": agent, "live": lifecycle.alias(session, agent)}

@@ -18,6 +18,7 @@ from burnish.cli.common import (
     StateDir,
     Yes,
     answer,
+    confirm,
     example,
     out,
     pairs,
@@ -74,12 +75,12 @@ def show(name: Name, file: ConfigFile = None, state: StateDir = None, as_json: A
     """Show one agent: its settings, aliases and counts."""
     _, journal, _ = prepared(file, state, None)
     with journal.read() as session:
-        told = {**described(agents.find(session, name), aliases_of(session, name)), **summary(session, name)}
+        report = {**described(agents.find(session, name), aliases_of(session, name)), **summary(session, name)}
     if as_json:
-        print_json(told)
+        print_json(report)
         return
     table = Table(show_header=False, title=f"agent {name}")
-    for key, value in told.items():
+    for key, value in report.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
     out.print(table)
 
@@ -102,9 +103,9 @@ def create(
     with journal.write() as session:
         taken = (settings.engine.base_name,)
         row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
-        told = described(row, {0: [agents.LIVE]})
+        report = described(row, {0: [agents.LIVE]})
     refresh(settings, journal)
-    answer(f"agent {name} of tenant {tenant} exists", told, as_json)
+    answer(f"agent {name} of tenant {tenant} exists", report, as_json)
 
 
 @app.command("set", epilog=example("agents set support --set learner.min_rows=8 --set gate.tier=auto"))
@@ -121,10 +122,12 @@ def set_(
     wanted = overrides.checked(settings, pairs(own))
     with journal.write() as session:
         row = agents.change_settings(session, name, wanted, actor="cli", reason=reason)
-        told = described(row, aliases_of(session, name))
+        report = described(row, aliases_of(session, name))
     shown = ", ".join(f"{key}={json.dumps(value)}" for key, value in wanted.items()) or "none"
     answer(
-        f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds", told, as_json
+        f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds",
+        report,
+        as_json,
     )
 
 
@@ -141,8 +144,8 @@ def end_hold(
     _, journal, name = prepared(file, state, agent)
     with journal.read() as session:
         held = agents.find(session, name).held
-    if held is not None and not yes:
-        typer.confirm(f"{name} is held: {held}. End the hold?", abort=True)
+    if held is not None:
+        confirm(f"{name} is held: {held}. End the hold?", yes)
     with journal.write() as session:
         held = agents.end_hold(session, name, actor="cli", reason=reason)
     answer(hold_ended(name, held), {"agent": name, "was_held": held}, as_json)

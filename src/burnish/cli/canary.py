@@ -16,6 +16,7 @@ from burnish.cli.common import (
     Version,
     Yes,
     answer,
+    confirm,
     example,
     out,
     prepared,
@@ -43,22 +44,22 @@ def status(
 
     _, journal, name = prepared(file, state, agent)
     with journal.read() as session:
-        told = canary.status(session, name, limit)
+        report = canary.status(session, name, limit)
     if as_json:
-        print_json(told)
+        print_json(report)
         return
-    out.print(f"{name}: v{told['live']} is live; {_standing(told)}", soft_wrap=True)
-    if not told["observations"]:
+    out.print(f"{name}: v{report['live']} is live; {_standing(report)}", soft_wrap=True)
+    if not report["observations"]:
         out.print("no canary and no watch so far")
         return
     table = Table("what", "beside", "share", "state", "begun", "judged turns", "evidence")
-    for row in told["observations"]:
+    for row in report["observations"]:
         begun = time.strftime("%m-%d %H:%M:%S", time.localtime(row["started_at"]))
         share = f"{row['share']:.0%}" if row["share"] else ""
         what = f"{row['kind']} of v{row['version']}"
         table.add_row(what, f"v{row['baseline']}", share, row["state"], begun, _turns(row), _tests(row))
     out.print(table)
-    for row in told["observations"]:
+    for row in report["observations"]:
         if row["reason"]:
             out.print(f"{row['kind']} of v{row['version']} {row['state']}: {row['reason']}", soft_wrap=True)
 
@@ -79,10 +80,7 @@ def start(
     from burnish.adapters.verbs import canary
 
     settings, journal, name = prepared(file, state, agent)
-    if not yes:
-        typer.confirm(
-            f"Let {name}@v{version} answer {share or settings.canary.share:.0%} of the conversations?", abort=True
-        )
+    confirm(f"Let {name}@v{version} answer {share or settings.canary.share:.0%} of the conversations?", yes)
     done = canary.start(settings, journal, name, version, share=share, actor="cli")
     answer(done, {"agent": name, "version": version}, as_json)
 
@@ -104,18 +102,17 @@ def stop(
 
     settings, journal, name = prepared(file, state, agent)
     kind = Observation.WATCH if watch else Observation.CANARY
-    if not yes:
-        typer.confirm(f"Stop the {kind} of {name}?", abort=True)
+    confirm(f"Stop the {kind} of {name}?", yes)
     done = canary.stop(settings, journal, name, kind=kind, actor="cli", reason=reason)
     answer(done, {"agent": name, "kind": kind}, as_json)
 
 
-def _standing(told: dict[str, Any]) -> str:
-    if told["held"]:
-        return f"held, nothing is promoted by itself: {told['held']}" + (
-            "; learning is paused" if told["learning_paused"] else ""
+def _standing(report: dict[str, Any]) -> str:
+    if report["held"]:
+        return f"held, nothing is promoted by itself: {report['held']}" + (
+            "; learning is paused" if report["learning_paused"] else ""
         )
-    return "learning is paused" if told["learning_paused"] else "versions are promoted by themselves"
+    return "learning is paused" if report["learning_paused"] else "versions are promoted by themselves"
 
 
 def _turns(row: dict[str, Any]) -> str:
@@ -132,5 +129,7 @@ def _turns(row: dict[str, Any]) -> str:
 
 def _tests(row: dict[str, Any]) -> str:
     """The test of rewards, and whatever else has seen something."""
-    told = {name: test for name, test in row.get("tests", {}).items() if name == "reward" or test["log_e_peak"] >= 1.0}
-    return "\n".join(f"{name} {test['evidence']} (acts at {1 / test['alpha']:.0f})" for name, test in told.items())
+    report = {
+        name: test for name, test in row.get("tests", {}).items() if name == "reward" or test["log_e_peak"] >= 1.0
+    }
+    return "\n".join(f"{name} {test['evidence']} (acts at {1 / test['alpha']:.0f})" for name, test in report.items())

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from burnish import config
-from burnish.errors import ConfigError
+from burnish.errors import BurnishError, ConfigError
 from burnish.journal import Journal
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -103,6 +103,18 @@ def moment(text: str | None, now: float | None = None) -> float | None:
         raise ConfigError(
             f"expected a time (2026-11-21, 2026-11-21T18:00) or an age (90m, 12h, 7d), got {text!r}"
         ) from None
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on the terminal unless `yes` is given. Raises Abort after a no, BurnishError if nobody can answer."""
+    if yes:
+        return
+    try:
+        is_sure = typer.confirm(question, err=True)
+    except typer.Abort:
+        raise BurnishError("got no answer, expected y or n; --yes answers for you") from None
+    if not is_sure:
+        raise typer.Abort
 
 
 def answer(status: str, tree: dict[str, Any], as_json: bool) -> None:

@@ -92,7 +92,7 @@ def calibrate(
         )
     path = golden or SHIPPED
     cases = load(path)
-    told: list[dict[str, Any]] = []
+    report: list[dict[str, Any]] = []
     names: list[str | None] = [*judge] if judge else [None]
     try:
         for name in names:
@@ -101,10 +101,10 @@ def calibrate(
                 found = asyncio.run(_closing(made, module.calibrate(made, cases, _terms(settings), tick, rubric)))
             if not as_json:
                 out.print(tables.calibration_tables(found, path.name))
-            told.append(tables.calibration_json(found))
+            report.append(tables.calibration_json(found))
     finally:  # a judge that fails takes nothing from those before it
-        if as_json and told:
-            print_json(told)
+        if as_json and report:
+            print_json(report)
 
 
 @app.command(epilog=example("judges rejudge --since 3d --judge openai/gpt-5 --store"))

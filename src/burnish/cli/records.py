@@ -58,8 +58,8 @@ def show(
     """Show one turn: messages, next state, votes, reward, and whether it was trained, in which version, or why not."""
     _, journal, _ = existing(file, state, None)
     with journal.read() as session:
-        told = story.tell(session, turn)
-    print_json(told) if as_json else out.print(turns.shown(told))
+        report = story.tell(session, turn)
+    print_json(report) if as_json else out.print(turns.shown(report))
 
 
 def export(
@@ -113,8 +113,8 @@ def audit(
     _, journal, _ = existing(file, state, None)
     with journal.read() as session:
         found = log.entries(session, agent=agent, actor=actor, action=action, since=moment(since), limit=limit)
-        told = [row.model_dump() for row in found]
-    print_json({"entries": told}) if as_json else out.print(entries(told, "audit log"))
+        report = [row.model_dump() for row in found]
+    print_json({"entries": report}) if as_json else out.print(entries(report, "audit log"))
 
 
 def _line(row: InteractionRow, status: str) -> dict[str, Any]:

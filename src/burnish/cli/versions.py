@@ -21,6 +21,7 @@ from burnish.cli.common import (
     Version,
     Yes,
     answer,
+    confirm,
     console,
     example,
     load_settings,
@@ -87,8 +88,8 @@ def lineage_(
     """Show where a version comes from: ancestors, step, rows, evidence, and when it was live."""
     _, journal, name = prepared(file, state, agent)
     with journal.read() as session:
-        told = lineage(session, name, version)
-    print_json(told) if as_json else out.print(tables.story(told))
+        report = lineage(session, name, version)
+    print_json(report) if as_json else out.print(tables.story(report))
 
 
 @app.command(epilog=example("versions pin 3 --reason shipped"))
@@ -182,8 +183,7 @@ def gc(
     file_retention = FileRetention(settings, journal)
     wanted = file_retention.remove(name, actor="cli", is_dry=True)
     if not dry_run and wanted.plan.remove:
-        if not yes:
-            typer.confirm(f"Remove the files of {', '.join(f'v{n}' for n in sorted(wanted.plan.remove))}?", abort=True)
+        confirm(f"Remove the files of {', '.join(f'v{n}' for n in sorted(wanted.plan.remove))}?", yes)
         wanted = file_retention.remove(name, actor="cli")
     print_json(wanted.as_dict()) if as_json else out.print(tables.removal(wanted.as_dict()))
 
@@ -202,8 +202,7 @@ def promote(
     from burnish.adapters.verbs.releases import promote as make_live
 
     settings, journal, name = prepared(file, state, agent)
-    if not yes:
-        typer.confirm(f"Make {name}@v{version} live?", abort=True)
+    confirm(f"Make {name}@v{version} live?", yes)
     done = make_live(settings, journal, name, version, actor="cli", reason=reason, expected=expected)
     answer(done, {"agent": name, "live": _live(journal, name)}, as_json)
 
@@ -222,8 +221,7 @@ def rollback(
     from burnish.adapters.verbs.releases import rollback as go_back
 
     settings, journal, name = prepared(file, state, agent)
-    if not yes:
-        typer.confirm(f"Roll {name} back?", abort=True)
+    confirm(f"Roll {name} back?", yes)
     done = go_back(settings, journal, name, to=to, actor="cli", reason=reason, expected=expected)
     answer(done, {"agent": name, "live": _live(journal, name)}, as_json)
 

@@ -31,20 +31,20 @@ def standings_table(found: "Sequence[Standing]") -> Table:
         "judge", "verdicts", "abstained", "votes not read", "users agree", "last", title="judges in the journal"
     )
     for each in found:
-        told = each.to_json()
-        agreed = "no ratings" if each.agreement is None else f"{each.n_agreed} of {each.n_rated}: {_with(told)}"
+        report = each.to_json()
+        agreed = "no ratings" if each.agreement is None else f"{each.n_agreed} of {each.n_rated}: {_with(report)}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.last_at))
         counts = (str(each.n_verdicts), str(each.n_abstained), str(each.n_failed_votes))
         table.add_row(escape(each.judge_id), *counts, agreed, at)
     return table
 
 
-def calibration_tables(told: "Calibration", source: str) -> Group:
-    figures = told.figures
+def calibration_tables(report: "Calibration", source: str) -> Group:
+    figures = report.figures
     table = Table(
         "figure",
         "value",
-        title=f"{escape(told.model)} on {escape(source)} ({figures['cases']} cases)",
+        title=f"{escape(report.model)} on {escape(source)} ({figures['cases']} cases)",
         title_justify="left",
     )
     for name, words in _FIGURES:
@@ -59,12 +59,12 @@ def calibration_tables(told: "Calibration", source: str) -> Group:
     confusion = Table(
         "right", "said +1", "said 0", "said −1", "abstained", "failed", title="confusion", title_justify="left"
     )
-    for right, row in told.confusion.items():
+    for right, row in report.confusion.items():
         confusion.add_row(
             f"{right:+d}" if right else "0", *(str(row[said]) for said in (1, 0, -1, "abstained", "failed"))
         )
     parts: list[Any] = [table, confusion]
-    if wrong := told.wrong:
+    if wrong := report.wrong:
         listed = Table("case", "right", "said", "came back", title="not right", title_justify="left")
         for number, case, opinion in wrong[:MOST]:
             came_back = " / ".join(str(message.get("content") or "") for message in case.next_state)
@@ -75,8 +75,8 @@ def calibration_tables(told: "Calibration", source: str) -> Group:
     return Group(*parts)
 
 
-def calibration_json(told: "Calibration") -> dict[str, Any]:
-    confusion = {str(right): {str(said): n for said, n in row.items()} for right, row in told.confusion.items()}
+def calibration_json(report: "Calibration") -> dict[str, Any]:
+    confusion = {str(right): {str(said): n for said, n in row.items()} for right, row in report.confusion.items()}
     wrong = [
         {
             "case": number,
@@ -87,9 +87,9 @@ def calibration_json(told: "Calibration") -> dict[str, Any]:
             "note": case.note,
             "turn": case.turn,
         }
-        for number, case, opinion in told.wrong
+        for number, case, opinion in report.wrong
     ]
-    return {"judge": told.model, **told.figures, "confusion": confusion, "wrong": wrong}
+    return {"judge": report.model, **report.figures, "confusion": confusion, "wrong": wrong}
 
 
 def rejudge_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group:
@@ -136,8 +136,8 @@ def again_json(each: "Again") -> dict[str, Any]:
     }
 
 
-def _with(told: Mapping[str, Any]) -> str:
-    return f"{told['agreement']:.3f} (95 %: {_interval(told['agreement_interval'])})"
+def _with(report: Mapping[str, Any]) -> str:
+    return f"{report['agreement']:.3f} (95 %: {_interval(report['agreement_interval'])})"
 
 
 def _interval(interval: tuple[float, float]) -> str:

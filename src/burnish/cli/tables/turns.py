@@ -25,26 +25,26 @@ def listed(agent: str, rows: Sequence[tuple[InteractionRow, str]]) -> Table:
     return table
 
 
-def shown(told: Tree) -> Group:
+def shown(report: Tree) -> Group:
     """One turn with all that is known about it."""
     facts = Table.grid(padding=(0, 2))
     for name in ("turn", "agent", "session", "linked_by", "kind", "route", "finish_reason", "n_tokens"):
-        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(told[name])))
-    facts.add_row("[bold]ended", when(told["ended_at"]))
+        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(report[name])))
+    facts.add_row("[bold]ended", when(report["ended_at"]))
     parts: list[Any] = [facts]
-    parts += [said(message, "was asked") for message in told["messages"][-3:]]
-    parts.append(said(told["reply"], "replied"))
-    if told["next_state"] is None:
+    parts += [said(message, "was asked") for message in report["messages"][-3:]]
+    parts.append(said(report["reply"], "replied"))
+    if report["next_state"] is None:
         parts.append("[dim]nothing has come back yet[/]")
     else:
-        parts += _came_back(told["next_state"])
-    if told["feedback"]:
-        parts.append(_feedback(told["feedback"]))
-    if told["judgements"]:
+        parts += _came_back(report["next_state"])
+    if report["feedback"]:
+        parts.append(_feedback(report["feedback"]))
+    if report["judgements"]:
         table = Table(
             "judge", "of", "votes", "score", "agreement", "why", "hint", "hint status", title="how it was judged"
         )
-        for row in told["judgements"]:
+        for row in report["judgements"]:
             votes = " ".join("abstain" if vote is None else f"{vote:+d}" for vote in row["votes"])
             cells = (
                 row["judge_id"],
@@ -55,23 +55,23 @@ def shown(told: Tree) -> Group:
             )
             table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""), row["hint_status"] or "")
         parts.append(table)
-        spoke = dict.fromkeys(finding for row in told["judgements"] for finding in row["findings"])
+        spoke = dict.fromkeys(finding for row in report["judgements"] for finding in row["findings"])
         parts += [f"[bold]speaks to the judge[/]  {escape(finding)}" for finding in spoke]
-    reward = told["reward"]
-    withheld = f"none, withheld: {told['withheld']}" if told["withheld"] else "none"
+    reward = report["reward"]
+    withheld = f"none, withheld: {report['withheld']}" if report["withheld"] else "none"
     effective = (
         withheld
         if reward is None
         else f"{reward['value']:+g} by {reward['source']}, from {', '.join(reward['records'])}"
     )
     parts.append(f"[bold]effective reward[/]  {escape(effective)}")
-    for sample in told["used"]:
+    for sample in report["used"]:
         hint = f"hint refused: {sample['hint_status']}" if sample["hint_status"] else ""
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
         parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
-    parts.append(f"[bold]training[/]  {escape(told['training_status'])}")
-    if told["shadow_group"] is not None:
-        parts.append(_shadow_group(told["shadow_group"]))
+    parts.append(f"[bold]training[/]  {escape(report['training_status'])}")
+    if report["shadow_group"] is not None:
+        parts.append(_shadow_group(report["shadow_group"]))
     return Group(*parts)
 
 

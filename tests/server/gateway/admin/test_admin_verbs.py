@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from gateways import error_of
 from registered import Registered, add_version, registered
+from typer.main import get_command
 
 from burnish import serving_table
 from burnish.adapters.registry import agents
+from burnish.cli import app
 from burnish.journal.tables import InteractionRow
 from burnish.keys import Scope, mint
 from tests.factories import interaction, user
@@ -45,6 +47,19 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     (f"{ON_AGENT}/learner/step", {}),
     (f"{ON_AGENT}/canary/stop", {}),
 ]
+
+
+def test_routes_use_the_words_of_the_commands(still: Registered) -> None:
+    with still.running.client("viewer") as client:
+        paths = [path for path in client.get("/openapi.json").json()["paths"] if path.startswith("/admin/")]
+    words = {word for path in paths for word in path.split("/")[2:] if not word.startswith("{")}
+    assert len(paths) > 15 and words <= set(command_words(get_command(app)))
+
+
+def command_words(command: Any) -> Iterator[str]:
+    for name, below in getattr(command, "commands", {}).items():
+        yield name
+        yield from command_words(below)
 
 
 @pytest.fixture
