@@ -103,20 +103,20 @@ def set_paused(session: Session, name: str, is_paused: bool, *, actor: str, reas
 
 
 def hold(session: Session, name: str, why: str, *, actor: str) -> None:
-    """Promote nothing by itself for this agent until `release`; a hold that is there stays as it is."""
+    """Promote nothing automatically for this agent until `end_hold`; an existing hold stays as it is."""
     row = find(session, name)
     if row.held is None:
         row.held = why
         audit.record(session, actor, "hold", name, None, why, why, agent=name)
 
 
-def release(session: Session, name: str, *, actor: str, reason: str | None = None) -> str | None:
-    """End a hold: versions may go live by themselves again. Returns why it was held, None where it was not."""
+def end_hold(session: Session, name: str, *, actor: str, reason: str | None = None) -> str | None:
+    """End a hold: versions are promoted automatically again. Returns why it was held, None if it was not held."""
     row = find(session, name)
     held = row.held
     if held is not None:
         row.held = None
-        audit.record(session, actor, "release", name, held, None, reason, agent=name)
+        audit.record(session, actor, "end-hold", name, held, None, reason, agent=name)
         canaries.wake(session, name)
     return held
 

@@ -12,9 +12,9 @@ def described(row: AgentRow, pointed: dict[int, list[str]]) -> dict[str, Any]:
     return {**row.model_dump(mode="json"), "aliases": aliases}
 
 
-def released(agent: str, held: str | None) -> str:
-    """The end of a hold; `held` is why there was one."""
-    return f"{agent} was not held" if held is None else f"{agent} is released; it was held: {held}"
+def hold_ended(agent: str, held: str | None) -> str:
+    """The end of a hold; `held` is the reason for the hold, None if there was none."""
+    return f"{agent} was not held" if held is None else f"the hold on {agent} is ended; it was held: {held}"
 
 
 def pinned(agent: str, version: int, is_pinned: bool, is_new: bool) -> str:

@@ -116,17 +116,17 @@ def running(folder: Path, n_voices: int = 24, **flags: Any) -> Iterator[Stand]:
     settings = config.load(flags=defaults | given)
     stand = Stand(settings, prepare(settings), voices.ensure(n_voices))
     environment = {**os.environ, **config.to_environment(settings), "PYTHONUNBUFFERED": "1"}
-    burnish = [sys.executable, "-m", "burnish"]
+    run = [sys.executable, "-m", "burnish", "run"]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a benchmark that is ended takes its parts with it
     with ExitStack() as stack:
 
         def start(name: str, command: list[str], url: str = "") -> None:
             stack.enter_context(_process(folder / f"{name}.log", command, environment, url))
 
-        start("engine", [*burnish, "engine"], f"http://127.0.0.1:{settings.engine.port}/health")
+        start("engine", [*run, "engine"], f"http://127.0.0.1:{settings.engine.port}/health")
         for i in range(settings.gateway.processes):
-            start(f"gateway-{i}", [*burnish, "gateway"], f"http://127.0.0.1:{settings.gateway.port}/healthz")
-        start("ingester", [*burnish, "ingester"])
+            start(f"gateway-{i}", [*run, "gateway"], f"http://127.0.0.1:{settings.gateway.port}/healthz")
+        start("ingester", [*run, "ingester"])
         start("swapper", [sys.executable, "-m", "benchmarks.adapters.swapper"])
         deadline = time.monotonic() + PATIENCE
         while len(list(settings.run_dir.glob("gateway-*.json"))) < settings.gateway.processes:

@@ -33,7 +33,7 @@ def gateway(folder: Path, port: int, upstream: str) -> Iterator[tuple[servers.Se
     settings = settings_for(folder, port, upstream)
     prepare(settings).close()
     assert AGENT in serving_table.watch(settings.run_dir / "routes.json").current().agents
-    command = [sys.executable, "-m", "burnish", "gateway"]
+    command = [sys.executable, "-m", "burnish", "run", "gateway"]
     log = folder / "gateway.log"
     environment = to_environment(settings) | {"PYTHONUNBUFFERED": "1"}
     with servers.running("gateway", command, port, servers.GATEWAY_CORE, log, environment, "/healthz") as server:

@@ -14,7 +14,7 @@ def let_go_on(stack: Stack) -> tuple[bool, bool]:
     if was_held or was_paused:
         with stack.journal.write() as session:
             if was_held:
-                agents.release(session, stack.agent, actor=ACTOR)
+                agents.end_hold(session, stack.agent, actor=ACTOR)
                 canaries.wake(session, stack.agent)
             if was_paused:
                 agents.set_paused(session, stack.agent, False, actor=ACTOR)

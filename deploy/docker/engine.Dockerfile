@@ -29,4 +29,4 @@ EXPOSE 8701
 HEALTHCHECK --interval=10s --timeout=3s --start-period=600s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8701/health', timeout=2)"]
 ENTRYPOINT ["burnish"]
-CMD ["engine"]
+CMD ["run", "engine"]

@@ -25,4 +25,4 @@ EXPOSE 8700
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8700/healthz', timeout=2)"]
 ENTRYPOINT ["burnish"]
-CMD ["gateway"]
+CMD ["run", "gateway"]

@@ -22,4 +22,4 @@ ENV BURNISH_STATE_DIR=/state \
     BURNISH_LOG_FORMAT=json \
     PYTHONUNBUFFERED=1
 ENTRYPOINT ["burnish"]
-CMD ["learner"]
+CMD ["run", "learner"]

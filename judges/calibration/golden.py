@@ -78,7 +78,9 @@ def load(path: Path) -> list[GoldenCase]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise GoldenError(f"there is no golden set at {path}; `burnish judges label --out {path}` makes one") from None
+        raise GoldenError(
+            f"there is no golden set at {path}; `burnish judges label --output {path}` makes one"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise GoldenError(f"cannot read the golden set {path}: {error}") from error
     cases = []
@@ -90,7 +92,7 @@ def load(path: Path) -> list[GoldenCase]:
         except ValueError as error:
             raise GoldenError(f"{path}, line {number}: {error}") from error
     if not cases:
-        raise GoldenError(f"the golden set {path} is empty; `burnish judges label --out {path}` adds to it")
+        raise GoldenError(f"the golden set {path} is empty; `burnish judges label --output {path}` adds to it")
     return cases
 
 

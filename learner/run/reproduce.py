@@ -40,7 +40,7 @@ GONE: Mapping[str, object] = {"max_step_kl": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class Reproduced:
     """What came out: SHA-256 of the weights published (`expected`) and made again, and the largest difference of a
     weight."""
 
@@ -77,7 +77,7 @@ def learner_of(told: Mapping[str, Any]) -> Learner:
     return Learner.model_validate({name: value for name, value in told.items() if name in Learner.model_fields})
 
 
-def replay(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Replayed:
+def reproduce(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Reproduced:
     """Make `agent@v<version>` again with the learner's settings of then; `keep` is a new folder for the adapter.
 
     Raises AdapterError where the version, its parent, a row's record or a setting is gone, or where another base is
@@ -123,7 +123,7 @@ def replay(settings: Settings, journal: Journal, agent: str, version: int, keep:
         difference = (
             _difference(made / adapter_file.WEIGHTS, directory / adapter_file.WEIGHTS) if digest != expected else 0.0
         )
-    return Replayed(version, parent, len(samples), expected, digest, difference, tuple(_changed(manifest)))
+    return Reproduced(version, parent, len(samples), expected, digest, difference, tuple(_changed(manifest)))
 
 
 def _samples(session: Session, agent: str, version: int, names: list[str], policy: Policy) -> list[Sample]:

@@ -175,7 +175,7 @@ class Swapper:
             if orphaned:
                 await self._refuse(job, name, Evidence(), GateVerdict((orphaned,)))
             elif is_candidate and held:
-                self._fail(job, Conflict(f"{name.agent} is held: {held}; `burnish release` ends it"), FOREVER)
+                self._fail(job, Conflict(f"{name.agent} is held: {held}; `burnish agents end-hold` ends it"), FOREVER)
             elif is_candidate:
                 await self._try(job, name, live)
             elif job.payload.get("canary"):

@@ -52,7 +52,8 @@ def test_stopping_asks_first(run: Run, journal: Journal, monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert run("canary", "stop").status == 1
     assert run("canary", "status", "--json").json["observations"][0]["state"] == "running"
-    assert "agent@v2 was refused: rude" in run("canary", "stop", "--yes", "--reason", "rude").out
+    told = run("canary", "stop", "--yes", "--reason", "rude", "--json").json
+    assert (told["status"], told["agent"], told["kind"]) == ("agent@v2 was refused: rude", "agent", "canary")
     assert "canary of v2 stopped: rude" in run("canary", "status").out
     assert "no canary of 'agent' runs" in run("canary", "stop", "--yes").error
     assert "no watch of 'agent' runs" in run("canary", "stop", "--watch", "--yes").error

@@ -31,11 +31,12 @@ def journal(tmp_path: Path, run: Run) -> Journal:
 def test_help_names_every_verb(run: Run) -> None:
     done = run("--help")
     assert done.status == 0
-    for verb in ("up", "status", "doctor", "config", "demo", "agents", "versions", "keys", *DESCRIPTIONS):
+    for verb in ("up", "status", "doctor", "config", "demo", "agents", "versions", "keys", "run"):
         assert verb in done.out.split()
     for group, verbs in {
-        "versions": ("list", "show", "promote", "rollback"),
+        "versions": ("list", "show", "lineage", "pin"),
         "keys": ("create", "list", "revoke"),
+        "run": tuple(DESCRIPTIONS),
     }.items():
         assert set(verbs) <= set(run(group, "--help").out.split())
     assert run("--version").out == f"burnish {__version__}\n"
@@ -67,11 +68,11 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         (["config", "--set", "learner=7"], "learner"),
         (["config", "--config", "absent.toml"], "cannot read the configuration file absent.toml"),
         (["config", "--config", "broken.toml"], "broken.toml is not valid TOML"),
-        (["engine", "--set", "engine.model=./absent"], "engine.model: no model in absent"),
+        (["run", "engine", "--set", "engine.model=./absent"], "engine.model: no model in absent"),
         (["versions", "show", "7"], "no version agent@v7"),
         (["versions", "list", "--agent", "nobody"], "no agent 'nobody'"),
-        (["versions", "promote", "7", "--yes"], "no version agent@v7"),
-        (["versions", "rollback", "--yes"], "no previous version to roll back to; name one with --to"),
+        (["promote", "7", "--yes"], "no version agent@v7"),
+        (["rollback", "--yes"], "no previous version to roll back to; name one with --to"),
         (["keys", "revoke", "sk-burnish-none"], "no key 'sk-burnish-none'"),
         (["versions", "list", "--state", "file"], "state_dir: cannot write to"),
         (["status"], "no journal"),
@@ -114,12 +115,12 @@ def test_versions_are_listed_and_moved(run: Run, journal: Journal) -> None:
         (2, "retired"),
         (3, "live"),
     ]
-    assert "is live (was v3)" in run("versions", "rollback", "--to", "0", "--yes", "--reason", "worse").out
+    assert "is live (was v3)" in run("rollback", "--to", "0", "--yes", "--reason", "worse").out
     assert run("versions", "list", "--json").json["live"] == 0
     with journal.read() as session:
         last = session.query(AuditRow).order_by("audit_id").all()[-1]
         assert (last.actor, last.before, last.after, last.reason) == ("cli", "3", "0", "worse")
-    assert "cannot be served: adapter agent@v1 does not exist" in run("versions", "promote", "1", "--yes").error
+    assert "cannot be served: adapter agent@v1 does not exist" in run("promote", "1", "--yes").error
 
 
 def test_a_question_that_is_not_answered_changes_nothing(
@@ -129,7 +130,7 @@ def test_a_question_that_is_not_answered_changes_nothing(
         lifecycle.announce(session, "agent", 1, parent=0, step_id=None, digest="d")
         lifecycle.promote(session, "agent", 1, expected=0, actor="gate")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run("versions", "rollback").status == 1
+    assert run("rollback").status == 1
     assert run("versions", "list", "--json").json["live"] == 1
 
 

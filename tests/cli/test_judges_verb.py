@@ -1,12 +1,11 @@
-"""`burnish judges`: calibrate, replay and list against a real HTTP server; labelling by hand, from a pipe."""
+"""`burnish judges`: calibrate, rejudge and list against a real HTTP server; labelling by hand, from a pipe."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
 
-from burnish.cli.judge_tables import moment
+from burnish.cli.common import moment
 from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import JudgementRow
@@ -44,14 +43,14 @@ def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
 
-def test_a_judge_is_scored_and_its_figures_are_written(run: Run, tmp_path: Path, flags: list[str]) -> None:
-    done = run("judges", "calibrate", *flags, "--json", "figures.json")
+def test_a_judge_is_scored_and_its_figures_are_printed(run: Run, flags: list[str]) -> None:
+    done = run("judges", "calibrate", *flags)
     assert done.status == 0
     n_votes = 3 * sum(golden.question(case).n_readings for case in golden.load(golden.SHIPPED))
     counted = f"{n_votes:,} / {n_votes:,}"
     for text in ("accuracy", "0.333", "false positives", "1.000", "golden.sandbox.jsonl (240 cases)", counted):
         assert text in done.out
-    (told,) = json.loads((tmp_path / "figures.json").read_text())
+    (told,) = run("judges", "calibrate", *flags, "--json").json
     assert (told["judge"], told["verdicts"], told["accuracy"], told["false_positive_rate"]) == ("j", 240, 1 / 3, 1.0)
     assert told["confusion"]["-1"]["1"] == 80 and len(told["wrong"]) == 160
 
@@ -59,9 +58,9 @@ def test_a_judge_is_scored_and_its_figures_are_written(run: Run, tmp_path: Path,
 def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_path: Path, flags: list[str]) -> None:
     (tmp_path / "few.jsonl").write_text("".join(golden.SHIPPED.read_text().splitlines(keepends=True)[:3]))
     more = ("--judge", "j", "--judge", "base", "--set", "engine.port=9")
-    done = run("judges", "calibrate", *flags, "--golden", "few.jsonl", *more, "--json", "figures.json")
+    done = run("judges", "calibrate", *flags, "--golden", "few.jsonl", *more, "--json")
     assert done.status == 1 and "is it running" in done.error  # `base` is the engine's, not the configured server's
-    assert [told["judge"] for told in json.loads((tmp_path / "figures.json").read_text())] == ["j"]
+    assert [told["judge"] for told in done.json] == ["j"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
     [
         (
             ["--golden", "absent.jsonl"],
-            "no golden set at absent.jsonl; `burnish judges label --out absent.jsonl` makes one",
+            "no golden set at absent.jsonl; `burnish judges label --output absent.jsonl` makes one",
         ),
         (["--golden", "bad.jsonl"], "bad.jsonl, line 1: the field 'reply' is missing"),
         (["--set", "engine.model=elsewhere"], "no golden set: give one with --golden FILE"),
@@ -82,16 +81,16 @@ def test_what_cannot_be_scored_is_one_line(run: Run, tmp_path: Path, arguments: 
     assert done.status == 1 and said in done.error and "Traceback" not in done.error
 
 
-def test_replay_compares_and_stores_only_when_asked(journal: Journal, run: Run, flags: list[str]) -> None:
-    told = run("judges", "replay", *flags, "--json").json
+def test_rejudge_compares_and_stores_only_when_asked(journal: Journal, run: Run, flags: list[str]) -> None:
+    told = run("judges", "rejudge", *flags, "--json").json
     assert (told["turns"], told["agreement"], told["changed"], "stored" in told) == (3, 1.0, 1, False)
-    shown = run("judges", "replay", *flags, "--store", "--since", "1970-01-01").out
+    shown = run("judges", "rejudge", *flags, "--store", "--since", "1970-01-01").out
     for text in ("judged again by j", "over 2 turns with two verdicts", "3 new verdicts stored", "base/abc"):
         assert text in shown
     with journal.read() as session:
         assert session.query(JudgementRow).count() == 6
-    assert "no judged turns" in run("judges", "replay", *flags, "--since", "1h").error
-    assert "--since: expected a date" in run("judges", "replay", "--since", "soon").error
+    assert "no judged turns" in run("judges", "rejudge", *flags, "--since", "1h").error
+    assert "expected a time (2026-11-21" in run("judges", "rejudge", "--since", "soon").error
 
 
 def test_judges_are_listed_with_users_agreement(journal: Journal, run: Run) -> None:
@@ -105,16 +104,16 @@ def test_turns_are_labelled_and_a_later_run_goes_on(
     journal: Journal, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     typed(monkeypatch, "x\n0\ns\n")  # a slip, a label, a skip, and the pipe ends
-    done = run("judges", "label", "--out", "mine.jsonl")
+    done = run("judges", "label", "--output", "mine.jsonl")
     assert "'x' is none of these" in done.out and "came back (user)" in done.out and "base/abc" not in done.out
     assert "1 turns labelled, mine.jsonl holds 1 cases" in done.error
     typed(monkeypatch, "+\n")
-    assert "1 of 1 · a" in run("judges", "label", "--out", "mine.jsonl").out
+    assert "1 of 1 · a" in run("judges", "label", "--output", "mine.jsonl").out
     assert [(case.turn, case.score, case.origin) for case in golden.load(tmp_path / "mine.jsonl")] == [
         ("c", 0, "user"),
         ("a", 1, "user"),
     ]
-    assert "no turns left to label" in run("judges", "label", "--out", "mine.jsonl").error
+    assert "no turns left to label" in run("judges", "label", "--output", "mine.jsonl").error
 
 
 def test_a_golden_set_that_is_broken_is_told_before_anything_is_asked(
@@ -128,5 +127,5 @@ def test_moments_are_dates_or_ages() -> None:
     assert moment("90m", now=10_000.0) == 4600.0
     assert moment("1.5d", now=200_000.0) == 70_400.0
     assert moment("2026-11-21T08:00+00:00") == 1795248000.0
-    with pytest.raises(ConfigError, match="expected a date"):
+    with pytest.raises(ConfigError, match="expected a time"):
         moment("yesterday")

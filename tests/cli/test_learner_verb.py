@@ -1,4 +1,4 @@
-"""`burnish learner` and `burnish learn`: what is shown of the journal, for people and for programs; bad input."""
+"""`burnish learner`: what it shows of the journal, for people and for programs; bad input."""
 
 import json
 from pathlib import Path
@@ -80,8 +80,8 @@ def test_the_runs_and_one_step_whole(run: Run, journal: Journal) -> None:
     ("arguments", "said"),
     [
         (["learner", "show", "7"], "no step made agent@v7; `burnish learner runs` lists the steps"),
-        (["learn", "--replay", "7"], "agent"),
-        (["learn", "--replay", "1", "--keep", "."], "exists already; name a new folder"),
+        (["learner", "reproduce", "7"], "agent"),
+        (["learner", "reproduce", "1", "--output", "."], "exists already; name a new directory"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(run: Run, journal: Journal, arguments: list[str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""`burnish agents`, `versions`, `promote`, `release`, `why`, `export`, `audit`: the admin API's verbs for people and
+"""`burnish agents`, `versions`, `promote`, `rollback`, `turns`, `export`, `audit`: the admin API's verbs for people and
 for programs."""
 
 import io
@@ -45,7 +45,7 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
     made = run("agents", "create", "support", "--tenant", "acme", "--set", "learner.min_rows=8", "--json").json
     assert (made["tenant"], made["settings"]) == ("acme", {"learner.min_rows": 8})
     assert (
-        "agent support of tenant acme is there"
+        "agent support of tenant acme exists"
         in run("agents", "create", "support", "--tenant", "acme", "--set", "learner.min_rows=8").out
     )
     assert [row["name"] for row in run("agents", "list", "--json").json["agents"]] == ["agent", "support"]
@@ -77,10 +77,10 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
         (["versions", "export", "3", "."], "exists already; name a new directory"),
         (["versions", "gc", "--agent", "nobody"], "no agent 'nobody'"),
         (["versions", "import", "nowhere"], "nowhere is no directory"),
-        (["release", "--agent", "nobody"], "no agent 'nobody'"),
-        (["why", "nobody"], "there is no turn 'nobody'"),
-        (["export", "--format", "sft", "--since", "yesterday"], "'yesterday' is no time; expected 2026-11-21"),
-        (["audit", "--since", "x"], "'x' is no time"),
+        (["agents", "end-hold", "--agent", "nobody"], "no agent 'nobody'"),
+        (["turns", "show", "nobody"], "there is no turn 'nobody'"),
+        (["export", "--format", "sft", "--since", "yesterday"], "got 'yesterday'"),
+        (["audit", "--since", "x"], "got 'x'"),
     ],
 )
 def test_an_expected_mistake_is_one_line(run: Run, journal: Journal, arguments: list[str], said: str) -> None:
@@ -102,17 +102,19 @@ def test_what_is_live_is_said_and_moved(run: Run, journal: Journal) -> None:
     assert "refused" in listed and "unlearned 9 of 64" in listed and "previous" in listed
 
 
-def test_a_hold_is_shown_and_released_after_a_question(
+def test_a_hold_is_shown_and_ended_after_a_question(
     run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("release").out == "agent was not held\n"
+    assert run("agents", "end-hold").out == "agent was not held\n"
     with journal.write() as session:
         agents.hold(session, "agent", "v3 was rolled back", actor="watch")
     assert "v3 was rolled back" in run("agents", "list").out
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run("release").status == 1
-    assert run("release", "--yes", "--reason", "seen", "--json").json["was_held"] == "v3 was rolled back"
-    last = run("audit", "--action", "release", "--json").json["entries"]
+    assert run("agents", "end-hold").status == 1
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert run("agents", "end-hold").error.endswith("burnish: got no answer, expected y or n; --yes answers for you\n")
+    assert run("agents", "end-hold", "--yes", "--reason", "seen", "--json").json["was_held"] == "v3 was rolled back"
+    last = run("audit", "--action", "end-hold", "--json").json["entries"]
     assert [(row["actor"], row["reason"]) for row in last] == [("cli", "seen")]
 
 
@@ -153,12 +155,7 @@ def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path
     assert run("export", "--format", "sft", "--agent", "nobody").out == ""
     assert run("export", "--format", "sft", "--until", "1970-01-01").out == ""
     assert json.loads(run("export", "--format", "rewards").out)["reward"] == 1.0
-    assert run("why", "t", "--json").json["training_status"] == "ready for the learner"
-    assert "ready for the learner" in run("why", "t").out
+    assert run("turns", "show", "t", "--json").json["training_status"] == "ready for the learner"
+    assert "ready for the learner" in run("turns", "show", "t").out
     assert [entry["action"] for entry in run("audit", "-n", "1", "--json").json["entries"]] == ["refuse"]
     assert "unlearned 9 of 64" in run("audit").out
-
-
-def test_the_name_of_earlier_releases_works_still(run: Run, journal: Journal) -> None:
-    assert run("adapters", "list", "--json").json["live"] == 3
-    assert "adapters" not in run("--help").out.split()

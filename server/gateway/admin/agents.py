@@ -1,4 +1,4 @@
-"""Agents over HTTP: listed, shown, made, and given settings of their own."""
+"""Agents over HTTP: the verbs of `burnish agents`."""
 
 from typing import Annotated, Any
 
@@ -8,14 +8,14 @@ from pydantic import Field
 from burnish.adapters.registry import agents
 from burnish.adapters.registry.lineage import aliases_of
 from burnish.adapters.serving.prepare import refresh
-from burnish.adapters.verbs.answers import described
+from burnish.adapters.verbs.answers import described, hold_ended
 from burnish.config import Settings, overrides
 from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.admin.caller import Access, find, visible
-from burnish.server.gateway.admin.field_types import AgentPath, Body, Text
+from burnish.server.gateway.admin.field_types import AgentPath, Body, Reasoned, Text
 
 Value = bool | int | float | str | list[float] | None
 Own = Annotated[
@@ -45,7 +45,7 @@ class OwnSettings(Body):
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET` and `POST /agents`, `GET /agents/{agent}`, `POST /agents/{agent}/settings`."""
+    """`GET` and `POST /agents`, `GET /agents/{agent}`, `POST /agents/{agent}/set` and `…/end-hold`."""
     made = APIRouter()
 
     @made.get("/agents")
@@ -78,16 +78,27 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             row = find(session, caller, agent)
             return {**described(row, aliases_of(session, agent)), **summary(session, agent)}
 
-    @made.post("/agents/{agent}/settings")
+    @made.post("/agents/{agent}/set")
     def set_agent(
         agent: AgentPath,
         body: OwnSettings,
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> dict[str, Any]:
-        """Give the agent settings of its own; the learner and the gate take them up within seconds."""
+        """Replace the agent's own settings; the learner and the gate take them up within seconds."""
         wanted = overrides.checked(settings, body.settings)
         with journal.write() as session:
             row = agents.change_settings(session, agent, wanted, actor=caller.key_id, reason=body.reason)
             return described(row, aliases_of(session, agent))
+
+    @made.post("/agents/{agent}/end-hold")
+    def end_hold(
+        agent: AgentPath,
+        body: Reasoned,
+        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
+    ) -> dict[str, Any]:
+        """End the hold on an agent: its versions are promoted automatically again."""
+        with journal.write() as session:
+            held = agents.end_hold(session, agent, actor=caller.key_id, reason=body.reason)
+        return {"status": hold_ended(agent, held), "was_held": held}
 
     return made

@@ -39,7 +39,7 @@ class Access:
 
 
 def find(session: Session, caller: Caller, name: str) -> AgentRow:
-    """The agent as the caller may know it; NotFound where it is another tenant's, or none that the key is limited to."""
+    """The agent. Raises NotFound if it is another tenant's, or outside of what the key is limited to."""
     row = agents.find(session, name, caller.tenant)
     if caller.agents and not {row.name, row.parent} & caller.agents:
         return agents.find(session, name, "")  # nobody's: raises

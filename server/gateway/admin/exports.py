@@ -35,7 +35,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         ] = MIN_REWARD,
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> StreamingResponse:
-        """What was said and how it was rewarded, as rows for other trainers; what was kept out of training stays here."""
+        """Turns as JSONL rows for other trainers; turns that are kept out of training are left out."""
         found = training_rows.rows(
             journal, form, agent=agent, tenant=caller.tenant, since=since, until=until, min_reward=min_reward
         )

@@ -1,4 +1,4 @@
-"""The learner over HTTP: where it stands, paused, resumed, made to take a step now."""
+"""The learner over HTTP: the verbs of `burnish learner`."""
 
 from typing import Any
 

@@ -1,19 +1,18 @@
-"""What is live, changed over HTTP: promote, roll back, end a hold."""
+"""What is live, changed over HTTP: promote and roll back."""
 
 from typing import Any
 
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
-from burnish.adapters.registry import agents, lifecycle
+from burnish.adapters.registry import lifecycle
 from burnish.adapters.verbs import releases
-from burnish.adapters.verbs.answers import released
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.keys import Scope
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.admin.caller import Access
-from burnish.server.gateway.admin.field_types import AgentPath, Body, Number, Reasoned, Text
+from burnish.server.gateway.admin.field_types import AgentPath, Body, Number, Text
 
 
 class Promotion(Body):
@@ -33,7 +32,7 @@ class Rollback(Body):
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`POST /agents/{agent}/promote`, `…/rollback` and `…/release`."""
+    """`POST /agents/{agent}/promote` and `…/rollback`."""
     made = APIRouter()
 
     @made.post("/agents/{agent}/promote")
@@ -42,9 +41,9 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         body: Promotion,
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> dict[str, Any]:
-        """Make a version live; one that is live already stays so. One that the engines have not loaded is loaded first."""
+        """Make a version live; the engines load it first if they do not hold it. The live version stays live."""
         options: dict[str, Any] = {"actor": caller.key_id, "reason": body.reason, "expected": body.expected}
-        return _told(journal, agent, releases.promote(settings, journal, agent, body.version, **options))
+        return _answer(journal, agent, releases.promote(settings, journal, agent, body.version, **options))
 
     @made.post("/agents/{agent}/rollback")
     def rollback(
@@ -54,22 +53,11 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     ) -> dict[str, Any]:
         """Go back to the previous version, or to the one named."""
         options: dict[str, Any] = {"actor": caller.key_id, "reason": body.reason, "expected": body.expected}
-        return _told(journal, agent, releases.rollback(settings, journal, agent, to=body.to, **options))
-
-    @made.post("/agents/{agent}/release")
-    def end_hold(
-        agent: AgentPath,
-        body: Reasoned,
-        caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
-    ) -> dict[str, Any]:
-        """Let versions go live by themselves again after a hold."""
-        with journal.write() as session:
-            held = agents.release(session, agent, actor=caller.key_id, reason=body.reason)
-        return {"status": released(agent, held), "was_held": held}
+        return _answer(journal, agent, releases.rollback(settings, journal, agent, to=body.to, **options))
 
     return made
 
 
-def _told(journal: Journal, agent: str, status: str) -> dict[str, Any]:
+def _answer(journal: Journal, agent: str, status: str) -> dict[str, Any]:
     with journal.read() as session:
         return {"status": status, "agent": agent, "live": lifecycle.alias(session, agent)}

@@ -1,4 +1,4 @@
-"""A turn's fate over HTTP."""
+"""One turn over HTTP: `burnish turns show`."""
 
 from typing import Annotated, Any
 
@@ -17,13 +17,12 @@ TurnPath = Annotated[str, Path(max_length=512, pattern=r"^[^\x00]+$", descriptio
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /turns/{turn}/why`."""
+    """`GET /turns/{turn}`."""
     made = APIRouter()
 
-    @made.get("/turns/{turn}/why")
-    def why(turn: TurnPath, caller: Caller = Depends(access.anywhere(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
-        """One turn's story: what came back, who judged it how, and whether it was trained, in which version, or why
-        not."""
+    @made.get("/turns/{turn}")
+    def show_turn(turn: TurnPath, caller: Caller = Depends(access.anywhere(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
+        """One turn: messages, next state, votes, reward, and whether it was trained, in which version, or why not."""
         with journal.read() as session:
             _check(session, caller, turn)
             return story.tell(session, turn)

@@ -1,8 +1,14 @@
-"""The `burnish` command. Each group of verbs is a file; heavy imports happen inside the verb that needs them."""
+"""The `burnish` command. Each noun with its verbs is a file; heavy imports happen inside the verb that needs them.
+
+`PANELS` is the whole top level, in the order in which a user meets it.
+"""
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from burnish import __version__
 from burnish.cli import (
@@ -15,39 +21,60 @@ from burnish.cli import (
     learner,
     parts,
     records,
-    releases,
     settings,
-    turns,
     up,
     versions,
 )
-from burnish.cli.common import console
+from burnish.cli.common import console, example
 from burnish.errors import BurnishError
+
+PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
+    "Start": {
+        "doctor": (doctor.doctor, "doctor"),
+        "demo": (demo.demo, "demo --seed 1"),
+        "up": (up.up, "up --set gateway.port=8700"),
+        "status": (up.status, "status --json"),
+        "config": (settings.config, "config --set learner.min_rows=8"),
+    },
+    "Use": {"turns": records.app, "keys": keys.app, "agents": agents.app},
+    "Learn": {"learner": learner.app, "judges": judges.app},
+    "Release": {
+        "versions": versions.app,
+        "promote": (versions.promote, "promote 3 --expected 2 --reason better"),
+        "rollback": (versions.rollback, "rollback --yes --reason worse"),
+        "canary": canary.app,
+    },
+    "Operate": {
+        "run": parts.app,
+        "export": (records.export, "export --format dpo --since 7d --output rows.jsonl"),
+        "audit": (records.audit, "audit --action promote --limit 5"),
+    },
+}
+
+
+class InPanels(TyperGroup):
+    """Lists commands in the order of `PANELS`; Typer would put plain commands before groups."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for panel in PANELS.values() for name in panel]
+
 
 app = typer.Typer(
     name="burnish",
+    cls=InPanels,
     help="An agent server that trains while it serves.",
+    epilog=example("doctor", "up", "versions list", "run gateway")
+    + "\n\nExit status: 0 done, 1 a fault or a no (one line says what to do), 2 wrong usage.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.command("up")(up.up)
-app.command("status")(up.status)
-app.command("doctor")(doctor.doctor)
-app.command("config")(settings.config)
-app.command("demo")(demo.demo)
-app.add_typer(agents.app, name="agents")
-app.add_typer(versions.app, name="versions")
-app.add_typer(versions.app, name="adapters", hidden=True)  # the name of earlier releases
-for verb in (releases.promote, releases.rollback, releases.release, records.why, records.export, records.audit):
-    app.command(verb.__name__)(verb)
-app.add_typer(canary.app, name="canary")
-app.add_typer(judges.app, name="judges")
-app.add_typer(keys.app, name="keys")
-app.add_typer(learner.app, name="learner")
-app.command("learn")(learner.learn)
-app.add_typer(turns.app, name="turns")
-parts.register(app)
+for _panel, _verbs in PANELS.items():
+    for _name, _verb in _verbs.items():
+        if isinstance(_verb, typer.Typer):
+            app.add_typer(_verb, name=_name, rich_help_panel=_panel)
+        else:
+            app.command(_name, rich_help_panel=_panel, epilog=example(_verb[1]))(_verb[0])
 
 
 @app.callback(invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""`burnish agents`: list, show and make agents; give one settings of its own."""
+"""`burnish agents`: list, show and create agents; give one its own settings; end a hold."""
 
 import json
 from typing import Annotated
@@ -9,12 +9,30 @@ from rich.table import Table
 
 from burnish.adapters.registry import agents
 from burnish.adapters.registry.lineage import aliases_of
-from burnish.adapters.verbs.answers import described
-from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, out, pairs, prepared, print_json
+from burnish.adapters.verbs.answers import described, hold_ended
+from burnish.cli.common import (
+    AgentName,
+    AsJson,
+    ConfigFile,
+    Reason,
+    StateDir,
+    Yes,
+    answer,
+    confirm,
+    example,
+    out,
+    pairs,
+    prepared,
+    print_json,
+)
 from burnish.config import overrides
 from burnish.journal.summary import summary
 
-app = typer.Typer(help="Agents: list, show, create, and their own settings.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, show and create agents; give one its own settings; end a hold.",
+    epilog=example("agents list", "agents create support --set learner.min_rows=8"),
+    no_args_is_help=True,
+)
 Name = Annotated[str, typer.Argument(help="The agent's name: the model name that clients ask for.")]
 Own = Annotated[
     list[str] | None,
@@ -22,7 +40,7 @@ Own = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=example("agents list --json"))
 def list_(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
     file: ConfigFile = None,
@@ -52,22 +70,22 @@ def list_(
     out.print(table)
 
 
-@app.command()
+@app.command(epilog=example("agents show support"))
 def show(name: Name, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
     """Show one agent: its settings, aliases and counts."""
     _, journal, _ = prepared(file, state, None)
     with journal.read() as session:
-        told = {**described(agents.find(session, name), aliases_of(session, name)), **summary(session, name)}
+        report = {**described(agents.find(session, name), aliases_of(session, name)), **summary(session, name)}
     if as_json:
-        print_json(told)
+        print_json(report)
         return
     table = Table(show_header=False, title=f"agent {name}")
-    for key, value in told.items():
+    for key, value in report.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
     out.print(table)
 
 
-@app.command()
+@app.command(epilog=example("agents create support --set learner.min_rows=8"))
 def create(
     name: Name,
     tenant: Annotated[str, typer.Option(help="Tenant that the agent belongs to.")] = "default",
@@ -77,7 +95,7 @@ def create(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make an agent; it is served at the base at once. Made again with the same words, it stays as it is."""
+    """Create an agent; the base answers for it at once. The same command again changes nothing."""
     from burnish.adapters.serving.prepare import refresh
 
     settings, journal, _ = prepared(file, state, None)
@@ -85,12 +103,12 @@ def create(
     with journal.write() as session:
         taken = (settings.engine.base_name,)
         row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
-        told = described(row, {0: [agents.LIVE]})
+        report = described(row, {0: [agents.LIVE]})
     refresh(settings, journal)
-    answer(f"agent {name} of tenant {tenant} is there", told, as_json)
+    answer(f"agent {name} of tenant {tenant} exists", report, as_json)
 
 
-@app.command("set")
+@app.command("set", epilog=example("agents set support --set learner.min_rows=8 --set gate.tier=auto"))
 def set_(
     name: Name,
     own: Own = None,
@@ -99,13 +117,35 @@ def set_(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give an agent settings of its own in place of those that it had; without --set it has none any more."""
+    """Replace an agent's own settings; without --set it has none any more."""
     settings, journal, _ = prepared(file, state, None)
     wanted = overrides.checked(settings, pairs(own))
     with journal.write() as session:
         row = agents.change_settings(session, name, wanted, actor="cli", reason=reason)
-        told = described(row, aliases_of(session, name))
+        report = described(row, aliases_of(session, name))
     shown = ", ".join(f"{key}={json.dumps(value)}" for key, value in wanted.items()) or "none"
     answer(
-        f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds", told, as_json
+        f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds",
+        report,
+        as_json,
     )
+
+
+@app.command("end-hold", epilog=example("agents end-hold --yes --reason fixed"))
+def end_hold(
+    agent: AgentName = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the hold on an agent: its versions are promoted automatically again."""
+    _, journal, name = prepared(file, state, agent)
+    with journal.read() as session:
+        held = agents.find(session, name).held
+    if held is not None:
+        confirm(f"{name} is held: {held}. End the hold?", yes)
+    with journal.write() as session:
+        held = agents.end_hold(session, name, actor="cli", reason=reason)
+    answer(hold_ended(name, held), {"agent": name, "was_held": held}, as_json)

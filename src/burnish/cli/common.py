@@ -1,6 +1,7 @@
-"""What every verb shares: the console, the options that choose settings, and a client for a running server's admin API."""
+"""What all commands share: the console, their options, and how they read settings, times and journals."""
 
 import json
+import re
 import time
 from datetime import datetime
 from pathlib import Path
@@ -10,9 +11,10 @@ import typer
 from rich.console import Console
 
 from burnish import config
-from burnish.errors import ConfigError
+from burnish.errors import BurnishError, ConfigError
 from burnish.journal import Journal
 
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 console = Console(stderr=True)
 out = Console()
 
@@ -21,7 +23,19 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a setting; repeatable.")
 ]
 StateDir = Annotated[Path | None, typer.Option("--state", help="State directory (default: .burnish).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table or a line.")]
+AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
+EveryAgent = Annotated[str | None, typer.Option("--agent", help="This agent alone (default: all).")]
+Version = Annotated[int, typer.Argument(min=1, help="Version number, 12 for agent@v12.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept in the audit log.")]
+Expected = Annotated[
+    int | None, typer.Option("--expected", min=0, help="Do it only while this version is live; else say which one is.")
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="How many of the latest.")]
+Since = Annotated[
+    str | None, typer.Option("--since", help="Only from then on: 2026-11-21, 2026-11-21T18:00, or 90m, 12h, 7d ago.")
+]
 
 
 def load_settings(file: Path | None, overrides: list[str] | None = None, state: Path | None = None) -> config.Settings:
@@ -33,7 +47,7 @@ def load_settings(file: Path | None, overrides: list[str] | None = None, state: 
 
 
 def pairs(texts: list[str] | None) -> dict[str, Any]:
-    """What `--set KEY=VALUE` names; a value that is JSON is read as such. Raises ConfigError where there is no `=`."""
+    """What `--set KEY=VALUE` names; a value that is JSON is read as such. Raises ConfigError without `=`."""
     found: dict[str, Any] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
@@ -46,16 +60,13 @@ def pairs(texts: list[str] | None) -> dict[str, Any]:
     return found
 
 
+def example(*commands: str) -> str:
+    """The end of a help page: commands to copy, one a line. The lines hold no brackets, which rich would read."""
+    return "\n".join(("Example:", *(f"$ burnish {command}" for command in commands)))
+
+
 def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=str))
-
-
-AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept in the audit log.")]
-Expected = Annotated[
-    int | None, typer.Option("--expected", min=0, help="Do it only while this version is live; else say which one is.")
-]
 
 
 def prepared(file: Path | None, state: Path | None, agent: str | None) -> tuple[config.Settings, Journal, str]:
@@ -66,24 +77,44 @@ def prepared(file: Path | None, state: Path | None, agent: str | None) -> tuple[
     return settings, prepare(settings), agent or settings.agent.name
 
 
+def existing(file: Path | None, state: Path | None, agent: str | None) -> tuple[config.Settings, Journal, str]:
+    """Settings, the journal and the agent that is meant. Raises JournalError if there is no journal."""
+    settings = load_settings(file, None, state)
+    return settings, Journal.open(settings.journal_url, migrate=False), agent or settings.agent.name
+
+
 def when(at: float | None) -> str:
     """A time as people read it."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
 
 
-def moment(text: str | None) -> float | None:
-    """Seconds since the epoch from `2026-11-21`, `2026-11-21T18:00`, or how long ago: `90m`, `12h`, `7d`."""
+def moment(text: str | None, now: float | None = None) -> float | None:
+    """Seconds since the epoch of a local time (`2026-11-21`, `2026-11-21T18:00`) or of an age (`90m`, `12h`, `7d`).
+
+    Raises ConfigError.
+    """
     if text is None:
         return None
-    units = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
-    if text[:-1].isdecimal() and text[-1] in units:
-        return time.time() - int(text[:-1]) * units[text[-1]]
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip()):
+        return (time.time() if now is None else now) - float(match[1]) * _SECONDS[match[2]]
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no time; expected 2026-11-21, 2026-11-21T18:00, or how long ago: 90m, 12h, 7d"
+            f"expected a time (2026-11-21, 2026-11-21T18:00) or an age (90m, 12h, 7d), got {text!r}"
         ) from None
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on the terminal unless `yes` is given. Raises Abort after a no, BurnishError if nobody can answer."""
+    if yes:
+        return
+    try:
+        is_sure = typer.confirm(question, err=True)
+    except typer.Abort:
+        raise BurnishError("got no answer, expected y or n; --yes answers for you") from None
+    if not is_sure:
+        raise typer.Abort
 
 
 def answer(status: str, tree: dict[str, Any], as_json: bool) -> None:

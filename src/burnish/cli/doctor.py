@@ -1,4 +1,4 @@
-"""`burnish doctor`: what is missing here, in plain words, and how to mend it.
+"""`burnish doctor`: what is missing here, and how to fix it.
 
 A check answers with a finding: fine, a warning, or a fault that would stop `burnish up`.
 """
@@ -38,7 +38,7 @@ MARKS = {"ok": "[green]âœ“[/]", "warning": "[yellow]![/]", "fault": "[bold red]â
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check saw; `remedy` says what to do about it."""
+    """The result of one check; `remedy` says what to do about it."""
 
     level: Level
     what: str
@@ -48,7 +48,7 @@ class Finding:
 def doctor(
     file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
-    """Say what is missing on this machine and how to mend it. Exit status 1 when `burnish up` could not start."""
+    """Check what is missing on this machine and how to fix it. Exit status 1 if `burnish up` cannot start."""
     settings = load_settings(file, overrides, state)
     findings = list(examine(settings))
     if as_json:

@@ -1,8 +1,6 @@
-"""`burnish judges`: how good a judge is, what another one would say, how often users agree; and the labelling of golden
-sets."""
+"""`burnish judges`: how good a judge is, what another one would say, how often users agree."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +10,24 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from burnish.cli import judge_tables as tables
-from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
+from burnish.cli.common import (
+    AgentName,
+    AsJson,
+    ConfigFile,
+    EveryAgent,
+    Limit,
+    Overrides,
+    Since,
+    StateDir,
+    console,
+    example,
+    load_settings,
+    moment,
+    out,
+    print_json,
+)
 from burnish.cli.label import label
+from burnish.cli.tables import judges as tables
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal
@@ -24,22 +37,26 @@ if TYPE_CHECKING:
     from burnish.judges.judge import Judge
 
 T = TypeVar("T")
-app = typer.Typer(help="Put judges to the test; label turns; judge recorded turns again.", no_args_is_help=True)
-app.command("label")(label)
+app = typer.Typer(
+    help="List and calibrate judges; label turns; judge recorded turns again.",
+    epilog=example("judges list", "judges calibrate --golden mine.jsonl"),
+    no_args_is_help=True,
+)
+app.command(epilog=example("judges label --output mine.jsonl"))(label)
 JudgeName = Annotated[
     str | None,
     typer.Option("--judge", help="Another judge than the configured one: `base`, `agent@v12`, or litellm's name."),
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=example("judges list --json"))
 def list_(
-    agent: Annotated[str | None, typer.Option("--agent", help="On this agent's turns alone.")] = None,
+    agent: EveryAgent = None,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the judges seen in the journal: verdicts, abstentions, failed votes, and how often users agreed."""
+    """List the judges in the journal: verdicts, abstentions, failed votes, and how often users agreed."""
     from burnish.judges.calibration.standings import standings
 
     settings = load_settings(file, None, state)
@@ -51,21 +68,21 @@ def list_(
     out.print(tables.standings_table(found))
 
 
-@app.command()
+@app.command(epilog=example("judges calibrate --golden mine.jsonl --judge base"))
 def calibrate(
     golden: Annotated[
         Path | None,
-        typer.Option("--golden", help="Golden set (JSON lines); the shipped one where the sandbox's model is used."),
+        typer.Option("--golden", help="Golden set (JSON lines); default with the sandbox's model: the shipped one."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures here.")] = None,
     judge: Annotated[
         list[str] | None, typer.Option("--judge", help="Another judge than the configured one; repeatable.")
     ] = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
     state: StateDir = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Score judges on turns whose right verdict is known: accuracy, false positives, κ, calibration, what it cost."""
+    """Score judges on a golden set: accuracy, false positives, κ, calibration, cost."""
     from burnish.judges.calibration import calibrate as module
     from burnish.judges.calibration.golden import SHIPPED, load
 
@@ -77,42 +94,40 @@ def calibrate(
         )
     path = golden or SHIPPED
     cases = load(path)
-    told: list[dict[str, Any]] = []
+    report: list[dict[str, Any]] = []
     names: list[str | None] = [*judge] if judge else [None]
     try:
         for name in names:
             made = _judge(settings, name)
             with _bar(made.model, len(cases)) as tick:
                 found = asyncio.run(_closing(made, module.calibrate(made, cases, _terms(settings), tick, rubric)))
-            out.print(tables.calibration_tables(found, path.name))
-            told.append(tables.calibration_json(found))
+            if not as_json:
+                out.print(tables.calibration_tables(found, path.name))
+            report.append(tables.calibration_json(found))
     finally:  # a judge that fails takes nothing from those before it
-        if json_file is not None and told:
-            _write(json_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
-            console.print(f"written to {json_file}", style="dim")
+        if as_json and report:
+            print_json(report)
 
 
-@app.command()
-def replay(
-    since: Annotated[
-        str | None, typer.Option("--since", help="Turns from then on: 2026-11-21, 2026-11-21T08:00, 90m, 6h, 3d.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Latest turns, at most.")] = 200,
+@app.command(epilog=example("judges rejudge --since 3d --judge openai/gpt-5 --store"))
+def rejudge(
+    since: Since = None,
+    limit: Limit = 200,
     judge: JudgeName = None,
     store: Annotated[bool, typer.Option("--store", help="Store the new verdicts beside the old ones.")] = False,
-    agent: Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")] = None,
+    agent: AgentName = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge recorded turns again and compare with the verdicts they have; --store keeps the new ones."""
+    """Judge recorded turns again and compare with their verdicts; --store keeps the new ones."""
     from burnish.judges.calibration import rejudge as module
     from burnish.judges.judge import identity
     from burnish.judges.verdicts.verdict import PROMPT
 
     settings = load_settings(file, overrides, state)
-    begin = tables.moment(since) if since else 0.0
+    begin = moment(since) or 0.0
     journal = Journal.open(settings.journal_url, migrate=store)
     made = _judge(settings, judge)
     named = agent or settings.agent.name
@@ -122,7 +137,7 @@ def replay(
         asked = module.questions(session, turns, settings.judge.rubrics)
     if not asked:
         asyncio.run(made.close())
-        raise ConfigError("no judged turns to judge again; `burnish judges list` says what is there")
+        raise ConfigError("no judged turns to judge again; `burnish judges list` shows which judges have spoken")
     n_stored = 0
 
     def keep(some: Sequence[module.Again]) -> None:
@@ -139,11 +154,11 @@ def replay(
     if as_json:
         print_json(figures | {"verdicts": [tables.again_json(each) for each in again]})
         return
-    out.print(tables.replay_tables(figures, again))
+    out.print(tables.rejudge_tables(figures, again))
 
 
 def _judge(settings: Settings, name: str | None) -> "Judge":
-    """The judge `name`, or the first that is configured."""
+    """The judge `name`, or the first configured one."""
     from burnish.judges.process import is_ours, make_judge, make_judges
     from burnish.keys import engine_key
 
@@ -186,10 +201,3 @@ async def _closing(judge: "Judge", asked: Awaitable[T]) -> T:
         return await asked
     finally:
         await judge.close()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""`burnish keys`: make, list and revoke API keys."""
+"""`burnish keys`: create, list and revoke API keys."""
 
 import time
 from typing import Annotated
@@ -8,17 +8,21 @@ from rich.table import Table
 from sqlalchemy import select
 
 from burnish import keys as minting
-from burnish.cli.common import AsJson, ConfigFile, StateDir, load_settings, out, print_json
+from burnish.cli.common import AsJson, ConfigFile, StateDir, answer, example, load_settings, out, print_json
 from burnish.errors import NotFound
 from burnish.journal.tables import KeyRow
 
-app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create, list and revoke API keys.",
+    epilog=example("keys create --scope inference", "keys list"),
+    no_args_is_help=True,
+)
 ScopeList = Annotated[
     list[minting.Scope], typer.Option("--scope", help="inference, feedback, viewer, operator or admin; repeatable.")
 ]
 
 
-@app.command()
+@app.command(epilog=example("keys create --scope inference --scope feedback --name laptop"))
 def create(
     scope: ScopeList,
     name: Annotated[str, typer.Option(help="A name to recognise the key by.")] = "",
@@ -30,7 +34,7 @@ def create(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key. The secret is shown once, here."""
+    """Create a key and print its secret, this once."""
     from burnish.adapters.serving.prepare import prepare, refresh
 
     settings = load_settings(file, None, state)
@@ -59,7 +63,7 @@ def create(
         out.print(secret, highlight=False)
 
 
-@app.command("list")
+@app.command("list", epilog=example("keys list --json"))
 def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
     """List keys (never their secrets)."""
     from burnish.adapters.serving.prepare import prepare
@@ -77,9 +81,14 @@ def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
     out.print(table)
 
 
-@app.command()
-def revoke(key_id: str, file: ConfigFile = None, state: StateDir = None) -> None:
-    """Revoke the key with this id (as `list` shows it)."""
+@app.command(epilog=example("keys revoke sk-burnish-Ox_lUD"))
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="The key's id, as `keys list` shows it.")],
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a key at once."""
     from burnish.adapters.serving.prepare import prepare, refresh
 
     settings = load_settings(file, None, state)
@@ -90,7 +99,7 @@ def revoke(key_id: str, file: ConfigFile = None, state: StateDir = None) -> None
             raise NotFound(f"no key {key_id!r}; `burnish keys list` shows what exists")
         row.revoked_at = time.time()
     refresh(settings, journal)
-    out.print(f"revoked {row.key_id}")
+    answer(f"revoked {row.key_id}", {"key_id": row.key_id}, as_json)
 
 
 def _limits(row: KeyRow) -> str:

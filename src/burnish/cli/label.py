@@ -13,8 +13,8 @@ from rich.rule import Rule
 from sqlalchemy import select
 from sqlmodel import Session, col
 
-from burnish.cli.common import ConfigFile, StateDir, console, load_settings, out
-from burnish.cli.turns import said
+from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, load_settings, out
+from burnish.cli.tables.turns import said
 from burnish.errors import BurnishError
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, NextStateRow
@@ -31,23 +31,23 @@ KEYS = (
 
 
 def label(
-    agent: Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")] = None,
-    target: Annotated[Path, typer.Option("--out", help="Golden set to append to.")] = Path("golden.jsonl"),
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Latest turns to go through.")] = 1000,
+    agent: AgentName = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Golden set to append to.")] = Path("golden.jsonl"),
+    limit: Limit = 1000,
     file: ConfigFile = None,
     state: StateDir = None,
 ) -> None:
-    """Label recorded turns by hand: + / 0 / - / skip / quit; goes on where it stopped."""
+    """Label recorded turns by hand into a golden set; a later run goes on where this one stopped."""
     settings = load_settings(file, None, state)
     journal = Journal.open(settings.journal_url, migrate=False)
-    skipped = target.with_name(f"{target.name}.skipped")
-    done = _labelled(target) | _lines(skipped)
+    skipped = output.with_name(f"{output.name}.skipped")
+    done = _labelled(output) | _lines(skipped)
     with journal.read() as session:
         waiting = [name for name in _turns(session, agent or settings.agent.name, limit) if name not in done]
-    n_labelled = _go_through(journal, waiting, target, skipped)
+    n_labelled = _go_through(journal, waiting, output, skipped)
     journal.close()
     console.print(
-        f"{n_labelled} turns labelled, {target} holds {len(_labelled(target))} cases", style="dim", soft_wrap=True
+        f"{n_labelled} turns labelled, {output} holds {len(_labelled(output))} cases", style="dim", soft_wrap=True
     )
 
 

@@ -1,4 +1,4 @@
-"""One verb per part, so that each also runs alone: engine, gateway, remote, ingester, swapper, judge, learner."""
+"""`burnish run PART`: run one part alone, in a container or on a machine of its own."""
 
 import asyncio
 import os
@@ -10,11 +10,14 @@ from types import FrameType
 import typer
 
 from burnish import config, logs
-from burnish.cli.common import ConfigFile, Overrides, load_settings
+from burnish.cli.common import ConfigFile, Overrides, StateDir, example, load_settings
 from burnish.processes.parts import DESCRIPTIONS
 
-_GROUPS = {"learner"}
-"""Parts with verbs of their own, in files of their own."""
+app = typer.Typer(
+    help="Run one part alone, until it is stopped.",
+    epilog=example("run gateway", "run engine --set engine.port=8711"),
+    no_args_is_help=True,
+)
 
 
 class Stopping:
@@ -32,26 +35,13 @@ class Stopping:
         self._is_stopping = True
 
 
-def register(app: typer.Typer) -> None:
-    """Add a verb per part that is not a group of verbs."""
-    for name, description in DESCRIPTIONS.items():
-        if name in _GROUPS:
-            continue
-        app.command(name, help=description, rich_help_panel="Parts, one by one")(_verb(name))
-
-
-def _verb(name: str) -> Callable[[Path | None, list[str] | None], None]:
-    def run(file: ConfigFile = None, overrides: Overrides = None) -> None:
-        run_part(name, file, overrides)
+def _command(part: str) -> Callable[[Path | None, list[str] | None, Path | None], None]:
+    def run(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None) -> None:
+        settings = load_settings(file, overrides, state)
+        logs.configure(settings.log_format, part)
+        _RUNNERS[part](settings)
 
     return run
-
-
-def run_part(name: str, file: Path | None, overrides: list[str] | None) -> None:
-    """Run one part until it is stopped."""
-    settings = load_settings(file, overrides)
-    logs.configure(settings.log_format, name)
-    _RUNNERS[name](settings)
 
 
 def _engine(settings: config.Settings) -> None:
@@ -131,3 +121,6 @@ _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "judge": _judge,
     "learner": _learner,
 }
+
+for _name, _description in DESCRIPTIONS.items():
+    app.command(_name, help=_description, epilog=example(f"run {_name} --config burnish.toml"))(_command(_name))

@@ -1,34 +1,73 @@
-"""`burnish why`, `export` and `audit`: what the journal has to say."""
+"""`burnish turns`, `export` and `audit`: what the journal holds."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from burnish.adapters.registry import audit as log
-from burnish.cli import turns
-from burnish.cli.common import AgentName, AsJson, ConfigFile, StateDir, load_settings, moment, out, print_json
-from burnish.cli.version_tables import entries
+from burnish.cli.common import (
+    AgentName,
+    AsJson,
+    ConfigFile,
+    EveryAgent,
+    Limit,
+    Since,
+    StateDir,
+    example,
+    existing,
+    moment,
+    out,
+    print_json,
+)
+from burnish.cli.tables import turns
+from burnish.cli.tables.versions import entries
 from burnish.errors import ConfigError
-from burnish.journal import Journal
+from burnish.journal import story
+from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
 
-Since = Annotated[
-    str | None, typer.Option(help="Only from then on: 2026-11-21, 2026-11-21T18:00, or 90m, 12h, 7d ago.")
-]
+app = typer.Typer(
+    help="List the latest turns; show one with all that is known about it.",
+    epilog=example("turns list", "turns show chatcmpl-6cd9ac5f"),
+    no_args_is_help=True,
+)
 
 
-def why(turn: str, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
-    """Tell a turn's story and fate: was it trained, in which version, or why not?"""
-    turns.show(turn, file, state, as_json)
+@app.command("list", epilog=example("turns list --limit 5", "turns list --agent support --json"))
+def list_(
+    agent: AgentName = None, limit: Limit = 20, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
+) -> None:
+    """List an agent's latest turns, newest first."""
+    _, journal, name = existing(file, state, agent)
+    with journal.read() as session:
+        found = [(row, story.training_status(session, row)) for row in story.recent(session, name, limit)]
+    if as_json:
+        print_json([_line(row, status) for row, status in found])
+    else:
+        out.print(turns.listed(name, found))
+
+
+@app.command(epilog=example("turns show chatcmpl-6cd9ac5f", "turns show chatcmpl-6cd9ac5f --json"))
+def show(
+    turn: Annotated[str, typer.Argument(help="The reply's id, as clients and `turns list` have it.")],
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one turn: messages, next state, votes, reward, and whether it was trained, in which version, or why not."""
+    _, journal, _ = existing(file, state, None)
+    with journal.read() as session:
+        report = story.tell(session, turn)
+    print_json(report) if as_json else out.print(turns.shown(report))
 
 
 def export(
-    form: Annotated[Format, typer.Option("--format", help="For which trainer of TRL.")],
+    form: Annotated[Format, typer.Option("--format", help="For which trainer of TRL.")] = Format.SFT,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New file to write (default: the terminal).")
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Only this agent's turns (default: all).")] = None,
+    agent: EveryAgent = None,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's turns.")] = None,
     since: Since = None,
     until: Annotated[str | None, typer.Option(help="Only before then.")] = None,
@@ -38,8 +77,8 @@ def export(
     file: ConfigFile = None,
     state: StateDir = None,
 ) -> None:
-    """Write rows for other trainers as JSONL: sft, dpo, kto, rewards. What was kept out of training stays here."""
-    journal = _open(file, state)
+    """Export turns as JSONL rows for other trainers; turns that are kept out of training are left out."""
+    _, journal, _ = existing(file, state, None)
     if output is not None and output.exists():
         raise ConfigError(f"--output: {output} exists already; name a new file")
     options = {"agent": agent, "tenant": tenant}
@@ -59,23 +98,29 @@ def export(
 
 
 def audit(
-    agent: AgentName = None,
+    agent: EveryAgent = None,
     actor: Annotated[str | None, typer.Option(help="Only what this one did: gate, watch, cli, a key's id.")] = None,
     action: Annotated[
-        str | None, typer.Option(help="Only this: promote, refuse, pin, import, remove, release, …")
+        str | None, typer.Option(help="Only this: promote, refuse, pin, import, remove, end-hold, …")
     ] = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="The newest so many.")] = 50,
+    limit: Limit = 50,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List who changed what is served, when and why, newest first; of all agents unless one is named."""
-    with _open(file, state).read() as session:
+    """List who changed what is served, when and why, newest first."""
+    _, journal, _ = existing(file, state, None)
+    with journal.read() as session:
         found = log.entries(session, agent=agent, actor=actor, action=action, since=moment(since), limit=limit)
-        told = [row.model_dump() for row in found]
-    print_json({"entries": told}) if as_json else out.print(entries(told, "audit log"))
+        report = [row.model_dump() for row in found]
+    print_json({"entries": report}) if as_json else out.print(entries(report, "audit log"))
 
 
-def _open(file: Path | None, state: Path | None) -> Journal:
-    return Journal.open(load_settings(file, None, state).journal_url, migrate=False)
+def _line(row: InteractionRow, status: str) -> dict[str, Any]:
+    return {
+        "turn": row.interaction_id,
+        "version": row.version,
+        "ended_at": row.ended_at,
+        "training_status": status,
+    }

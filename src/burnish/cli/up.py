@@ -34,7 +34,7 @@ def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = N
 
 
 def check_start(settings: Settings) -> None:
-    """Stop now, with one readable line, where starting cannot work."""
+    """Stop with one readable line if a start cannot work."""
     from burnish.adapters.serving.prepare import prepare
     from burnish.cli.doctor import faults
 
@@ -74,7 +74,7 @@ def _emit(part: str, line: str) -> None:
 def status(
     file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
-    """Show the live version, the queues and the learner's progress, as the journal has them."""
+    """Show the live version, the queues and the learner's progress."""
     settings = load_settings(file, overrides, state)
     from burnish.journal import Journal
     from burnish.journal.summary import summary

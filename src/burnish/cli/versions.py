@@ -1,4 +1,4 @@
-"""`burnish versions`: what exists and where it comes from; pins, imports, exports, and the files of old ones."""
+"""`burnish versions`, `promote` and `rollback`: which versions exist, their files, and which one is live."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,29 +10,34 @@ from rich.table import Table
 from burnish.adapters.registry import lifecycle, versions
 from burnish.adapters.registry.lineage import aliases_of, lineage
 from burnish.adapters.verbs.answers import imported, pinned
-from burnish.cli import version_tables as tables
 from burnish.cli.common import (
     AgentName,
     AsJson,
     ConfigFile,
+    Expected,
     Overrides,
     Reason,
     StateDir,
+    Version,
     Yes,
     answer,
+    confirm,
     console,
+    example,
     load_settings,
     out,
     prepared,
     print_json,
 )
-from burnish.cli.releases import promote, rollback
+from burnish.cli.tables import versions as tables
+from burnish.journal import Journal
 from burnish.journal.tables import VersionRow
 
 app = typer.Typer(
-    help="Adapter versions: list, show, lineage, pin, import, export, remove old ones.", no_args_is_help=True
+    help="List and show versions; pin, import, export; remove old files.",
+    epilog=example("versions list", "versions lineage 3"),
+    no_args_is_help=True,
 )
-Version = Annotated[int, typer.Argument(min=1, help="Version number, 12 for agent@v12.")]
 
 
 def describe(row: VersionRow) -> dict[str, Any]:
@@ -40,7 +45,7 @@ def describe(row: VersionRow) -> dict[str, Any]:
     return row.model_dump(mode="json")
 
 
-@app.command("list")
+@app.command("list", epilog=example("versions list --json"))
 def list_(agent: AgentName = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
     """List an agent's versions, newest last."""
     _, journal, name = prepared(file, state, agent)
@@ -56,7 +61,7 @@ def list_(agent: AgentName = None, file: ConfigFile = None, state: StateDir = No
         out.print(tables.listed(name, rows, pointed))
 
 
-@app.command()
+@app.command(epilog=example("versions show 3"))
 def show(
     version: Version, agent: AgentName = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
@@ -76,18 +81,18 @@ def show(
     out.print(table)
 
 
-@app.command("lineage")
+@app.command("lineage", epilog=example("versions lineage 3"))
 def lineage_(
     version: Version, agent: AgentName = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
-    """Tell a version's whole story: rows, step, ancestors, what it had to show, when it was live."""
+    """Show where a version comes from: ancestors, step, rows, evidence, and when it was live."""
     _, journal, name = prepared(file, state, agent)
     with journal.read() as session:
-        told = lineage(session, name, version)
-    print_json(told) if as_json else out.print(tables.story(told))
+        report = lineage(session, name, version)
+    print_json(report) if as_json else out.print(tables.story(report))
 
 
-@app.command()
+@app.command(epilog=example("versions pin 3 --reason shipped"))
 def pin(
     version: Version,
     agent: AgentName = None,
@@ -96,11 +101,11 @@ def pin(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a version's files whatever retention says."""
+    """Keep a version's files, whatever the retention settings are."""
     _pin(version, True, agent, reason, file, state, as_json)
 
 
-@app.command()
+@app.command(epilog=example("versions unpin 3"))
 def unpin(
     version: Version,
     agent: AgentName = None,
@@ -109,11 +114,11 @@ def unpin(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Leave a version's files to retention again."""
+    """End a pin: the retention settings apply to the version's files again."""
     _pin(version, False, agent, reason, file, state, as_json)
 
 
-@app.command("import")
+@app.command("import", epilog=example("versions import ./my-adapter"))
 def import_(
     directory: Annotated[
         Path, typer.Argument(help="Directory that PEFT's save_pretrained made, or an export of Burnish.")
@@ -127,7 +132,7 @@ def import_(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a PEFT adapter a version, a candidate that the gate tries like any other."""
+    """Import a PEFT adapter as a version; it is a candidate like any other."""
     from burnish.adapters.serving.prepare import prepare
     from burnish.learner.run.adopt import adopt
 
@@ -140,7 +145,7 @@ def import_(
         out.print(f"not read: {', '.join(read.ignored)}", style="dim", highlight=False, soft_wrap=True)
 
 
-@app.command("export")
+@app.command("export", epilog=example("versions export 3 out/v3"))
 def export_(
     version: Version,
     directory: Annotated[Path, typer.Argument(help="New directory to write.")],
@@ -149,7 +154,7 @@ def export_(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a version as a plain directory that PEFT loads, with its manifest beside it."""
+    """Export a version as a directory that PEFT loads, with its manifest."""
     from burnish.adapters.files.export import export
     from burnish.adapters.files.store import AdapterStore
 
@@ -162,7 +167,7 @@ def export_(
     )
 
 
-@app.command()
+@app.command(epilog=example("versions gc --dry-run"))
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     agent: AgentName = None,
@@ -171,21 +176,54 @@ def gc(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the files of versions that nobody needs; their records, numbers and spent rows stay."""
+    """Remove the files of versions that nothing needs; their records stay."""
     from burnish.adapters.files.retention import FileRetention
 
     settings, journal, name = prepared(file, state, agent)
     file_retention = FileRetention(settings, journal)
     wanted = file_retention.remove(name, actor="cli", is_dry=True)
     if not dry_run and wanted.plan.remove:
-        if not yes:
-            typer.confirm(f"Remove the files of {', '.join(f'v{n}' for n in sorted(wanted.plan.remove))}?", abort=True)
+        confirm(f"Remove the files of {', '.join(f'v{n}' for n in sorted(wanted.plan.remove))}?", yes)
         wanted = file_retention.remove(name, actor="cli")
     print_json(wanted.as_dict()) if as_json else out.print(tables.removal(wanted.as_dict()))
 
 
-app.command("promote")(promote)
-app.command("rollback")(rollback)
+def promote(
+    version: Annotated[int, typer.Argument(min=0, help="Version to make live; 0 is the frozen base.")],
+    agent: AgentName = None,
+    expected: Expected = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a version live; 0 is the frozen base. A version that the engines do not hold is loaded first."""
+    from burnish.adapters.verbs.releases import promote as make_live
+
+    settings, journal, name = prepared(file, state, agent)
+    confirm(f"Make {name}@v{version} live?", yes)
+    done = make_live(settings, journal, name, version, actor="cli", reason=reason, expected=expected)
+    answer(done, {"agent": name, "live": _live(journal, name)}, as_json)
+
+
+def rollback(
+    to: Annotated[int | None, typer.Option(min=0, help="Version to go back to (default: the previous one).")] = None,
+    agent: AgentName = None,
+    expected: Expected = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the previous version live again, or the one named by --to."""
+    from burnish.adapters.verbs.releases import rollback as go_back
+
+    settings, journal, name = prepared(file, state, agent)
+    confirm(f"Roll {name} back?", yes)
+    done = go_back(settings, journal, name, to=to, actor="cli", reason=reason, expected=expected)
+    answer(done, {"agent": name, "live": _live(journal, name)}, as_json)
 
 
 def _pin(
@@ -202,3 +240,8 @@ def _pin(
         is_new = versions.set_pinned(session, name, version, is_pinned, actor="cli", reason=reason)
     tree = {"agent": name, "version": version, "is_pinned": is_pinned}
     answer(pinned(name, version, is_pinned, is_new), tree, as_json)
+
+
+def _live(journal: Journal, agent: str) -> int | None:
+    with journal.read() as session:
+        return lifecycle.alias(session, agent)

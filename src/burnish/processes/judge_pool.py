@@ -35,7 +35,7 @@ def parts(settings: Settings, environment: Mapping[str, str]) -> list[Part]:
     """The pool's judges, each as a part that is no pool itself."""
     alone = settings.model_copy(update={"judge": settings.judge.model_copy(update={"pool": 1, "ray": ""})})
     child = {**environment, **config.to_environment(alone), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "burnish", "judge"]
+    command = [sys.executable, "-m", "burnish", "run", "judge"]
     return [Part(f"judge-{number}", command, child) for number in range(1, settings.judge.pool + 1)]
 
 

@@ -27,10 +27,10 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
     left_out = {"engine"} if settings.engine.urls else set()
     left_out |= set() if settings.learner.enabled else {"learner"}
     left_out |= set() if settings.remote.model else {"remote"}
-    verbs = [verb for verb in DESCRIPTIONS if verb not in left_out]
+    kinds = [kind for kind in DESCRIPTIONS if kind not in left_out]
     # gateways that share a port are parts of their own; a health check reaches any of them
     instances = [
-        (verb, f"{verb}-{i}" if i > 1 else verb) for verb in verbs for i in range(1, _n_of(verb, settings) + 1)
+        (kind, f"{kind}-{i}" if i > 1 else kind) for kind in kinds for i in range(1, _n_of(kind, settings) + 1)
     ]
     checks = {
         "engine": engine_url(settings) + "/health",
@@ -38,34 +38,34 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         "remote": f"http://127.0.0.1:{settings.remote.port}/health",
     }
     patience = {"engine": 900.0}
-    # judges side by side are parts of their own as well; on Ray, `burnish judge` sees to its actors
+    # judges side by side are parts of their own as well; on Ray, `burnish run judge` starts its actors
     alone = {} if settings.judge.ray else {"judge": {"BURNISH_JUDGE__POOL": "1"}}
     return [
         Part(
             name=name,
-            command=_command(verb, settings),
-            environment=child | alone.get(verb, {}),
-            is_healthy=_answers(checks[verb]) if verb in checks else None,
-            patience=patience.get(verb, 120.0),
+            command=_command(kind, settings),
+            environment=child | alone.get(kind, {}),
+            is_healthy=_answers(checks[kind]) if kind in checks else None,
+            patience=patience.get(kind, 120.0),
             # the gateway lets running replies end for up to 20 s
-            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0, "judge": 15.0}.get(verb, 10.0),
+            stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0, "judge": 15.0}.get(kind, 10.0),
         )
-        for verb, name in instances
+        for kind, name in instances
     ]
 
 
-def _command(verb: str, settings: config.Settings) -> list[str]:
+def _command(kind: str, settings: config.Settings) -> list[str]:
     ranks = settings.learner.ranks
-    if verb != "learner" or ranks == 1:
-        return [sys.executable, "-m", "burnish", verb]
+    if kind != "learner" or ranks == 1:
+        return [sys.executable, "-m", "burnish", "run", kind]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    return [*launcher, "-m", "burnish", verb]
+    return [*launcher, "-m", "burnish", "run", kind]
 
 
-def _n_of(verb: str, settings: config.Settings) -> int:
-    if verb == "judge":
+def _n_of(kind: str, settings: config.Settings) -> int:
+    if kind == "judge":
         return 1 if settings.judge.ray else settings.judge.pool
-    return settings.gateway.processes if verb == "gateway" else 1
+    return settings.gateway.processes if kind == "gateway" else 1
 
 
 def gateway_url(settings: config.Settings) -> str:

@@ -45,16 +45,16 @@ def test_pauses_holds_and_settings_are_changed_once_and_audited(any_journal: Jou
         with any_journal.write() as session:
             agents.set_paused(session, "agent", is_paused, actor="ana", reason="why")
     with any_journal.write() as session:
-        assert agents.release(session, "agent", actor="ana") is None
+        assert agents.end_hold(session, "agent", actor="ana") is None
         agents.find(session, "agent").held = "v3 was worse"
     with any_journal.write() as session:
-        assert agents.release(session, "agent", actor="ana") == "v3 was worse"
+        assert agents.end_hold(session, "agent", actor="ana") == "v3 was worse"
         assert agents.change_settings(session, "agent", {"learner.rank": 8}, actor="ana").settings == {
             "learner.rank": 8
         }
     with any_journal.write() as session:
         agents.change_settings(session, "agent", {"learner.rank": 8}, actor="ana")
-    assert [action for _, action, _ in told(any_journal)] == ["settings", "release", "resume", "pause", "create"]
+    assert [action for _, action, _ in told(any_journal)] == ["settings", "end-hold", "resume", "pause", "create"]
 
 
 def test_the_audit_log_is_filtered_and_paged(any_journal: Journal) -> None:

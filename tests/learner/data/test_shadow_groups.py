@@ -185,11 +185,11 @@ def test_a_version_made_with_groups_comes_out_again_bit_for_bit(
     monkeypatch.setattr(reproduce, "trainer_for", lambda *_: make_trainer(**SETTINGS))
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
     settings = Settings(state_dir=world.store.root.parent)
-    assert reproduce.replay(settings, world.journal, "agent", 1).is_same
+    assert reproduce.reproduce(settings, world.journal, "agent", 1).is_same
     with world.journal.write() as session:
         session.query(GroupSampleRow).one().scores = [1.0, 0.0, 0.5]
-    assert not reproduce.replay(settings, world.journal, "agent", 1).is_same
+    assert not reproduce.reproduce(settings, world.journal, "agent", 1).is_same
     with world.journal.write() as session:
         session.delete(session.query(ShadowGroupRow).one())
     with pytest.raises(AdapterError, match="the shadow group of t0, which is no longer in the journal"):
-        reproduce.replay(settings, world.journal, "agent", 1)
+        reproduce.reproduce(settings, world.journal, "agent", 1)

@@ -42,7 +42,7 @@ def settings_of(world: World) -> Settings:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_version_comes_out_again_bit_for_bit(world: World, version: int, tmp_path: Path) -> None:
-    told = reproduce.replay(settings_of(world), world.journal, "agent", version, tmp_path / "made")
+    told = reproduce.reproduce(settings_of(world), world.journal, "agent", version, tmp_path / "made")
     assert told.is_same and told.n_rows == 5 and told.parent == version - 1
     assert told.digest == world.digest(version, WEIGHTS)
     assert (tmp_path / "made" / WEIGHTS).read_bytes() == (world.store.path("agent", version) / WEIGHTS).read_bytes()
@@ -53,7 +53,7 @@ def test_a_reward_that_was_changed_afterwards_is_noticed(world: World) -> None:
     with world.journal.write() as session:
         row = session.query(SampleRow).filter_by(interaction_id="t1").one()
         row.reward = -1.0
-    told = reproduce.replay(settings_of(world), world.journal, "agent", 1)
+    told = reproduce.reproduce(settings_of(world), world.journal, "agent", 1)
     assert not told.is_same and told.max_difference > 0.0 and told.reasons == ()
 
 
@@ -62,7 +62,7 @@ def test_feedback_that_came_later_changes_nothing_of_the_past(world: World) -> N
     with world.journal.read() as session:
         now = reward_of(session, "t1")
     assert now is not None and now.value == -1.0
-    assert reproduce.replay(settings_of(world), world.journal, "agent", 1).is_same
+    assert reproduce.reproduce(settings_of(world), world.journal, "agent", 1).is_same
 
 
 def test_other_libraries_are_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_other_libraries_are_named(world: World, monkeypatch: pytest.MonkeyPatch
         return {**verify(store, agent, version), "libraries": {"torch": "1.0"}}
 
     monkeypatch.setattr(AdapterStore, "verify", older)
-    (reason,) = reproduce.replay(settings_of(world), world.journal, "agent", 1).reasons
+    (reason,) = reproduce.reproduce(settings_of(world), world.journal, "agent", 1).reasons
     assert reason.startswith("torch was 1.0, is ")
 
 
@@ -80,19 +80,19 @@ def test_what_is_gone_is_named(world: World) -> None:
     with world.journal.write() as session:
         session.delete(session.query(InteractionRow).filter_by(interaction_id="t0").one())
     with pytest.raises(AdapterError, match="the turn t0, which is no longer in the journal"):
-        reproduce.replay(settings_of(world), world.journal, "agent", 1)
+        reproduce.reproduce(settings_of(world), world.journal, "agent", 1)
     with world.journal.write() as session:
         session.delete(session.query(StepRow).filter_by(version=2).one())
     with pytest.raises(AdapterError, match="no step that made agent@v2"):
-        reproduce.replay(settings_of(world), world.journal, "agent", 2)
+        reproduce.reproduce(settings_of(world), world.journal, "agent", 2)
     with pytest.raises(AdapterError):
-        reproduce.replay(settings_of(world), world.journal, "agent", 7)
+        reproduce.reproduce(settings_of(world), world.journal, "agent", 7)
 
 
 def test_a_parent_that_was_damaged_is_an_error(world: World) -> None:
     (world.store.path("agent", 1) / checkpoint.OPTIMIZER).write_bytes(b"")
     with pytest.raises(AdapterError, match="optimizer"):
-        reproduce.replay(settings_of(world), world.journal, "agent", 2)
+        reproduce.reproduce(settings_of(world), world.journal, "agent", 2)
 
 
 def test_a_setting_that_is_gone_matters_only_where_it_did_something() -> None:

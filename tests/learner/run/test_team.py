@@ -1,4 +1,4 @@
-"""`burnish learner` under torchrun: two processes publish the version that one publishes."""
+"""`burnish run learner` under torchrun: two processes publish the version that one publishes."""
 
 import os
 import subprocess
@@ -67,7 +67,7 @@ def fill(settings: config.Settings, policy: Policy) -> None:
 def learn(settings: config.Settings, n_ranks: int) -> dict[str, torch.Tensor]:
     """The weights of the version that `n_ranks` processes publish."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"] if n_ranks > 1 else []
-    command = [sys.executable, *launcher, "-m", "burnish", "learner"]
+    command = [sys.executable, *launcher, "-m", "burnish", "run", "learner"]
     environment = {**os.environ, **config.to_environment(settings)}
     process = subprocess.Popen(command, env=environment, cwd=settings.state_dir)
     journal = Journal.open(settings.journal_url)

@@ -115,5 +115,5 @@ def test_a_step_after_a_refusal_is_smaller_and_is_made_again_so(world: World, mo
 
     monkeypatch.setattr(reproduce, "trainer_for", trainer_for)
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: Anchors([]))
-    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", second)
+    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", second)
     assert told.is_same and told.digest == world.digest(second, WEIGHTS)

@@ -111,7 +111,7 @@ def test_a_step_after_a_refusal_pulls_harder_and_is_made_again_so(
 
     monkeypatch.setattr(reproduce, "trainer_for", trainer_for)
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: ANCHORS)
-    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 3)
+    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 3)
     assert told.is_same and told.digest == world.digest(3, WEIGHTS)
 
 
@@ -175,7 +175,7 @@ def test_after_two_refusals_a_step_ends_nearer_to_the_base_and_is_made_again_so(
 
     monkeypatch.setattr(reproduce, "trainer_for", lambda *_: world.make_trainer(**SETTINGS))
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
-    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
+    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
     assert told.is_same and told.digest == world.digest(5, WEIGHTS)
 
 

@@ -230,7 +230,7 @@ def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jur
 
     monkeypatch.setattr(reproduce, "trainer_for", lambda settings, chosen, agent: world.make_trainer(**SETTINGS))
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
-    told = reproduce.replay(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
+    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
     assert told.is_same and told.digest == world.digest(2, WEIGHTS)
 
 

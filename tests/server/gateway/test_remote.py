@@ -46,7 +46,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             remote=Remote(model="openai/larger", url=f"{model.url}/v1", api_key="k", port=port),
         )
         environment = {**os.environ, **to_environment(settings)}
-        process = subprocess.Popen([sys.executable, "-m", "burnish", "remote"], env=environment)
+        process = subprocess.Popen([sys.executable, "-m", "burnish", "run", "remote"], env=environment)
         try:
             deadline = time.monotonic() + 120
             while not answers(f"http://127.0.0.1:{port}/health"):

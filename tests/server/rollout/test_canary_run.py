@@ -368,7 +368,7 @@ async def test_while_it_is_held_candidates_wait_and_after_the_release_they_are_t
     assert "agent is held: looking into it" in (stage.job("agent@v2").error or "")
     await stage.swapper.run_once()
     with stage.journal.write() as session:
-        assert agents.release(session, "agent", actor="ana") == "looking into it"
+        assert agents.end_hold(session, "agent", actor="ana") == "looking into it"
     await stage.swapper.run_once()
     assert stage.live() == 2
 
@@ -381,7 +381,7 @@ async def test_a_canary_that_passes_while_held_waits_for_the_release(stage: Stag
     await stage.answer({0: 0.7, 1: 1.0}, rounds=30)
     assert (stage.live(), stage.route().canary) == (0, 1)
     with stage.journal.write() as session:
-        agents.release(session, "agent", actor="ana")
+        agents.end_hold(session, "agent", actor="ana")
     await stage.swapper.run_once()
     assert stage.live() == 1
 
@@ -392,7 +392,7 @@ async def test_after_three_rollbacks_in_a_day_learning_is_paused_and_serving_goe
     for number in (2, 3, 4):
         stage.turns(1, 40, 0.9)
         with stage.journal.write() as session:
-            agents.release(session, "agent", actor="ana")
+            agents.end_hold(session, "agent", actor="ana")
         stage.announce(number, 1)
         await stage.swapper.run_once()
         assert stage.live() == number

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from gateways import error_of
 from registered import Registered, add_version, registered
+from typer.main import get_command
 
 from burnish import serving_table
 from burnish.adapters.registry import agents
+from burnish.cli import app
 from burnish.journal.tables import InteractionRow
 from burnish.keys import Scope, mint
 from tests.factories import interaction, user
@@ -28,15 +30,15 @@ READS = [
     f"{ON_AGENT}/versions/2/export",
     f"{ON_AGENT}/learner",
     f"{ON_AGENT}/canary",
-    "/turns/t/why",
+    "/turns/t",
     "/audit",
 ]
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("/agents", {"name": "new"}),
-    (f"{ON_AGENT}/settings", {"settings": {}}),
+    (f"{ON_AGENT}/set", {"settings": {}}),
     (f"{ON_AGENT}/promote", {"version": 2}),
     (f"{ON_AGENT}/rollback", {}),
-    (f"{ON_AGENT}/release", {}),
+    (f"{ON_AGENT}/end-hold", {}),
     (f"{ON_AGENT}/versions/3/pin", {}),
     (f"{ON_AGENT}/versions/3/unpin", {}),
     (f"{ON_AGENT}/versions/gc", {"dry_run": True}),
@@ -45,6 +47,19 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     (f"{ON_AGENT}/learner/step", {}),
     (f"{ON_AGENT}/canary/stop", {}),
 ]
+
+
+def test_routes_use_the_words_of_the_commands(still: Registered) -> None:
+    with still.running.client("viewer") as client:
+        paths = [path for path in client.get("/openapi.json").json()["paths"] if path.startswith("/admin/")]
+    words = {word for path in paths for word in path.split("/")[2:] if not word.startswith("{")}
+    assert len(paths) > 15 and words <= set(command_words(get_command(app)))
+
+
+def command_words(command: Any) -> Iterator[str]:
+    for name, below in getattr(command, "commands", {}).items():
+        yield name
+        yield from command_words(below)
 
 
 @pytest.fixture
@@ -119,14 +134,14 @@ def test_each_tenant_sees_its_own(world: Registered) -> None:
     add_feedback(world.journal, "foreign", 1.0, tenant="other")
     rows = world.get(f"{ON_AGENT}/export?format=kto", "operator").text.splitlines()
     assert [json.loads(row)["id"] for row in rows] == ["t"]
-    error_of(world.get("/turns/foreign/why"), 404)
+    error_of(world.get("/turns/foreign"), 404)
 
 
 def test_a_key_for_some_agents_sees_no_others(world: Registered) -> None:
     key = limited_key(world, "second")
     assert [agent["name"] for agent in world.get("/agents", key).json()["agents"]] == ["second"]
     error_of(world.get(f"{ON_AGENT}/versions", key), 404)
-    error_of(world.get("/turns/t/why", key), 404)
+    error_of(world.get("/turns/t", key), 404)
     assert world.get("/audit", key).json() == {"entries": [], "next": None}
     with world.journal.write() as session:  # a personal agent goes with the one that it branches from
         agents.ensure_agent(session, "second.u-1")
@@ -144,7 +159,7 @@ def test_an_agent_is_made_with_settings_of_its_own(world: Registered) -> None:
         {"live": 0},
     )
     assert world.post("/agents", body).json()["created_at"] == made["created_at"]
-    changed = world.post("/agents/support/settings", {"settings": {"learner.rank": 4}}).json()
+    changed = world.post("/agents/support/set", {"settings": {"learner.rank": 4}}).json()
     assert changed["settings"] == {"learner.rank": 4}
     assert world.get("/agents/support").json()["interactions"] == 0
     for settings, said in (
@@ -221,11 +236,11 @@ def test_an_import_that_cannot_be_is_refused_and_leaves_nothing(
 
 
 def test_a_hold_ends_when_somebody_says_so(world: Registered) -> None:
-    assert world.post(f"{ON_AGENT}/release").json() == {"status": "agent was not held", "was_held": None}
+    assert world.post(f"{ON_AGENT}/end-hold").json() == {"status": "agent was not held", "was_held": None}
     with world.journal.write() as session:
         agents.hold(session, "agent", "v2 was rolled back by itself", actor="watch")
     assert world.get(ON_AGENT).json()["held"] == "v2 was rolled back by itself"
-    assert world.post(f"{ON_AGENT}/release", {"reason": "seen"}).json()["was_held"] == "v2 was rolled back by itself"
+    assert world.post(f"{ON_AGENT}/end-hold", {"reason": "seen"}).json()["was_held"] == "v2 was rolled back by itself"
     assert world.get(ON_AGENT).json()["held"] is None
 
 
@@ -240,9 +255,9 @@ def test_the_learner_is_paused_resumed_and_made_to_step(world: Registered) -> No
 
 
 def test_a_turn_says_why_and_a_version_where_it_comes_from(world: Registered) -> None:
-    told = world.get("/turns/t/why").json()
+    told = world.get("/turns/t").json()
     assert (told["training_status"], told["reward"]["value"]) == ("ready for the learner", 1.0)
-    error_of(world.get("/turns/nobody/why"), 404)
+    error_of(world.get("/turns/nobody"), 404)
     told = world.get(f"{ON_AGENT}/versions/2/lineage").json()
     assert (told["ancestors"], told["aliases"], told["live"][0]["by"]) == (["agent@v1", "agent@v0"], ["live"], "gate")
 

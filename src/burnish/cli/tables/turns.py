@@ -1,89 +1,49 @@
-"""`burnish turns`: the latest turns, and one turn's full story."""
+"""What `burnish turns` prints for people."""
 
 import json
-import time
-from typing import Annotated
+from collections.abc import Sequence
 
-import typer
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from burnish.cli.common import AsJson, ConfigFile, StateDir, load_settings, out, print_json
-from burnish.journal import Journal, story
+from burnish.cli.common import when
 from burnish.journal.story import Tree
+from burnish.journal.tables import InteractionRow
 
-app = typer.Typer(help="List the latest turns; tell one turn's full story.", no_args_is_help=True)
 LONGEST = 1200
 """Characters of a message shown; --json has them all."""
 
 
-@app.command("list")
-def list_(
-    agent: Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many.")] = 20,
-    file: ConfigFile = None,
-    state: StateDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """List an agent's latest turns, newest first."""
-    settings = load_settings(file, None, state)
-    with Journal.open(settings.journal_url, migrate=False).read() as session:
-        rows = [
-            (row, story.training_status(session, row))
-            for row in story.recent(session, agent or settings.agent.name, limit)
-        ]
-    if as_json:
-        print_json(
-            [
-                {
-                    "turn": row.interaction_id,
-                    "version": row.version,
-                    "ended_at": row.ended_at,
-                    "training_status": status,
-                }
-                for row, status in rows
-            ]
-        )
-        return
-    table = Table("turn", "version", "kind", "ended", "training", title=f"agent {agent or settings.agent.name}")
-    for row, what in rows:
-        table.add_row(row.interaction_id, f"v{row.version}", row.kind, _when(row.ended_at), escape(what))
-    out.print(table)
+def listed(agent: str, rows: Sequence[tuple[InteractionRow, str]]) -> Table:
+    """One turn a line, with what training makes of it."""
+    table = Table("turn", "version", "kind", "ended", "training", title=f"agent {agent}")
+    for row, status in rows:
+        table.add_row(row.interaction_id, f"v{row.version}", row.kind, when(row.ended_at), escape(status))
+    return table
 
 
-@app.command()
-def show(turn: str, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
-    """Tell one turn's story: what was said, what came back, records, votes, effective reward, fate."""
-    settings = load_settings(file, None, state)
-    with Journal.open(settings.journal_url, migrate=False).read() as session:
-        told = story.tell(session, turn)
-    if as_json:
-        print_json(told)
-        return
-    out.print(_drawn(told))
-
-
-def _drawn(told: Tree) -> Group:
+def shown(report: Tree) -> Group:
+    """One turn with all that is known about it."""
     facts = Table.grid(padding=(0, 2))
     for name in ("turn", "agent", "session", "linked_by", "kind", "route", "finish_reason", "n_tokens"):
-        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(told[name])))
-    facts.add_row("[bold]ended", _when(told["ended_at"]))
+        facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(report[name])))
+    facts.add_row("[bold]ended", when(report["ended_at"]))
     parts: list[RenderableType] = [facts]
-    parts += [said(message, "was asked") for message in told["messages"][-3:]]
-    parts.append(said(told["reply"], "replied"))
-    if told["next_state"] is None:
+    parts += [said(message, "was asked") for message in report["messages"][-3:]]
+    parts.append(said(report["reply"], "replied"))
+    if report["next_state"] is None:
         parts.append("[dim]nothing has come back yet[/]")
     else:
-        parts += _came_back(told["next_state"])
-    if told["feedback"]:
-        parts.append(_feedback(told["feedback"]))
-    if told["judgements"]:
+        parts += _came_back(report["next_state"])
+    if report["feedback"]:
+        parts.append(_feedback(report["feedback"]))
+    if report["judgements"]:
         table = Table(
-            "judge", "of", "votes", "score", "agreement", "why", "hint", "its fate", title="how it was judged"
+            "judge", "of", "votes", "score", "agreement", "why", "hint", "hint status", title="how it was judged"
         )
-        for row in told["judgements"]:
+        for row in report["judgements"]:
             votes = " ".join("abstain" if vote is None else f"{vote:+d}" for vote in row["votes"])
             cells = (
                 row["judge_id"],
@@ -94,23 +54,23 @@ def _drawn(told: Tree) -> Group:
             )
             table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""), row["hint_status"] or "")
         parts.append(table)
-        spoke = dict.fromkeys(finding for row in told["judgements"] for finding in row["findings"])
+        spoke = dict.fromkeys(finding for row in report["judgements"] for finding in row["findings"])
         parts += [f"[bold]speaks to the judge[/]  {escape(finding)}" for finding in spoke]
-    reward = told["reward"]
-    withheld = f"none, withheld: {told['withheld']}" if told["withheld"] else "none"
+    reward = report["reward"]
+    withheld = f"none, withheld: {report['withheld']}" if report["withheld"] else "none"
     effective = (
         withheld
         if reward is None
         else f"{reward['value']:+g} by {reward['source']}, from {', '.join(reward['records'])}"
     )
     parts.append(f"[bold]effective reward[/]  {escape(effective)}")
-    for sample in told["used"]:
+    for sample in report["used"]:
         hint = f"hint refused: {sample['hint_status']}" if sample["hint_status"] else ""
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
         parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
-    parts.append(f"[bold]training[/]  {escape(told['training_status'])}")
-    if told["shadow_group"] is not None:
-        parts.append(_shadow_group(told["shadow_group"]))
+    parts.append(f"[bold]training[/]  {escape(report['training_status'])}")
+    if report["shadow_group"] is not None:
+        parts.append(_shadow_group(report["shadow_group"]))
     return Group(*parts)
 
 
@@ -132,10 +92,10 @@ def _shadow_group(group: Tree) -> Table:
 def _came_back(next_state: Tree) -> list[RenderableType]:
     if not next_state["messages"]:
         return [f"[dim]nobody answered it: {next_state['kind']}[/]"]
-    whose = next_state["provenance"] or [""] * len(next_state["messages"])
+    provenance = next_state["provenance"] or [""] * len(next_state["messages"])
     title = f"came back ({next_state['kind']})"
     parts: list[RenderableType] = [
-        said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], whose, strict=True)
+        said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], provenance, strict=True)
     ]
     shown = ", ".join(f"{s['kind']} {s['value']:g} ({s['provenance']})" for s in next_state["signals"])
     return [*parts, f"[bold]signals[/]  {escape(shown)}"] if shown else parts
@@ -148,11 +108,12 @@ def _feedback(rows: list[Tree]) -> Table:
         named = (("", row["rating"]), ("score", row["score"]), (row["label"] or "outcome", row["outcome"]))
         value = ", ".join(f"{name} {number:+g}".strip() for name, number in named if number is not None)
         value = "taken back" if row["is_deleted"] else value
-        table.add_row(row["feedback_id"], row["source"], row["about"], value, escape(words), _when(row["created_at"]))
+        table.add_row(row["feedback_id"], row["source"], row["about"], value, escape(words), when(row["created_at"]))
     return table
 
 
 def said(message: Tree, title: str) -> Panel:
+    """One message in a frame."""
     content = message.get("content")
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) if content else ""
     for call in message.get("tool_calls") or []:
@@ -163,10 +124,6 @@ def said(message: Tree, title: str) -> Panel:
 
 def _score(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
-
-
-def _when(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def _text(value: float | None) -> str:

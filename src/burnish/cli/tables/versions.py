@@ -26,37 +26,39 @@ def listed(agent: str, rows: Sequence[VersionRow], pointed: Mapping[int, list[st
     return table
 
 
-def story(told: Tree) -> Group:
+def story(report: Tree) -> Group:
     """A version's story: facts, trials, rows, and the audit log's entries about it."""
-    facts = Table(show_header=False, title=told["name"])
-    made_by = f"step {told['step_id']}" if told["step_id"] is not None else told["origin"]
-    facts.add_row("[bold]made", f"{when(told['created_at'])} by {made_by}")
-    facts.add_row("[bold]from", " ← ".join([told["name"], *told["ancestors"]]))
-    facts.add_row("[bold]led to", ", ".join(told["children"]) or "nothing yet")
-    facts.add_row("[bold]state", escape(" ".join(filter(None, (told["state"], *told["aliases"], told["reason"])))))
-    for span in told["live"]:
+    facts = Table(show_header=False, title=report["name"])
+    made_by = f"step {report['step_id']}" if report["step_id"] is not None else report["origin"]
+    facts.add_row("[bold]made", f"{when(report['created_at'])} by {made_by}")
+    facts.add_row("[bold]from", " ← ".join([report["name"], *report["ancestors"]]))
+    facts.add_row("[bold]led to", ", ".join(report["children"]) or "nothing yet")
+    facts.add_row(
+        "[bold]state", escape(" ".join(filter(None, (report["state"], *report["aliases"], report["reason"]))))
+    )
+    for span in report["live"]:
         ended = (
             f"to {when(span['to'])} ({escape(span['end_reason'] or span['ended_by'])})" if span["to"] else "until now"
         )
         facts.add_row("[bold]live", f"from {when(span['from'])} by {span['by']} {ended}")
-    for name, value in (told["evidence"] or {}).items():
+    for name, value in (report["evidence"] or {}).items():
         facts.add_row(f"shown: {name}", escape(str(value)))
-    for row in told["canaries"]:
+    for row in report["canaries"]:
         facts.add_row(row["kind"], escape(f"{row['state']} beside v{row['baseline']} {row['reason'] or ''}"))
-    if told["comparisons"]:
-        facts.add_row("beside the live one", ", ".join(f"{name} {n}" for name, n in told["comparisons"].items()))
-    facts.add_row("[bold]answered", f"{told['n_turns']} turns")
+    if report["comparisons"]:
+        facts.add_row("beside the live one", ", ".join(f"{name} {n}" for name, n in report["comparisons"].items()))
+    facts.add_row("[bold]answered", f"{report['n_turns']} turns")
     parts: list[RenderableType] = [facts]
-    if told["step"] is not None:
+    if report["step"] is not None:
         rows = Table(
-            "turn", "reward then", "by", "hint", "not used because", title=f"made of {told['step']['n_rows']} rows"
+            "turn", "reward then", "by", "hint", "not used because", title=f"made of {report['step']['n_rows']} rows"
         )
-        for row in told["step"]["rows"]:
+        for row in report["step"]["rows"]:
             reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
             why = escape(row["skipped"] or "")
             rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), why)
         parts.append(rows)
-    parts.append(entries(told["history"], "its history"))
+    parts.append(entries(report["history"], "its history"))
     return Group(*parts)
 
 
@@ -69,13 +71,13 @@ def entries(rows: Sequence[Tree], title: str) -> Table:
     return table
 
 
-def removal(told: Tree) -> Table:
+def removal(report: Tree) -> Table:
     """What was removed, and what stays and why."""
-    verb = "would be removed" if told["dry_run"] else "removed"
-    table = Table("version", "files", "because", title=f"retention of {told['agent']}")
+    verb = "would be removed" if report["dry_run"] else "removed"
+    table = Table("version", "files", "because", title=f"retention of {report['agent']}")
     everything = [
-        *((n, verb, why) for n, why in told["removed"].items()),
-        *((n, "kept", why) for n, why in told["kept"].items()),
+        *((n, verb, why) for n, why in report["removed"].items()),
+        *((n, "kept", why) for n, why in report["kept"].items()),
     ]
     for number, what, why in sorted(everything):
         table.add_row(f"v{number}", what, escape(why))

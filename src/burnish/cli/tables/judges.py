@@ -1,16 +1,12 @@
-"""What `burnish judges` prints: figures as tables and as JSON, and times as people write them."""
+"""What `burnish judges` prints: figures as tables and as JSON."""
 
-import re
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
-
-from burnish.errors import ConfigError
 
 if TYPE_CHECKING:
     from burnish.judges.calibration.calibrate import Calibration
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
 
 MOST = 20
 """Turns listed; --json has them all."""
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIGURES = (
     ("accuracy", "accuracy"),
     ("right_of_all", "right, of all cases"),
@@ -36,20 +31,20 @@ def standings_table(found: "Sequence[Standing]") -> Table:
         "judge", "verdicts", "abstained", "votes not read", "users agree", "last", title="judges in the journal"
     )
     for each in found:
-        told = each.to_json()
-        agreed = "no ratings" if each.agreement is None else f"{each.n_agreed} of {each.n_rated}: {_with(told)}"
+        report = each.to_json()
+        agreed = "no ratings" if each.agreement is None else f"{each.n_agreed} of {each.n_rated}: {_with(report)}"
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.last_at))
         counts = (str(each.n_verdicts), str(each.n_abstained), str(each.n_failed_votes))
         table.add_row(escape(each.judge_id), *counts, agreed, at)
     return table
 
 
-def calibration_tables(told: "Calibration", source: str) -> Group:
-    figures = told.figures
+def calibration_tables(report: "Calibration", source: str) -> Group:
+    figures = report.figures
     table = Table(
         "figure",
         "value",
-        title=f"{escape(told.model)} on {escape(source)} ({figures['cases']} cases)",
+        title=f"{escape(report.model)} on {escape(source)} ({figures['cases']} cases)",
         title_justify="left",
     )
     for name, words in _FIGURES:
@@ -64,12 +59,12 @@ def calibration_tables(told: "Calibration", source: str) -> Group:
     confusion = Table(
         "right", "said +1", "said 0", "said −1", "abstained", "failed", title="confusion", title_justify="left"
     )
-    for right, row in told.confusion.items():
+    for right, row in report.confusion.items():
         confusion.add_row(
             f"{right:+d}" if right else "0", *(str(row[said]) for said in (1, 0, -1, "abstained", "failed"))
         )
     parts: list[RenderableType] = [table, confusion]
-    if wrong := told.wrong:
+    if wrong := report.wrong:
         listed = Table("case", "right", "said", "came back", title="not right", title_justify="left")
         for number, case, opinion in wrong[:MOST]:
             came_back = " / ".join(str(message.get("content") or "") for message in case.next_state)
@@ -80,8 +75,8 @@ def calibration_tables(told: "Calibration", source: str) -> Group:
     return Group(*parts)
 
 
-def calibration_json(told: "Calibration") -> dict[str, Any]:
-    confusion = {str(right): {str(said): n for said, n in row.items()} for right, row in told.confusion.items()}
+def calibration_json(report: "Calibration") -> dict[str, Any]:
+    confusion = {str(right): {str(said): n for said, n in row.items()} for right, row in report.confusion.items()}
     wrong = [
         {
             "case": number,
@@ -92,12 +87,12 @@ def calibration_json(told: "Calibration") -> dict[str, Any]:
             "note": case.note,
             "turn": case.turn,
         }
-        for number, case, opinion in told.wrong
+        for number, case, opinion in report.wrong
     ]
-    return {"judge": told.model, **told.figures, "confusion": confusion, "wrong": wrong}
+    return {"judge": report.model, **report.figures, "confusion": confusion, "wrong": wrong}
 
 
-def replay_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group:
+def rejudge_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group:
     names = ["+1", "0", "-1", "abstained"]
     table = Table("before", *(f"now {name}" for name in names), title=f"judged again by {escape(figures['judge'])}")
     for old in names:
@@ -105,7 +100,8 @@ def replay_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Group
         table.add_row(old, *(str(row.get(new, 0)) for new in names))
     agreed = "no turn with two verdicts" if figures["agreement"] is None else _with(figures)
     words = [
-        f"agreement {agreed}, κ {_number(figures['kappa'])}, over {figures['both_gave_a_verdict']} turns with two verdicts"
+        f"agreement {agreed}, κ {_number(figures['kappa'])}, "
+        f"over {figures['both_gave_a_verdict']} turns with two verdicts"
     ]
     words.append(f"{figures['turns']} turns asked about, {figures['failed']} failed, {figures['changed']} changed")
     if "stored" in figures:
@@ -140,21 +136,8 @@ def again_json(each: "Again") -> dict[str, Any]:
     }
 
 
-def moment(text: str, now: float | None = None) -> float:
-    """Seconds since the epoch of `2026-11-21`, `2026-11-21T08:00` (local time), or of `90m`, `6h`, `3d` ago. Raises
-    ConfigError."""
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip()):
-        return (time.time() if now is None else now) - float(match[1]) * _UNITS[match[2]]
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except ValueError:
-        raise ConfigError(
-            f"--since: expected a date (2026-11-21, 2026-11-21T08:00) or an age (90m, 6h, 3d), got {text!r}"
-        ) from None
-
-
-def _with(told: Mapping[str, Any]) -> str:
-    return f"{told['agreement']:.3f} (95 %: {_interval(told['agreement_interval'])})"
+def _with(report: Mapping[str, Any]) -> str:
+    return f"{report['agreement']:.3f} (95 %: {_interval(report['agreement_interval'])})"
 
 
 def _interval(interval: tuple[float, float]) -> str:

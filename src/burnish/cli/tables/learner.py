@@ -1,6 +1,5 @@
 """What `burnish learner` prints for people."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,36 +7,38 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
+from burnish.cli.common import when
+
 if TYPE_CHECKING:
-    from burnish.learner.run.reproduce import Replayed
+    from burnish.learner.run.reproduce import Reproduced
 
 Tree = Mapping[str, Any]
 _SHOWN = ("reward_mean", "grad_norm", "entropy", "seconds")
 
 
-def standing(told: Tree) -> Table:
+def standing(report: Tree) -> Table:
     """Where the learner stands, one fact a line."""
-    table = Table(show_header=False, title=f"learner of {told['agent']}")
-    if not told["is_enabled"]:
+    table = Table(show_header=False, title=f"learner of {report['agent']}")
+    if not report["is_enabled"]:
         does = "nothing: learner.enabled is false"
-    elif told["is_paused"]:
+    elif report["is_paused"]:
         does = "paused"
-    elif told["on_trial"] is not None:
-        does = f"waits for the trial of v{told['on_trial']}"
+    elif report["on_trial"] is not None:
+        does = f"waits for the trial of v{report['on_trial']}"
     else:
         does = (
-            f"waits for {max(0, told['min_rows'] - told['n_ready'])} more rows"
-            if told["n_ready"] < told["min_rows"]
+            f"waits for {max(0, report['min_rows'] - report['n_ready'])} more rows"
+            if report["n_ready"] < report["min_rows"]
             else "is due"
         )
     table.add_row("[bold]now", does)
-    waited = f", the oldest for {told['oldest_waits_s']:.0f} s" if told["oldest_waits_s"] is not None else ""
-    table.add_row("[bold]rows ready", f"{told['n_ready']} of {told['min_rows']}{waited}")
-    dropped = ", ".join(f"{reason} {n}" for reason, n in sorted(told["dropped"].items(), key=lambda pair: -pair[1]))
+    waited = f", the oldest for {report['oldest_waits_s']:.0f} s" if report["oldest_waits_s"] is not None else ""
+    table.add_row("[bold]rows ready", f"{report['n_ready']} of {report['min_rows']}{waited}")
+    dropped = ", ".join(f"{reason} {n}" for reason, n in sorted(report["dropped"].items(), key=lambda pair: -pair[1]))
     table.add_row("[bold]rows dropped", escape(dropped) or "none")
-    last = told["last_step"]
+    last = report["last_step"]
     table.add_row(
-        "[bold]last step", f"v{last['version']} {last['outcome']} {_when(last['started_at'])}" if last else "none yet"
+        "[bold]last step", f"v{last['version']} {last['outcome']} {when(last['started_at'])}" if last else "none yet"
     )
     return table
 
@@ -67,40 +68,40 @@ def runs(agent: str, found: Sequence[Tree]) -> Table:
             str(each["n_idle"]),
             hints,
             *figures,
-            _when(each["started_at"]),
+            when(each["started_at"]),
             escape(each["reason"] or ""),
         )
     return table
 
 
-def story(told: Tree) -> Group:
+def story(report: Tree) -> Group:
     """A step with its figures and its rows."""
-    facts = Table(show_header=False, title=f"step to v{told['version']} from v{told['parent']}")
-    facts.add_row("[bold]outcome", escape(f"{told['outcome']} {told['reason'] or ''}"))
-    facts.add_row("[bold]began", f"{_when(told['started_at'])}, try {told['attempt']}")
-    for name, value in sorted(told["metrics"].items()):
+    facts = Table(show_header=False, title=f"step to v{report['version']} from v{report['parent']}")
+    facts.add_row("[bold]outcome", escape(f"{report['outcome']} {report['reason'] or ''}"))
+    facts.add_row("[bold]began", f"{when(report['started_at'])}, try {report['attempt']}")
+    for name, value in sorted(report["metrics"].items()):
         facts.add_row(name, f"{value:.6g}" if isinstance(value, int | float) else escape(str(value)))
     monitors = Table("monitor", "level", "value", "why", title="monitors")
-    for name, reading in sorted(told["monitors"].items()):
+    for name, reading in sorted(report["monitors"].items()):
         value = reading.get("value")
         shown = f"{value:.4g}" if isinstance(value, int | float) else ""
         monitors.add_row(name.replace("_", " "), _level(reading["level"]), shown, escape(reading.get("why") or ""))
-    rows = Table("turn", "reward then", "by", "hint", "not used because", title=f"{told['n_rows']} rows")
-    for row in told["rows"]:
+    rows = Table("turn", "reward then", "by", "hint", "not used because", title=f"{report['n_rows']} rows")
+    for row in report["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
         refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
         weighed = f"counted for {row['weight']:.2f}" if row["weight"] is not None else ""
         why = "; ".join(filter(None, (row["skipped"], refused, weighed)))
         rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), escape(why))
-    parts = [facts, *([monitors] if told["monitors"] else []), rows]
-    if told["groups"]:
+    parts = [facts, *([monitors] if report["monitors"] else []), rows]
+    if report["groups"]:
         groups = Table(
             "group of",
             "scores, the live reply's first",
             "not used because",
-            title=f"{len(told['groups'])} shadow groups",
+            title=f"{len(report['groups'])} shadow groups",
         )
-        for each in told["groups"]:
+        for each in report["groups"]:
             weighed = f"counted for {each['weight']:.2f}" if each["weight"] is not None else ""
             why = "; ".join(filter(None, (each["skipped"], weighed)))
             groups.add_row(each["interaction_id"], " ".join(f"{score:.2f}" for score in each["scores"]), escape(why))
@@ -108,16 +109,18 @@ def story(told: Tree) -> Group:
     return Group(*parts)
 
 
-def replayed(told: "Replayed") -> Table:
+def reproduced(report: "Reproduced") -> Table:
     """Whether a version made again is the one that was made then."""
-    table = Table(show_header=False, title=f"v{told.version} made again from v{told.parent} and {told.n_rows} rows")
-    table.add_row("[bold]verdict", "[green]the same, bit for bit[/]" if told.is_same else "[red]not the same[/]")
-    table.add_row("published", told.expected)
-    table.add_row("made again", told.digest)
-    if not told.is_same:
-        table.add_row("largest difference", f"{told.max_difference:.3g}")
+    table = Table(
+        show_header=False, title=f"v{report.version} made again from v{report.parent} and {report.n_rows} rows"
+    )
+    table.add_row("[bold]verdict", "[green]the same, bit for bit[/]" if report.is_same else "[red]not the same[/]")
+    table.add_row("published", report.expected)
+    table.add_row("made again", report.digest)
+    if not report.is_same:
+        table.add_row("largest difference", f"{report.max_difference:.3g}")
         table.add_row(
-            "why it may be", escape("; ".join(told.reasons)) or "the rows or rewards in the journal have changed"
+            "why it may be", escape("; ".join(report.reasons)) or "the rows or rewards in the journal have changed"
         )
     return table
 
@@ -125,7 +128,3 @@ def replayed(told: "Replayed") -> Table:
 def _level(name: str | None) -> str:
     """A monitor's level in its own colour."""
     return f"[{name}]{name}[/]" if name else ""
-
-
-def _when(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
