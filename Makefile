@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo demo-control check test test-slow test-harness test-browser format lock clean
+.PHONY: help setup demo demo-control lint docs check test test-slow test-harness test-browser format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -16,18 +16,22 @@ demo: setup ## Watch the agent get better by being used
 demo-control: setup ## The same twice more: learner off, rewards shuffled
 	@$(BIN)/burnish demo --control
 
-check: setup ## Lint, types, import rules, and the tests that need no server
+lint: setup ## Lint, types, import rules, and the documentation's links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs: setup ## Write the generated pages and build the site into .work/site
+	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+check: lint ## Lint and the tests that start no server
 	$(BIN)/pytest -m "not engine and not slow and not harness and not browser and not fuzz"
 
-test: setup ## Everything that CI runs: lint, types, and all tests with real servers
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+test: lint ## Everything that CI runs: lint and all tests with real servers
 	$(BIN)/pytest -m "not slow and not harness and not browser" --durations 15
 
 test-slow: setup ## The long suites
