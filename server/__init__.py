@@ -1,1 +1,1 @@
-"""server."""
+"""The serving side: gateway, ingester, rollout. The three never import each other."""

@@ -1,8 +1,8 @@
-"""The ASGI application: the hot path in raw ASGI, everything else in the application behind it.
+"""The ASGI application: the hot path in raw ASGI, all other routes in a FastAPI application behind it.
 
-Every request passes the Host and Origin guard and gets an `x-request-id`. Inference, feedback, model list and health
-are answered here; other paths go to `fallback` (admin, docs), which finds `request_id` and the `recorder` in its state.
-Errors of any kind leave through `server/gateway/http/error_envelope.py`.
+Every request passes the Host and Origin guard and gets an `x-request-id`. Inference, feedback, the model list and
+health are answered here. Other paths go to `fallback` (admin, docs), which finds `request_id` and the `recorder` in its
+state. Every error leaves through `server/gateway/http/error_envelope.py`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class App:
-    """The gateway's ASGI application; `state` is there from start-up to shutdown."""
+    """The gateway's ASGI application. `state` exists from start-up to shutdown."""
 
     def __init__(self, settings: Settings, fallback: ASGIApp | None = None) -> None:
         self._settings = settings
@@ -54,7 +54,7 @@ class App:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         self.state = State.open(self._settings)
-        # not waited for: a journal that does not answer must not keep a gateway from serving
+        # a journal that does not answer must not keep a gateway from serving, so nobody waits for this
         first = asyncio.create_task(warm_up(self._fallback, self._settings)) if self._fallback is not None else None
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -93,9 +93,10 @@ class App:
             status, body, headers = _dialect(scope["path"]).reply_to(error, request_id)
             if status == 500:
                 log.exception("request failed", request_id=request_id, path=scope["path"])
-            if has_ended:  # the application behind has answered already, and raised for the log's sake
+            if has_ended:  # the application behind has answered already and raised only for the log
                 return
-            if has_begun:  # the server cuts the connection: the client must not take half an answer for a whole one
+            # the server cuts the connection, so that the client does not take half an answer for a whole one
+            if has_begun:
                 raise
             await send_bytes(reply, status, body, headers)
 
@@ -126,7 +127,7 @@ class App:
 
 
 def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:
-    """The gateway for `settings`; `fallback` answers every path that is not the gateway's own."""
+    """The gateway for `settings`. `fallback` answers every path that is not the gateway's own."""
     return App(settings, fallback)
 
 
@@ -170,7 +171,7 @@ def _wrong_method(scope: Scope, allowed: str) -> RequestError:
 
 
 def _dialect(path: str) -> Dialect:
-    """Whose error envelope a path's callers expect."""
+    """The dialect of the error envelope that a path's callers expect."""
     if messages.owns(path):
         path = messages.PATH
     return _DIALECTS.get(path, _DIALECTS[CHAT])
@@ -183,7 +184,7 @@ _DIALECTS: dict[str, Dialect] = {
     messages.PATH: Messages(),
 }
 REPLIES = frozenset(_DIALECTS)
-"""The paths that are asked for replies."""
+"""The paths that answer with replies."""
 _ROUTES: dict[str, dict[str, Answer]] = {
     **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
     count_tokens.COUNT_PATH: {"POST": count_tokens.answer},
@@ -195,6 +196,6 @@ _ROUTES: dict[str, dict[str, Answer]] = {
     "/healthz": {"GET": _healthz},
     "/readyz": {"GET": _readyz},
 }
-_BEHIND = {accept.PATH: ("GET",)}  # methods of our own paths that need SQL, and so the application behind
+_BEHIND = {accept.PATH: ("GET",)}  # methods of the gateway's own paths that need SQL
 _MODEL: dict[str, Answer] = {"GET": _show_model}
 _HEALTH = frozenset({"/healthz", "/readyz"})

@@ -1,7 +1,8 @@
-"""One request, whatever dialect it came in: what to ask the engine, and what to record.
+"""One request in any dialect: what to ask the engine and what to record.
 
 A dialect (server/gateway/dialects/) turns a body into a Call and gives a Renderer that turns the engine's answer back.
-Between the two, every request takes the same way (server/gateway/exchange.py): pinned, asked, recorded, answered.
+Between the two, every request takes the same way (server/gateway/exchange.py): it is pinned, asked, recorded and
+answered.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ CHAT = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class BodyLabels:
-    """What a body says about the conversation it belongs to, under any of the names that harnesses use."""
+    """What a body says about its conversation, under any of the names that harnesses use."""
 
     session: str | None = None
     session_field: str | None = None
@@ -36,12 +37,12 @@ NO_BODY_LABELS = BodyLabels()
 class Call:
     """A request as the engine will see it.
 
-    `body` holds the engine's fields as JSON text, all but `model`; `messages` and `tools` are JSON arrays in chat form,
-    as recorded (with several prompts in one request, `prompts` holds those of each); `render` makes the answer's
-    Renderer from the pinned version's name and the request id; `ignored` names what the client sent and nobody acts on.
-    Where the engine refuses the body, `check` looks at what was left to it and raises RequestError with the place at
-    fault. `strict_tools` go to the engine in place of the body's own, until it turns out that it can make no grammar of
-    them.
+    `body` holds the engine's fields as JSON text, except `model`. `messages` and `tools` are JSON arrays in chat form,
+    as recorded. If a request has several prompts, `prompts` holds the messages of each. `render` makes the answer's
+    Renderer from the pinned version's name and the request id. `ignored` names the fields that the client sent and that
+    have no effect. If the engine refuses the body, `check` looks at the fields that were left to the engine and raises
+    RequestError with the place at fault. `strict_tools` go to the engine in place of the body's tools, unless the
+    engine refuses their schemas.
     """
 
     model: str
@@ -66,7 +67,7 @@ class Call:
         return msgspec.json.encode({"model": engine_model, **self.body, **tools})
 
     def for_remote(self, model: str) -> bytes:
-        """The body to send to a model elsewhere: OpenAI's own fields. What it leaves out joins `ignored`."""
+        """The body to send to a remote model: OpenAI's own fields only. The names of the others join `ignored`."""
         self.ignored = tuple(dict.fromkeys([*self.ignored, *remote_fields.left_out(self.body)]))
         return msgspec.json.encode({"model": model, **remote_fields.kept(self.body)})
 
@@ -76,13 +77,13 @@ class Call:
 
 
 class Renderer(Protocol):
-    """Turns one engine answer into the client's dialect. Made anew for every request."""
+    """Turns one engine answer into the client's dialect. Each request gets a new one."""
 
     def response_id(self, engine_id: str) -> str:
-        """The id by which the client knows this response; the interaction's id, and what feedback names."""
+        """The id by which the client knows this response. It becomes the interaction's id, and feedback names it."""
 
     def chunk(self, data: bytes, chunk: Chunk) -> bytes:
-        """What the client gets for one chunk of the engine's stream (`data` is its JSON text); may be empty."""
+        """What the client gets for one chunk of the engine's stream. `data` is its JSON text. May be empty."""
 
     def end(self) -> bytes:
         """What the client gets when the engine's stream is over."""
@@ -97,7 +98,7 @@ class Dialect(Protocol):
     name: str
 
     def read(self, body: bytes, headers: Mapping[bytes, str]) -> Call:
-        """The request in `body`; raises RequestError naming the field at fault."""
+        """The request in `body`. Raises RequestError with the name of the field at fault."""
 
     def reply_to(self, error: BaseException, request_id: str) -> Reply:
         """Status, body and headers of the answer to a request that failed."""

@@ -1,8 +1,8 @@
-"""How many requests are under way on each version, told to the swapper through one small file per gateway process.
+"""The in-flight report: how many requests run on each version, in one small file per gateway process.
 
-The file holds the generation of the serving table that the process has seen: once every gateway reports at least the
-generation that moved an alias, and no request on the old version, that version can be unloaded. Requests are counted in
-the same step that reads the table, so that none slips between the two numbers. The file goes away at a clean end.
+The file also holds the generation of the serving table that the process has seen. A version can be unloaded once every
+gateway reports at least the generation that moved the alias, and no request on that version. Requests are counted in
+the same step that reads the table, so none falls between the two numbers. The file goes away at a clean end.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class Heartbeat:
-    """Counts the requests now being answered, by version name, and tells about them."""
+    """Counts the running requests by version name and reports them."""
 
     def __init__(self, run_dir: Path, routes: Watched[Routes]) -> None:
         self._path = path_of(run_dir, os.getpid())
@@ -37,12 +37,12 @@ class Heartbeat:
         return RunningRequest(self, name)
 
     def enter(self, name: str) -> None:
-        """One request more."""
+        """Count one request more."""
         self._counts[name] += 1
         self._is_idle.clear()
 
     def leave(self, name: str) -> None:
-        """One request less."""
+        """Count one request less."""
         self._counts[name] -= 1
         if not self._counts[name]:
             del self._counts[name]
@@ -50,7 +50,7 @@ class Heartbeat:
             self._is_idle.set()
 
     async def wait_idle(self) -> None:
-        """Return once no request is under way."""
+        """Return as soon as no request is running."""
         await self._is_idle.wait()
 
     def report(self) -> str:
@@ -61,7 +61,9 @@ class Heartbeat:
         )
 
     async def publish_forever(self) -> None:
-        """Write the file every half second; a disk that fails is reported and tried again, never felt by a request."""
+        """Write the file every half second. A disk error is logged and the write is tried again; requests do not
+        notice.
+        """
         while True:
             try:
                 await asyncio.to_thread(replace_text, self._path, self.report(), is_durable=False)
@@ -74,7 +76,7 @@ class Heartbeat:
 
 
 class RunningRequest:
-    """One request on one version, while it is under way."""
+    """One running request on one version."""
 
     __slots__ = ("_heartbeat", "_name")
 

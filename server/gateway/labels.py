@@ -1,7 +1,7 @@
-"""What a request says about itself: whose conversation it belongs to, of which kind it is, may it be learned from.
+"""What a request says about itself: its session, its kind, and whether it may be trained on.
 
-The order is fixed, and the name that fired is stored: our header, then the headers of known harnesses, then body
-fields. Where none of them says anything, the ingester goes by the messages (server/ingest/linking.py).
+The order is fixed: our header, then the headers of known harnesses, then body fields. The name that was found is
+stored. If there is none, the ingester goes by the messages (server/ingest/linking.py).
 """
 
 import msgspec
@@ -26,7 +26,7 @@ class Labels(msgspec.Struct, frozen=True):
 
 
 def labels_of(headers: dict[bytes, str], said: BodyLabels) -> Labels:
-    """From the headers, else from the body."""
+    """The labels in the headers, else those in the body."""
     if said is NO_BODY_LABELS and headers.keys().isdisjoint(_SAYING):
         return NO_LABELS
     session_id, quoted_by = _session(headers, said)

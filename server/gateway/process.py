@@ -1,7 +1,7 @@
 """The gateway process: one event loop, from bind to a graceful end.
 
 On SIGTERM or Ctrl-C it stops accepting, lets running replies end for `GRACE` seconds, records the rest as aborted,
-closes its segment and leaves with status 0. It refuses to listen beyond loopback before there is an inference key.
+closes its segment and exits with status 0. It refuses to listen beyond loopback if there is no inference key.
 """
 
 import gc
@@ -23,20 +23,20 @@ from burnish.server.gateway.http.protocol import Protocol
 
 GRACE = 20
 KEEP_ALIVE = 75
-"""Seconds. Longer than clients keep an idle connection (httpx, and so `openai`: 5 s), so that they close it, not we:
-with 5 s on both sides a request now and then met a connection that was just being closed (2 of 2736, seen in a demo).
+"""Seconds. Longer than clients keep an idle connection (httpx, and so `openai`: 5 s), so that the client closes it.
+With 5 s on both sides, a request sometimes met a connection that was just being closed (2 of 2736 in a demo).
 """
 log = structlog.get_logger(__name__)
 
 
 class GatewayProtocol(Protocol):
-    """The protocol, with a short way to each of the routes that make replies."""
+    """The protocol, with a short way to each route that makes replies."""
 
     short_ways = frozenset(path.encode() for path in REPLIES)
 
 
 def check_bind(settings: Settings) -> None:
-    """Raises ConfigError where the gateway would be reachable from elsewhere without any inference key."""
+    """Raises ConfigError if the gateway could be reached from elsewhere without any inference key."""
     host = settings.gateway.host
     if is_loopback(host):
         return
@@ -67,7 +67,7 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
         backlog=2048,
         timeout_keep_alive=KEEP_ALIVE,
     )
-    # uvicorn raises the signal again once it has shut down; with the default action the process would die of it
+    # uvicorn raises the signal again after it has shut down; with the default action the process would die of it
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore)
     _settle_memory()
@@ -77,14 +77,14 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
 
 
 def _settle_memory() -> None:
-    """What was loaded at the start stays: the collector need not look at it again, nor at every few requests."""
+    """Objects from start-up stay for ever, so the garbage collector need not look at them again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 def _shared(host: str, port: int) -> socket.socket:
-    """A socket on a port that several processes listen on; the system spreads the connections."""
+    """A socket on a port that several processes share. The system spreads the connections."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -98,4 +98,4 @@ def _shared(host: str, port: int) -> socket.socket:
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """Uvicorn has its own handler while it runs; what it raises again afterwards is done with."""
+    """Ignore a signal: uvicorn has its own handler while it runs, and raises the signal again afterwards."""

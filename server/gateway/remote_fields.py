@@ -1,8 +1,8 @@
-"""Which fields of a chat completion may reach a model elsewhere: OpenAI's own, by an allow-list.
+"""The fields of a chat completion that may reach a remote model: an allow-list of OpenAI's own.
 
 litellm takes the request's fields and its own settings (addresses, keys, headers, prices, mocks) as arguments of one
-function. So a field that is not listed here never reaches it, whoever sent it. The gateway leaves them out and names
-them to the client; the process that calls litellm leaves them out again.
+function. A field that is not listed here never reaches it. The gateway leaves such fields out and names them to the
+client. The process that calls litellm leaves them out again.
 """
 
 import re
@@ -22,29 +22,33 @@ FIELDS = frozenset(
         *("prompt_cache_key", "prompt_cache_retention", "service_tier", "store"),
     }
 )
-"""`logprobs` and `top_logprobs` are not among them: such replies are never trained, and few vendors give them.
-`metadata` is not: litellm reads settings of its own from it."""
+"""`logprobs` and `top_logprobs` are left out, because such replies are never trained on and few vendors give them.
+`metadata` is left out, because litellm reads settings of its own from it.
+"""
 TOOL_TYPES = frozenset({"function", "custom"})
 MAX_NAMED = 16
 _OURS = frozenset({"return_token_ids", "logprobs", "include_reasoning", "metadata", "conversation_id"})
-"""Added or read by the gateway: nothing is lost when they go no further."""
+"""Fields that the gateway adds or reads itself. Nothing is lost if they go no further."""
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 def kept(body: Mapping[str, T]) -> dict[str, T]:
-    """The fields of `body` that may go on."""
+    """The fields of `body` that may be passed on."""
     return {name: value for name, value in body.items() if name in FIELDS}
 
 
 def left_out(names: Collection[str]) -> tuple[str, ...]:
-    """Of a body's field `names` those that have no effect on a model elsewhere, at most `MAX_NAMED`; fit for a header."""
+    """The `names` of a body's fields that have no effect on a remote model, at most `MAX_NAMED`. They fit into a
+    header.
+    """
     lost = (name for name in names if name not in FIELDS and name not in _OURS and _NAME.fullmatch(name))
     return tuple(lost)[:MAX_NAMED]
 
 
 def check_tools(tools: Any) -> None:
-    """Raises RequestError for a tool that its client does not run itself: litellm would connect to the server that it
-    names."""
+    """Raises RequestError for a tool that the client does not run itself: litellm would connect to the server that it
+    names.
+    """
     for place, tool in enumerate(tools or ()):
         kind = tool.get("type", "function") if isinstance(tool, Mapping) else None
         if kind not in TOOL_TYPES:

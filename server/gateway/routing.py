@@ -1,8 +1,10 @@
-"""Which conversations a canary answers: sticky without state. Costs nothing where no canary runs.
+"""Routing: a model name becomes one version, which stays for the whole request.
 
-A conversation's place in [0, 1) is a hash of the agent, the version on trial, the key, and the session's id, else the
-conversation's head (its first system and first user message, which every later request repeats). A new version draws
-anew, so that nobody is always the one to try things first.
+`agent` means its live version, `agent@v12` that version, and the base's name the base. If the serving table has the
+user's personal agent, it answers in the agent's place. A canary answers a share of the conversations. The choice needs
+no state: a conversation's place in [0, 1) is a hash of the agent, the version on canary, the key, and the session's id
+or the conversation's head (its first system and first user message, which every later request repeats). Each new canary
+version draws anew.
 """
 
 import hashlib
@@ -28,10 +30,10 @@ MAX_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a model name means now. `name` is shown to clients, `engine_model` is the engine's word for it.
+    """The meaning of a model name now. Clients see `name`; the engine knows `engine_model`.
 
-    `upstream` is the remote model that answers in the agent's place, None where the engine does; `is_pinned`: the
-    client named the version itself.
+    `upstream` is the remote model that answers in the agent's place, None if the engine does. `is_pinned` means that
+    the client named the version.
     """
 
     name: str
@@ -44,8 +46,11 @@ class Target:
 
 
 def resolve(model: str, caller: Caller, routes: Routes, model_map: Mapping[str, str]) -> Target:
-    """The version that `model` names for `caller`; of `model_map` the first pattern that fits a name which does not
-    exist."""
+    """The version that `model` names for `caller`. If there is no such name, the first matching pattern of `model_map`
+    counts.
+
+    Raises NotFound or NotAllowed.
+    """
     if (target := _existing(model, caller, routes)) is not None:
         return target
     for pattern, name in model_map.items():
@@ -57,7 +62,7 @@ def resolve(model: str, caller: Caller, routes: Routes, model_map: Mapping[str, 
 
 
 def remote(target: Target, model: str) -> Target:
-    """The remote `model` in `target`'s place."""
+    """The remote `model` in the place of `target`."""
     return Target(f"{target.agent}@remote", model, target.agent, 0, upstream=model)
 
 
@@ -74,10 +79,10 @@ def names(caller: Caller, routes: Routes) -> list[str]:
 def entry(
     name: str, caller: Caller, routes: Routes, model_map: Mapping[str, str], max_model_len: int | None = None
 ) -> dict[str, Any]:
-    """One model as `GET /v1/models/{id}` shows it, with OpenAI's fields and Anthropic's: each client reads its own.
+    """One model as `GET /v1/models/{id}` shows it, with OpenAI's fields and Anthropic's. Each client reads its own.
 
-    `max_model_len` is the engine's limit on prompt and reply together, in tokens; vLLM cuts a larger `max_tokens` to
-    what is left of it.
+    `max_model_len` is the engine's limit on prompt and reply together, in tokens. vLLM cuts a larger `max_tokens` to
+    the rest.
     """
     target = resolve(name, caller, routes, model_map)
     parent = None if target.is_base else routes.base_name
@@ -87,10 +92,9 @@ def entry(
 
 
 def page(known: Sequence[str], query: bytes) -> tuple[Sequence[str], bool]:
-    """The part of `known` that a query string asks for as Anthropic's clients do, and whether more follows in that
-    direction.
+    """The page of `known` that an Anthropic client's query string asks for, and whether more follows in that direction.
 
-    Without `limit` it is all that comes after `after_id` or before `before_id`. Raises RequestError naming the
+    Without `limit` it is everything after `after_id` or before `before_id`. Raises RequestError with the name of the
     parameter at fault.
     """
     asked = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
@@ -114,7 +118,7 @@ def page(known: Sequence[str], query: bytes) -> tuple[Sequence[str], bool]:
 
 
 def _existing(model: str, caller: Caller, routes: Routes) -> Target | None:
-    """As `_find`, remembered for as long as the serving table stands."""
+    """Like `_find`, cached as long as the serving table stays the same."""
     key = (model, caller.tenant, caller.agents)
     target: Target | None = routes.memo.get(key)
     if target is None and (target := _find(model, caller, routes)) is not None and len(routes.memo) < MAX_REMEMBERED:
@@ -123,7 +127,7 @@ def _existing(model: str, caller: Caller, routes: Routes) -> Target | None:
 
 
 def _find(model: str, caller: Caller, routes: Routes) -> Target | None:
-    """The version that `model` names; None where the caller has no such agent, so that the name may mean another."""
+    """The version that `model` names. None if the caller has no such agent, so that the name may mean another."""
     if model == routes.base_name and model not in routes.agents:
         _check_allowed(model, caller)
         return Target(model, model, model, 0, is_base=True)
@@ -133,7 +137,7 @@ def _find(model: str, caller: Caller, routes: Routes) -> Target | None:
         return None
     _check_allowed(agent.name, caller)
     version = pinned.version if pinned else agent.live
-    if pinned and version and version not in agent.loaded:  # never another version than the one that was asked for
+    if pinned and version and version not in agent.loaded:  # the client gets the version that it asked for or none
         raise _missing(model, caller, routes)
     name = str(VersionName(agent.name, version))
     engine_model = agent.engine_model(version, routes.base_name)
@@ -164,7 +168,7 @@ def _missing(model: str, caller: Caller, routes: Routes, why: str = "") -> NotFo
 
 
 def to_personal_agent(target: Target, routes: Routes, settings: Personal, tenant: str, user: str | None) -> Target:
-    """`user`'s own agent where the serving table has it, else `target`. Who names a version gets that version."""
+    """The user's personal agent if the serving table has it, else `target`. A named version is never replaced."""
     if not user or target.is_pinned or target.is_base or not applies(settings, target.agent):
         return target
     route = routes.agents.get(name_of(tenant, target.agent, user))
@@ -186,9 +190,9 @@ _role = msgspec.json.Decoder(_Role)
 
 
 def to_canary(target: Target, routes: Routes, key_id: str, session_id: str | None, messages: msgspec.Raw) -> Target:
-    """`target`, or the canary in its place. Who names a version gets that version.
+    """The canary if it answers this conversation, else `target`. A named version is never replaced.
 
-    `messages` is the request's JSON array; only where no session is named are its first messages looked at.
+    `messages` is the request's JSON array. Its first messages are read only if no session is named.
     """
     route = routes.agents.get(target.agent)
     if route is None or route.canary is None or not route.canary_share:
@@ -210,7 +214,7 @@ def place(route: AgentRoute, key_id: str, conversation: str) -> float:
 
 
 def head_of(messages: msgspec.Raw) -> str:
-    """The words of the first system message and of the first user message, as far as there are any."""
+    """The text of the first system message and of the first user message, as far as there are any."""
     found: dict[str, str] = {}
     for raw in _messages.decode(messages):
         try:

@@ -1,8 +1,8 @@
-"""One request becomes Interactions: the engine's chunks go in, the client's bytes come out, each choice is recorded
-between.
+"""One request becomes Interactions: the engine's chunks go in, the client's bytes come out, and each choice is
+recorded.
 
-A piece that carries a choice's `finish_reason` is given back only after that choice has been appended to the segment,
-so a client that has seen the end of a reply can rely on its record.
+A piece with a choice's `finish_reason` is returned only after that choice has been appended to the segment. So a client
+that has seen the end of a reply can rely on its record.
 """
 
 import time
@@ -63,7 +63,8 @@ class Turn:
         self.is_done = False
 
     def pass_on(self, event: bytes) -> bytes:
-        """What the client gets for one event of the engine's stream; raises EngineUnavailable where it is an error."""
+        """What the client gets for one event of the engine's stream. Raises EngineUnavailable if the event is an
+        error."""
         data = data_of(event)
         if data is None:
             return event + b"\n\n" if event.strip() else b""
@@ -77,7 +78,7 @@ class Turn:
     def pass_whole(self, body: bytes) -> bytes:
         """What the client gets for the engine's whole (not streamed) answer.
 
-        An answer of one choice is recorded as the engine wrote it, and only skimmed for what its client reads.
+        An answer with one choice is recorded as the engine wrote it and only skimmed for what its client reads.
         """
         answer = self._checked(chunks.skim, body)
         if self._begun is not None and len(answer.choices) == 1 and answer.choices[0].index == 0:
@@ -88,14 +89,14 @@ class Turn:
         return self._renderer.whole(body, answer)
 
     def abandon(self) -> None:
-        """Record every unfinished choice as aborted, with what was sampled of it."""
+        """Record every unfinished choice as aborted, with the tokens sampled so far."""
         for draft in list(self._drafts.values()):
             if not draft.is_empty:
                 self._record(draft, is_aborted=True)
         self._drafts.clear()
 
     def _checked(self, read: Callable[[bytes], A], data: bytes) -> A:
-        """The engine's words by `read`; raises EngineError, EngineUnavailable or RequestError where they are none."""
+        """The engine's answer as `read` parses it. Raises EngineError, EngineUnavailable or RequestError."""
         try:
             taken = read(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -109,12 +110,12 @@ class Turn:
         return taken
 
     def _collect(self, taken: Chunk) -> None:
-        """Keep what the engine sampled; append each choice that is complete."""
+        """Keep what the engine sampled, and append each choice that is complete."""
         if taken.prompt_token_ids and not self._prompt_ids:
             self._prompt_ids = int_array(taken.prompt_token_ids)
         for choice in taken.choices:
             index = choice.index
-            if index in self._recorded:  # a record never changes: what comes after its end is dropped
+            if index in self._recorded:  # a record never changes, so anything after its end is dropped
                 continue
             draft = self._drafts.get(index)
             if draft is None:
@@ -147,7 +148,7 @@ class Turn:
         self._recorder.finish(begun, rest, prompt_ids, draft.token_ids, draft.logprobs)
 
     def _begin(self, messages: msgspec.Raw) -> Begun:
-        """What is known already of the record of a reply to `messages`."""
+        """The part of the record that is known before the reply to `messages`."""
         labels, target, caller, call = self._labels, self.target, self._caller, self._call
         return Begun(
             {

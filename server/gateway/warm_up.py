@@ -1,8 +1,8 @@
-"""A rollback that cannot be, at a gateway's start: so that the first real one finds all imported, compiled and
-connected.
+"""A warm-up at a gateway's start: an admin request that changes nothing, so that the first real one is fast.
 
-On a busy machine the first admin request of a process took 0.4 s, later ones a tenth of that; and the first may well be
-the one for which somebody is in a hurry. Nothing is changed by it: it expects a version to be live that no agent has.
+On a busy machine the first admin request of a process took 0.4 s, because of imports, SQL compilation and connecting.
+Later ones took a tenth of that, and the first may be an urgent rollback. The request asks for a rollback that expects a
+version which no agent has live.
 """
 
 import json
@@ -17,12 +17,12 @@ from burnish.config import Settings
 from burnish.keys import ensure_secret
 
 NEVER = 2**31 - 1
-"""The version that is expected."""
+"""The version that the request expects to be live."""
 log = structlog.get_logger(__name__)
 
 
 async def warm_up(app: ASGIApp, settings: Settings) -> int:
-    """The status of the answer: 409. 0 where there was none: the log tells why, and the gateway goes on."""
+    """The status of the answer: 409. 0 if there was no answer; the log says why, and the gateway goes on."""
     body = json.dumps({"expected": NEVER}).encode()
     key = ensure_secret(admin_key_file(settings))  # made before any gateway starts (adapters/serving/prepare.py)
     path = f"/admin/agents/{settings.agent.name}/rollback"

@@ -1,7 +1,7 @@
-"""An opinion meets what it is about: at once where the journal has it, later where its reply is yet to come, or never.
+"""Feedback is attached to its target: at once if the journal has it, later if its reply is still to come.
 
-Everything here happens in the ingester's transaction. Of two words under one id the later counts, in whatever order
-they are read. A target of another tenant is none.
+Everything here happens in the ingester's transaction. Of two records with one id the later one counts, in whatever
+order they are read. A target of another tenant does not exist.
 """
 
 import time
@@ -19,7 +19,7 @@ from burnish.server.ingest.turn_kind import Kind
 
 
 def take(session: Session, said: Feedback) -> None:
-    """Store one opinion, or take back an earlier one; that on a reply which has not been read yet waits for it."""
+    """Store feedback or delete an earlier one. Feedback on a reply that has not been read yet waits for it."""
     stored = session.get(FeedbackRow, said.feedback_id, populate_existing=True)
     if stored is None:
         before = None
@@ -29,7 +29,7 @@ def take(session: Session, said: Feedback) -> None:
             return
         before = (TargetKind(stored.about), stored.interaction_id)
         row = stored
-        # What was said stays readable when it is taken back.
+        # Deleted feedback stays readable.
         told = (
             {"created_at": said.created_at, "is_deleted": True}
             if said.is_deleted
@@ -49,7 +49,7 @@ def take(session: Session, said: Feedback) -> None:
 
 
 def attach_waiting(session: Session, turn: InteractionRow, quoted_session: str | None) -> None:
-    """Give a reply that was just stored what has been waiting for it. `turn` has InteractionRow's columns."""
+    """Attach the waiting feedback to a reply that was just stored. `turn` has InteractionRow's columns."""
     names = {
         "response": turn.interaction_id,
         "turn": turn.request_id,
@@ -70,22 +70,21 @@ def attach_waiting(session: Session, turn: InteractionRow, quoted_session: str |
 
 
 def expire(session: Session, seconds: float) -> int:
-    """Give up on opinions that have waited for longer than `seconds`; how many those were. They are never attached
-    later."""
+    """Expire feedback that has waited longer than `seconds`. Returns how many. Expired feedback is never attached."""
     now = time.time()
     done = session.connection().execute(_EXPIRE, {"now": now, "horizon": now - seconds})
     return int(done.rowcount)
 
 
 def _is_news(stored: FeedbackRow, said: Feedback) -> bool:
-    """Whether `said` came after what is stored; the same record read again is no news where that has expired."""
+    """True if `said` is later than the stored record. An expired record that is read again is not."""
     if stored.tenant != said.tenant or said.created_at < stored.created_at:
         return False
     return said.created_at > stored.created_at or (stored.expired_at is None and not stored.is_deleted)
 
 
 def _target_of(session: Session, said: Feedback) -> str | None:
-    """The reply that an opinion is about: of a request the first choice, of a session the last main reply until now."""
+    """The reply that feedback is about: the first choice of a request, or the last main reply of a session so far."""
     given = {"target": said.target, "tenant": said.tenant}
     return session.connection().execute(_TARGETS[said.about], given).scalar()
 
@@ -106,8 +105,7 @@ def _is_about(about: TargetKind, target: str, turn: InteractionRow, quoted_sessi
 
 
 def _tell(session: Session, about: TargetKind, interaction_id: str) -> None:
-    """What follows for the turns that an opinion counts for: the judge reads a user's words, and rewards are known
-    anew."""
+    """Update the turns that feedback counts for: the judge reads a user's words, and the reward is computed again."""
     if about is not TargetKind.SESSION:
         _consult(session, interaction_id)
     for name in session.connection().execute(_COUNTS_FOR[about], {"interaction": interaction_id}).scalars().all():
@@ -115,7 +113,7 @@ def _tell(session: Session, about: TargetKind, interaction_id: str) -> None:
 
 
 def _consult(session: Session, interaction_id: str) -> None:
-    """Ask the judge about a user's words; where they were taken back before it was asked, it need not be."""
+    """Ask the judge about a user's words. If they were deleted before it was asked, take the job back."""
     if session.connection().execute(_WORDS, {"interaction": interaction_id, "user": FeedbackSource.USER.value}).first():
         turn = session.get(InteractionRow, interaction_id)
         if turn is not None and turn.skip_reason is None:
@@ -125,7 +123,7 @@ def _consult(session: Session, interaction_id: str) -> None:
     session.connection().execute(delete(JudgeJob).where(*waiting))
 
 
-# Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
+# Text, because SQLAlchemy's query building costs several times what running such a frequent statement does.
 _OPEN = "interaction_id IS NULL AND expired_at IS NULL AND is_deleted = FALSE"
 _WAITING = text(
     "SELECT feedback_id, about, target FROM feedback "

@@ -1,7 +1,7 @@
-"""A record becomes rows: stored once, linked to the turn that it continues, and told to whom it was the answer.
+"""A record becomes rows: stored once, linked to the turn that it continues, and noted as that turn's next state.
 
-Everything here happens in the ingester's transaction. What a record says is never changed afterwards; what was inferred
-from it (its kind, whether it was only a try that its client repeated) can be corrected by a later record.
+Everything here happens in the ingester's transaction. The content of a record never changes. What was inferred from it
+(its kind, whether it was only a try that its client repeated) can be corrected by a later record.
 """
 
 from collections import OrderedDict
@@ -35,7 +35,9 @@ _INSERT = insert(InteractionRow)
 
 
 class Filing:
-    """One per ingester. Remembers which blobs it has stored, so that a long history costs no SQL for its old messages."""
+    """One per ingester. It remembers the blobs that it has stored, so that a long history costs no SQL for its old
+    messages.
+    """
 
     def __init__(self, verifiers: Collection[str] = ()) -> None:
         self._next_states = NextStates(verifiers)
@@ -43,7 +45,7 @@ class Filing:
         self._recent = Recent()
 
     def take_interaction(self, session: Session, turn: Interaction) -> None:
-        """Store one reply that is not there yet, and all that follows from it."""
+        """Store one reply that the journal does not have, and everything that follows from it."""
         trace = Trace(turn)
         tries = lookup.tries_of(session, turn, trace)
         link = lookup.find(session, turn, trace)
@@ -100,7 +102,7 @@ class Filing:
         if turn.quarantine and not turn.is_aborted:
             log.warning("turn quarantined", interaction=turn.interaction_id, reason=turn.quarantine)
         session.connection().execute(_INSERT, values)
-        row = cast(InteractionRow, SimpleNamespace(**values))  # its columns, at a fraction of a mapped row's cost
+        row = cast(InteractionRow, SimpleNamespace(**values))  # the columns, at a fraction of a mapped row's cost
         for earlier in tries:
             if earlier.retry < turn.retry and earlier.skip_reason in (None, "aborted"):
                 earlier.skip_reason = RETRIED
@@ -112,10 +114,10 @@ class Filing:
             if turn.is_session_done and turn.choice == 0:
                 note_last(session, row, NextStateKind.SESSION_CLOSED)
         feedback.attach_waiting(session, row, turn.quoted_session)
-        session.flush()  # the next record's queries must see what this one corrected
+        session.flush()  # the next record's queries must see this correction
 
     def forget(self) -> None:
-        """Call when a transaction was rolled back: what it stored is not there."""
+        """Call after a rollback: what the transaction stored is not in the database."""
         self._known.clear()
         self._recent.forget()
 
@@ -163,7 +165,7 @@ class Filing:
         return session_id
 
     def _follow(self, session: Session, row: InteractionRow) -> None:
-        """Tell the parent what came back. A parent that seemed a side call and is continued was none."""
+        """Note the next state of the parent. A parent that was taken for a side call and is continued was none."""
         parent = session.get(InteractionRow, row.parent_id)
         if parent is None:
             return
@@ -176,8 +178,9 @@ class Filing:
             self._next_states.tell(session, parent, row)
 
     def _note_regenerated(self, session: Session, row: InteractionRow, turn: Interaction) -> None:
-        """The reply before this one to the same words; where neither a name nor a history tells, two people may have
-        asked alike."""
+        """The last reply to the same words. If neither a name nor a history identifies the asker, two people may have
+        asked alike.
+        """
         is_known = turn.quoted_session is not None or row.parent_id is not None
         if not is_known or turn.retry or turn.choice or not turn.may_train or not turn.messages:
             return
@@ -186,7 +189,7 @@ class Filing:
             self._next_states.regenerated(session, earlier, row)
 
     def _correct_earlier(self, session: Session, row: InteractionRow, turn: Interaction, head: str | None) -> None:
-        """Side calls that came before the turn which shows that they were: a session's title is often asked for first."""
+        """Correct earlier side calls that this turn reveals: a session's title is often asked for first."""
         if row.parent_id is not None or not turn.tools:
             return
         earlier = select(InteractionRow).where(
@@ -231,7 +234,7 @@ def _head_of(messages: Sequence[Message]) -> str | None:
 
 
 def _skip_reason(turn: Interaction, link: Link, what: Kind, inherited: bool) -> str | None:
-    """Why a turn can never be trained, known at ingestion; None where it may be."""
+    """Why a turn can never be trained on, as far as ingestion knows. None if it may be."""
     if turn.upstream:
         return f"answered by {turn.upstream}"
     if turn.quarantine:

@@ -1,16 +1,16 @@
-"""The words of known harnesses, for what nothing else in a request tells.
+"""Texts of known harnesses, for cases that nothing else in a request reveals.
 
-Most side calls give themselves away (server/ingest/turn_kind.py): no tools, another conversation's words. Some carry
-all tools and go on from the conversation as a user's next message would. And some harnesses bring what a tool printed
-as a user's message, which must never be taken for a user's own words. Each pattern says whose it is; `make
-test-harness` drives the harness and fails when its words have changed.
+Most side calls can be recognised (server/ingest/turn_kind.py): they have no tools, or they quote another conversation.
+Some carry all tools and continue the conversation like a user's next message. Some harnesses send a tool's output as a
+user's message, which must never count as a user's words. Each pattern names its harness. `make test-harness` drives the
+harness and fails if its texts have changed.
 """
 
 import re
 
 _SUMMARIES = (
     r"create a detailed summary of the conversation",  # Claude Code
-    r"detailed summary of the conversation so far",  # Claude Code, when a prompt was refused as too long
+    r"detailed summary of the conversation so far",  # Claude Code, after a prompt was refused as too long
     r"CONTEXT CHECKPOINT COMPACTION",  # Codex
     r"Provide a detailed prompt for continuing our conversation",  # opencode
 )
@@ -25,10 +25,10 @@ _RESULT = re.compile(rf"\s*(?:{'|'.join(_RESULTS)})")
 
 
 def is_summary(text: str) -> bool:
-    """True where `text`, the last thing that was said, asks for a summary as a known harness does."""
+    """True if `text`, the last message, asks for a summary as a known harness does."""
     return _SUMMARY.search(text) is not None
 
 
 def is_result(text: str) -> bool:
-    """True where a user's message begins as a known harness begins what a tool printed."""
+    """True if a user's message begins as a known harness begins a tool's output."""
     return _RESULT.match(text) is not None

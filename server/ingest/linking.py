@@ -1,12 +1,12 @@
-"""Which turn a request continues: decided by what its messages repeat, never by guessing.
+"""Which turn a request continues. The repeated messages decide; nothing is guessed.
 
 Messages are compared by content, because clients re-send an assistant's message with fields added or dropped. A request
-continues the recorded reply with which its longest known prefix ends. Where a harness has changed the history before
-that (compacted it, cut old tool results, put the time into the system prompt), the last reply that the request repeats
-is looked up by what is its own: the ids of its tool calls, or its words and the user's message before them.
+continues the recorded reply with which its longest known prefix ends. A harness may have changed the history before
+that reply (compacted it, cut old tool results, put the time into the system prompt). Then the last repeated reply is
+looked up by what identifies it: the ids of its tool calls, or its words and the user's message before them.
 
-More than one open reply that fits and nothing to tell them apart means `ambiguous`: such a turn is served and kept, and
-never trained.
+If more than one open reply fits and nothing distinguishes them, the turn is `ambiguous`: it is served and kept, and
+never trained on.
 """
 
 import difflib
@@ -23,17 +23,18 @@ from burnish.records import Interaction, LinkRule, Message
 _CALLS_IN_TEXT = re.compile(r"\s*Calling tools:\s*\[\{.*\}\]\s*$", re.DOTALL)
 _CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
 LONG_REPLY = 40
-"""Characters from which a reply and the message before it are enough to recognise it by; a shorter one needs the
-opening too."""
+"""A reply and the message before it identify a turn if they have this many characters. Shorter ones need the opening
+too.
+"""
 LONGEST_COMPARED = 4000
-"""Characters of a reply that are compared with its changed form: the time grows with the square."""
+"""Characters of a reply that are compared with its changed form. The time grows with the square."""
 MANY_WORDS = 80
-"""Characters from which a reply is recognised by itself, where nobody else was given the same."""
+"""A reply of this many characters identifies itself, if nobody else got the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A recorded reply that a request repeats. `has_follower`: some request has continued it already."""
+    """A recorded reply that a request repeats. `has_follower`: another request has continued it already."""
 
     interaction_id: str
     request_id: str
@@ -47,9 +48,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The decision: the rule that fired and the reply that is continued, where there is one.
+    """The decision: the rule that matched and the continued reply, if there is one.
 
-    `start` is the index of the first message behind that reply.
+    `start` is the index of the first message after that reply.
     """
 
     rule: LinkRule
@@ -58,12 +59,13 @@ class Link:
 
 
 def scope_of(turn: Interaction) -> str:
-    """What two turns must share to be one conversation: who asked whom. A quoted session or user narrows it."""
+    """What two turns must share to be one conversation: the asker and the agent. A quoted session or user narrows
+    it."""
     return "\0".join([turn.tenant, turn.key_id, family_of(turn.agent), turn.user or "", turn.quoted_session or ""])
 
 
 def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:
-    """Rolling hashes: item k stands for the first k+1 messages in `scope`."""
+    """Rolling hashes: item k is the hash of the first k+1 messages in `scope`."""
     state = hashlib.sha256(scope.encode("utf-8", "surrogatepass")).digest()
     hashes = []
     for message in messages:
@@ -73,7 +75,9 @@ def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:
 
 
 class Trace:
-    """The hashes of one turn, computed once: of its request, of its reply, and of where it may continue another."""
+    """The hashes of one turn, computed once: of its request, of its reply, and of the places where it may continue
+    another.
+    """
 
     def __init__(self, turn: Interaction) -> None:
         self._scope = scope_of(turn)
@@ -84,23 +88,25 @@ class Trace:
 
     @property
     def request(self) -> str:
-        """Stands for the whole request; two tries of one request share it."""
+        """The hash of the whole request. Two tries of one request share it."""
         return self._hashes[-2] if len(self._hashes) > 1 else self._scope
 
     @property
     def tail(self) -> str:
-        """The hash that a request has at its assistant message when it continues this turn."""
+        """The hash that a request has at its assistant message if it continues this turn."""
         return self._hashes[-1]
 
     @property
     def suffix(self) -> str:
-        """What is left to recognise this turn by when the history before it has been changed."""
+        """The hash by which this turn is recognised if the history before it has been changed."""
         return self._suffix(self._messages, self._as_repeated)
 
     @property
     def words(self) -> str:
-        """What is left when even the user's message was changed: the reply's own words. Empty where they are too few to
-        tell."""
+        """The hash by which this turn is recognised if even the user's message was changed: the reply's own words.
+
+        Empty if they are too few.
+        """
         return self._words(self._as_repeated)
 
     def repeated_words(self) -> list[tuple[int, str]]:
@@ -109,20 +115,23 @@ class Trace:
         return [place for place in reversed(places) if place[1]]
 
     def continuations(self) -> list[tuple[int, str]]:
-        """Where the request may continue a reply: (index of the first message behind it, hash), longest first."""
+        """The places where the request may continue a reply: (index of the first message after it, hash), longest
+        first.
+        """
         places = [(k + 1, self._hashes[k]) for k, m in enumerate(self._messages) if m.get("role") == "assistant"]
         return places[::-1]
 
     def changed_continuation(self) -> tuple[int, str] | None:
-        """The same for the last assistant message by its suffix; None where the request repeats no reply."""
+        """The same for the last assistant message by its suffix. None if the request repeats no reply."""
         for k in range(len(self._messages) - 1, -1, -1):
             if self._messages[k].get("role") == "assistant":
                 return k + 1, self._suffix(self._messages[:k], self._messages[k])
         return None
 
     def edited_continuation(self) -> tuple[int, str, Message] | None:
-        """The last assistant message, as it reads now, with the hash of the request that it answers: somebody may have
-        changed it."""
+        """The last assistant message as it reads now, with the hash of the request that it answers. Somebody may have
+        edited it.
+        """
         for k in range(len(self._messages) - 1, 0, -1):
             if self._messages[k].get("role") == "assistant":
                 return k + 1, self._hashes[k - 1], self._messages[k]
@@ -141,7 +150,7 @@ class Trace:
         else:
             asked = [
                 m for m in before if m.get("role") == "user"
-            ]  # not tools' results: those are what harnesses cut first
+            ]  # not tools' results, because harnesses cut those first
             parts = [b"words", _essence(reply), *(_essence(m) for m in asked[-1:])]
             if len(_text(reply)) < LONG_REPLY:
                 parts += [_essence(m) for m in asked[:1]]
@@ -152,39 +161,40 @@ class Trace:
 
 
 def _with_stop(reply: Message, stop: str | None) -> Message:
-    """The reply as harnesses repeat it that put the stop string back."""
+    """The reply as it is repeated by harnesses that put the stop string back."""
     text = reply.get("content")
     return {**reply, "content": text + stop} if stop and isinstance(text, str) else reply
 
 
 def choose(candidates: Sequence[Candidate], rule: LinkRule, start: int = 0) -> Link:
-    """The link among the candidates for one place in the request (at least one)."""
-    if len({c.request_id for c in candidates}) == 1:  # choices of one request that read the same
+    """The link among the candidates for one place in the request. There is at least one candidate."""
+    if len({c.request_id for c in candidates}) == 1:  # choices of one request with the same text
         return Link(rule, min(candidates, key=lambda c: c.choice), start)
     still_open = [c for c in candidates if not c.has_follower and not c.is_closed]
     if len(still_open) == 1:
         return Link(rule, still_open[0], start)
     if (
         still_open and len({c.session_id for c in still_open}) == 1
-    ):  # asked again, answered alike: the client shows the last
+    ):  # asked again and answered alike: the client shows the last
         return Link(rule, max(still_open, key=lambda c: (c.ended_at, -c.choice)), start)
     return Link(LinkRule.AMBIGUOUS, None)
 
 
 def is_same(one: Message, other: Message) -> bool:
-    """True where two messages are the same one, however they are written down."""
+    """True if two messages are the same one, however they are written."""
     return _essence(one) == _essence(other)
 
 
 def likeness(reply: Message, repeated: Message) -> float:
-    """How much of a reply's text is left in its repetition: 1 where nothing was changed, else by the first few thousand
-    characters."""
+    """How much of a reply's text is left in its repetition: 1 if nothing changed, else by the first few thousand
+    characters.
+    """
     was, now = (_text(message)[:LONGEST_COMPARED] for message in (reply, repeated))
     return 1.0 if was == now else difflib.SequenceMatcher(None, was, now, autojunk=False).ratio()
 
 
 def _essence(message: Message) -> bytes:
-    """What makes a message the same message: role, text and tool calls, with surrounding white space ignored."""
+    """What identifies a message: role, text and tool calls. Surrounding white space does not count."""
     calls = message.get("tool_calls") or []
     if isinstance(calls, list):
         calls = [_call(call) for call in calls]
@@ -199,13 +209,13 @@ def _content(message: Message) -> Any:
         return content
     if (
         message.get("role") == "assistant" and "Calling tools:" in content
-    ):  # smolagents, behind the reply that it repeats
+    ):  # smolagents, after the reply that it repeats
         content = _CALLS_IN_TEXT.sub("", content)
     return content.strip()
 
 
 def _joined(message: Message) -> Any:
-    """The content, text parts put together; what has another shape stands for itself."""
+    """The content with its text parts joined. Other shapes stay as they are."""
     content = message.get("content")
     if isinstance(content, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
         return "".join(str(part.get("text", "")) for part in content)
@@ -218,7 +228,7 @@ def _text(message: Message) -> str:
 
 
 def _call_ids(message: Message) -> list[str]:
-    """The ids of a message's tool calls; some harnesses write the calls into the text when they repeat a reply."""
+    """The ids of a message's tool calls. Some harnesses write the calls into the text when they repeat a reply."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not calls:
         text = _joined(message)
@@ -229,7 +239,7 @@ def _call_ids(message: Message) -> list[str]:
 
 
 def _call(call: Any) -> Any:
-    """A tool call's id, name and arguments; what has another shape stands for itself."""
+    """A tool call's id, name and arguments. Other shapes stay as they are."""
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
         return call
@@ -237,7 +247,9 @@ def _call(call: Any) -> Any:
 
 
 def _arguments(text: Any) -> Any:
-    """What the text means: clients that decode and encode it write `{}` for nothing and, in JavaScript, `2` for `2.0`."""
+    """The meaning of the JSON text: clients that decode and encode it write `{}` for nothing and, in JavaScript, `2`
+    for `2.0`.
+    """
     try:
         return json.loads(text or "{}", parse_float=_number) if isinstance(text, str) else text
     except ValueError:

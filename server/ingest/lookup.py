@@ -1,5 +1,4 @@
-"""What the journal knows that a new turn may belong to: the reply that it continues, other tries of it, its
-conversation."""
+"""What a new turn belongs to, from the journal: the reply that it continues, other tries of it, its conversation."""
 
 import hashlib
 
@@ -15,13 +14,12 @@ from burnish.session_names import rule_of
 
 OPTED_OUT = "opted out"
 OPTED_OUT_BEFORE = "opted out with an earlier turn"
-"""The words of a turn that is kept out of training stand in the prompts of all that follow it."""
+"""The text of a turn that is kept out of training stands in the prompts of all turns after it."""
 RETRY_WINDOW = 900.0
 """Seconds back in which a request with `x-stainless-retry-count` looks for the try that it repeats."""
 LIKE, ALIKE = 0.6, 0.8
-"""How much of a reply must be left in a changed one for it to be the same: where the conversation is known, and where
-it is not."""
-# As text: to build such a query anew for every turn costs ten times what running it does.
+"""The share of a reply that must be left in an edited one: in a known conversation, and in an unknown one."""
+# Text, because building such a query anew for each turn costs ten times what running it does.
 _CANDIDATES = {
     place: text(
         "SELECT turn.interaction_id, turn.request_id, turn.session_id, turn.choice, EXISTS ("
@@ -41,15 +39,15 @@ _FOLLOWER = text("SELECT 1 FROM interaction WHERE parent_id = :parent LIMIT 1")
 
 
 def is_filed(session: Session, interaction_id: str) -> bool:
-    """True where the journal has this reply already."""
+    """True if the journal has this reply."""
     return session.connection().execute(_FILED, {"interaction": interaction_id}).first() is not None
 
 
 def tries_of(session: Session, turn: Interaction, trace: Trace) -> list[InteractionRow]:
-    """Other tries of the same request, as far as that is certain.
+    """Other tries of the same request that are certain.
 
-    One that was cut off is. One that ended well is only where its conversation is known by name or by what it
-    continues: of two strangers who open alike, one may have been served while the other repeats.
+    A try that was cut off is certain. A try that ended well is certain only if its conversation is known by name or by
+    what it continues: of two strangers with the same opening, one may have been served while the other repeats.
     """
     since = turn.started_at - RETRY_WINDOW
     given = {"hash": trace.request, "request": turn.request_id, "retry": turn.retry, "since": since}
@@ -73,7 +71,7 @@ def find(session: Session, turn: Interaction, trace: Trace) -> Link:
             return choose(candidates, LinkRule(quoted or LinkRule.PREFIX), start)
         if (
             position == 0 and changed is not None
-        ):  # the history before the last reply was changed: better than an older one
+        ):  # the history before the last reply was changed, so this match is better than an older reply
             candidates = _candidates(session, "suffix_hash", changed[1], turn.request_id)
             if candidates:
                 return choose(candidates, LinkRule(quoted or LinkRule.SUFFIX), start)
@@ -85,7 +83,7 @@ def find(session: Session, turn: Interaction, trace: Trace) -> Link:
 
 
 def _edited(session: Session, turn: Interaction, trace: Trace, quoted: str | None) -> Link | None:
-    """The reply to the very same request that the turn repeats changed, where it can be only that one."""
+    """The reply to the request that the turn repeats with a changed reply, if only one fits."""
     place = trace.edited_continuation()
     if place is None:
         return None
@@ -104,19 +102,19 @@ def _edited(session: Session, turn: Interaction, trace: Trace, quoted: str | Non
 
 
 def _candidates(session: Session, place: str, value: str, request_id: str) -> list[Candidate]:
-    """Replies whose hash `place` is `value`; other choices of the request itself do not count as having followed."""
+    """Replies with the hash `value` at `place`. Other choices of the same request do not count as followers."""
     rows = session.connection().execute(_CANDIDATES[place], {"hash": value, "request": request_id})
     return [Candidate(r[0], r[1], r[2], r[3], bool(r[4]), r[5] is not None, r[6]) for r in rows]
 
 
 def parent_of(session: Session, link: Link) -> Parent | None:
-    """What the continued turn is."""
+    """The kind of the continued turn."""
     row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
     return Parent(Kind(row.kind), row.tools_digest is not None) if row else None
 
 
 def is_opted_out(session: Session, link: Link) -> bool:
-    """True where the continued turn is kept out of training, or one before it."""
+    """True if the continued turn, or one before it, is kept out of training."""
     row = session.get(InteractionRow, link.parent.interaction_id) if link.parent else None
     return row is not None and (
         row.skip_reason in (OPTED_OUT, OPTED_OUT_BEFORE) or (not row.may_train and not row.upstream)
@@ -124,11 +122,11 @@ def is_opted_out(session: Session, link: Link) -> bool:
 
 
 def conversation_of(session: Session, turn: Interaction) -> Conversation | None:
-    """The session that a turn names, where it has turns already."""
+    """The session that a turn names, if it has turns already."""
     row = session.get(SessionRow, quoted_id(turn)) if turn.quoted_session else None
     return Conversation(row.has_tools, row.head) if row else None
 
 
 def quoted_id(turn: Interaction) -> str:
-    """The session id for the name that a turn quotes; names of different keys never meet."""
+    """The session id for the name that a turn quotes. Names under different keys never meet."""
     return "q-" + hashlib.sha256(f"{turn.tenant}\0{turn.key_id}\0{turn.quoted_session}".encode()).hexdigest()[:24]

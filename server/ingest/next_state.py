@@ -1,8 +1,7 @@
-"""What came back after a reply: told to the turn whole, typed, with whose words it is and the signals in it.
+"""The next state of a turn: what came back after its reply, typed, with its provenance and its signals.
 
-A user's reply or a tool's result is the strongest word. Where nobody answered, what is left is that the reply was asked
-for once more, that its session was closed, or that it was abandoned; such a word yields when the conversation goes on
-after all.
+A user's reply or a tool's result is the strongest next state. If nobody answered, the reply was asked for again, its
+session was closed, or it was abandoned. Such a next state is replaced if the conversation goes on after all.
 """
 
 import re
@@ -29,7 +28,7 @@ _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WEB = frozenset(
     {"web", "websearch", "webfetch", "fetch", "browse", "browser", "http", "https", "url", "urls", "crawl", "scrape"}
 )
-"""Parts of a tool's name (`web_search`, `fetchUrl`) that speak of the web."""
+"""Parts of a tool's name (`web_search`, `fetchUrl`) that mean the web."""
 _TOOLS = frozenset({"tool", "function"})
 _ANSWERED = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
 _YIELD = text("DELETE FROM next_state WHERE interaction_id = :interaction AND kind NOT IN (:user_reply, :tool_result)")
@@ -41,13 +40,13 @@ _ENDED = text(
 
 
 class NextStates:
-    """`verifiers` are the tools whose results the operator trusts as a program's verdict."""
+    """`verifiers` are the tools whose results the operator trusts as verdicts."""
 
     def __init__(self, verifiers: Collection[str] = ()) -> None:
         self._verifiers = frozenset(verifiers)
 
     def tell(self, session: Session, parent: InteractionRow, row: InteractionRow) -> None:
-        """The request `row` continues `parent`: what stands behind that reply came back after it."""
+        """The request `row` continues `parent`: the messages after that reply came back after it."""
         digests = row.message_digests[-row.n_behind :]
         messages = messages_of(session, digests)
         reply, *repeated = messages_of(session, [parent.reply_digest, *row.message_digests[-row.n_behind - 1 :][:1]])
@@ -59,9 +58,9 @@ class NextStates:
             for s in _read(message, whose)
         ]
         signals += _change(reply, repeated[0] if repeated else reply)
-        # A hint is taken from users' own words only, and beside a tool's result nobody can tell whose words a hint
-        # repeats. What a harness puts between (aider: the files' contents, and an "Ok." to them) is not a result and
-        # makes none of what the user says.
+        # Only a user's own words become a hint. Beside a tool's result nobody can say whose words a hint repeats. What
+        # a harness puts between (aider: the files' contents and an "Ok." to them) is no result, and the user's words
+        # stay the user's.
         is_from_user = Provenance.USER in provenance and not set(provenance).intersection(_PRINTED)
         what = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
         if not self._note(session, parent, what, row, digests, provenance, signals) or parent.skip_reason is not None:
@@ -71,13 +70,13 @@ class NextStates:
         settle(session, parent.interaction_id)
 
     def regenerated(self, session: Session, earlier: InteractionRow, row: InteractionRow) -> None:
-        """The request of `row` is that of `earlier` over again: another reply was wanted."""
+        """The request of `row` repeats that of `earlier`: another reply was wanted."""
         if self._note(session, earlier, NextStateKind.REGENERATED, row) and earlier.skip_reason is None:
             settle(session, earlier.interaction_id)
 
     def _whose(self, message: Message, parent: InteractionRow, reply: Message) -> Provenance:
-        """What answers a tool call is its result, though some harnesses bring it as a user's message; so is what they
-        call one."""
+        """The answer to a tool call is its result, even if a harness sends it as a user's message or marks it as
+        one."""
         role = message.get("role")
         if role in _TOOLS:
             name = _tool_name(message, reply)
@@ -100,7 +99,7 @@ class NextStates:
         provenance: Sequence[Provenance] = (),
         signals: Sequence[Signal] = (),
     ) -> bool:
-        """False where a word as strong was there already."""
+        """Store the next state. False if an equally strong one was there already."""
         if what in _ANSWERED:
             names = {kind.value: kind.value for kind in _ANSWERED}
             session.connection().execute(_YIELD, {"interaction": parent.interaction_id, **names})
@@ -117,12 +116,12 @@ class NextStates:
 
 
 def is_of_the_web(tool: str) -> bool:
-    """True where a part of the tool's name speaks of the web; `curl` and `search_code` do not."""
+    """True if a part of the tool's name means the web. `curl` and `search_code` do not."""
     return any(part.lower() in _WEB for part in _NAME_PART.findall(tool))
 
 
 def note_ended(session: Session, what: NextStateKind, closed_at: float) -> int:
-    """Nobody answered the last replies of the sessions that ended at `closed_at`; returns how many there are."""
+    """Note that nobody answered the last replies of the sessions that ended at `closed_at`. Returns how many."""
     names = session.connection().execute(_ENDED, {"closed_at": closed_at}).scalars().all()
     rows = [{"interaction_id": name, "kind": what, **_NOTHING, "created_at": time.time()} for name in names]
     if rows:
@@ -131,13 +130,13 @@ def note_ended(session: Session, what: NextStateKind, closed_at: float) -> int:
 
 
 def note_last(session: Session, row: InteractionRow, what: NextStateKind) -> None:
-    """The reply `row` is said to be its session's last."""
+    """Note that the reply `row` is the last of its session."""
     values = {"interaction_id": row.interaction_id, "kind": what, **_NOTHING, "created_at": row.ended_at}
     insert_or_skip(session, NextStateRow, values)
 
 
 def earlier_reply(session: Session, row: InteractionRow, window: float) -> InteractionRow | None:
-    """The reply that the request of `row` asks for once more: the last one to the same words that nobody has continued."""
+    """The reply that the request of `row` asks for again: the last one to the same words that nobody has continued."""
     same = (
         select(InteractionRow)
         .where(col(InteractionRow.request_hash) == row.request_hash, col(InteractionRow.request_id) != row.request_id)
@@ -165,7 +164,9 @@ def _read(message: Message, whose: Provenance) -> list[Signal]:
 
 
 def _tool_name(message: Message, reply: Message) -> str:
-    """The name of the tool whose result `message` is: its own word for it, else the call's that it answers."""
+    """The name of the tool behind the result `message`: the message's own name field, else the name of the call that it
+    answers.
+    """
     if isinstance(name := message.get("name"), str) and name:
         return name
     calls = reply.get("tool_calls")

@@ -1,5 +1,4 @@
-"""Which personal agents are wanted: the ingester's view of whose turns come in. It makes their rows and asks the
-swapper for the rest."""
+"""Requests for personal agents: the ingester sees whose turns come in. It makes the agents' rows and load requests."""
 
 from collections import OrderedDict
 
@@ -14,7 +13,7 @@ from burnish.journal.tables import AgentRow, LoadJob
 from burnish.records import Interaction
 
 NOTED_SECONDS = 5.0
-"""The use of an agent that is there is written down no more often than this."""
+"""Seconds between two notes that an existing agent was used."""
 N_REMEMBERED = 50_000
 
 
@@ -26,7 +25,7 @@ class PersonalRequests:
         self._noted: OrderedDict[str, float] = OrderedDict()
 
     def note(self, session: Session, turn: Interaction) -> None:
-        """A turn has been stored: its user's own agent was used, or is wanted."""
+        """A turn was stored: its user's personal agent was used, or is wanted."""
         if not self._settings.enabled or not turn.user or turn.upstream or len(turn.user) > MAX_USER:
             return
         parent = family_of(turn.agent)
@@ -48,11 +47,11 @@ class PersonalRequests:
             self._noted.popitem(last=False)
 
     def forget(self) -> None:
-        """Call when a transaction was rolled back."""
+        """Call after a rollback."""
         self._noted.clear()
 
     def _ensure(self, session: Session, name: str, parent: str, turn: Interaction) -> bool:
-        """Make the agent's row where there is none; False where its parent is not one of the tenant's agents."""
+        """Make the agent's row if there is none. False if its parent is not one of the tenant's agents."""
         of = session.get(AgentRow, parent)
         if of is None or of.tenant != turn.tenant or of.parent is not None:
             return False

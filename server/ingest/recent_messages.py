@@ -1,7 +1,6 @@
-"""What was said lately: how a caller's conversations began and what their users said last.
+"""Recent messages: how a caller's conversations began and what their users said last.
 
-A harness that asks for a title or a commit message on the side quotes the one or the other
-(server/ingest/turn_kind.py).
+A harness that asks for a title or a commit message on the side quotes one of these (server/ingest/turn_kind.py).
 """
 
 from collections import OrderedDict
@@ -16,7 +15,7 @@ from burnish.records import Interaction
 from burnish.server.ingest.turn_kind import UserWords
 
 RECENT = 600.0
-"""Seconds back in which a side call is recognised as such."""
+"""Seconds back in which a side call is recognised."""
 N_REMEMBERED = 512
 N_CALLERS = 10_000
 MAX_LENGTH = 300
@@ -24,22 +23,22 @@ Words = OrderedDict[str, tuple[UserWords, float]]
 
 
 class Recent:
-    """The words of each caller (tenant and key), read from SQL once and kept up from then on."""
+    """The messages of each caller (tenant and key), read from SQL once and kept up to date from then on."""
 
     def __init__(self) -> None:
         self._by: dict[tuple[str, str], Words] = {}
 
     def forget(self) -> None:
-        """Call when a transaction was rolled back."""
+        """Call after a rollback."""
         self._by.clear()
 
     def said(self, session: Session, turn: Interaction) -> Sequence[UserWords]:
-        """What was said in the caller's recent conversations."""
+        """The messages of the caller's recent conversations."""
         horizon = turn.started_at - RECENT
         return [said for said, at in self._of(session, turn).values() if at > horizon]
 
     def remember(self, session: Session, turn: Interaction, session_id: str, opening: str, head: str | None) -> None:
-        """Note how a conversation began, and what its user said last."""
+        """Note how a conversation began and what its user said last."""
         words = self._of(session, turn)
         words.setdefault(session_id, (UserWords.of(opening, head), turn.started_at))
         last = next((m for m in reversed(turn.messages) if m.get("role") == "user"), None)

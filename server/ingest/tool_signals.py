@@ -1,7 +1,7 @@
-"""What a tool's result shows besides its words: exit codes, HTTP statuses, time-outs, test verdicts.
+"""Signals in a tool's result: exit codes, HTTP statuses, time-outs, test verdicts.
 
-Only where a program puts them is looked: the fields of a JSON object, the first lines and the last. A file that was
-printed may hold any of these words and means nothing by them.
+Only the places where programs put them are read: the fields of a JSON object, and the first and last lines. A printed
+file may hold any of these words and mean nothing by them.
 """
 
 import json
@@ -35,7 +35,7 @@ _UNITTEST = re.compile(r"^(?:OK|FAILED)(?: \((?:failures|errors)=\d+.*\))?$")
 
 
 def signals_of(text: str, provenance: Provenance) -> list[Signal]:
-    """The signals in one tool result, at most one of each kind: the last that it names."""
+    """The signals in one tool result, at most one of each kind: the last one."""
     found: dict[SignalKind, Signal] = {}
     for kind, value, detail in (*_in_fields(text), *_in_lines(text)):
         if provenance is Provenance.WEB and kind is not SignalKind.TIMEOUT:
@@ -80,8 +80,7 @@ def _in_lines(text: str) -> Iterator[tuple[SignalKind, float, str]]:
 
 
 def _passed(line: str) -> float | None:
-    """The share of the tests that passed, as a test runner's closing line has it; None where none ran, or it is no such
-    line."""
+    """The share of passed tests in a test runner's closing line. None if it is no such line or no test ran."""
     if _UNITTEST.match(line):
         return 1.0 if line.startswith("OK") else 0.0
     if not any(pattern.match(line) for pattern in _COUNTS):

@@ -1,9 +1,9 @@
-"""Main turn, sub-agent or side call: told by the client, else inferred from tools, system prompt and what is continued.
+"""The kind of a turn: main turn, sub-agent or side call. The client says it, or it is inferred.
 
-A side call (a title, a summary for compaction) is served and kept; it never becomes what came back after a turn, and is
-never trained. A sub-agent is an agent in its own right: its turns are judged and trained like main ones. What was
-inferred can be corrected by what comes later (server/ingest/filing.py): a side call that is continued was none, and a
-call without tools at the head of a session whose later turns have tools was one.
+A side call (a title, a summary for compaction) is served and kept. It never becomes a next state and is never trained
+on. A sub-agent is an agent of its own: its turns are judged and trained on like main turns. The kind is inferred from
+tools, system prompt and the continued turn. Later turns can correct it (server/ingest/filing.py): a side call that is
+continued was none, and a call without tools at the head of a session with tools was one.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from burnish.records import Interaction, Message
 from burnish.server.ingest import harness_patterns
 
 QUOTED_TEXT = 16
-"""Characters of another conversation's opening that a request must repeat to count as being about that conversation."""
+"""A request that repeats this many characters of another conversation's opening counts as being about it."""
 
 
 class Kind(StrEnum):
-    """What a turn is to its conversation."""
+    """The kind of a turn in its conversation."""
 
     MAIN = "main"
     SIDE = "side"
@@ -36,7 +36,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class UserWords:
-    """Words of a user in a conversation, their first line, and the digest of that conversation's system prompt."""
+    """A user's words in a conversation, their first line, and the digest of that conversation's system prompt."""
 
     text: str
     head: str | None
@@ -49,14 +49,14 @@ class UserWords:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is known of the session that a turn names, before the turn. `head` is the digest of its first system prompt."""
+    """A turn's named session as it was before the turn. `head` is the digest of its first system prompt."""
 
     has_tools: bool
     head: str | None
 
 
 def told(turn_type: str | None) -> Kind | None:
-    """What the client says; a word that means nothing here is a side call, as OpenClaw-RL has it."""
+    """The kind that the client names. An unknown word means a side call, as in OpenClaw-RL."""
     if turn_type is None:
         return None
     return {"main": Kind.MAIN, "subagent": Kind.SUBAGENT}.get(turn_type, Kind.SIDE)
@@ -67,8 +67,8 @@ def kind_of(
 ) -> tuple[Kind, str]:
     """The kind and the reason for it.
 
-    `head` is the digest of the turn's own system prompt; `known` the session that it names, None where that is new or
-    none is named; `others` is what users said first and last in the caller's other recent conversations.
+    `head` is the digest of the turn's own system prompt. `known` is the session that it names, None if that is new or
+    none is named. `others` are the first and last words of users in the caller's other recent conversations.
     """
     if (word := told(turn.turn_type)) is not None:
         return word, "told"
@@ -82,7 +82,7 @@ def kind_of(
     if known is not None:
         if known.has_tools and not has_tools:
             return Kind.SIDE, "no tools, while its session has them"
-        if has_tools and not known.has_tools:  # what came before, a title perhaps, was beside it
+        if has_tools and not known.has_tools:  # the earlier turns, a title perhaps, were side calls
             return Kind.MAIN, "begins"
         if known.head != head:
             return (
@@ -97,10 +97,10 @@ def kind_of(
 
 
 def is_about(messages: Sequence[Message], head: str | None, others: Sequence[UserWords]) -> bool:
-    """True where a lone question holds another conversation's words and more: a title or a commit message is asked for.
+    """True if a single question holds another conversation's words and more: it asks for a title or a commit message.
 
-    The words are all that was said; under a system prompt of its own (`head`) a first line will do, since harnesses
-    quote what the user typed and not what they added to it.
+    All of the words must be repeated. Under a system prompt of its own (`head`) their first line is enough, because
+    harnesses quote what the user typed and not what they added.
     """
     if any(message.get("role") == "assistant" for message in messages):
         return False  # a conversation of its own, whatever it quotes

@@ -1,4 +1,4 @@
-"""Settings by agent: the server's, with the agent's own laid over them, as the registry has them now."""
+"""Settings by agent: the server's, with the agent's own from the registry on top."""
 
 import time
 from collections.abc import Callable
@@ -15,8 +15,9 @@ log = structlog.get_logger(__name__)
 
 
 def settings_by_agent(settings: Settings, journal: Journal) -> Callable[[str], Settings]:
-    """A function from an agent's name to its settings, looked up every few seconds. An agent whose own do not fit gets
-    the server's."""
+    """A function from an agent's name to its settings, read every few seconds. Unfit settings fall back to the
+    server's.
+    """
     kept: dict[str, tuple[float, Settings]] = {}
 
     def of(agent: str) -> Settings:

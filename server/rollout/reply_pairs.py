@@ -1,4 +1,4 @@
-"""Pairs of replies to one turn, a candidate's and another version's, with a job for the judge where they differ."""
+"""Pairs of replies to one turn, a candidate's and another version's. If they differ, the judge compares them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from burnish.server.rollout.engine.engine import Reply
 
 
 def put(session: Session, name: VersionName, baseline: int, turn: str, new: Reply, old: Reply) -> None:
-    """Keep the replies of candidate `name` and version `baseline` to `turn`; replies of the same words are even without
-    a judge."""
+    """Keep the replies of candidate `name` and version `baseline` to `turn`. Equal replies are a tie without a
+    judge."""
     key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
     is_same = _said(new) == _said(old)
     digests = {"candidate_digest": _kept(session, new), "baseline_digest": _kept(session, old)}
@@ -28,7 +28,7 @@ def put(session: Session, name: VersionName, baseline: int, turn: str, new: Repl
 
 
 def put_unasked(session: Session, name: VersionName, baseline: int, turn: str, why: str) -> None:
-    """Remember that candidate `name` and version `baseline` could not be asked about `turn`, so that nobody asks again."""
+    """Note that candidate `name` and version `baseline` could not answer `turn`, so that it is not asked again."""
     empty = _kept(session, Reply({}, None))
     key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
     digests = {"candidate_digest": empty, "baseline_digest": empty}
@@ -54,6 +54,6 @@ def _said(reply: Reply) -> tuple[str, list[Any]]:
 
 
 def _kept(session: Session, reply: Reply) -> str:
-    """The reply as the journal keeps it: a message, and its length."""
+    """The reply as the journal keeps it: a message and its length."""
     told = {name: reply.message[name] for name in ("role", "content", "tool_calls") if reply.message.get(name)}
     return blobs.store(session, {"role": "assistant", **told, "n_tokens": reply.n_tokens})

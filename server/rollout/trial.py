@@ -1,7 +1,7 @@
-"""A candidate's trial: what it must show on the engines, gathered as evidence for the gate. Serving goes on meanwhile.
+"""A candidate's trial: it is loaded, probed and asked, and the evidence goes to the gate. Serving goes on.
 
-An engine that refuses a request says something about the candidate; one that does not answer says nothing, and the
-trial is put off (EngineUnavailable).
+An engine that refuses a request says something about the candidate. An engine that does not answer says nothing, and
+the trial is put off (EngineUnavailable).
 """
 
 import asyncio
@@ -28,10 +28,11 @@ from burnish.server.rollout.forgetting_prompts import RetentionSet
 log = structlog.get_logger(__name__)
 N_WARM = 1
 N_PLACES = 4
-"""Places of the probe that are asked for, those of the largest change first."""
+"""Places of the probe that are asked, those with the largest change first."""
 N_AT_ONCE = 8
-"""Requests of a trial at a time while nobody else is served. Beside live streams it is one: each is felt in the step
-that it shares."""
+"""Parallel requests of a trial while nobody else is served. Beside live streams it is one, because each is felt in the
+step that it shares.
+"""
 
 
 class Trial:
@@ -51,7 +52,7 @@ class Trial:
         acceptance_margin: float = 0.0,
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_busy` tells whether clients are being served now."""
+        """`is_busy` says whether clients are being served now."""
         self._journal = journal
         self._store = store
         self._engines = engines
@@ -64,7 +65,7 @@ class Trial:
         self._is_busy = is_busy
 
     async def gather(self, name: VersionName) -> Evidence:
-        """All evidence on a candidate, which is loaded on every engine afterwards where it is sound."""
+        """All evidence on a candidate. If it is sound, it is loaded on every engine afterwards."""
         evidence = Evidence(is_mechanical_checked=True)
         try:
             self._store.verify(name.agent, name.version)
@@ -73,7 +74,7 @@ class Trial:
             asked = (self._engines[0], str(name), self._base_name, self._margin, unchanged)
             retention = asyncio.create_task(
                 self._retention.compare(*asked)
-            )  # meanwhile: hardly any candidate fails its probe
+            )  # in parallel, because hardly any candidate fails its probe
             try:
                 probes = [await self._probe(engine, name) for engine in self._engines]
                 evidence = replace(evidence, probe=max(probes, key=lambda probe: probe.gap))
@@ -94,7 +95,7 @@ class Trial:
         return evidence
 
     async def _accepted(self, prompts: RetentionSet, name: VersionName) -> Acceptance:
-        """How many of the operator's own prompts the version passes, beside the best one before it."""
+        """How many acceptance prompts the version passes, beside the best version before it."""
         with self._journal.read() as session:
             n_best, n_live = best(session, name.agent, prompts.digest), of_live(session, name.agent, prompts.digest)
         n_passed = await prompts.n_passed(self._engines[0], str(name))
@@ -115,8 +116,9 @@ class Trial:
             raise
 
     async def warm(self, name: VersionName) -> None:
-        """Let the version read the newest prompts, so that its first real request finds them cached. Prompts may be
-        refused."""
+        """Let the version read the newest prompts, so that its first real request finds them cached. The engine may
+        refuse one.
+        """
         with self._journal.read() as session:
             newest = (
                 select(col(InteractionRow.prompt_ids))
@@ -133,7 +135,8 @@ class Trial:
             await self._ask(engine, name, prompts)
         except EngineUnavailable:
             raise
-        except EngineError as error:  # a prompt of a time with more context, say: the version is no worse for it
+        # for example a prompt from a time with a longer context: that says nothing against the version
+        except EngineError as error:
             log.info("a version cannot be warmed", version=str(name), engine=engine.url, error=str(error))
 
     async def _probe(self, engine: Engine, name: VersionName) -> Probe:
@@ -142,7 +145,7 @@ class Trial:
         places = _read_probe(self._store, name)[:N_PLACES]
         answers = await self._ask(engine, name, [tokens for tokens, _ in places])
         for (_, place), told in zip(places, answers, strict=True):
-            # A token that the engine does not even tell is at most as likely as the last one that it does.
+            # A token that the engine does not report is at most as likely as the last one that it reports.
             axes["engine"].append(told.get(place["token_id"], min(told.values())))
             for key in ("candidate", "parent", "base"):
                 axes[key].append(float(place[key]))
@@ -151,8 +154,7 @@ class Trial:
     async def _ask(
         self, engine: Engine, name: VersionName, prompts: Sequence[Sequence[int]]
     ) -> list[Mapping[int, float]]:
-        """The next token's log-probs behind each of `prompts`: side by side, or one after the other beside live
-        streams."""
+        """The next token's log-probs after each of `prompts`: in parallel, or one by one beside live streams."""
         slots = asyncio.Semaphore(1 if self._is_busy() else N_AT_ONCE)
 
         async def ask(tokens: Sequence[int]) -> Mapping[int, float]:
@@ -163,8 +165,9 @@ class Trial:
 
 
 def _read_unchanged(store: AdapterStore, name: VersionName, digest: str) -> list[int]:
-    """The retention prompts to which the version gives the base's answers, by its learner's word; none where it says
-    nothing of these."""
+    """The forgetting prompts to which the version gives the base's answers, by the learner's account. Empty if it has
+    none.
+    """
     file = store.path(name.agent, name.version) / "retained.json"
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
@@ -176,7 +179,7 @@ def _read_unchanged(store: AdapterStore, name: VersionName, digest: str) -> list
 
 
 def _read_probe(store: AdapterStore, name: VersionName) -> list[tuple[list[int], dict[str, Any]]]:
-    """The probe's positions as (tokens before it, the position). Raises AdapterError where it cannot be read."""
+    """The probe's positions as (tokens before it, the position). Raises AdapterError if it cannot be read."""
     file = store.path(name.agent, name.version) / "probe.json"
     try:
         recorded = json.loads(file.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""What no alias names any more leaves the engines, once no gateway has a request on it.
+"""Unloading: a version without an alias leaves the engines once no gateway has a request on it.
 
-Nothing here waits: each round looks at how far the gateways are and does what has become possible. What has to go is
-read off the serving table each time, and what a dead swapper left on the engines is found at the first round.
+Nothing here waits. Each round looks at the gateways' reports and does what has become possible. The serving table says
+what has to go. The first round finds what a dead swapper left on the engines.
 """
 
 import math
@@ -23,27 +23,29 @@ from burnish.records import VersionName
 from burnish.server.rollout.engine.engine import Engine
 
 PATIENCE = 10.0
-"""Seconds for which a version that is off the table waits for the requests that were admitted in that very moment."""
+"""Seconds that a version off the table waits for requests that were admitted in that moment."""
 log = structlog.get_logger()
 
 
 class Unloader:
-    """One per swapper. A version goes in two steps: off the table once it is idle, off the engines once that is seen
-    everywhere."""
+    """One per swapper. A version goes in two steps: off the table once it is idle, off the engines once every gateway
+    has seen that.
+    """
 
     def __init__(self, journal: Journal, engines: Sequence[Engine], file: Path) -> None:
         self._journal = journal
         self._engines = engines
         self._file = file
-        self._idle: dict[VersionName, int] = {}  # named by no alias, and the generation from which on that is so
-        self._off: dict[VersionName, tuple[int, float]] = {}  # off the table: the generation, and when that is given up
+        self._idle: dict[VersionName, int] = {}  # named by no alias, with the generation since which that is so
+        # off the table: the generation, and when waiting for it ends
+        self._off: dict[VersionName, tuple[int, float]] = {}
         self._has_swept = False
 
     async def run_once(self, present: serving_table.Routes) -> None:
-        """Take off the table what is idle and drained, and off the engines what has been off the table everywhere."""
+        """Take idle versions off the table, and off the engines those that every gateway has seen off the table."""
         if not self._has_swept:
             await self._sweep(present)
-        back = {name for name in self._off if _has(present, name)}  # promoted or woken again meanwhile
+        back = {name for name in self._off if _has(present, name)}  # promoted or wanted again in the meantime
         idle = {
             VersionName(route.name, number)
             for route in present.agents.values()
@@ -68,14 +70,14 @@ class Unloader:
                 publish.sync(self._journal, self._file, name.agent, also_loaded=name.version)
 
     def send_off(self, agent: str) -> None:
-        """Take a whole agent off the table; its versions follow once no request is on them, however long that takes."""
+        """Take a whole agent off the table. Its versions follow once no request is on them, however long that takes."""
         left = publish.leave(self._file, agent)
         if left is not None:
             route, generation = left
             self._off |= {VersionName(agent, number): (generation, math.inf) for number in route.loaded}
 
     async def unload(self, name: VersionName) -> None:
-        """Take a version off every engine. One that refuses keeps it until the next start, which sweeps it off."""
+        """Unload a version from every engine. An engine that refuses keeps it until its next start."""
         for engine in self._engines:
             try:
                 await engine.unload(str(name))
@@ -85,7 +87,7 @@ class Unloader:
                 log.error("a version cannot be unloaded", version=str(name), engine=engine.url, error=str(error))
 
     async def _sweep(self, present: serving_table.Routes) -> None:
-        """Find the versions that a swapper which died had taken off the table and not yet off the engines."""
+        """Find the versions that a dead swapper took off the table and not yet off the engines."""
         with self._journal.read() as session:
             ours = set(session.scalars(select(col(AgentRow.name))))
         for engine in self._engines:

@@ -60,7 +60,11 @@ def long_lines(text: str) -> list[str]:
         if line.lstrip().startswith("```"):
             is_code = not is_code
         is_prose = not is_code and not line.lstrip().startswith(("|", "<", "![", "    "))
-        if is_prose and len(line) > MOST_CHARACTERS and " " in re.sub(r"\[[^\]]*\]\([^)]*\)|^[-*\d. ]+", "", line).strip():
+        if (
+            is_prose
+            and len(line) > MOST_CHARACTERS
+            and " " in re.sub(r"\[[^\]]*\]\([^)]*\)|^[-*\d. ]+", "", line).strip()
+        ):
             found.append(line)
     return found
 

@@ -1,8 +1,8 @@
-"""Host and Origin: a web page that somebody has open must not be able to talk to a gateway on their machine.
+"""The Host and Origin guard: a web page in somebody's browser must not reach a gateway on their machine.
 
-`Host` must be a loopback name, the address listened on, or listed in `gateway.allowed_hosts` (which defeats DNS
-rebinding). `Origin`, where a browser sends one, must be the gateway's own or listed in `gateway.allowed_origins`;
-listed origins get the CORS headers that let their scripts read the answer.
+`Host` must be a loopback name, the address that the gateway listens on, or a name in `gateway.allowed_hosts`. This
+defeats DNS rebinding. `Origin`, if a browser sends one, must be the gateway's own or in `gateway.allowed_origins`.
+Listed origins get the CORS headers with which their scripts may read the answer.
 """
 
 import ipaddress
@@ -34,7 +34,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def hostname(authority: str) -> str | None:
-    """The host of `host[:port]` in lower case, without port and brackets; None where there is none."""
+    """The host of `host[:port]` in lower case, without port and brackets. None if there is none."""
     try:
         return urlsplit(f"//{authority}").hostname
     except ValueError:
@@ -42,7 +42,7 @@ def hostname(authority: str) -> str | None:
 
 
 def check(scope: Scope, settings: Gateway) -> str | None:
-    """The listed foreign origin that this request comes from, None for all others; raises NotAllowed for foreign ones."""
+    """The listed foreign origin of this request, or None. Raises NotAllowed for a foreign origin that is not listed."""
     authority = header(scope, b"host") or ""
     host = hostname(authority)
     if host is None or not (is_loopback(host) or host in _names(settings.host, settings.allowed_hosts)):
@@ -69,7 +69,7 @@ def _names(host: str, allowed: tuple[str, ...]) -> frozenset[str]:
 
 
 def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
-    """What lets a script of a listed origin read the answer."""
+    """The headers with which a script of a listed origin may read the answer."""
     return [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-expose-headers", b"x-request-id, x-burnish-version, x-burnish-session, retry-after"),
@@ -78,7 +78,7 @@ def cors_headers(origin: str) -> list[tuple[bytes, bytes]]:
 
 
 def preflight_headers() -> list[tuple[bytes, bytes]]:
-    """What a browser asks for before it sends JSON or a key."""
+    """The headers that answer a browser's preflight request."""
     return [
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
         (b"access-control-allow-headers", b", ".join([_OUR_HEADERS, _SESSION_HEADERS, _ANTHROPIC_HEADERS])),

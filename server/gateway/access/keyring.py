@@ -1,9 +1,9 @@
-"""Who is asking, and may they: a key's digest is looked up in the serving table, never in SQL.
+"""Authentication: a key's digest is looked up in the serving table, never in SQL.
 
-A key comes as `Authorization: Bearer …` or, from Anthropic's clients, as `x-api-key`. Where both are sent the first
-decides alone: a request speaks for one key, and the other header can neither mend nor widen what it says. An unknown
-key is always refused. No key at all is accepted for talking only, and only by a gateway that listens on loopback with
-`gateway.open_inference`; such a caller is tenant `default` and holds no other scope. Admin always needs a key.
+A key comes as `Authorization: Bearer …` or as `x-api-key`, as Anthropic's clients send it. If both are sent, only the
+first counts. An unknown key is always refused. A request without a key may only talk, and only if the gateway listens
+on loopback and `gateway.open_inference` is on. Such a caller belongs to the tenant `default`. Admin routes always need
+a key.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from burnish.serving_table import Routes
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request. `agents` limits the models, empty allows all of the tenant's."""
+    """Who sent a request. `agents` limits the models; empty allows all of the tenant's."""
 
     key_id: str
     tenant: str
@@ -41,14 +41,14 @@ OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
 
 
 class Keyring:
-    """Finds the caller of a request in the serving table's keys."""
+    """Finds the caller of a request among the serving table's keys."""
 
     def __init__(self, settings: Gateway, routes: Watched[Routes]) -> None:
         self._routes = routes
         self._is_open = settings.open_inference and is_loopback(settings.host)
 
     def caller(self, scope: AsgiScope) -> Caller:
-        """The caller, whatever they may do; raises NotAllowed (401) for a missing, malformed or unknown key."""
+        """The caller, whatever it may do. Raises NotAllowed (401) for a missing, malformed or unknown key."""
         secret = secret_of(scope)
         if not secret:
             if self._is_open:
@@ -65,7 +65,7 @@ class Keyring:
         return Caller(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
 
     def require(self, scope: AsgiScope, *needed: Scope) -> Caller:
-        """The caller, who holds at least one of the `needed` scopes."""
+        """The caller, if it holds at least one of the `needed` scopes. Raises NotAllowed otherwise."""
         caller = self.caller(scope)
         if caller.scopes.isdisjoint(needed) and not any(caller.covers(one) for one in needed):
             wanted = " or ".join(needed)
@@ -79,7 +79,7 @@ class Keyring:
 
 
 def secret_of(scope: AsgiScope) -> str:
-    """The key as sent, empty where there is none; `Bearer` with nothing behind it is none, as some clients send it so."""
+    """The key as sent. Empty if there is none, or if nothing follows `Bearer`, as some clients send it."""
     given = header(scope, b"authorization")
     scheme, _, secret = ("Bearer" if given is None else given).partition(" ")
     if scheme.lower() != "bearer":
@@ -88,8 +88,7 @@ def secret_of(scope: AsgiScope) -> str:
 
 
 def require(settings: Settings, *needed: Scope) -> Callable[[Request], Caller]:
-    """A FastAPI dependency for the application behind the gateway: `Depends(require(settings, Scope.ADMIN))` gives the
-    Caller."""
+    """A FastAPI dependency for admin routes: `Depends(require(settings, Scope.ADMIN))` gives the Caller."""
     keyring = Keyring(settings.gateway, table.watch(settings.run_dir / "routes.json"))
 
     def dependency(request: Request) -> Caller:

@@ -1,9 +1,8 @@
-"""The admin API: FastAPI behind the raw hot path, one router per noun, with the verbs and the words of the command
-line.
+"""The admin API: FastAPI behind the raw hot path, one router per noun, with the verbs of the command line.
 
-Looking needs a viewer's key, changing an operator's; an admin's opens both. No route is open without one, on loopback
-either. A key sees its own tenant's agents alone, and of these the ones that it is limited to: for all else it is as if
-they did not exist.
+Reading needs a viewer's key, changing needs an operator's, and an admin's key does both. No route is open without a
+key, not even on loopback. A key sees only the agents of its own tenant that it is limited to. Any other agent does not
+exist for it.
 """
 
 from fastapi import Depends, FastAPI
@@ -20,12 +19,12 @@ from burnish.server.gateway.http.error_envelope import install
 
 
 def admin_app(settings: Settings, journal: Journal) -> FastAPI:
-    """The application that answers what the hot path does not."""
+    """The application that answers all requests outside the hot path."""
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     access = Access(settings, journal)
     for noun in (agents, imports, versions, releases, learner, turns, exports, audit):
         app.include_router(noun.router(settings, journal, access), prefix="/admin", tags=["admin"])
-    own = [Depends(access.on_agent(Scope.VIEWER))]  # its routes ask for more where they change something
+    own = [Depends(access.on_agent(Scope.VIEWER))]  # its routes ask for more if they change something
     app.include_router(canary.router(settings, journal), prefix="/admin", dependencies=own)
     app.include_router(stored.router(settings, journal))
     install(app)

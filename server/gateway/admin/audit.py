@@ -31,7 +31,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         caller: Caller = Depends(access.anywhere(Scope.VIEWER)),  # noqa: B008
     ) -> dict[str, Any]:
-        """Who changed what, newest first."""
+        """The audit log, newest entry first."""
         with journal.read() as session:
             if agent is not None:
                 find(session, caller, agent)

@@ -1,4 +1,4 @@
-"""Whom an admin request speaks for, and which agents exist for them."""
+"""The caller of an admin request, and which agents exist for it."""
 
 from collections.abc import Callable
 
@@ -15,18 +15,18 @@ from burnish.server.gateway.admin.field_types import AgentPath
 
 
 class Access:
-    """Makes the dependencies of the routes."""
+    """Makes the routes' dependencies."""
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
         self._settings = settings
         self._journal = journal
 
     def anywhere(self, scope: Scope) -> Callable[[Request], Caller]:
-        """The caller, who holds `scope`."""
+        """The caller, if it holds `scope`."""
         return require(self._settings, scope)
 
     def on_agent(self, scope: Scope) -> Callable[[Request, str], Caller]:
-        """The caller, who holds `scope` and for whom the path's agent exists; NotFound where it does not."""
+        """The caller, if it holds `scope` and the path's agent exists for it. Raises NotFound otherwise."""
         needs = require(self._settings, scope)
 
         def dependency(request: Request, agent: AgentPath) -> Caller:
@@ -39,10 +39,10 @@ class Access:
 
 
 def find(session: Session, caller: Caller, name: str) -> AgentRow:
-    """The agent. Raises NotFound if it is another tenant's, or outside of what the key is limited to."""
+    """The agent. Raises NotFound if it belongs to another tenant or the key is not allowed to use it."""
     row = agents.find(session, name, caller.tenant)
     if caller.agents and not {row.name, row.parent} & caller.agents:
-        return agents.find(session, name, "")  # nobody's: raises
+        return agents.find(session, name, "")  # raises, because the agent does not exist for this key
     return row
 
 

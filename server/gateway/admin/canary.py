@@ -17,7 +17,7 @@ AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9
 
 
 class Start(BaseModel):
-    """An older version that is to answer a share of the conversations."""
+    """An older version to put on canary."""
 
     model_config = ConfigDict(extra="forbid")
     version: int = Field(ge=1, le=2**31 - 1, description="Version to put on canary.")
@@ -25,7 +25,7 @@ class Start(BaseModel):
 
 
 class Stop(BaseModel):
-    """`kind` `watch` ends a watch; what is live stays live."""
+    """`kind` `watch` stops a watch. The live version stays live."""
 
     model_config = ConfigDict(extra="forbid")
     kind: Observation = Field(
@@ -35,7 +35,7 @@ class Stop(BaseModel):
 
 
 def router(settings: Settings, journal: Journal) -> APIRouter:
-    """`GET`, `POST …/start` and `POST …/stop` under /agents/{agent}/canary; another tenant's agents do not exist."""
+    """`GET`, `POST …/start` and `POST …/stop` under /agents/{agent}/canary. Other tenants' agents do not exist."""
     may_see, may_change = (Depends(require(settings, scope)) for scope in (Scope.VIEWER, Scope.OPERATOR))
     made = APIRouter(tags=["admin"])
 
@@ -47,20 +47,20 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
     def status(
         agent: AgentPath, limit: Annotated[int, Query(ge=1, le=100)] = 10, caller: Caller = may_see
     ) -> dict[str, Any]:
-        """Canaries and watches, newest first, with what each test says; whether the agent is held."""
+        """Canaries and watches, newest first, with the state of each test, and whether the agent is held."""
         check(agent, caller)
         with journal.read() as session:
             return canary.status(session, agent, limit)
 
     @made.post("/agents/{agent}/canary/start")
     def start(agent: AgentPath, body: Start, caller: Caller = may_change) -> dict[str, str]:
-        """Put an older version on canary beside what is live."""
+        """Put an older version on canary beside the live one."""
         check(agent, caller)
         return {"status": canary.start(settings, journal, agent, body.version, share=body.share, actor="admin")}
 
     @made.post("/agents/{agent}/canary/stop")
     def stop(agent: AgentPath, body: Stop, caller: Caller = may_change) -> dict[str, str]:
-        """End the canary and refuse its version, or end the watch over what is live."""
+        """Stop the canary and refuse its version, or stop the watch over the live version."""
         check(agent, caller)
         return {"status": canary.stop(settings, journal, agent, kind=body.kind, actor="admin", reason=body.reason)}
 

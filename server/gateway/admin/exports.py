@@ -1,4 +1,4 @@
-"""Rows for other trainers over HTTP, streamed as JSONL."""
+"""Training rows over HTTP, streamed as JSONL."""
 
 from typing import Annotated
 

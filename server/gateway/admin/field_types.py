@@ -1,4 +1,4 @@
-"""Fields that the admin routes share: what a database can hold, and nothing else."""
+"""Field types that the admin routes share. They accept only values that a database can hold."""
 
 from typing import Annotated
 
@@ -6,18 +6,18 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Agent name.")]
-Number = Annotated[int, Field(ge=0, le=2**31 - 1)]  # as far as the databases count
+Number = Annotated[int, Field(ge=0, le=2**31 - 1)]  # the largest number that both databases hold
 Text = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]  # PostgreSQL stores no NUL
 Since = Annotated[float | None, Query(ge=0, le=1e11, description="Only from this time on, in seconds since the epoch.")]
 
 
 class Body(BaseModel):
-    """A request's body: what is not known is an error."""
+    """A request body. Unknown fields are an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Reasoned(Body):
-    """Nothing but why."""
+    """A body that holds only a reason."""
 
     reason: Text | None = Field(None, description="Kept in the audit log.")

@@ -1,8 +1,8 @@
-"""An adapter made elsewhere, sent as a tar archive: unpacked aside, checked, and adopted by the learner's own code.
+"""Import of an adapter as a tar archive: unpacked aside, checked, and adopted by the learner's code.
 
-This process loads no torch: `python -m burnish.learner.run.adopt` does it, where it is installed. What is unpacked is
-at most the two files of an adapter and its manifest, under names of ours; nothing in the archive is executed, and no
-path of it is followed.
+This process loads no torch. `python -m burnish.learner.run.adopt` does the work in a child process. At most an
+adapter's two files and its manifest are unpacked, under fixed names. Nothing in the archive is executed, and no path in
+it is followed.
 """
 
 import json
@@ -53,7 +53,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         ] = False,
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> dict[str, Any]:
-        """Make a PEFT adapter, sent as a tar archive of its directory, a version that the gate tries like any other."""
+        """Import a PEFT adapter from a tar archive of its directory. The gate tries it like any other version."""
         folder = Path(tempfile.mkdtemp(prefix="import-", dir=settings.state_dir))
         try:
             await _receive(request, folder / "archive.tar")
@@ -78,10 +78,9 @@ async def _receive(request: Request, file: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """The adapter's files out of `archive` (tar, compressed or not) into the new `folder`; of others only the last
-    names.
+    """Unpack the adapter's files of `archive` (tar, compressed or not) into the new `folder`, under their last names.
 
-    Raises RequestError where it is no archive, holds links or devices, or unpacks to more than MAX_BYTES.
+    Raises RequestError if it is no archive, holds links or devices, or unpacks to more than MAX_BYTES.
     """
     folder.mkdir()
     left = MAX_BYTES
@@ -114,7 +113,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def _check(settings: Settings, folder: Path, any_base: bool) -> None:
-    """All that can be seen without torch, at once; AdapterError without this server's own paths."""
+    """Check everything that can be checked without torch. Raises AdapterError without this server's paths."""
     try:
         foreign.read(folder, model=settings.engine.model, max_rank=settings.engine.max_lora_rank, any_base=any_base)
     except AdapterError as error:

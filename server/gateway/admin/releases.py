@@ -1,4 +1,4 @@
-"""What is live, changed over HTTP: promote and roll back."""
+"""Promotion and rollback over HTTP."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from burnish.server.gateway.admin.field_types import AgentPath, Body, Number, Te
 
 
 class Promotion(Body):
-    """`expected` makes it a compare-and-set: 409 when another version is live."""
+    """`expected` makes it a compare-and-set: 409 if another version is live."""
 
     version: Number = Field(description="Version to make live; 0 is the frozen base.")
     expected: Number | None = Field(None, description="Version that the caller believes to be live.")
@@ -24,7 +24,7 @@ class Promotion(Body):
 
 
 class Rollback(Body):
-    """`to` defaults to the previous version; `expected` as in a promotion."""
+    """`to` defaults to the previous version. `expected` works as in a promotion."""
 
     to: Number | None = Field(None, description="Version to go back to.")
     expected: Number | None = Field(None, description="Version that the caller believes to be live.")

@@ -31,7 +31,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
 
 def _check(session: Session, caller: Caller, turn: str) -> None:
-    """NotFound where the turn is another tenant's, or of an agent that does not exist for the caller."""
+    """Raises NotFound if the turn belongs to another tenant or to an agent that does not exist for the caller."""
     row = session.get(InteractionRow, turn)
     missing = NotFound(f"there is no turn {turn[:200]!r} of this key's agents", code="turn_not_found")
     if row is None or row.tenant != caller.tenant:

@@ -1,4 +1,4 @@
-"""Versions over HTTP: listed, shown with their story, pinned, exported, and the files of old ones removed."""
+"""Versions over HTTP: list, show, lineage, pin, export, and removal of old files."""
 
 from typing import Annotated, Any
 
@@ -25,13 +25,13 @@ TAR = "application/x-tar"
 
 
 class Removing(Body):
-    """`dry_run` says what would go, and removes nothing."""
+    """`dry_run` lists what would be removed and removes nothing."""
 
     dry_run: bool = Field(False, description="Only say what would be removed.")
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """Everything below /agents/{agent}/versions but imports."""
+    """Everything below /agents/{agent}/versions except imports."""
     may_see = Depends(access.on_agent(Scope.VIEWER))
     may_change = Depends(access.on_agent(Scope.OPERATOR))
     store = AdapterStore.of(settings)
@@ -52,8 +52,9 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.get("/agents/{agent}/versions/{version}", dependencies=[may_see])
     def show_version(agent: AgentPath, version: Number) -> dict[str, Any]:
-        """One version: its state, the evidence behind it, and its manifest; null, and what is amiss, where files are
-        gone."""
+        """One version: state, evidence and manifest. If its files are gone, the manifest is null and a message says
+        why.
+        """
         with journal.read() as session:
             row = lifecycle.version(session, agent, version).model_dump()
         try:
@@ -63,18 +64,18 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.get("/agents/{agent}/versions/{version}/lineage", dependencies=[may_see])
     def show_lineage(agent: AgentPath, version: Number) -> dict[str, Any]:
-        """One version's whole story: rows, step, ancestors, trials, and when it was live."""
+        """One version's lineage: rows, step, ancestors, trials, and when it was live."""
         with journal.read() as session:
             return lineage(session, agent, version)
 
     @made.post("/agents/{agent}/versions/{version}/pin")
     def pin(agent: AgentPath, version: Known, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
-        """Keep a version's files whatever retention says."""
+        """Keep a version's files, whatever the retention settings say."""
         return _pin(agent, version, True, body, caller)
 
     @made.post("/agents/{agent}/versions/{version}/unpin")
     def unpin(agent: AgentPath, version: Known, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
-        """Leave a version's files to retention again."""
+        """Let the retention settings decide about a version's files again."""
         return _pin(agent, version, False, body, caller)
 
     def _pin(agent: str, version: int, is_pinned: bool, body: Reasoned, caller: Caller) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.post("/agents/{agent}/versions/gc")
     def remove_versions(agent: AgentPath, body: Removing, caller: Caller = may_change) -> dict[str, Any]:
-        """Remove the files of versions that nobody needs; their records stay."""
+        """Remove the files of versions that nobody needs. Their records stay."""
         return FileRetention(settings, journal).remove(agent, actor=caller.key_id, is_dry=body.dry_run).as_dict()
 
     return made

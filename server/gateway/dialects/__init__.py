@@ -1,2 +1,1 @@
-"""The ways to ask for a reply: one file (or package) for each dialect, all turned into server/gateway/call.py's Call
-and back."""
+"""The dialects: one file or package for each, which turns requests into a Call and answers back."""

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`: relayed field by field as the engine writes it, stripped of what the client did not ask for."""
+"""`/v1/chat/completions`: the engine's answer is relayed, less the fields that the client did not ask for."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class _Message(msgspec.Struct, gc=False):
-    """What a message must have; the engine looks at the rest."""
+    """The fields that a message must have. The engine checks the rest."""
 
     role: str
 
@@ -33,7 +33,7 @@ class _Tool(msgspec.Struct, gc=False):
 
 
 class Fields(Common):
-    """The fields of a chat completion that Burnish reads, but for `messages` and `tools`."""
+    """The fields of a chat completion that Burnish reads, except `messages` and `tools`."""
 
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -44,14 +44,13 @@ class Fields(Common):
 
 _BIG = frozenset({"messages", "tools"})
 LONG = 32 * 1024
-"""Bytes of `messages` from which their look is left to the engine: it reads them all anyway, and refuses what is no
-message."""
+"""From this many bytes of `messages` on, the check of their form is left to the engine."""
 _messages_decoder = msgspec.json.Decoder(Annotated[list[_Message], msgspec.Meta(min_length=1)])
 _tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
 
 
 def parse(body: bytes) -> Call:
-    """The call in a chat completion's body; raises RequestError naming the field at fault."""
+    """The call in a chat completion's body. Raises RequestError with the name of the field at fault."""
     fields, raw = common.parse(body, Fields, _BIG)
     messages = raw.get("messages")
     if messages is None:
@@ -81,8 +80,9 @@ def parse(body: bytes) -> Call:
 def strict_tools(tools: msgspec.Raw, choice: str | dict[str, Any] | None) -> msgspec.Raw | None:
     """`tools` with `strict` on those that `choice` forces, so that the engine holds their arguments to the schema.
 
-    Without it vLLM 0.32 forces the call and leaves the arguments free. A tool that says `strict: false` stays free.
-    None where nothing is forced or nothing changes; a choice between calling and not calling is sampled freely.
+    Without `strict`, vLLM 0.32 forces the call and leaves the arguments free. A tool that says `strict: false` stays
+    free. Returns None if nothing is forced or nothing changes. A choice between calling and not calling is sampled
+    freely.
     """
     name = _forced(choice)
     if name is None:
@@ -98,7 +98,7 @@ def strict_tools(tools: msgspec.Raw, choice: str | dict[str, Any] | None) -> msg
 
 
 def _forced(choice: str | dict[str, Any] | None) -> str | None:
-    """The tool that must be called, empty where any may be; None where no call is forced."""
+    """The tool that must be called. Empty if any tool may be. None if no call is forced."""
     if choice == "required":
         return ""
     function = choice.get("function") if isinstance(choice, dict) else None
@@ -109,19 +109,20 @@ def _forced(choice: str | dict[str, Any] | None) -> str | None:
 def _for_engine(raw: JsonObject, fields: Fields) -> JsonObject:
     body = {name: value for name, value in raw.items() if name not in common.DROPPED and name != "model"}
     body["return_token_ids"] = body["logprobs"] = TRUE
-    if fields.include_reasoning is False:  # vLLM would withhold ids and log-probs too; we strip the text ourselves
+    # vLLM would withhold ids and log-probs too, so the gateway strips the text itself
+    if fields.include_reasoning is False:
         body["include_reasoning"] = TRUE
     return body
 
 
 @lru_cache(maxsize=256)
 def _tools(text: bytes) -> tuple[_Tool, ...]:
-    """The tools in `text`. An agent sends the same ones, often many kilobytes of them, with every request."""
+    """The tools in `text`. An agent sends the same tools with every request, often many kilobytes."""
     return tuple(common.check("tools", msgspec.Raw(text), _tools_decoder) or ())
 
 
 def _is_constrained(fields: Fields, raw: JsonObject, tools: Sequence[_Tool]) -> bool:
-    """True where a grammar masks the logits; vLLM adds one for strict tools and for single calls as well."""
+    """True if a grammar masks the logits. vLLM adds one for strict tools and for single calls as well."""
     if common.is_grammar(fields, raw):
         return True
     if not tools or fields.tool_choice == "none":
@@ -135,7 +136,7 @@ def _is_constrained(fields: Fields, raw: JsonObject, tools: Sequence[_Tool]) -> 
 
 
 class ChatRenderer:
-    """Takes out of each chunk what was added for the record, and leaves all else as the engine wrote it."""
+    """Removes from each chunk what was added for the record and leaves the rest as the engine wrote it."""
 
     def __init__(self, fields: Fields, model: str) -> None:
         self._name = msgspec.Raw(msgspec.json.encode(model))
@@ -176,10 +177,10 @@ class ChatRenderer:
         return msgspec.json.encode(tree)
 
     def _plain_event(self, chunk: Chunk) -> bytes | None:
-        """One token for a client that asked for nothing special: written anew, in a third of the time that taking apart
-        takes.
+        """One token for a client that asked for no extras, written anew. This takes a third of the time of a full
+        rewrite.
 
-        None where the chunk holds more than text.
+        None if the chunk holds more than text.
         """
         choice = chunk.choices[0]
         piece = choice.delta
@@ -217,7 +218,7 @@ class ChatRenderer:
         return _PLAIN_BODY % shown
 
     def _strip(self, tree: JsonObject, chunk: Answer, piece_key: str) -> bool:
-        """Make the engine's answer ours; False where nothing is left of it that the client asked for."""
+        """Make the engine's answer the client's. False if nothing is left that the client asked for."""
         tree["model"] = tree["system_fingerprint"] = self._name
         if not self._wants_ids:
             tree.pop("prompt_token_ids", None)
@@ -243,7 +244,7 @@ class ChatRenderer:
         return is_needed
 
     def _treat_reasoning(self, choice: JsonObject, piece_key: str) -> None:
-        """Harnesses read `reasoning` or `reasoning_content`: both are given, or neither where the client wants none."""
+        """Harnesses read `reasoning` or `reasoning_content`, so both are given, or neither if the client wants none."""
         piece = _tree(choice[piece_key])
         if self._hides_reasoning:
             piece.pop("reasoning", None)

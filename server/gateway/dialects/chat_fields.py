@@ -1,8 +1,8 @@
-"""A chat completion's fields: checked where Burnish acts on them, passed on byte for byte in all others.
+"""A chat completion's fields: Burnish checks those that it acts on and passes on all others byte for byte.
 
-What goes to the engine asks for token ids and log-probs and carries nothing that is Burnish's own or that steers the
-engine itself: a client must not choose the response id (feedback joins by it), its priority, or where the engine moves
-its caches.
+The engine's request asks for token ids and log-probs. It carries nothing that is Burnish's own or that steers the
+engine: a client must not choose the response id (feedback joins by it), its priority, or where the engine moves its
+caches.
 """
 
 import re
@@ -29,8 +29,7 @@ DROPPED = frozenset(
 )
 _UNSUPPORTED = {
     **dict.fromkeys(("use_beam_search", "echo"), "such replies have no log-probs to record"),
-    # seen with vLLM 0.32: the first kills an engine that serves adapters, the second blanks other requests'
-    # top_logprobs
+    # seen with vLLM 0.32: the first ends an engine that serves adapters, the second blanks other requests' top_logprobs
     **dict.fromkeys(("prompt_logprobs", "logprob_token_ids"), "it would disturb the requests of others"),
 }
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
@@ -45,7 +44,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class Common(msgspec.Struct):
-    """The fields that chat and text completions share; names, types and defaults are OpenAI's and vLLM's."""
+    """The fields that chat and text completions share. Names, types and defaults are OpenAI's and vLLM's."""
 
     model: _Name
     stream: bool | None = None
@@ -85,16 +84,16 @@ class Common(msgspec.Struct):
 
 
 def parse(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObject]:
-    """As `decoded`, without what would cost a reply its log-probs or another request its peace."""
+    """As `decoded`, without the fields that would cost a reply its log-probs or disturb other requests."""
     fields, raw = decoded(body, kind, big)
     refuse_unsupported(fields)
     return fields, raw
 
 
 def decoded(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonObject]:
-    """The typed fields, and all fields as JSON text; those in `big` are left to the caller to check.
+    """The typed fields, and all fields as JSON text. The caller checks those in `big`.
 
-    Large fields are scanned apart from the small ones, so that no byte of a body is looked at more often than needed.
+    Large fields are scanned apart from the small ones, so that each byte of a body is read only as often as needed.
     """
     try:
         raw: JsonObject = _raw_decoder.decode(body)
@@ -108,7 +107,7 @@ def decoded(body: bytes, kind: type[S], big: Collection[str]) -> tuple[S, JsonOb
 
 
 def check(name: str, value: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
-    """The decoded value of the field `name`; raises RequestError naming the place at fault."""
+    """The decoded value of the field `name`. Raises RequestError with the place at fault."""
     try:
         return decoder.decode(value)
     except msgspec.ValidationError as error:
@@ -118,7 +117,7 @@ def check(name: str, value: msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def refuse_unsupported(fields: Any) -> None:
-    """Raises RequestError for what would cost a reply its log-probs or another request its peace."""
+    """Raises RequestError for a field that would cost a reply its log-probs or disturb other requests."""
     if _unsupported_of(fields) == _NONE_UNSUPPORTED:
         return
     for name, reason in _UNSUPPORTED.items():
@@ -128,7 +127,7 @@ def refuse_unsupported(fields: Any) -> None:
 
 
 def sampling_of(fields: Common, *, is_constrained: bool) -> Sampling:
-    """The parameters as the engine applies them, with its defaults for those left out."""
+    """The sampling parameters as the engine applies them, with its defaults for those left out."""
     if not is_constrained and _sampling_fields(fields) == _ALL_DEFAULT:
         return _DEFAULT_SAMPLING
     return Sampling(
@@ -151,7 +150,7 @@ def sampling_of(fields: Common, *, is_constrained: bool) -> Sampling:
 
 
 def is_grammar(fields: Common, raw: JsonObject) -> bool:
-    """True where a grammar masks the logits, whatever the tools."""
+    """True if a grammar masks the logits, whatever the tools are."""
     kind = (fields.response_format or {}).get("type", "text")
     if kind != "text" or fields.structured_outputs or fields.thinking_token_budget is not None:
         return True

@@ -19,7 +19,7 @@ _prompt_decoder = msgspec.json.Decoder(str | Annotated[list[str | int | _Ids], m
 
 
 class Fields(Common):
-    """The fields of a text completion that Burnish reads, but for `prompt`."""
+    """The fields of a text completion that Burnish reads, except `prompt`."""
 
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
     suffix: str | None = None
@@ -27,7 +27,7 @@ class Fields(Common):
 
 
 def parse(body: bytes) -> Call:
-    """The call in a text completion's body; raises RequestError naming the field at fault."""
+    """The call in a text completion's body. Raises RequestError with the name of the field at fault."""
     fields, raw = common.parse(body, Fields, ("prompt",))
     if "prompt" not in raw:
         raise RequestError("prompt: missing required field `prompt`", param="prompt", code="invalid_value")
@@ -56,7 +56,7 @@ def parse(body: bytes) -> Call:
 
 
 def prompts(name: str, value: msgspec.Raw) -> list[str | list[int]]:
-    """Each prompt in the field `name`: OpenAI allows a text, a list of texts, token ids, or a list of those."""
+    """Each prompt in the field `name`. OpenAI allows a text, a list of texts, token ids, or a list of those."""
     prompt: str | list[str | int | list[int]] = common.check(name, value, _prompt_decoder)
     if isinstance(prompt, str):
         return [prompt]
@@ -73,7 +73,7 @@ def _message(prompt: str | list[int]) -> msgspec.Raw:
 
 
 class CompletionRenderer:
-    """Takes out of each chunk what was added for the record."""
+    """Removes from each chunk what was added for the record."""
 
     def __init__(self, fields: Fields, model: str) -> None:
         self._name = msgspec.Raw(msgspec.json.encode(model))

@@ -1,9 +1,8 @@
-"""One keep-alive connection to an engine, as lean as the hot path needs it: HTTP/1.1, one request at a time, parsed by
-httptools.
+"""One keep-alive connection to an engine: HTTP/1.1, one request at a time, parsed by httptools.
 
-A general client costs a third of the gateway's time on a small request (docs/decisions/0005). What is left out is what
-an engine never uses: redirects, cookies, compression, proxies, trailers. An answer that nobody reads stops being
-received at `HIGH_WATER` bytes, so that a slow client slows its engine stream and not the gateway's memory.
+A general client costs a third of the gateway's time on a small request (decision 5). This one leaves out what an engine
+never uses: redirects, cookies, compression, proxies, trailers. If nobody reads an answer, receiving stops at
+`HIGH_WATER` bytes. So a slow client slows its engine stream and does not fill the gateway's memory.
 """
 
 import asyncio
@@ -16,11 +15,11 @@ HIGH_WATER = 256 * 1024
 
 
 class ConnectionBroken(OSError):
-    """The connection ended, or fell silent, before the answer was whole."""
+    """The connection ended, or was silent for too long, before the answer was whole."""
 
 
 class Connection(asyncio.Protocol):
-    """Made by the pool. `ask`, then `read` or `pieces`; `is_reusable` says whether another request may follow."""
+    """Made by the pool. Call `ask`, then `read` or `pieces`. `is_reusable` says whether another request may follow."""
 
     def __init__(self, read_timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -85,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def rest(self) -> None:
-        """Wait in the pool; no silence is too long here."""
+        """Wait in the pool. The read time-out does not apply here."""
         self.idle_since = self._loop.time()
         if self._timer is not None:
             self._timer.cancel()
@@ -127,12 +126,11 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(
-            high=0
-        )  # a request leaves at once, not after what else the loop has to do
+        self._transport.set_write_buffer_limits(high=0)  # a request leaves at once, ahead of the other work of the loop
 
     def connection_lost(self, error: Exception | None) -> None:
-        if error is None and self._has_status and not self._has_length:  # such a body ends where its connection does
+        # the end of the connection is the end of such a body
+        if error is None and self._has_status and not self._has_length:
             self._is_complete = self._must_close = True
         self._error = self._error or ConnectionBroken(str(error) if error else "the engine closed the connection")
         if self._timer is not None:
@@ -142,7 +140,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
-        if self._is_complete:  # nobody asked: whatever it is, it is not an answer
+        if self._is_complete:  # no request is open, so this is no answer
             self._must_close = True
             self._transport.abort()
             return

@@ -11,7 +11,7 @@ Address = tuple[str, int, bool]
 
 
 class Pool:
-    """Gives out connections and takes them back. Make it inside the event loop."""
+    """Gives out connections and takes them back. Create it inside the event loop."""
 
     def __init__(self, *, connect_timeout: float, read_timeout: float, keep_alive: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,10 +27,10 @@ class Pool:
         headers: bytes,
         body: bytes | None = None,
     ) -> "Response":
-        """Ask `url` for `path`: POST with a body, GET without; `headers` are complete lines.
+        """Ask `url` for `path`: POST with a body, GET without. `headers` are complete lines.
 
-        Raises ConnectionRefusedError (or another OSError of connecting) where no connection can be made, TimeoutError
-        where that takes too long, ConnectionBroken where it ends before the answer's head.
+        Raises ConnectionRefusedError (or another OSError) if no connection can be made, TimeoutError if that takes too
+        long, ConnectionBroken if it ends before the answer's head.
         """
         address, authority = split(url)
         connection = self._rested(address) or await self._connect(address)
@@ -51,7 +51,7 @@ class Pool:
         return Response(self, address, connection)
 
     def take_back(self, address: Address, connection: Connection) -> None:
-        """Keep a connection for the next request where it can serve one; close it where it cannot."""
+        """Keep a connection for the next request if it can serve one, else close it."""
         if connection.is_reusable:
             connection.rest()
             self._idle.setdefault(address, []).append(connection)
@@ -65,7 +65,7 @@ class Pool:
         self._idle.clear()
 
     def _rested(self, address: Address) -> Connection | None:
-        """The connection that was used last, so that spare ones grow old and are closed."""
+        """The connection that was used last. So spare connections grow old and are closed."""
         idle = self._idle.get(address)
         if not idle:
             return None
@@ -91,13 +91,13 @@ class Pool:
             raise ConnectionRefusedError(f"no connection within {self._connect_timeout:g} s") from error
         except ConnectionRefusedError:
             raise
-        except OSError as error:  # a name that does not resolve, a host without a route: nothing was sent either
+        except OSError as error:  # an unknown name or a host without a route: nothing was sent
             raise ConnectionRefusedError(str(error)) from error
         return made
 
 
 class Response:
-    """An answer whose head has come. Close it in the end, read or not: that frees the engine from an unread stream."""
+    """An answer with its head read. Close it in the end, read or not: that frees the engine from an unread stream."""
 
     __slots__ = ("_address", "_connection", "_pool", "pieces", "read", "status")
 

@@ -1,5 +1,5 @@
-"""Feedback's way: `opinion` reads a body, `accept` appends it, `attach` joins it to its reply, `stored` shows and takes
-back.
+"""Feedback: `parse` reads a body, `accept` appends it, `stored` shows and deletes it. The ingester joins it to its
+reply.
 
-`token` lets a browser say one thing about one reply without a key.
+`vote_tokens` let a browser rate one reply without a key.
 """

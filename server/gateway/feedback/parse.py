@@ -1,8 +1,8 @@
-"""An opinion as a body says it, and as a batch of bodies does: what may be said, and how much of it.
+"""Feedback in a body, alone or in a batch: which fields there are and how large they may be.
 
-Whose word it is follows from the key, never from the body: the feedback scope speaks for a user, a key that may only
-talk speaks for the harness. The harness's word is stored and never a reward. A verifier is the operator's (tests, exit
-codes), and so is the key that may speak for one.
+The key decides whose feedback it is, never the body. The feedback scope speaks for a user. A key that may only talk
+speaks for the harness; its feedback is stored and is never a reward. A verifier's feedback (tests, exit codes) needs an
+operator's key.
 """
 
 from typing import Annotated, Any, TypeVar
@@ -24,7 +24,8 @@ _SAID = ("rating", "score", "outcome", "comment", "correction", "demonstration")
 
 
 def _text(field: str) -> Any:
-    """The type of a text field; its length is checked by hand, since msgspec does not tell what it got."""
+    """The type of a text field. Its length is checked by hand, because msgspec does not report the value that it
+    got."""
     return Annotated[str, msgspec.Meta(extra_json_schema={"maxLength": MAX_CHARACTERS[field]})]
 
 
@@ -36,7 +37,7 @@ _Score = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Opinion(msgspec.Struct, forbid_unknown_fields=True):
-    """The body. At least one thing is said."""
+    """The body. It says at least one thing."""
 
     target: Name
     about: About = TargetKind.RESPONSE.value
@@ -52,20 +53,20 @@ class Opinion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Opinions(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a batch: all of it is looked at before any of it is written."""
+    """The body of a batch. All of it is checked before any of it is written."""
 
     feedback: Annotated[list[Opinion], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 def parse(body: bytes) -> Opinion:
-    """The opinion in `body`; raises RequestError naming the field at fault."""
+    """The feedback in `body`. Raises RequestError with the name of the field at fault."""
     opinion = decoded(_decoder, body)
     _check(opinion, "")
     return opinion
 
 
 def parse_batch(body: bytes) -> list[Opinion]:
-    """The opinions in `body`; raises RequestError naming the place at fault, such as `feedback[3].rating`."""
+    """The feedback in `body`. Raises RequestError with the place at fault, such as `feedback[3].rating`."""
     opinions = decoded(_batch_decoder, body)
     for number, opinion in enumerate(opinions.feedback):
         _check(opinion, f"feedback[{number}].")
@@ -73,7 +74,7 @@ def parse_batch(body: bytes) -> list[Opinion]:
 
 
 def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """What `decoder` makes of `body`; raises RequestError."""
+    """`body` as `decoder` reads it. Raises RequestError."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -83,7 +84,7 @@ def decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def kind_of(about: str, place: str = "about") -> TargetKind:
-    """What an opinion is about; raises RequestError for a word that means nothing."""
+    """The target of feedback. Raises RequestError for an unknown word."""
     if about not in _KINDS:
         raise _wrong(place, f"got {about!r}, expected 'response', 'turn' or 'session'")
     return TargetKind(about)
@@ -95,7 +96,7 @@ def rating_of(given: Any, place: str = "rating") -> float | None:
 
 
 def outcome_of(given: Any, place: str = "outcome") -> float | None:
-    """An outcome in [-1, 1]: whether it was reached, or how far."""
+    """An outcome in [-1, 1]: whether the goal was reached, or how far."""
     return _number(given, _OUTCOMES, place, "true, false or a number in [-1, 1]")
 
 

@@ -1,7 +1,7 @@
-"""`GET` and `DELETE` below `/v1/feedback`: what the journal holds, behind the hot path, since both need SQL.
+"""`GET` and `DELETE` below `/v1/feedback`. Both need SQL, so they stand behind the hot path.
 
-A key with the feedback scope sees and takes back what it said itself; a viewer sees, and an operator takes back, all of
-the tenant's. What is somebody else's does not exist.
+A key with the feedback scope sees and deletes its own feedback. A viewer sees all of the tenant's, and an operator
+deletes it. Other tenants' feedback does not exist for a caller.
 """
 
 import time
@@ -31,7 +31,7 @@ Status = Literal["pending", "attached", "expired", "deleted"]
 
 
 class StoredFeedback(BaseModel):
-    """One opinion as the journal holds it; `turn` is the reply that it was attached to."""
+    """One piece of feedback as the journal holds it. `turn` is the reply that it is attached to."""
 
     id: str
     target: str
@@ -51,13 +51,13 @@ class StoredFeedback(BaseModel):
 
 
 class FeedbackList(BaseModel):
-    """Opinions, newest first."""
+    """Feedback, newest first."""
 
     feedback: list[StoredFeedback]
 
 
 class DeletedFeedback(BaseModel):
-    """What was taken back; its rows stay, and count for nothing."""
+    """Deleted feedback. Its rows stay and no longer count."""
 
     id: str
     target: str
@@ -80,7 +80,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 100,
         caller: Caller = may_see,
     ) -> FeedbackList:
-        """What was said about one target, newest first."""
+        """The feedback about one target, newest first."""
         wanted = select(FeedbackRow).where(col(FeedbackRow.target) == storable(target), *_visible(caller, Scope.VIEWER))
         if about is not None:
             wanted = wanted.where(col(FeedbackRow.about) == about.value)
@@ -92,7 +92,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
 
     @routes.get(PATH + "/{feedback_id:path}")
     def show_feedback(feedback_id: str, caller: Caller = may_see) -> StoredFeedback:
-        """One opinion, and what has become of it."""
+        """One piece of feedback and its status."""
         found = _find(journal, feedback_id, caller, Scope.VIEWER)
         if found is None:
             raise _unknown(feedback_id)
@@ -100,12 +100,12 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
 
     @routes.delete(PATH + "/{feedback_id:path}", status_code=202)
     async def delete_feedback(feedback_id: str, request: Request, caller: Caller = may_delete) -> DeletedFeedback:
-        """Take back one opinion: it counts no longer. Doing so again changes nothing."""
+        """Delete one piece of feedback. It no longer counts. A second call changes nothing."""
         found = await run_in_threadpool(_find, journal, feedback_id, caller, Scope.OPERATOR)
         if found is None and not feedback_id.startswith(f"{caller.key_id}:"):
             raise _unknown(feedback_id)
         deletion = _deletion(feedback_id, found, caller)
-        # In the event loop's thread, to which the segments belong.
+        # Runs in the event loop's thread, which owns the segments.
         if (found is None or not found.is_deleted) and not request.state.recorder.append(deletion):
             raise JournalError("the deletion cannot be stored: the disk is full; please try again later")
         return DeletedFeedback(id=deletion.feedback_id, target=deletion.target, about=deletion.about, status="deleted")
@@ -120,14 +120,13 @@ def _find(journal: Journal, feedback_id: str, caller: Caller, tenant_wide: Scope
 
 
 def _visible(caller: Caller, tenant_wide: Scope) -> list[ColumnElement[bool]]:
-    """What a caller may know of: the tenant's with the scope `tenant_wide`, else the key's own."""
+    """The feedback that a caller may see: the tenant's with the scope `tenant_wide`, else the key's own."""
     own = [] if caller.covers(tenant_wide) else [col(FeedbackRow.key_id) == caller.key_id]
     return [col(FeedbackRow.tenant) == caller.tenant, *own]
 
 
 def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Feedback:
-    """The record that takes an opinion back. One of the caller's own that is not in the journal may still be on its way
-    there."""
+    """The record that deletes feedback. The caller's own feedback may still be on its way to the journal."""
     return Feedback(
         feedback_id=feedback_id,
         target=found.target if found else "",
@@ -162,7 +161,7 @@ def _unknown(feedback_id: str) -> NotFound:
 
 @contextmanager
 def _reading(journal: Journal) -> Iterator[Session]:
-    """A session for reading; JournalError (503) where the database does not answer."""
+    """A session for reading. Raises JournalError (503) if the database does not answer."""
     try:
         with journal.read() as session:
             yield session

@@ -1,8 +1,8 @@
-"""Vote tokens: what a page needs to say one thing about one reply, without ever seeing a key.
+"""Vote tokens: with one, a page can rate one reply without a key.
 
-A token is `bft-`, its payload and an HMAC-SHA256 over that payload, with a secret that all gateway processes of a
-machine share. It speaks for the key that it was made with, as long as that key is there. Nothing is stored: what is
-said with it again has the same feedback id, and so replaces what was said before.
+A token is `bft-`, its payload, and an HMAC-SHA256 of the payload. All gateway processes of a machine share the secret.
+A token speaks for the key that made it as long as that key exists. Nothing is stored. A second vote with the same token
+has the same feedback id, so it replaces the first.
 """
 
 import base64
@@ -36,7 +36,7 @@ class Wish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True):
-    """What a token allows. `expires_at` is in whole seconds since the epoch; `nonce` tells it from all others."""
+    """What a token allows. `expires_at` is in whole seconds since the epoch. `nonce` makes each token unique."""
 
     tenant: str
     key_id: str
@@ -47,23 +47,23 @@ class Grant(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tokens:
-    """Makes and reads tokens; `routes` says which keys there are now."""
+    """Makes and reads tokens. `routes` gives the keys that exist now."""
 
     def __init__(self, secret: str, routes: Watched[Routes]) -> None:
         self._secret = secret.encode()
         self._routes = routes
 
     def make(self, caller: Caller, wish: Wish, kind: TargetKind) -> tuple[str, int]:
-        """A token for one opinion on one target, and when it expires."""
+        """A token for feedback on one target, and the time at which it expires."""
         expires_at = int(time.time()) + wish.ttl_seconds
         grant = Grant(caller.tenant, caller.key_id, wish.target, kind.value, expires_at, secrets.token_hex(16))
         payload = _packed(msgspec.json.encode(grant))
         return f"{PREFIX}{payload}.{self._signature(payload)}", expires_at
 
     def read(self, token: str) -> Grant:
-        """What `token` allows; raises NotAllowed (401) where it is not ours, has expired, or its key is gone."""
+        """The grant in `token`. Raises NotAllowed (401) if it is not ours, has expired, or its key is gone."""
         payload, _, signature = token.removeprefix(PREFIX).partition(".")
-        # Bytes: hmac.compare_digest takes no text beyond ASCII, and whoever sends a token chooses its characters.
+        # Bytes, because hmac.compare_digest takes only ASCII text, and the sender chooses a token's characters.
         if not hmac.compare_digest(self._signature(payload).encode(), signature.encode("utf-8", "surrogatepass")):
             raise NotAllowed(
                 "the feedback token is not one of ours, or was altered; ask for a new one", code="invalid_token"

@@ -1,4 +1,4 @@
-"""Heads of answers wait for their bodies, so that both leave in one packet and wake the client once."""
+"""The head of an answer waits for its body, so that both leave in one packet and wake the client once."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,7 @@ _HEAD = b"HTTP/1.1 "
 
 
 class CoalescedSend(asyncio.Transport):
-    """Around a server's transport: a head is held until the next write, or until the loop comes round where none
-    follows."""
+    """Wraps a server's transport. A head is held until the next write, or until the next turn of the loop."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__()
@@ -27,7 +26,7 @@ class CoalescedSend(asyncio.Transport):
             self._transport.write(data)
 
     def write_now(self, data: bytes) -> None:
-        """Without waiting for what may follow."""
+        """Send at once, whatever may follow."""
         if self._held:
             self._flush()
         self._transport.write(data)

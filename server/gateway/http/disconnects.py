@@ -1,4 +1,4 @@
-"""Notice that the client left, for requests that take long."""
+"""Notices that the client of a long request left."""
 
 import asyncio
 from types import TracebackType
@@ -11,10 +11,10 @@ PATIENCE = 0.05
 
 
 class DisconnectWatcher:
-    """Looks after the clients of requests that take long. Make it inside the event loop.
+    """Watches the clients of long requests. Create it inside the event loop.
 
-    Most replies have ended within `PATIENCE` seconds, and a timer and a task for each would cost them dear: one timer
-    serves all, and a request that it meets twice gets a task that waits for its client to leave.
+    Most replies end within `PATIENCE` seconds, and a timer and a task for each would be expensive. So one timer serves
+    all requests. A request that the timer meets twice gets a task that waits for its client to leave.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class DisconnectWatcher:
         self._is_ticking = False
 
     def watch(self, receive: Receive) -> "ClientWatch":
-        """For the length of an `async with` block."""
+        """Watch for the length of an `async with` block."""
         return ClientWatch(self, receive)
 
     def add(self, watch: "ClientWatch") -> None:
@@ -49,7 +49,7 @@ class DisconnectWatcher:
 class ClientWatch:
     """Cancels the surrounding block when the client leaves, and raises ClientGone out of it.
 
-    Call `settle` before the last byte is sent: from then on a disconnect is only the normal end of the exchange.
+    Call `settle` before the last byte is sent. After that a disconnect is the normal end of the exchange.
     """
 
     __slots__ = ("_all", "_is_gone", "_is_settled", "_receive", "_task", "_watcher")
@@ -65,12 +65,12 @@ class ClientWatch:
         self._is_settled = True
 
     def begin(self) -> None:
-        """Wait for the client to leave, from now on."""
+        """From now on, wait for the client to leave."""
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
 
     async def __aenter__(self) -> "ClientWatch":
-        task = asyncio.current_task(self._all.loop)  # to find the loop anew costs a system call
+        task = asyncio.current_task(self._all.loop)  # finding the loop again costs a system call
         assert task is not None, "an ASGI application runs inside a task"
         self._task = task
         self._all.add(self)

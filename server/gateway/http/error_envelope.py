@@ -1,7 +1,7 @@
 """The one place where an exception becomes a status code and an OpenAI error envelope.
 
-A 4xx tells the caller what was wrong and how to mend it; a 503 says when to come back; a 500 gives the request id to
-look for in the log and nothing of the inside.
+A 4xx says what was wrong and how to fix it. A 503 says when to come back. A 500 gives the request id to look for in the
+log and no internals.
 """
 
 import math
@@ -45,13 +45,13 @@ _TYPES = {
 
 
 def status_of(error: BaseException) -> int:
-    """The HTTP status that `error` means."""
+    """The HTTP status for `error`."""
     match error:
         case NotAllowed():
             return 401 if error.code in UNAUTHENTICATED else 403
         case NotFound():
             return 404
-        case Conflict() | AdapterError():  # a version whose files are not whole cannot be made live as things stand
+        case Conflict() | AdapterError():  # a version with damaged files cannot be made live
             return 409
         case RequestError():
             return {TOO_LARGE: 413, WRONG_METHOD: 405}.get(error.code or "", 400)
@@ -101,8 +101,8 @@ def frame_of(error: BaseException, request_id: str) -> bytes:
 
 
 def install(app: Starlette) -> None:
-    """Make a FastAPI or Starlette application answer errors in this envelope too."""
-    from fastapi.exceptions import RequestValidationError  # not needed, and not loaded, on the hot path
+    """Make a FastAPI or Starlette application answer errors in this envelope."""
+    from fastapi.exceptions import RequestValidationError  # not needed on the hot path, so it is not loaded there
 
     def answer(request: Request, error: Exception) -> Response:
         status, body, headers = reply_to(_translated(error), getattr(request.state, "request_id", ""))

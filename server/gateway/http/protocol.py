@@ -1,8 +1,8 @@
 """The clients' side of HTTP: uvicorn's protocol, with a shorter way for requests that ask for a reply.
 
-Such a request gets a `Cycle`: its body is not copied on its way in, its answer's head and first bytes leave in one
-write, and no callback is left behind for the loop. All other requests, and requests with anything unusual about their
-heads, take uvicorn's own way; parsing, pipelining, back-pressure and shutdown are uvicorn's for both.
+Such a request gets a `Cycle`: its body is not copied, the head and the first bytes of its answer leave in one write,
+and it leaves no callback in the loop. All other requests, and requests with an unusual head, take uvicorn's own way.
+Parsing, pipelining, back-pressure and shutdown are uvicorn's for both.
 """
 
 import asyncio
@@ -22,8 +22,9 @@ from uvicorn.protocols.http.httptools_impl import (
 from burnish.server.gateway.http.coalesce import CoalescedSend
 
 HIGH_WATER = 1024 * 1024
-"""Bytes of a body that may wait to be read. A reply's request is read at once, and whole: to stop at uvicorn's 64 KB
-cost every longer one two turns of the loop."""
+"""Bytes of a body that may wait to be read. A request for a reply is read at once and whole. Stopping at uvicorn's 64
+KB cost longer requests two turns of the loop.
+"""
 
 
 class Cycle(RequestResponseCycle):
@@ -58,7 +59,7 @@ class Cycle(RequestResponseCycle):
                 self._tasks.discard(self.task)
 
     def take(self, part: bytes) -> None:
-        """A part of the body has come."""
+        """A part of the body arrived."""
         self._parts.append(part)
         self._size += len(part)
         if self._size > HIGH_WATER:
@@ -133,7 +134,7 @@ class Cycle(RequestResponseCycle):
 
 
 class Protocol(HttpToolsProtocol):
-    """One client's connection. `short_ways` are the paths (as sent) of the requests that get a Cycle."""
+    """One client's connection. Requests to the paths in `short_ways` (as sent) get a Cycle."""
 
     short_ways: frozenset[bytes] = frozenset()
     _is_idle = False
@@ -156,7 +157,8 @@ class Protocol(HttpToolsProtocol):
         path = self.url.decode("ascii")
         self.scope |= {"method": "POST", "path": path, "raw_path": self.url, "query_string": b""}
         before, self.cycle = self.cycle, Cycle(self, keep_alive=self.parser.should_keep_alive())
-        app: Any = self.config.app  # without the middleware that reads X-Forwarded-For: nobody here asks for an address
+        # without the middleware that reads X-Forwarded-For, because nothing here uses an address
+        app: Any = self.config.app
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, app)
         else:
@@ -171,7 +173,7 @@ class Protocol(HttpToolsProtocol):
             cycle.take(body)
 
     def _is_plain(self) -> bool:
-        """Whether nothing about the head needs uvicorn's care."""
+        """True if nothing about the head needs uvicorn's own way."""
         return not (
             self.parser.get_method() != b"POST"
             or self.parser.get_http_version() != "1.1"
@@ -188,7 +190,7 @@ class Protocol(HttpToolsProtocol):
         cycle.task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(cycle.task)
 
-    # One timer for a connection's life, not one for each of its requests.
+    # One timer for the life of a connection, not one for each request.
 
     def _unset_keepalive_if_required(self) -> None:
         self._is_idle = False

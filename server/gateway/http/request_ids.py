@@ -1,4 +1,4 @@
-"""Request ids: 128 random bits that nobody can guess, drawn from the system a page at a time."""
+"""Request ids: 128 random bits that nobody can guess. The system is asked for many at a time."""
 
 import os
 

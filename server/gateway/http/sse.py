@@ -1,4 +1,4 @@
-"""Server-sent events: bytes in pieces of any size become whole events, in order, each once."""
+"""Server-sent events: pieces of any size become whole events, in order, each once."""
 
 import msgspec
 
@@ -18,12 +18,12 @@ class Splitter:
 
 
 def data_of(event: bytes) -> bytes | None:
-    """The data of a one-line event as vLLM writes them; None for comments."""
+    """The data of a one-line event as vLLM writes them. None for comments."""
     event = event.strip()
     return event[len(_PREFIX) :].strip() if event.startswith(_PREFIX) else None
 
 
 def event_of(tree: object, name: str = "") -> bytes:
-    """One event that carries `tree`, with an `event:` line where it has a name."""
+    """One event that carries `tree`, with an `event:` line if it has a name."""
     prefix = b"event: %s\n" % name.encode() if name else b""
     return b"%sdata: %s\n\n" % (prefix, msgspec.json.encode(tree))

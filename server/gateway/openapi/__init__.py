@@ -1,8 +1,6 @@
-"""The OpenAPI document: FastAPI writes the part of the routes behind it, here the raw routes' part is added, so that it
-covers all.
+"""The OpenAPI document. FastAPI writes the part of its own routes; this package adds the part of the raw routes.
 
-What a request's fields may be is taken from the very types that read them; paths, answers and errors are written by
-hand.
+Request fields come from the types that read them. Paths, answers and errors are written by hand.
 """
 
 from typing import Any
@@ -13,7 +11,8 @@ from burnish.server.gateway.openapi import raw_routes, request_schemas, response
 
 Tree = dict[str, Any]
 _ABOUT = "One endpoint to talk to an agent that learns from its use. docs/reference/http.md says in words what this says in schemas."
-_HIDDEN = frozenset({"HTTPValidationError", "ValidationError"})  # FastAPI's own errors, in whose place ours are sent
+# FastAPI's own errors; clients get the gateway's envelope instead
+_HIDDEN = frozenset({"HTTPValidationError", "ValidationError"})
 
 
 def install(app: FastAPI) -> None:
@@ -29,7 +28,7 @@ def install(app: FastAPI) -> None:
 
 
 def merged(admin: Tree) -> Tree:
-    """The document for every route, `admin` being FastAPI's for the routes behind."""
+    """The document for every route. `admin` is FastAPI's document for its own routes."""
     schemas = {name: schema for name, schema in admin["components"]["schemas"].items() if name not in _HIDDEN}
     return {
         "openapi": "3.1.0",
@@ -46,12 +45,12 @@ def merged(admin: Tree) -> Tree:
 
 
 def _joined(raw: Tree, behind: Tree) -> Tree:
-    """Both parts' paths; some have methods in both."""
+    """The paths of both parts. Some have methods in both."""
     return {path: raw.get(path, {}) | behind.get(path, {}) for path in raw | behind}
 
 
 def _admin_path(item: Tree) -> Tree:
-    """FastAPI's description with our errors, and with the key that every route behind needs."""
+    """FastAPI's description with our errors, and with the key that every admin route needs."""
     return {method: _admin_operation(operation) for method, operation in item.items()}
 
 

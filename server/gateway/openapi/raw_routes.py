@@ -1,4 +1,4 @@
-"""The raw routes by path and method: who may ask, what is sent, what comes back."""
+"""The raw routes by path and method: scope, body and answer."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ANY_KEY: list[Tree] = [{"bearer": []}, {"x-api-key": []}]
 _KEY_OR_NONE: list[Tree] = [
     *ANY_KEY,
     {},
-]  # a gateway on loopback with `gateway.open_inference` asks nobody who only talks
+]  # a gateway on loopback with `gateway.open_inference` needs no key for talking
 _ASKED = ("400", "401", "403", "404", "413", "429", "500")
 _SAID = [{"$ref": f"#/components/parameters/{name}"} for name in request_schemas.HEADERS]
 _NAME: Tree = {
@@ -46,7 +46,7 @@ _PAGE: list[Tree] = [
 
 
 def paths() -> dict[str, Tree]:
-    """The document's paths, but for the admin routes."""
+    """The document's paths, except the admin routes."""
     return {
         CHAT: {"post": _reply("chat", "One reply in chat form.", "ChatRequest", "Chat")},
         completions.PATH: {"post": _reply("complete", "A text's continuation.", "CompletionRequest", "Completion")},

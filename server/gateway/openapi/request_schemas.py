@@ -1,6 +1,6 @@
-"""What may be sent: the JSON schemas of the types that read each body, and, by hand, of the parts that are read apart.
+"""Request bodies: the JSON schemas of the types that read them, and schemas by hand for parts that are read separately.
 
-Fields that nobody here looks at go to the engine or are named as ignored, so a body may hold more than is listed.
+Fields that Burnish does not read go to the engine or are named as ignored. So a body may hold more than is listed.
 """
 
 from collections.abc import Collection
@@ -38,7 +38,7 @@ def _or_null(*kinds: Tree) -> Tree:
 
 
 def _one_of(*known: str) -> Tree:
-    """Any text, these being the ones with a meaning."""
+    """Any text. These values have a meaning."""
     return {"anyOf": [{"enum": [*known]}, _TEXT]}
 
 
@@ -134,7 +134,7 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], Tree, tuple[str, ...]]] = {
 
 
 def schemas() -> dict[str, Tree]:
-    """Every request's schema by name, and those of its parts behind a dot."""
+    """Every request's schema by name, and the schemas of its parts, with a dot in the name."""
     found: dict[str, Tree] = {}
     for name, (kind, by_hand, required) in _KINDS.items():
         found |= _schemas_of(name, kind, by_hand, required)
@@ -142,7 +142,7 @@ def schemas() -> dict[str, Tree]:
 
 
 def _schemas_of(name: str, kind: type[msgspec.Struct], by_hand: Tree, required: Collection[str]) -> dict[str, Tree]:
-    """The schema of `kind` as `name`: refused fields left out, those `by_hand` put in their place."""
+    """The schema of `kind` as `name`: without refused fields, and with those `by_hand` in their place."""
     read = [field for field in msgspec.structs.fields(kind) if field.name not in (_REFUSED | by_hand.keys())]
     shape = msgspec.defstruct(name, [(field.name, field.type) for field in read])
     _, parts = msgspec.json.schema_components([shape], ref_template=f"#/components/schemas/{name}.{{name}}")

@@ -1,5 +1,4 @@
-"""Versions on a share of the traffic, and the watch over what was promoted.
+"""Canaries and watches. The observer counts settled turns and acts on the decision of adapters/evidence/comparison.py.
 
-settled.py reads from the journal what turns show, observer.py counts them and acts on what
-adapters/evidence/comparison.py decides; verbs.py is what operators can do, admin.py the same over HTTP.
+A shadow canary answers live turns unseen (mirror.py), and the judge compares the pairs (mirrored_pairs.py).
 """

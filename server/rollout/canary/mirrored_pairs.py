@@ -1,4 +1,4 @@
-"""What the journal shows of a shadow: pairs that the judge has decided, or has given up. Every pair is given once."""
+"""Pairs of a shadow canary that the judge has decided or given up, from the journal. Each pair is returned once."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ from burnish.reply_metrics import tool_calls
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """One turn answered by both: whose reply is better (1 the version's, −1 the baseline's, 0 neither, None nobody
-    knows)."""
+    """One turn answered by both versions. `outcome`: 1 the version is better, −1 the baseline, 0 neither, None
+    unknown."""
 
     user: str
     outcome: int | None
@@ -25,7 +25,7 @@ class Mirrored:
 
 
 def mirrored(session: Session, row: CanaryRow, cursor: Cursor, now: float, most: int = 200) -> list[Mirrored]:
-    """Pairs of the shadow `row` that have been decided since the last call, oldest first; moves `cursor` on."""
+    """Pairs of the shadow canary `row` decided since the last call, oldest first. Moves `cursor` on."""
     mine = (
         col(ComparisonRow.agent) == row.agent,
         col(ComparisonRow.version) == row.version,
@@ -53,7 +53,7 @@ def mirrored(session: Session, row: CanaryRow, cursor: Cursor, now: float, most:
 
 
 def _shown(session: Session, pair: ComparisonRow) -> Mirrored | None:
-    """None where the turn has been deleted meanwhile."""
+    """One pair. None if the turn has been deleted."""
     turn = session.get(InteractionRow, pair.interaction_id)
     if turn is None:
         return None
@@ -66,5 +66,5 @@ def _shown(session: Session, pair: ComparisonRow) -> Mirrored | None:
 
 def _turn(reply: Message, has_tools: bool) -> Turn:
     n_calls, n_broken = tool_calls(reply, has_tools)
-    n_tokens = int(reply.get("n_tokens") or 0)  # 0 where the engine does not say
+    n_tokens = int(reply.get("n_tokens") or 0)  # 0 if the engine does not report it
     return Turn(None, None, n_broken == 0 if n_calls else None, float(n_tokens) if n_tokens else None, None)

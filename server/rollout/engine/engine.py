@@ -1,4 +1,5 @@
-"""The seam to the inference engine, as the swapper and the judge need it. The gateway's hot path relays bytes instead."""
+"""The seam to the inference engine, as the rollout and the judge need it. The gateway's hot path relays bytes
+instead."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +8,8 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A finished chat reply: the assistant's message, why it ended, and its length in tokens (0 where the engine does
-    not say)."""
+    """A finished chat reply: the assistant's message, its finish reason, and its length in tokens (0 if not
+    reported)."""
 
     message: Mapping[str, Any]
     finish_reason: str | None
@@ -16,22 +17,22 @@ class Reply:
 
 
 class Engine(Protocol):
-    """One inference server with named adapters. Every method raises EngineError, or EngineUnavailable where none
+    """One inference server with named adapters. Methods raise EngineError, or EngineUnavailable if no server
     answers."""
 
     url: str
 
     async def models(self) -> Sequence[str]:
-        """Names that a request may ask for: the base and the loaded adapters."""
+        """The names that a request may ask for: the base and the loaded adapters."""
 
     async def load(self, name: str, path: str) -> None:
-        """Load the adapter directory `path` under `name`; loading a name that is there already is an error."""
+        """Load the adapter directory `path` under `name`. A name that is already loaded is an error."""
 
     async def unload(self, name: str) -> None:
-        """Forget `name`; unknown names are fine."""
+        """Unload `name`. Unknown names are accepted."""
 
     async def next_logprobs(self, model: str, token_ids: Sequence[int]) -> Mapping[int, float]:
-        """Natural-log probabilities of the likeliest next tokens (at most 20) behind `token_ids`, at temperature 1."""
+        """Natural-log probabilities of the likeliest next tokens (at most 20) after `token_ids`, at temperature 1."""
 
     async def chat(
         self,
@@ -44,8 +45,9 @@ class Engine(Protocol):
         priority: int = 0,
         seed: int | None = None,
     ) -> Reply:
-        """One reply. A higher `priority` number waits behind lower ones; the same `seed` draws the same where the
-        probabilities are."""
+        """One reply. Requests with a higher `priority` number wait for those with a lower one. The same `seed` draws
+        the same tokens from the same probabilities.
+        """
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""

@@ -12,7 +12,7 @@ from burnish.server.rollout.engine.vllm_http import VllmHttp
 N_TOLD = 20
 """vLLM's --max-logprobs."""
 LOW_PRIORITY = 5
-"""Behind live traffic, before the judge."""
+"""After live traffic, before the judge."""
 
 
 class VllmEngine:
@@ -39,8 +39,8 @@ class VllmEngine:
                 raise
 
     async def next_logprobs(self, model: str, token_ids: Sequence[int]) -> Mapping[int, float]:
-        # Not prompt_logprobs, which kills a vLLM with LoRA on a CPU when other requests share the batch, and not
-        # logprob_token_ids, which blanks the top_logprobs of everyone in the batch (seen with 0.32).
+        # Not prompt_logprobs: on a CPU it ends a vLLM with LoRA if other requests share the batch. Not
+        # logprob_token_ids: it blanks the top_logprobs of every request in the batch. Both were seen with 0.32.
         body = {
             "model": model,
             "prompt": list(token_ids),

@@ -1,4 +1,4 @@
-"""HTTP to one vLLM server, for what is not on the hot path: one session, and every failure an error of ours."""
+"""HTTP to one vLLM server, off the hot path: one session, and every failure becomes one of our errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from burnish.errors import EngineError, EngineUnavailable
 
 
 class VllmHttp:
-    """The server at `url` (with or without a trailing `/v1`). `timeout` is a whole request's, in seconds."""
+    """The server at `url` (with or without a trailing `/v1`). `timeout` is for a whole request, in seconds."""
 
     def __init__(self, url: str, api_key: str = "", *, timeout: float = 120.0) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
@@ -18,8 +18,9 @@ class VllmHttp:
         self._session: aiohttp.ClientSession | None = None
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        """The answer's body. Raises EngineError where the server refuses, EngineUnavailable where it fails or does not
-        answer."""
+        """The answer's body. Raises EngineError if the server refuses, EngineUnavailable if it fails or does not
+        answer.
+        """
         if self._session is None:
             self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
         try:
@@ -33,6 +34,6 @@ class VllmHttp:
         return text
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
         if self._session is not None:
             await self._session.close()

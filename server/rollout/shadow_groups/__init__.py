@@ -1,2 +1,2 @@
-"""Shadow groups on the serving side: which live turns get one, and how its replies are drawn while nobody waits for the
-engine."""
+"""Shadow groups on the serving side: which live turns get one, and how its replies are drawn while the engine is
+idle."""

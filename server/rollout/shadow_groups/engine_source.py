@@ -1,4 +1,4 @@
-"""Where shadow replies come from: one engine, which also says how busy it is with others."""
+"""The source of shadow replies: one engine, which also reports its load."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,16 @@ from burnish.wire import chunks
 from burnish.wire.draft import Draft
 
 LOWEST_PRIORITY = 20
-"""Behind live traffic (0), the gate (5) and the judge (10)."""
+"""After live traffic (0), the gate (5) and the judge (10)."""
 _REQUESTS = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
 
 
 class Source(Protocol):
-    """One engine. Both methods raise EngineUnavailable where none answers; `draw` raises EngineError where it refuses."""
+    """One engine. Both methods raise EngineUnavailable if it does not answer. `draw` raises EngineError if it
+    refuses."""
 
     async def n_requests(self) -> int:
-        """Requests that run or wait in the engine now, whosever they are."""
+        """Requests that run or wait in the engine now, from all clients."""
 
     async def draw(
         self,
@@ -32,15 +33,14 @@ class Source(Protocol):
         temperature: float,
         max_tokens: int,
     ) -> tuple[IntArray, Drawn]:
-        """One reply by plain sampling at `temperature`, behind all other requests: the prompt's ids as the engine had
-        them, and the reply.
+        """One reply by plain sampling at `temperature`, after all other requests, with the prompt's ids as the engine
+        had them.
 
-        Raises UnsoundReply for one whose ids and log-probs do not add up. A caller that is cancelled takes its request
-        back.
+        Raises UnsoundReply if the ids and log-probs do not match. A cancelled caller takes its request back.
         """
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 class UnsoundReply(EngineError):

@@ -1,5 +1,5 @@
-"""One group's drawing: G − 1 requests side by side, taken back the moment somebody else wants the engine; and what
-makes a group unfit."""
+"""The drawing of one group: G − 1 requests side by side. They are taken back as soon as somebody else wants the
+engine."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,20 +12,20 @@ from burnish.records import IntArray
 from burnish.server.rollout.shadow_groups.engine_source import Source
 
 LOOK = 0.25
-"""Seconds between two looks at the engine while it draws; a look costs it the making of a page of metrics."""
+"""Seconds between two looks at the engine while it draws. Each look costs it a page of metrics."""
 
 
 class Interrupted(BurnishError):
-    """Somebody else wants the engine; what was drawn so far is thrown away."""
+    """Somebody else wants the engine. The replies drawn so far are thrown away."""
 
 
 class Unfit(BurnishError):
-    """The replies cannot be a group, now or later; the reason before the colon is what is counted."""
+    """The replies cannot form a group, now or later. The reason before the colon is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the live reply was asked, and how: `model` is the engine's name for its version."""
+    """The prompt of the live reply and its sampling. `model` is the engine's name for its version."""
 
     model: str
     messages: Sequence[Mapping[str, Any]]
@@ -39,10 +39,10 @@ class Prompt:
 async def draw(
     source: Source, prompt: Prompt, n: int, max_tokens: int, may_go_on: Callable[[int], bool], look: float = LOOK
 ) -> list[Drawn]:
-    """`n` replies to `prompt`. `may_go_on` is told how many requests of others the engine has, before and while it
-    draws.
+    """`n` replies to `prompt`. `may_go_on` gets the number of others' requests in the engine, before and during
+    drawing.
 
-    Raises Interrupted, Unfit, and what `source` raises; whichever it is, no request of ours is left behind.
+    Raises Interrupted, Unfit, and the errors of `source`. In every case no request of ours is left behind.
     """
     if not may_go_on(await source.n_requests()):
         raise Interrupted("the engine is not idle")
@@ -54,7 +54,7 @@ async def draw(
             done, pending = await asyncio.wait(pending, timeout=look, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
-            # The engine may still count a request whose reply we have: ours are as many as at the look before.
+            # The engine may still count a request with a finished reply, so ours are as many as at the look before.
             if pending and not may_go_on(max(0, await source.n_requests() - n_ours)):
                 raise Interrupted("somebody else wants the engine")
             n_ours = len(pending)
@@ -69,7 +69,7 @@ async def draw(
 
 
 def _check(prompt: Prompt, prompt_ids: IntArray, drawn: Drawn) -> None:
-    """Raises Unfit where a reply cannot stand beside the live one."""
+    """Raises Unfit if a reply cannot stand beside the live one."""
     if prompt_ids != prompt.prompt_ids:
         raise Unfit(f"another prompt: {len(prompt_ids)} tokens in the place of {len(prompt.prompt_ids)}, or others")
     if drawn.finish_reason == "length":

@@ -1,7 +1,6 @@
-"""`/v1/messages`: Anthropic's dialect, translated to a chat completion for the engine and back, so that tokens are
-recorded.
+"""`/v1/messages`: Anthropic's dialect, translated to a chat completion for the engine and back.
 
-The engine has a Messages route of its own, which returns neither token ids nor log-probs; hence the translation here.
+The engine has a Messages route of its own, which returns neither token ids nor log-probs.
 """
 
 from collections.abc import Mapping
@@ -27,5 +26,5 @@ class Messages:
 
 
 def owns(path: str) -> bool:
-    """True for every path whose callers expect Anthropic's errors, also those where nothing is."""
+    """True for every path under which callers expect Anthropic's errors, unknown paths included."""
     return path == PATH or path.startswith(PATH + "/")

@@ -1,6 +1,6 @@
-"""A content block of the Messages API, and what becomes of it in a chat message's `content`.
+"""A content block of the Messages API, and its form in a chat message's `content`.
 
-What a user or a tool shows and the engine cannot see is refused with its place, never dropped in silence.
+Content that the engine cannot see is refused with its place. It is never dropped in silence.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Part = dict[str, Any]
 
 
 class Block(msgspec.Struct, gc=False):
-    """Any block; which fields it has depends on `type`. What differs in shape between types stays JSON text here."""
+    """Any block. Its fields depend on `type`. Fields with a shape that depends on the type stay JSON text here."""
 
     type: str
     text: str | None = None
@@ -34,7 +34,7 @@ class Block(msgspec.Struct, gc=False):
 
 
 class _Source(msgspec.Struct, gc=False):
-    """Of an image or a document."""
+    """The source of an image or a document."""
 
     type: str
     media_type: str | None = None
@@ -50,7 +50,7 @@ _text = msgspec.json.Decoder(str)
 
 
 def content_of(block: Block, place: str) -> Content:
-    """The `content` of a tool result, a document or a search result; empty where there is none."""
+    """The `content` of a tool result, a document or a search result. Empty if there is none."""
     if block.content == ABSENT:
         return ""
     found: Content | None = check(f"{place}.content", block.content, _content)
@@ -58,14 +58,14 @@ def content_of(block: Block, place: str) -> Content:
 
 
 def parts_of(content: Content, place: str) -> list[Part]:
-    """What a tool's result or a document shows: texts and images, in order."""
+    """The texts and images of a tool's result or a document, in order."""
     if isinstance(content, str):
         return [_text_part(content)] if content else []
     return [part for at, block in enumerate(content) for part in shown(block, f"{place}[{at}]")]
 
 
 def shown(block: Block, place: str) -> list[Part]:
-    """What one block shows."""
+    """The texts and images of one block."""
     match block.type:
         case "text":
             text = text_of(block, place)
@@ -76,14 +76,14 @@ def shown(block: Block, place: str) -> list[Part]:
             return _document(block, place)
         case "search_result":
             return _search_result(block, place)
-        case "tool_reference":  # a tool that a search found; the engine has been shown all tools from the start
+        case "tool_reference":  # a tool that a search found; the engine got all tools at the start
             return [_text_part(required(block.tool_name, f"{place}.tool_name"))]
         case _:
             raise misplaced(block, place, "text, image, document, search_result, tool_result")
 
 
 def joined(parts: Sequence[Part]) -> str | list[Part]:
-    """Parts as a chat message's `content`: texts alone become one, as chat templates that know no parts want it."""
+    """Parts as a chat message's `content`. Texts alone become one text, because some chat templates know no parts."""
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return list(parts)
@@ -95,7 +95,7 @@ def text_of(block: Block, place: str) -> str:
 
 
 def required(value: str | None, place: str) -> str:
-    """`value`, which must be there."""
+    """`value`, which must not be None. Raises RequestError otherwise."""
     if value is None:
         raise RequestError(
             f"{place}: missing required field `{place.rpartition('.')[2]}`", param=place, code="invalid_value"
@@ -121,7 +121,7 @@ def _image(block: Block, place: str) -> Part:
 
 
 def _document(block: Block, place: str) -> list[Part]:
-    """Title, context, then the text; a PDF or a stored file is refused: nobody here reads those."""
+    """Title, context, then the text. A PDF or a stored file is refused, because nothing here reads those."""
     heading = [_text_part(text) for text in (block.title, block.context) if text]
     source = _source_of(block, f"{place}.source")
     if source.type == "text":

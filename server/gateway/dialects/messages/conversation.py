@@ -1,8 +1,8 @@
 """`system` and `messages` as the messages of a chat completion.
 
-The way there and back is exact for what we wrote ourselves: an assistant's blocks, sent back, give the content and the
-tool calls that were recorded as the reply, so that the next request is recognised as its continuation. One message of
-the client stays one, but for tool results: each becomes a `tool` message, before what the user said with them.
+The translation is exact in both directions for replies that Burnish wrote: an assistant's blocks, sent back, give the
+content and the tool calls that were recorded, so that the next request is recognised as a continuation. One message of
+the client stays one, except for tool results: each becomes a `tool` message before the user's words beside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _ATTRIBUTION = "x-anthropic-billing-header"
 
 
 class Message(msgspec.Struct, gc=False):
-    """One message; `system` in mid-conversation is allowed by the newer API."""
+    """One message. The newer API allows `system` in the middle of a conversation."""
 
     role: Literal["user", "assistant", "system"]
     content: Content
@@ -40,7 +40,7 @@ Messages = Annotated[list[Message], msgspec.Meta(min_length=1)]
 
 
 def translated(system: Content | None, messages: Sequence[Message], ignore: Ignore) -> list[ChatMessage]:
-    """All messages of the chat; `ignore` is told what was left out."""
+    """All messages of the chat. `ignore` is called with the name of each part that is left out."""
     found = _system(system or "", "system")
     for at, message in enumerate(messages):
         place = f"messages[{at}].content"
@@ -50,13 +50,13 @@ def translated(system: Content | None, messages: Sequence[Message], ignore: Igno
             found.append(_assistant(message.content, place, ignore))
         else:
             found += _system(message.content, place)
-    if not found:  # system messages alone, all of them empty or an attribution only
+    if not found:  # only system messages, all of them empty or only an attribution
         raise RequestError("messages: nothing is said in any of them", param="messages", code="invalid_value")
     return found
 
 
 def is_prefill(messages: Sequence[ChatMessage]) -> bool:
-    """True where the last message is the beginning of the reply, which the model is to continue."""
+    """True if the last message is the beginning of the reply, which the model continues."""
     last = messages[-1]
     return last["role"] == "assistant" and bool(last["content"]) and "tool_calls" not in last
 
@@ -74,8 +74,8 @@ def _system(content: Content, place: str) -> list[ChatMessage]:
 def _without_attribution(text: str) -> str:
     """Claude Code's attribution line holds a `cch=…` that changes with every request.
 
-    Kept, it would make the head of every prompt new: no prefix cache would hit, and no turn would be recognised as the
-    continuation of the one before. It tells the model nothing.
+    If it stayed, the head of every prompt would be new: no prefix cache would hit, and no turn would be recognised as a
+    continuation. It tells the model nothing.
     """
     return text.partition("\n")[2].lstrip("\n") if text.startswith(_ATTRIBUTION) else text
 
@@ -99,7 +99,9 @@ def _user(content: Content, place: str) -> list[ChatMessage]:
 
 
 def _tool_result(block: Block, place: str) -> ChatMessage:
-    """The result as it came. `is_error` stands beside it, for the record: engines skip keys that they do not know."""
+    """The result as it came. `is_error` stays beside it for the record, because engines skip keys that they do not
+    know.
+    """
     call_id = required(block.tool_use_id, f"{place}.tool_use_id")
     content = joined(parts_of(content_of(block, place), f"{place}.content"))
     message: ChatMessage = {"role": "tool", "tool_call_id": call_id, "content": content}
@@ -127,7 +129,7 @@ def _assistant(content: Content, place: str, ignore: Ignore) -> ChatMessage:
                 raise misplaced(block, here, "text, thinking, tool_use; the rest belongs to the user")
             case _:  # redacted thinking, and the work of tools that Anthropic runs: neither can come from here
                 ignore(f"content.{block.type}")
-    text = "".join(texts)  # as it was sampled: nothing may come between two pieces of one reply
+    text = "".join(texts)  # joined as sampled: nothing may come between two pieces of one reply
     message: ChatMessage = {"role": "assistant", "content": text or (None if calls else "")}
     if reasoning := "".join(thoughts):
         message["reasoning"] = reasoning

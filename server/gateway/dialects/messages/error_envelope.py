@@ -1,8 +1,6 @@
-"""Errors as Anthropic's clients read them. What an error means is decided in server/gateway/http/error_envelope.py;
-here it gets its name.
+"""Errors as Anthropic's clients read them. The status is decided in server/gateway/http/error_envelope.py.
 
-A 503 becomes 529 `overloaded_error`: Anthropic has no 503 of its own, its clients know 529 and come back after
-`retry-after`.
+A 503 becomes 529 `overloaded_error`: Anthropic has no 503, and its clients know 529 and come back after `retry-after`.
 """
 
 from typing import Any
@@ -33,7 +31,7 @@ def status_of(error: BaseException) -> int:
 
 
 def tree_of(error: BaseException, request_id: str) -> dict[str, Any]:
-    """Anthropic's envelope. It has no place for the field at fault: our messages begin with its name."""
+    """Anthropic's envelope. It has no place for the field at fault, so the messages begin with its name."""
     kind = _TYPES.get(status_of(error), "invalid_request_error")
     message = error_envelope.tree_of(error, request_id)["error"]["message"]
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}

@@ -1,4 +1,4 @@
-"""The engine's whole answer as a Message, and the words that a stream shares with it: blocks, stop reasons, usage."""
+"""The engine's whole answer as a Message, and the parts that a stream shares with it."""
 
 from typing import Any
 
@@ -38,9 +38,9 @@ def reasoning_of(piece: Piece) -> str | None:
 
 
 def stop_of(choice: Words, *, has_calls: bool) -> Tree:
-    """`stop_reason` and `stop_sequence`; raises EngineUnavailable for a reply that the engine gave up.
+    """`stop_reason` and `stop_sequence`. Raises EngineUnavailable for a reply that the engine gave up.
 
-    A forced tool ends with `stop` in a chat completion; to Anthropic's clients every reply that calls a tool is
+    A forced tool ends with `stop` in a chat completion. For Anthropic's clients every reply that calls a tool is
     `tool_use`.
     """
     if choice.finish_reason in GIVEN_UP:
@@ -58,7 +58,7 @@ def stop_of(choice: Words, *, has_calls: bool) -> Tree:
 
 
 def usage_of(usage: Usage) -> Tree:
-    """Token counts; to Anthropic, `input_tokens` are those that no cache held."""
+    """Token counts. For Anthropic, `input_tokens` are those that no cache held."""
     details = usage.prompt_tokens_details
     n_cached = (details and details.cached_tokens) or 0
     return counts(usage.prompt_tokens - n_cached, usage.completion_tokens or 0, n_cached)

@@ -1,7 +1,7 @@
-"""`metadata.user_id`: whose request this is and, from Claude Code, of which session.
+"""`metadata.user_id`: the user and, from Claude Code, the session.
 
-Claude Code writes `user_<hash>_account_<uuid>_session_<uuid>`, newer versions an object as JSON text with a
-`session_id`. What remains without the session names the person. Any other text is a person as it stands.
+Claude Code writes `user_<hash>_account_<uuid>_session_<uuid>`. Newer versions write an object as JSON text with a
+`session_id`. The part without the session names the person. Any other text names a person as it is.
 """
 
 import json
@@ -13,7 +13,7 @@ _MARK = "_session_"
 
 
 def split(user_id: str) -> tuple[str | None, str | None]:
-    """(user, session) in `user_id`, None for what it does not tell."""
+    """(user, session) in `user_id`. Each is None if the text does not name it."""
     if user_id.startswith("{"):
         return _from_object(user_id)
     user, mark, session = user_id.rpartition(_MARK)

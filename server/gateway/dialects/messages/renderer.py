@@ -1,8 +1,8 @@
-"""Gives the engine's answer to a Messages client: as one Message, or as events while the engine writes.
+"""The engine's answer for a Messages client: one Message, or events while the engine writes.
 
-A stream is blocks one after the other: each begins when its first piece comes and ends when another kind of piece
-comes, or the reply does. The stop reason waits for the engine's last chunk, which holds the usage; by then the turn is
-recorded.
+A stream is a sequence of blocks. A block begins when its first piece comes. It ends when a piece of another kind comes
+or the reply ends. The stop reason waits for the engine's last chunk, which holds the usage. The turn is recorded by
+then.
 """
 
 import msgspec
@@ -62,7 +62,7 @@ class MessageRenderer:
         return event_of(delta, "message_delta") + event_of({"type": "message_stop"}, "message_stop")
 
     def _write(self, choice: Choice, events: list[bytes]) -> None:
-        if self._stop is not None:  # what comes after the end is not recorded, so it is not shown
+        if self._stop is not None:  # anything after the end is not recorded, so it is not shown
             return
         self._n_sampled += len(choice.token_ids or ())
         piece = choice.piece or Piece()
@@ -81,7 +81,7 @@ class MessageRenderer:
             self._finish(events)
 
     def _write_call(self, index: int, call: CallPiece, events: list[bytes]) -> None:
-        """Arguments pass as they come, like Anthropic's own fine-grained ones: a client sees what the model wrote."""
+        """Arguments pass as they come, like Anthropic's fine-grained streaming: a client sees what the model wrote."""
         block = self._calls.get(index)
         if block is None:
             self._begin(block_of(call) | {"input": {}}, events)
@@ -102,7 +102,9 @@ class MessageRenderer:
         events.append(event_of(event, "content_block_delta"))
 
     def _finish(self, events: list[bytes]) -> None:
-        """End the block that is being written, if one is. A thought is signed, with nothing: clients wait for it."""
+        """End the current block, if there is one. A thinking block gets an empty signature, because clients wait for
+        one.
+        """
         if self._open is None:
             return
         at = self._n_blocks - 1

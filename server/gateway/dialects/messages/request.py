@@ -1,9 +1,7 @@
-"""The body of a Messages request as a Call: every field that Burnish acts on is typed here, the rest is reported as
-ignored.
+"""The body of a Messages request as a Call. Fields that Burnish acts on are typed; the others are reported as ignored.
 
-The chat completion that comes of it is read by server/gateway/dialects/chat.py like any other, so that sampling,
-grammars and the engine's own fields are treated in one place. All that can be wrong is found before: an error names the
-client's field.
+server/gateway/dialects/chat.py reads the resulting chat completion like any other, so sampling, grammars and the
+engine's fields are handled in one place. All errors are found before, so that they name the client's field.
 """
 
 import re
@@ -25,7 +23,7 @@ from burnish.server.gateway.dialects.messages.tools import Tool, ToolChoice, cho
 T = TypeVar("T")
 SAME = ("model", "stream", "max_tokens", "temperature", "top_p", "top_k")
 OURS = ("session_id", "turn_type", "session_done")  # read from any body; see docs/reference/http.md
-SILENT = frozenset({"cache_control"})  # the engine caches every prefix by itself
+SILENT = frozenset({"cache_control"})  # the engine caches every prefix anyway
 MAX_IGNORED = 16
 _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
@@ -38,7 +36,7 @@ class Metadata(msgspec.Struct, gc=False):
 
 
 class Thinking(msgspec.Struct, gc=False):
-    """Decides whether the reasoning is shown; how much of it there is, the model decides."""
+    """Decides whether the reasoning is shown. The model decides how much of it there is."""
 
     type: str
     display: str | None = None
@@ -83,7 +81,7 @@ class Fields(msgspec.Struct, gc=False):
 
 
 class Translation:
-    """One Messages body: its typed fields, its chat form, and what was left out on the way."""
+    """One Messages body: its typed fields, its chat form, and the names of what was left out."""
 
     def __init__(self, body: bytes) -> None:
         _check_text(body)
@@ -124,19 +122,20 @@ class Translation:
         return msgspec.json.encode(body)
 
     def counted(self) -> dict[str, Any]:
-        """What decides the prompt's tokens: `strict` on forced tools does, where the model's template shows it."""
+        """The fields that decide the prompt's tokens. `strict` on forced tools does if the model's template shows
+        it."""
         choice = chosen(self.fields.tool_choice, self.tools).get("tool_choice") if self.fields.tool_choice else None
         tools = chat.strict_tools(msgspec.Raw(msgspec.json.encode(self.tools)), choice)
         return self.prompt if tools is None else {**self.prompt, "tools": tools}
 
     def _ignore(self, name: str) -> None:
-        """Names come from the client and go into a header: only plain ones, and not too many."""
+        """Names come from the client and go into a header, so only plain ones are kept, and not too many."""
         if len(self._ignored) < MAX_IGNORED and name not in SILENT and _PLAIN.fullmatch(name):
             self._ignored[name] = None
 
 
 def parse(body: bytes) -> Call:
-    """The call in a Messages body; raises RequestError naming the field at fault."""
+    """The call in a Messages body. Raises RequestError with the name of the field at fault."""
     translation = Translation(body)
     fields = translation.fields
     if fields.max_tokens is None:
@@ -153,7 +152,7 @@ def parse(body: bytes) -> Call:
 
 
 def _prompt(messages: list[ChatMessage], functions: list[dict[str, Any]]) -> dict[str, Any]:
-    """What decides the prompt's tokens, for a reply and for counting alike."""
+    """The fields that decide the prompt's tokens, for a reply and for counting."""
     body: dict[str, Any] = {"messages": messages}
     if functions:
         body["tools"] = functions
@@ -163,7 +162,7 @@ def _prompt(messages: list[ChatMessage], functions: list[dict[str, Any]]) -> dic
 
 
 def _check_text(body: bytes) -> None:
-    """Bytes that are no UTF-8 at all: msgspec passes over them in the parts that are taken as they stand."""
+    """Refuse bytes that are not UTF-8: msgspec does not look at them in parts that are taken as they are."""
     try:
         str(body, "utf-8")
     except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
-"""Tool calls: a chat completion has their arguments as JSON text, a Messages block has them as an object.
+"""Tool calls: arguments are JSON text in a chat completion and an object in a Messages block.
 
-A model may write arguments that are no JSON object. They are shown to the client under one key, `UNPARSED`, which no
-tool's schema knows: the client's check fails where it should, nothing runs with arguments that nobody gave, and when
-the client sends the block back the recorded text is restored, so that the turn is still recognised.
+A model may write arguments that are not a JSON object. The client gets them under one key, `UNPARSED`, which no tool's
+schema knows. So the client's check fails and nothing runs with arguments that nobody gave. If the client sends the
+block back, the recorded text is restored, and the turn is still recognised.
 """
 
 from typing import Any
@@ -45,7 +45,7 @@ def _input(arguments: str) -> dict[str, Any]:
 
 
 def _arguments(given: msgspec.Raw, place: str) -> str:
-    """The client's own JSON text: decoding and encoding it again could only change it."""
+    """The client's own JSON text. Decoding and encoding it again could only change it."""
     if given == ABSENT:
         return "{}"
     raw = bytes(given)

@@ -12,7 +12,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Tool(msgspec.Struct, gc=False):
-    """A tool of the client's own, or, with another `type` than `custom`, one that Anthropic defines or runs."""
+    """A tool of the client's own or, with another `type` than `custom`, one that Anthropic defines or runs."""
 
     name: _Name | None = None
     type: str | None = None
@@ -30,7 +30,7 @@ class ToolChoice(msgspec.Struct, gc=False):
 
 
 def functions(tools: Sequence[Tool], ignore: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The client's own tools. The engine's model knows none of Anthropic's: `ignore` is told their types."""
+    """The client's own tools. The model knows none of Anthropic's, so `ignore` is called with their types."""
     found = []
     for at, tool in enumerate(tools):
         if tool.type in (None, "custom"):
@@ -41,7 +41,7 @@ def functions(tools: Sequence[Tool], ignore: Callable[[str], None]) -> list[dict
 
 
 def chosen(given: ToolChoice, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The fields `tool_choice` and `parallel_tool_calls`; none where there is no tool to choose."""
+    """The fields `tool_choice` and `parallel_tool_calls`. Empty if there is no tool to choose."""
     if given.type == "tool":
         name = required(given.name, "tool_choice.name")
         if all(tool["function"]["name"] != name for tool in tools):

@@ -1,5 +1,5 @@
-"""A custom tool's free text, carried by the engine as a function's one argument `input`; taken out again while it is
-written."""
+"""A custom tool's free text. The engine carries it as a function's one argument `input`; it is extracted as it
+streams."""
 
 import json
 import re
@@ -18,7 +18,7 @@ PARAMETERS = {"type": "object", "properties": {"input": {"type": "string"}}, "re
 
 
 def arguments_of(text: str) -> str:
-    """The function's arguments that stand for `text`."""
+    """The function's arguments that represent `text`."""
     return json.dumps({"input": text}, ensure_ascii=False)
 
 
@@ -29,9 +29,9 @@ class _Stage(Enum):
 
 
 class Freeform:
-    """Pieces of a call's arguments go in; the tool's text comes out as far as it is known.
+    """Extracts the tool's text from pieces of a call's arguments.
 
-    A model may write other JSON than it was asked for, or none: then the text is what stands there, given back at the
+    If the model writes other JSON than it was asked for, or none, the text is what the model wrote. It is given at the
     end.
     """
 
@@ -40,7 +40,7 @@ class Freeform:
         self._stage = _Stage.BEFORE
 
     def feed(self, piece: str) -> str:
-        """What `piece` adds to the text."""
+        """The text that `piece` adds."""
         self._rest += piece
         if self._stage is _Stage.BEFORE and (opening := _OPENING.match(self._rest)):
             self._rest = self._rest[opening.end() :]
@@ -48,13 +48,13 @@ class Freeform:
         return self._unescape(is_last=False) if self._stage is _Stage.INSIDE else ""
 
     def end(self) -> str:
-        """What had been held back."""
+        """The text that was held back."""
         if self._stage is _Stage.INSIDE:
             return self._unescape(is_last=True)
         return _text_of(self._rest) if self._stage is _Stage.BEFORE else ""
 
     def _unescape(self, *, is_last: bool) -> str:
-        """The longest part of the rest that is complete; a broken escape stands for itself."""
+        """The longest complete part of the rest. A broken escape is kept as it is."""
         out: list[str] = []
         at = 0
         while at < len(self._rest):

@@ -1,4 +1,4 @@
-"""The dialect: how `/v1/responses` is read and answered, failures included."""
+"""The Responses dialect: how `/v1/responses` is read and answered, failures included."""
 
 from collections.abc import Mapping
 from weakref import WeakValueDictionary
@@ -10,7 +10,7 @@ from burnish.server.gateway.dialects.responses.renderer import ResponsesRenderer
 from burnish.server.gateway.http import error_envelope
 
 PATH = "/v1/responses"
-_OURS = {  # the engine objects to fields by their chat names
+_OURS = {  # the engine names fields by their chat names
     "messages": "input",
     "max_tokens": "max_output_tokens",
     "response_format": "text.format",
@@ -19,7 +19,8 @@ _OURS = {  # the engine objects to fields by their chat names
 
 
 class Responses:
-    """The dialect. It knows the renderers that are at work, for a stream that breaks off goes on with their numbers."""
+    """The dialect. It knows the active renderers, because a stream that breaks off goes on with their sequence
+    numbers."""
 
     name = "responses"
 

@@ -1,7 +1,7 @@
-"""Reasoning as `encrypted_content`: a client that keeps nothing else of it hands it back, and the next prompt repeats
-it.
+"""Reasoning as `encrypted_content`: a client that keeps nothing else hands it back, and the next prompt repeats it.
 
-OpenAI hides its reasoning that way. Ours is shown in clear beside it, so that this is only wrapped, not secret.
+OpenAI hides its reasoning in this field. Burnish shows its reasoning in clear as well, so this text is wrapped and not
+secret.
 """
 
 import base64
@@ -11,12 +11,12 @@ _PREFIX = "burnish:"
 
 
 def closed(text: str) -> str:
-    """`text` as it is given to the client."""
+    """`text` as the client gets it."""
     return _PREFIX + base64.b64encode(text.encode()).decode()
 
 
 def opened(content: str | None) -> str:
-    """The text in `content`; empty for what is not ours."""
+    """The text in `content`. Empty if Burnish did not write it."""
     if not content or not content.startswith(_PREFIX):
         return ""
     try:

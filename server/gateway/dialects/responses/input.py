@@ -1,8 +1,7 @@
 """`instructions` and `input` as chat messages.
 
-What one reply consists of (reasoning, text, calls) stands in several items; neighbours of this kind become one
-assistant message again, equal to the reply as it was recorded, so that the next turn is linked to it and the engine
-finds its prefix.
+One reply consists of several items (reasoning, text, calls). Neighbouring items become one assistant message again,
+equal to the recorded reply. So the next turn is linked to it, and the engine finds its prefix.
 """
 
 from collections.abc import Callable
@@ -73,7 +72,7 @@ class _Reasoning(msgspec.Struct, gc=False):
 
 
 class _Reply:
-    """An assistant message as it is put together again."""
+    """An assistant message that is being assembled."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -91,7 +90,7 @@ class _Reply:
 
 
 class Conversation:
-    """Takes the items of `input` one by one; `messages` is their chat form, `ignored` names what was left out."""
+    """Takes the items of `input` one by one. `messages` is their chat form; `ignored` names what was left out."""
 
     def __init__(self, instructions: str | None) -> None:
         self.ignored: list[str] = []
@@ -105,7 +104,7 @@ class Conversation:
         return [item.message if isinstance(item, _Reply) else item for item in self._messages]
 
     def read(self, given: str | list[msgspec.Raw]) -> list[Tree]:
-        """The whole of `input`; raises RequestError naming the item and field at fault."""
+        """The whole of `input`. Raises RequestError with the item and field at fault."""
         if isinstance(given, str):
             self._messages.append({"role": "user", "content": given})
         else:
@@ -191,7 +190,7 @@ class Conversation:
 
 
 def _content(content: str | list[Part], place: str) -> str | list[Tree]:
-    """Chat content; a single text stands for itself, because many chat templates know nothing else."""
+    """Chat content. A single text stays a text, because many chat templates know nothing else."""
     if isinstance(content, str):
         return content
     parts = [_part(part, f"{place}[{at}]") for at, part in enumerate(content)]
@@ -250,7 +249,7 @@ _ITEMS: dict[str, tuple[Any, _Take]] = {
     "local_shell_call": (msgspec.json.Decoder(_ShellCall), Conversation._shell_call),
     "local_shell_call_output": (msgspec.json.Decoder(_ShellOutput), Conversation._shell_output),
 }
-_LEFT_OUT = frozenset(  # traces of tools that OpenAI ran; the texts around them stand for themselves
+_LEFT_OUT = frozenset(  # traces of tools that OpenAI ran; the texts around them stay
     {
         *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
         *("mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),

@@ -1,7 +1,7 @@
-"""One item of a response's `output`: it opens, grows and closes, and each of these is a list of events.
+"""One item of a response's `output`. It opens, grows and closes; each of these gives a list of events.
 
-An event is its name and its fields; the renderer adds the numbers. A whole reply is made by the same items, its events
-unread.
+An event is a name and its fields. The renderer adds the sequence numbers. A whole reply uses the same items and ignores
+their events.
 """
 
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ IN_PROGRESS, COMPLETED, INCOMPLETE = "in_progress", "completed", "incomplete"
 
 
 class Item:
-    """What all kinds share."""
+    """The parts that all kinds of items share."""
 
     prefix: ClassVar[str]
     delta_name: ClassVar[str]
@@ -33,7 +33,7 @@ class Item:
         return "".join(self._texts)
 
     def tree(self) -> Tree:
-        """The item as it stands."""
+        """The item in its present state."""
         raise NotImplementedError
 
     def open(self) -> list[Event]:
@@ -82,7 +82,7 @@ class Texts(Item):
 
 
 class Message(Texts):
-    """What the model says; `logprobs` are those of its tokens, kept where the client wants them."""
+    """The text of the reply. `logprobs` are those of its tokens, kept if the client wants them."""
 
     prefix = "msg"
     delta_name = "response.output_text.delta"
@@ -93,7 +93,7 @@ class Message(Texts):
         self.logprobs: list[Tree] = []
 
     def say(self, text: str, logprobs: list[Tree]) -> list[Event]:
-        """Like add, with the log-probs of the tokens that `text` consists of."""
+        """Like `add`, with the log-probs of the tokens of `text`."""
         self.logprobs += logprobs
         events = self.add(text)
         for _, fields in events:
@@ -119,7 +119,7 @@ class Message(Texts):
 
 
 class Reasoning(Texts):
-    """What the model thinks; wrapped up once more as `encrypted_content` where the client wants that."""
+    """The reasoning of the reply. It is given as `encrypted_content` as well if the client wants that."""
 
     prefix = "rs"
     delta_name = "response.reasoning_text.delta"
@@ -166,7 +166,7 @@ class Call(Item):
 
 
 class CustomCall(Call):
-    """A custom tool's call: its text is taken out of the arguments as they come."""
+    """A custom tool's call. Its text is extracted from the arguments as they come."""
 
     prefix = "ctc"
     delta_name = "response.custom_tool_call_input.delta"
@@ -188,7 +188,7 @@ class CustomCall(Call):
 
 
 class ShellCall(Call):
-    """A `local_shell` call; it has no events of its own between opening and end."""
+    """A `local_shell` call. It has no events between its opening and its end."""
 
     prefix = "lsh"
 

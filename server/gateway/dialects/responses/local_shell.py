@@ -1,4 +1,4 @@
-"""The `local_shell` tool, which the client runs: as a function for the engine, and its calls in both forms."""
+"""The `local_shell` tool, which the client runs: the function that the engine gets, and the calls in both forms."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ FUNCTION: dict[str, Any] = {
 
 
 def action_of(arguments: str) -> dict[str, Any]:
-    """A call's `action`; what the model wrote and what is no command gives an empty one, which a shell refuses."""
+    """A call's `action`. Arguments that are no command give an empty one, which a shell refuses."""
     try:
         tree = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -34,6 +34,6 @@ def action_of(arguments: str) -> dict[str, Any]:
 
 
 def arguments_of(action: dict[str, Any]) -> str:
-    """The function's arguments that stand for `action`, without what action_of added."""
+    """The function's arguments that represent `action`, without the parts that action_of added."""
     given = {name: value for name, value in action.items() if name != "type" and value not in (None, {})}
     return json.dumps(given, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The log-probs of a message's tokens, in the shape of Responses, for the clients that ask for them."""
+"""The log-probs of a message's tokens in the shape of Responses, for clients that ask for them."""
 
 from itertools import accumulate
 from typing import Any
@@ -33,7 +33,7 @@ class _Chunk(msgspec.Struct, gc=False):
 
 
 def entries_of(data: bytes) -> list[Tree]:
-    """Every token of a chunk or of a whole reply; a token without a log-prob is left out, for none is invented."""
+    """Every token of a chunk or of a whole reply. A token without a log-prob is left out; none is invented."""
     choices = _decoder.decode(data).choices
     logprobs = choices[0].logprobs if choices else None
     words = (logprobs and logprobs.content) or ()
@@ -45,12 +45,12 @@ def entries_of(data: bytes) -> list[Tree]:
 
 
 def spoken(text: str, entries: list[Tree]) -> list[Tree]:
-    """Those of the entries that spell `text`, without the tokens of marks, reasoning, calls and end around it."""
+    """The entries that spell `text`, without the tokens of marks, reasoning, calls and the end around it."""
     spelled = text.encode()
     pieces = [bytes(entry["bytes"]) for entry in entries]
     joined, ends = b"".join(pieces), accumulate(map(len, pieces))
     start = joined.rfind(spelled)
-    if start < 0:  # half characters are spelled with replacements; better all tokens than none
+    if start < 0:  # replacement characters spell half characters; all tokens are better than none
         return entries
     return [entry for entry, end in zip(entries, ends, strict=True) if start < end <= start + len(spelled)]
 

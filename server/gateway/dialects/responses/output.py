@@ -1,4 +1,5 @@
-"""A response's `output` as it grows: pieces of the engine's reply go in, events come out, one item open at a time."""
+"""A response's `output` as it grows. Pieces of the engine's reply go in, events come out, one item is open at a
+time."""
 
 from collections.abc import Mapping
 
@@ -19,7 +20,7 @@ from burnish.wire.chunks import CallPiece, Piece
 
 
 class Output:
-    """The items of one response. `stem` is what their ids have in common."""
+    """The items of one response. `stem` is the common part of their ids."""
 
     def __init__(self, stem: str, kinds: Mapping[str, Kind], *, is_sealed: bool) -> None:
         self.items: list[Item] = []
@@ -35,7 +36,7 @@ class Output:
         return [item.tree() for item in self.items]
 
     def add(self, piece: Piece, logprobs: list[Tree]) -> list[Event]:
-        """The events for one piece; `logprobs` are those of its tokens."""
+        """The events for one piece. `logprobs` are those of its tokens."""
         events: list[Event] = []
         if reasoning := piece.reasoning or piece.reasoning_content:
             events += self._think(reasoning)
@@ -50,7 +51,8 @@ class Output:
         return events
 
     def finish(self, *, is_complete: bool) -> list[Event]:
-        """The events for the end. A reply of nothing is an empty message, so that it can be sent back like any other."""
+        """The events for the end. An empty reply becomes an empty message, so that it can be sent back like any
+        other."""
         events: list[Event] = []
         if not self.items and is_complete:
             events += self._say("", [])
@@ -70,8 +72,7 @@ class Output:
         return [*self._begin(message), *message.say(text, logprobs)]
 
     def _call_tool(self, index: int, piece: CallPiece) -> list[Event]:
-        """Engines send calls one after the other: a new index ends the call before it, and nothing can be added to
-        that."""
+        """Engines send calls one after the other: a new index ends the call before it."""
         function = piece.function
         events: list[Event] = []
         if index not in self._calls:

@@ -1,7 +1,7 @@
 """The engine's answer as a Response: whole, or as the stream of events that leads to one.
 
-Each event carries its number; the last one carries the finished Response, and leaves when the engine's stream is over,
-for the usage comes behind the reply. The items' events leave as their tokens come.
+Each event carries its sequence number. The items' events leave as their tokens come. The last event carries the
+finished Response. It leaves when the engine's stream is over, because the usage comes after the reply.
 """
 
 import time
@@ -19,7 +19,7 @@ _GAVE_UP = {"code": "server_error", "message": "the engine gave this reply up; p
 
 
 class ResponsesRenderer:
-    """Of one request."""
+    """The renderer of one request."""
 
     def __init__(self, echo: Echo, output: Output, model: str, request_id: str, *, wants_logprobs: bool) -> None:
         self._echo = echo
@@ -62,8 +62,9 @@ class ResponsesRenderer:
         return msgspec.json.encode(self._response(end_of(self._finish_reason)[0]))
 
     def failed(self, error: Tree) -> bytes:
-        """The last events of a stream that broke off. OpenAI's clients raise at the first for its `error`, Codex reads
-        the second."""
+        """The last events of a stream that broke off. OpenAI's clients raise at the first one's `error`; Codex reads
+        the second.
+        """
         told = {"code": error["code"], "message": error["message"], "param": error["param"], "error": error}
         self._output.finish(is_complete=False)
         response = self._response("failed", error={"code": "server_error", "message": error["message"]})

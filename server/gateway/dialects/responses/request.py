@@ -1,4 +1,4 @@
-"""A Responses body as a Call: the chat completion that it stands for, to be answered as a Response."""
+"""A Responses body as a Call: the chat completion that it means, to be answered as a Response."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ _BIG = {
 
 
 def parse(body: bytes) -> Call:
-    """The call in a Responses body; raises RequestError naming the field at fault."""
+    """The call in a Responses body. Raises RequestError with the name of the field at fault."""
     fields, raw = common.parse(body, Fields, _BIG)
     checked = {name: common.check(name, raw[name], decoder) for name, decoder in _BIG.items() if name in raw}
     refuse(fields)
@@ -97,7 +97,7 @@ def _response_format(form: Format) -> Tree:
 
 
 def _said(fields: Fields) -> BodyLabels:
-    """As in a chat; Codex and others write the name into `client_metadata`."""
+    """As in a chat. Codex and others write the name into `client_metadata`."""
     said = common.said_of(fields)
     told = fields.client_metadata if isinstance(fields.client_metadata, dict) else {}
     if said.session is None:

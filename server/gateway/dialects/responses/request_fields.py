@@ -1,5 +1,4 @@
-"""A Responses request's fields: which are read, which go to the engine as they are, which are refused, which have no
-effect."""
+"""A Responses request's fields: which are read, passed on as they are, refused, or without effect."""
 
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ NULL = msgspec.Raw(b"null")
 
 
 class Format(msgspec.Struct, gc=False):
-    """`text.format`: what a chat completion calls `response_format`."""
+    """`text.format`: `response_format` in a chat completion."""
 
     type: str
     name: str | None = None
@@ -40,7 +39,7 @@ class Reasoning(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    """`tool_choice` where it is an object; `tools` and `mode` are those of `allowed_tools`."""
+    """`tool_choice` as an object. `tools` and `mode` are those of `allowed_tools`."""
 
     type: str
     name: str | None = None
@@ -49,7 +48,7 @@ class Choice(msgspec.Struct, gc=False):
 
 
 class Fields(Common):
-    """All that Burnish reads, but for `input` and `tools`."""
+    """All fields that Burnish reads, except `input` and `tools`."""
 
     instructions: str | None = None
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -81,7 +80,7 @@ class Fields(Common):
 
 
 def refuse(fields: Fields) -> None:
-    """Raises RequestError for what needs stored state, and for what a Response cannot hold."""
+    """Raises RequestError for fields that need stored state and for those that a Response cannot hold."""
     for name, remedy in _REFUSED.items():
         if getattr(fields, name) not in (None, False):
             raise RequestError(f"{name}: not supported, {remedy}", param=name, code="unsupported")
@@ -92,7 +91,7 @@ def refuse(fields: Fields) -> None:
 
 
 def ignored(fields: Fields, raw: JsonObject) -> list[str]:
-    """The names of what was sent and has no effect; unknown fields among them, as long as they read like names."""
+    """The names of fields that have no effect, unknown ones included if they read like names."""
     found = [name for name in raw if name not in _KNOWN and raw[name] != NULL and _is_name(name)]
     if fields.text is not None and fields.text.verbosity is not None:
         found.append("text.verbosity")
@@ -104,7 +103,7 @@ def ignored(fields: Fields, raw: JsonObject) -> list[str]:
 
 
 def _is_name(text: str) -> bool:
-    """True where `text` may stand in a header."""
+    """True if `text` may stand in a header."""
     return text.isascii() and text.isidentifier() and len(text) <= 64
 
 

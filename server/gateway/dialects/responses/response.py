@@ -1,4 +1,4 @@
-"""The Response object: what the request asked for, repeated, and what came of it."""
+"""The Response object: the request's fields repeated, and the result."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ _ENDS = {  # finish_reason -> status, incomplete_details
 
 
 class Echo:
-    """The fields that repeat the request's; made once, written into every Response of the request."""
+    """The fields that repeat the request's. They are made once and written into every Response of the request."""
 
     def __init__(self, fields: Fields, raw: JsonObject) -> None:
         metadata = fields.metadata if isinstance(fields.metadata, dict) else {}
@@ -57,7 +57,7 @@ class Echo:
         error: Tree | None = None,
         usage: Tree | None = None,
     ) -> Tree:
-        """The Response as it stands."""
+        """The Response in its present state."""
         return {
             "id": response_id,
             "object": "response",
@@ -74,7 +74,7 @@ class Echo:
 
 
 def end_of(finish_reason: str | None) -> tuple[str, Tree | None]:
-    """The status and `incomplete_details` that a reply's finish_reason means."""
+    """The status and `incomplete_details` for a reply's finish_reason."""
     return _ENDS.get(finish_reason or "", ("completed", None))
 
 

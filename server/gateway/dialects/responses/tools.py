@@ -1,7 +1,7 @@
-"""Tools and `tool_choice`: in chat form for the engine, with what each name was for the way back.
+"""Tools and `tool_choice` in chat form for the engine, and the kind of each name for the way back.
 
-Only functions reach the engine. A custom tool is a function with one text argument; tools that OpenAI runs on its own
-servers cannot be run here: they are left out, and a choice that forces one is refused.
+Only functions reach the engine. A custom tool is a function with one text argument. Tools that OpenAI runs on its
+servers cannot run here: they are left out, and a choice that forces one is refused.
 """
 
 import re
@@ -20,7 +20,7 @@ _TYPE = re.compile(r"[a-z0-9_]{1,64}")
 
 
 class Kind(StrEnum):
-    """The item by which a call to a tool is told."""
+    """The type of item that a call to a tool becomes."""
 
     FUNCTION = "function_call"
     CUSTOM = "custom_tool_call"
@@ -48,8 +48,9 @@ class Tool(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class Toolbox:
-    """`chat` are the engine's tools, `choice` its `tool_choice`, both absent where empty; `kinds` goes by the tool's
-    name."""
+    """The engine's `tools` (`chat`) and `tool_choice` (`choice`), both absent if empty. `kinds` maps a tool's name to
+    its kind.
+    """
 
     chat: list[Tree] = field(default_factory=list)
     choice: str | Tree | None = None
@@ -58,7 +59,7 @@ class Toolbox:
 
 
 def toolbox_of(tools: list[Tool], choice: str | Choice | None) -> Toolbox:
-    """What the engine gets for `tools` and `tool_choice`; raises RequestError naming the field at fault."""
+    """The engine's `tools` and `tool_choice`. Raises RequestError with the name of the field at fault."""
     box = Toolbox()
     free: set[str] = set()
     for position, tool in enumerate(tools):
@@ -75,7 +76,8 @@ def toolbox_of(tools: list[Tool], choice: str | Choice | None) -> Toolbox:
         box.chat = [tool for tool in box.chat if tool["function"]["name"] in names]
         choice = choice.mode or "auto"
     box.choice = _choice(choice, box)
-    if box.choice not in (None, "auto", "none"):  # else a forced tool is made strict (server/gateway/dialects/chat.py)
+    # otherwise a forced tool is made strict (server/gateway/dialects/chat.py)
+    if box.choice not in (None, "auto", "none"):
         box.chat = [_freed(tool) if tool["function"]["name"] in free else tool for tool in box.chat]
     return box
 
@@ -85,7 +87,7 @@ def _freed(tool: Tree) -> Tree:
 
 
 def _function(tool: Tool, place: str) -> Tree | None:
-    """The chat function that stands for `tool`; None where it is not ours to offer."""
+    """The chat function for `tool`. None if Burnish cannot offer the tool."""
     if tool.type == "local_shell":
         return local_shell.FUNCTION
     if tool.type not in _KINDS:
@@ -103,13 +105,13 @@ def _function(tool: Tool, place: str) -> Tree | None:
         function["parameters"] = tool.parameters
     if (
         tool.strict
-    ):  # false is passed on only where a tool is forced: elsewhere it means the same and would change the prompt
+    ):  # false is passed on only if a tool is forced: otherwise it means the same and would change the prompt
         function["strict"] = True
     return function
 
 
 def _described(tool: Tool) -> str:
-    """A custom tool's description; its grammar is told to the model, which is all that can be done with it here."""
+    """A custom tool's description. The model is told its grammar; nothing more can be done with it here."""
     told = [tool.description or ""]
     if tool.format is not None and tool.format.definition:
         told.append(f"The input follows this {tool.format.syntax or ''} grammar:\n{tool.format.definition}")
@@ -132,13 +134,13 @@ def _choice(choice: str | Choice | None, box: Toolbox) -> str | Tree | None:
 
 
 def _name_of(choice: Choice, place: str) -> str:
-    """The function by which the engine knows the tool that is named."""
+    """The function by which the engine knows the named tool."""
     if choice.type == "local_shell":
         return local_shell.NAME
     if choice.type not in _KINDS:
         if place == "tool_choice":
             raise _wrong(place, f"a tool of type {choice.type!r} cannot be run here", code="unsupported")
-        return ""  # one of several that may be called; the others remain
+        return ""  # one of several tools that may be called; the others remain
     if not choice.name:
         raise _wrong(f"{place}.name", "missing required field `name`")
     return choice.name
