@@ -11,7 +11,7 @@ from burnish.adapters.registry import agents
 from burnish.adapters.registry.lineage import aliases_of
 from burnish.adapters.verbs.answers import described
 from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, out, pairs, prepared, print_json
-from burnish.config import overrides
+from burnish.config import BASE_NAME, overrides
 from burnish.journal.summary import summary
 
 app = typer.Typer(help="Agents: list, show, create, and their own settings.", no_args_is_help=True)
@@ -83,7 +83,7 @@ def create(
     settings, journal, _ = prepared(file, state, None)
     wanted = overrides.checked(settings, pairs(own))
     with journal.write() as session:
-        taken = (settings.engine.base_name,)
+        taken = (BASE_NAME,)
         row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
         told = described(row, {0: [agents.LIVE]})
     refresh(settings, journal)

@@ -43,7 +43,7 @@ def status(agent: AgentName = None, file: ConfigFile = None, state: StateDir = N
     settings, journal = _open(file, state)
     with journal.read() as session:
         told = steps.standing(session, agent or settings.agent.name)
-    told |= {"min_rows": settings.learner.min_rows, "is_enabled": settings.learner.enabled}
+    told |= {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
     print_json(told) if as_json else out.print(tables.standing(told))
 
 

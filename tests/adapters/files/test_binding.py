@@ -5,7 +5,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.adapters.files.test_store import fill
 
 from burnish.adapters.files.binding import bind
 from burnish.adapters.files.store import AdapterStore
@@ -13,6 +12,7 @@ from burnish.adapters.registry import lifecycle
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.tables import StepRow
+from tests.adapters.files.test_store import fill
 
 FACTS = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": 0}
 
