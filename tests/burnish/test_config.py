@@ -175,3 +175,8 @@ def test_an_agent_may_have_a_recipe_of_its_own() -> None:
     assert (recipe.dual_clip, recipe.monitor_kl, recipe.kl_weight) == (2.0, (1.0, 2.0), 0.5)
     with pytest.raises(RequestError, match="did you mean 'dual_clip'"):
         overrides.checked(settings, {"learner.recipe.dual_clp": 2})
+
+
+@pytest.mark.parametrize(("port", "remote"), [(8700, 8702), (0, 0)])
+def test_the_remote_process_listens_beside_the_gateway(port: int, remote: int) -> None:
+    assert config.load(flags={"gateway.port": port}).remote_port == remote
