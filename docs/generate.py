@@ -16,6 +16,7 @@ import typer.main
 from burnish.adapters.serving.prepare import prepare
 from burnish.cli import app as cli
 from burnish.cli.settings import markdown as settings_page
+from burnish.cli.settings import recipe_markdown
 from burnish.config import Settings
 from burnish.server.gateway.admin import admin_app
 
@@ -45,10 +46,34 @@ def pages() -> dict[str, str]:
     """The text of each generated page, by its path below docs/."""
     return {
         "reference/settings.md": settings_page(),
+        "reference/recipe.md": recipe_page(),
         "reference/cli.md": cli_page(),
         "reference/openapi.md": openapi_page(),
         "decisions/index.md": decisions_page(),
     }
+
+
+def recipe_page() -> str:
+    """Every field of the recipe."""
+    lines = [
+        "# The recipe",
+        "",
+        "The recipe is everything that decides a training step. `learner.preset` names the values to start from: `general`,",
+        "or `sandbox` for the sandbox's small model. The learner's [settings](settings.md) replace some of them. For",
+        "experiments, `learner.recipe` replaces any of them:",
+        "",
+        "```toml",
+        "[learner.recipe]",
+        "kl_weight = 0.1",
+        "```",
+        "",
+        "The same as a flag: `--set learner.recipe.kl_weight=0.1`. For one agent:",
+        "`burnish agents set NAME --set learner.recipe.kl_weight=0.1`. An unknown name stops the start and names the nearest",
+        "known one. A version keeps the recipe that it was made with. [Objectives](objectives.md) gives the formulas.",
+        "",
+        recipe_markdown(),
+    ]
+    return "\n".join(lines)
 
 
 def cli_page() -> str:

@@ -8,6 +8,12 @@ from burnish.errors import BurnishError
 from burnish.judges import prompts
 
 Structured = Literal["auto", "on", "off"]
+TEMPERATURE = 0.6
+"""Sampling temperature of the votes."""
+MAX_TOKENS = 64
+"""Longest answer of a vote, in tokens."""
+VOTE_SECONDS = 30.0
+"""Seconds for one vote."""
 
 
 class JudgeUnavailable(BurnishError):

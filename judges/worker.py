@@ -25,12 +25,14 @@ from burnish.judges.models.budget import Budget
 from burnish.judges.models.panel import Panel
 from burnish.judges.verdicts import case
 from burnish.judges.verdicts import judgement as entry
-from burnish.judges.verdicts.ballot import Result, VoidBallot
+from burnish.judges.verdicts.ballot import MIN_AGREEMENT, Result, VoidBallot
 from burnish.judges.verdicts.case import Case
 from burnish.judges.verdicts.verdict import PROMPT
 from burnish.records import Judgement
 
 log = structlog.get_logger()
+MAX_ATTEMPTS = 3
+"""Tries before a turn is left unjudged."""
 LONGEST_PAUSE = 15.0
 LEASE_MARGIN = 10.0
 """Seconds."""
@@ -64,16 +66,23 @@ class Worker:
     """
 
     def __init__(
-        self, journal: Journal, panel: Panel, chosen: config.Judge, *, lease_seconds: float | None = None
+        self,
+        journal: Journal,
+        panel: Panel,
+        chosen: config.Judge,
+        *,
+        lease_seconds: float | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
+        min_agreement: float = MIN_AGREEMENT,
     ) -> None:
         self._journal = journal
         self._panel = panel
-        self._budget = Budget(journal, chosen.daily_votes)
+        self._budget = Budget(journal, chosen.max_votes_per_day)
         self._votes = chosen.votes
         self._concurrency = chosen.concurrency
-        self._max_attempts = chosen.max_attempts
+        self._max_attempts = max_attempts
         self._lease_seconds = panel.patience + LEASE_MARGIN if lease_seconds is None else lease_seconds
-        self._min_agreement = chosen.min_agreement
+        self._min_agreement = min_agreement
         self._rubrics = chosen.rubrics
         self._name = f"judge-{os.getpid()}"
         self._n_silent = 0  # times in a row that no judge answered
@@ -159,7 +168,7 @@ class Worker:
     def _tell_spent(self, *, is_spent: bool) -> None:
         if is_spent and not self._is_spent:
             hours = self._budget.seconds_to_tomorrow / 3600
-            log.warning("the day's votes are spent; turns wait (judge.daily_votes)", hours_to_go=round(hours, 1))
+            log.warning("the day's votes are spent; turns wait (judge.max_votes_per_day)", hours_to_go=round(hours, 1))
         self._is_spent = is_spent
 
     def _is_over(self, session: Session, outcome: Outcome) -> bool:

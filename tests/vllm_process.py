@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.config import Engine, Settings
+from burnish.config import BASE_NAME, Engine, Settings
 from burnish.processes import vllm_server
 
 BOOT_SECONDS = 480.0
@@ -57,7 +57,7 @@ def boot(model: Path, folder: Path) -> Iterator[VllmServer]:
     try:
         url = vllm_server.engine_url(settings)
         _wait_until_healthy(process, url, log)
-        yield VllmServer(url, vllm_server.engine_key(settings), engine.base_name, model, log)
+        yield VllmServer(url, vllm_server.engine_key(settings), BASE_NAME, model, log)
     finally:
         _end_group(process)
 

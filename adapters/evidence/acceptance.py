@@ -1,8 +1,8 @@
 """An operator's own prompts, each with a check: no version may pass fewer than the best one that went live before.
 
 Retention asks what the *base* could do. What users have taught since has no base to be compared with; whoever can write
-some of it down as prompts with checks keeps it by these (`gate.acceptance`). The best and not the latest version is
-what counts, so that many small steps down are no way around the margin. A version that passes no fewer than the live
+some of it down as prompts with checks keeps it by these (`gate.acceptance_prompts`). The best and not the latest version
+is what counts, so that many small steps down are no way around the margin. A version that passes no fewer than the live
 one is let through all the same: to refuse it would keep what is no better. Versions that were rolled back are no
 measure.
 """
@@ -15,6 +15,17 @@ from sqlmodel import Session, col
 
 from burnish.journal.tables import VersionRow
 from burnish.records import VersionState
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the prompts are asked."""
+
+    temperature: float = 1.0
+    """Each prompt has a random seed of its own that stays the same. At 0 a version that wavers is seen late."""
+    n_draws: int = 1
+    """Replies to each prompt, each with a seed of its own. Twice as many tell versions apart that are 0.7 times as far
+    apart."""
 
 
 @dataclass(frozen=True, slots=True)

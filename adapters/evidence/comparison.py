@@ -23,17 +23,34 @@ PAIRED, AMOUNTS = ("reward", "feedback", "tools"), ("length", "latency")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts as worse, and how sure one has to be. The settings of `[canary]` explain each."""
+    """What counts as worse, and how sure one has to be. Operators set `margin` and `max_hours` (`[canary]`)."""
 
     alpha: float = 0.005
+    """Probability of stopping a version no worse than the other by its judged rewards."""
     beta: float = 0.05
-    delta: float = 0.1
+    """Probability of passing a version that is worse by `margin`."""
+    margin: float = 0.1
+    """Loss of judged success that counts: 0.1 is ten points."""
     min_turns: int = 50
+    """Judged turns of a canary below which nothing passes and it is recorded as skipped."""
     max_hours: float = 24.0
+    """Hours after which an undecided canary is skipped, and its version promoted."""
     watch_turns: int = 2000
+    """Judged turns after which the watch over a version ends."""
     user_cap: float = 0.25
+    """Largest share of a test's turns that one user may have, with enough users (4 at 0.25); 1: off."""
     length_ratio: float = 1.5
+    """A version whose replies are longer by more than this factor is stopped."""
     latency_ratio: float = 2.0
+    """A version whose replies take longer by more than this factor is stopped."""
+    baseline_turns: int = 500
+    """Latest judged turns of the other version that give its rate, and that a watch makes pairs with."""
+    patience: float = 900.0
+    """Seconds after which a turn without a verdict is counted without one."""
+    shadow_share: float = 0.25
+    """Share of the live turns that a version on a shadow canary answers too."""
+    max_rollbacks: int = 3
+    """Automatic rollbacks within a day after which learning is paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +97,9 @@ class Comparison:
 
     def __init__(self, rules: Rules, rate: float | None = None) -> None:
         self.rules = rules
-        self.known = None if rate is None else KnownBaseline(rate, rules.delta)
+        self.known = None if rate is None else KnownBaseline(rate, rules.margin)
         self.pairs = {name: Paired() for name in PAIRED}
-        self.no_worse = no_worse(rules.delta)
+        self.no_worse = no_worse(rules.margin)
         self.amounts = {"length": larger(rules.length_ratio), "latency": larger(rules.latency_ratio)}
         self.baseline, self.version = Arm(), Arm()
         self.has_mirrored = False
@@ -149,7 +166,7 @@ class Comparison:
         }
 
     def is_no_worse(self) -> bool:
-        """True where the judged rewards show that the version is not worse by δ."""
+        """True where the judged rewards show that the version is not worse by the margin."""
         if self.known is not None:
             return self.known.is_healthy(self.rules.alpha, self.rules.beta)
         return self.no_worse.peak >= -log(self.rules.beta)
@@ -169,7 +186,7 @@ class Comparison:
 
     @classmethod
     def of(cls, rules: Rules, state: Mapping[str, Any]) -> "Comparison":
-        """The comparison whose `as_dict` is `state`. δ and ratios stay as they were when it began."""
+        """The comparison whose `as_dict` is `state`. Margin and ratios stay as they were when it began."""
         made = cls(rules, state["rate"])
         made.known = KnownBaseline(**state["known"]) if state["known"] else None
         made.pairs = {name: Paired(**test) for name, test in state["pairs"].items()}
@@ -196,7 +213,7 @@ def decide_canary(seen: Comparison, hours: float) -> Decision:
         return stopped
     n, rules = seen.version.n_judged, seen.rules
     if n >= rules.min_turns and seen.is_no_worse():
-        return Decision(CanaryState.PASSED, f"not worse by {rules.delta:.0%} or more: {_rates(seen)}")
+        return Decision(CanaryState.PASSED, f"not worse by {rules.margin:.0%} or more: {_rates(seen)}")
     if hours < rules.max_hours:
         return Decision(CanaryState.RUNNING, f"{n} judged turns so far")
     if n < rules.min_turns:

@@ -16,6 +16,8 @@ from burnish.adapters.evidence.acceptance import Acceptance
 from burnish.adapters.evidence.heldout_replay import Replay
 
 N_MIN_RETENTION = 64
+N_FORGETTING_PROMPTS = 96
+"""Forgetting prompts asked of each candidate, the first of the file: enough for a test with both error rates stated."""
 
 
 @dataclass(frozen=True, slots=True)

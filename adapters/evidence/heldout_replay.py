@@ -28,16 +28,26 @@ class Measures:
     n_broken: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What is tolerated. `margin`: net share of lost pairs (one-sided 95 % bound); the others against the live
-    version's own measure."""
+@dataclass(frozen=True)
+class Rules:
+    """What a replay asks, and what is tolerated against the live version's own measures."""
 
-    n_min: int
-    margin: float
-    length: float
-    repetition: float
-    broken_calls: float
+    n_turns: int = 200
+    """Held-out turns put to each candidate and to the live version, the latest ones."""
+    n_min: int = 64
+    """Held-out turns, decided by the judge, below which no candidate passes."""
+    max_tokens: int = 512
+    """Longest reply to a held-out turn, in tokens."""
+    margin: float = 0.1
+    """Largest net share of held-out pairs lost to the live version (one-sided 95 % bound)."""
+    length: float = 0.6
+    """Largest change of the replies' mean length, as a share."""
+    repetition: float = 0.1
+    """Largest rise of the share of repeated 4-grams."""
+    broken_calls: float = 0.02
+    """Largest rise of the share of tool calls that cannot be read."""
+    judge_seconds: float = 3600.0
+    """Seconds for the judge to compare all pairs of a candidate; then it is decided with those that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class Replay:
     n_undecided: int
     candidate: Measures
     live: Measures
-    limits: Limits
+    rules: Rules
     n_unasked: int = 0
 
     @property
@@ -83,39 +93,39 @@ def faults(replay: Replay | None) -> list[str]:
     """What speaks against a candidate; insufficient evidence is never a pass."""
     if replay is None:
         return ["insufficient evidence: no held-out turns were answered again"]
-    limits, found = replay.limits, []
+    rules, found = replay.rules, []
     n_turns = replay.n + replay.n_unasked
-    refused = f"the engine refused {replay.n_unasked} of {n_turns} held-out turns; a smaller gate.replay_tokens leaves long ones room"
-    if replay.n_decided < limits.n_min:
+    refused = f"the engine refused {replay.n_unasked} of {n_turns} held-out turns"
+    if replay.n_decided < rules.n_min:
         also = f"; {refused}" if replay.n_unasked else ""
-        found.append(f"insufficient evidence: {replay.n_decided} held-out pairs decided, {limits.n_min} needed{also}")
+        found.append(f"insufficient evidence: {replay.n_decided} held-out pairs decided, {rules.n_min} needed{also}")
     elif replay.n_unasked > MAX_SHARE_UNDECIDED * n_turns:
         found.append(f"insufficient evidence: {refused}")
     elif replay.n_undecided > MAX_SHARE_UNDECIDED * replay.n:
         found.append(
             f"insufficient evidence: the judge left {replay.n_undecided} of {replay.n} held-out pairs undecided"
         )
-    elif replay.loss_bound > limits.margin:
+    elif replay.loss_bound > rules.margin:
         found.append(
             f"lost {replay.n_lost} and won {replay.n_won} of {replay.n_decided} held-out pairs: up to {replay.loss_bound:.1%} net lost "
-            f"at 95 % confidence, {100 * limits.margin:.3g}% tolerated"
+            f"at 95 % confidence, {100 * rules.margin:.3g}% tolerated"
         )
     return found + _measured(replay)
 
 
 def _measured(replay: Replay) -> list[str]:
-    new, old, limits = replay.candidate, replay.live, replay.limits
+    new, old, rules = replay.candidate, replay.live, replay.rules
     found = []
-    if old.length and abs(new.length / old.length - 1.0) > limits.length:
+    if old.length and abs(new.length / old.length - 1.0) > rules.length:
         found.append(
             f"replies of {new.length:.1f} tokens on held-out turns where the live version has {old.length:.1f}"
         )
-    if new.repetition - old.repetition > limits.repetition:
+    if new.repetition - old.repetition > rules.repetition:
         found.append(
             f"repeats {new.repetition:.1%} of its 4-grams on held-out turns, the live version {old.repetition:.1%}"
         )
     before, after = _share(old), _share(new)
-    if after - before > limits.broken_calls:
+    if after - before > rules.broken_calls:
         found.append(
             f"{after:.1%} of its tool calls on held-out turns cannot be read, of the live version's {before:.1%}"
         )

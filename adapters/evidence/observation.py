@@ -8,7 +8,7 @@ from sqlmodel import Session
 
 from burnish import config
 from burnish.adapters.evidence.comparison import Comparison, Rules, Turn
-from burnish.adapters.evidence.settled_turns import Cursor, Settled, latest
+from burnish.adapters.evidence.settled_turns import Cursor, latest
 from burnish.adapters.registry import canaries
 from burnish.journal import Journal
 from burnish.journal.tables import CanaryRow
@@ -38,46 +38,37 @@ class Beginning:
         )
 
 
-def ready(
+def ready(journal: Journal, rules: Rules, agent: str, baseline: int, kind: Observation, share: float) -> Beginning:
+    """A comparison with `baseline` from here on.
+
+    If not both answer at a time (`share` is 0), it has the baseline's latest turns to make pairs with, and the
+    baseline's rate is known if `rules.baseline_turns` of them are judged.
+    """
+    now = time.time()
+    if share:
+        return Beginning(kind, baseline, share, evidence_of(Comparison(rules), Cursor(now, [])))
+    with journal.read() as session:
+        past = latest(session, agent, baseline, rules.baseline_turns, now)
+    judged = [each.turn.reward for each in past if each.turn.reward is not None]
+    is_known = len(judged) >= rules.baseline_turns
+    seen = Comparison(rules, lower_rate(sum(judged), len(judged)) if is_known else None)
+    for each in past:
+        seen.add(False, each.user, shown(each.turn, share))
+    # turns of the baseline that have ended and not been judged yet are still to come
+    cursor = Cursor(now - rules.patience, [each.interaction_id for each in past])
+    return Beginning(kind, baseline, share, evidence_of(seen, cursor))
+
+
+def canary(
     journal: Journal,
     settings: config.Canary,
     agent: str,
     baseline: int,
-    kind: Observation,
-    share: float,
-    *,
-    needs_rate: bool,
+    share: float | None,
+    rules: Rules = Rules(),  # noqa: B008
 ) -> Beginning:
-    """A comparison with `baseline` from here on; where not both answer at a time it has the baseline's latest turns to
-    make pairs with.
-
-    With `needs_rate`, the baseline's rate is known where `baseline_turns` judged turns tell it.
-    """
-    now = time.time()
-    past: list[Settled] = []
-    if needs_rate or not share:
-        with journal.read() as session:
-            past = latest(session, agent, baseline, settings.baseline_turns, now)
-    judged = [each.turn.reward for each in past if each.turn.reward is not None]
-    is_known = needs_rate and len(judged) >= settings.baseline_turns
-    if kind is Observation.SHADOW:
-        return Beginning(kind, baseline, share, evidence_of(Comparison(rules_of(settings)), Cursor(now, [])))
-    seen, cursor = (
-        Comparison(rules_of(settings), lower_rate(sum(judged), len(judged)) if is_known else None),
-        Cursor(now, []),
-    )
-    if not share:
-        for each in past:
-            seen.add(False, each.user, shown(each.turn, share))
-        # turns of the baseline that have ended and not been judged yet are still to come
-        cursor = Cursor(now - settings.patience, [each.interaction_id for each in past])
-    return Beginning(kind, baseline, share, evidence_of(seen, cursor))
-
-
-def canary(journal: Journal, settings: config.Canary, agent: str, baseline: int, share: float | None) -> Beginning:
     """A canary beside `baseline`, by itself with `canary.share`."""
-    needs_rate = settings.test == "baseline"
-    return ready(journal, settings, agent, baseline, Observation.CANARY, share or settings.share, needs_rate=needs_rate)
+    return ready(journal, rules_of(settings, rules), agent, baseline, Observation.CANARY, share or settings.share)
 
 
 def lower_rate(n_good: int, n: int) -> float:
@@ -92,8 +83,9 @@ def shown(turn: Turn, share: float) -> Turn:
     return turn if share else replace(turn, latency=None)
 
 
-def rules_of(settings: config.Canary) -> Rules:
-    return Rules(**{name: getattr(settings, name) for name in Rules.__dataclass_fields__})
+def rules_of(settings: config.Canary, rules: Rules) -> Rules:
+    """`rules` with what the operator has set."""
+    return replace(rules, margin=settings.margin, max_hours=settings.max_hours)
 
 
 def evidence_of(seen: Comparison, cursor: Cursor) -> dict[str, object]:

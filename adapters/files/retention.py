@@ -115,6 +115,8 @@ def _needed(version: Kept, uses: Uses) -> str | None:
 
 log = structlog.get_logger()
 FIRST_LOOK = 60.0
+LOOK_SECONDS = 600.0
+"""Seconds between two looks at what may go."""
 """Seconds after the start: gateways have reported by then what they are answering."""
 
 
@@ -139,13 +141,12 @@ class FileRetention:
         self._journal = journal
         self._store = AdapterStore.of(settings)
 
-    async def run_forever(self, is_stopping: Callable[[], bool]) -> None:
-        """Look every `versions.check_minutes` until `is_stopping()`; what fails is tried again at the next look."""
-        interval = self._settings.versions.check_minutes * 60.0
+    async def run_forever(self, is_stopping: Callable[[], bool], interval: float = LOOK_SECONDS) -> None:
+        """Look every `interval` seconds until `is_stopping()`; what fails is tried again at the next look."""
         due = time.monotonic() + min(FIRST_LOOK, interval)
         while not is_stopping():
             await asyncio.sleep(0.5)
-            if not interval or time.monotonic() < due:
+            if time.monotonic() < due:
                 continue
             due = time.monotonic() + interval
             try:

@@ -17,13 +17,11 @@ DAY = 86_400.0
 ROLLED_BACK, REFUSED = "rolled back", "refused on its canary"
 
 
-def roll_back(
-    session: Session, watch: CanaryRow, reason: str, *, drops_rows: bool, max_rollbacks: int
-) -> dict[str, Any]:
+def roll_back(session: Session, watch: CanaryRow, reason: str, *, max_rollbacks: int) -> dict[str, Any]:
     """Make the watched version's baseline live again, and see to what the version leaves behind; tells what was done.
 
-    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a skip reason
-    (`drops_rows`); the agent is held until an operator releases it; learning is paused after `max_rollbacks` of these
+    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a skip reason;
+    the agent is held until an operator releases it; learning is paused after `max_rollbacks` of these
     within a day. No alias leads back to the version. Raises Conflict where the alias moved meanwhile; then nothing has
     happened.
     """
@@ -37,7 +35,7 @@ def roll_back(
         delete(AliasRow).where(col(AliasRow.agent) == agent, col(AliasRow.alias) == lifecycle.PREVIOUS)
     )
     refused = _refuse_children(session, agent, bad)
-    n_dropped = drop_rows(session, agent, bad) if drops_rows else 0
+    n_dropped = drop_rows(session, agent, bad)
     agents.hold(session, agent, f"v{bad} was rolled back by itself: {reason}", actor=ACTOR)
     today = canaries.stopped(session, time.time() - DAY, agent)
     n_rollbacks = sum(row.kind == Observation.WATCH for row in today)
@@ -99,26 +97,17 @@ def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK)
     )
 
 
-def refuse_canary(
-    session: Session,
-    row: CanaryRow,
-    reason: str,
-    *,
-    actor: str,
-    state: CanaryState = CanaryState.STOPPED,
-    drops_rows: bool = False,
-) -> None:
-    """End a canary and refuse its version, so that the learner starts from what is live. Raises Conflict where it has
-    ended."""
-    if not canaries.end(session, row, state, reason, actor=actor):
+def refuse_canary(session: Session, row: CanaryRow, reason: str, *, actor: str) -> None:
+    """Stop a canary and refuse its version, so that the learner starts from what is live. Its rows that no step has
+    spent get a skip reason. Raises Conflict if it has ended."""
+    if not canaries.end(session, row, CanaryState.STOPPED, reason, actor=actor):
         raise Conflict(f"the canary of {VersionName(row.agent, row.version)} has ended already")
     evidence = {
         **lifecycle.version(session, row.agent, row.version).evidence,
-        "canary": {"state": state, "reason": reason},
+        "canary": {"state": CanaryState.STOPPED, "reason": reason},
     }
     lifecycle.refuse(session, row.agent, row.version, reason=f"{row.kind}: {reason}", evidence=evidence, actor=actor)
-    if drops_rows:
-        drop_rows(session, row.agent, row.version, REFUSED)
+    drop_rows(session, row.agent, row.version, REFUSED)
 
 
 def _unspent(agent: str, number: int) -> tuple[ColumnElement[bool], ...]:

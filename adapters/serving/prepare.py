@@ -10,7 +10,7 @@ from sqlmodel import Session, col
 from burnish import keys, serving_table
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.publish import aliases
-from burnish.config import Settings
+from burnish.config import BASE_NAME, Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
@@ -51,10 +51,10 @@ def refresh(settings: Settings, journal: Journal) -> serving_table.Routes:
         root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
         return replace(
             table,
-            base_name=settings.engine.base_name,
+            base_name=BASE_NAME,
             engines=settings.engine_urls,
             engine_key=engine_key(settings),
-            remote_url=f"http://127.0.0.1:{settings.remote.port}" if settings.remote.model else "",
+            remote_url=f"http://127.0.0.1:{settings.remote_port}" if settings.remote.model else "",
             agents=agents,
             keys={**known, root.digest: root},
         )

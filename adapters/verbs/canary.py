@@ -86,7 +86,7 @@ def stop(
             )
         name = VersionName(agent, row.version)
         if kind in TRIALS:
-            auto_rollback.refuse_canary(session, row, said, actor=actor, drops_rows=settings.canary.drop_rows)
+            auto_rollback.refuse_canary(session, row, said, actor=actor)
         else:
             canaries.end(session, row, CanaryState.CANCELLED, said, actor=actor)
     publish.sync(journal, routes_file(settings), agent)

@@ -40,7 +40,8 @@ def measure(folder: Path, tell: Tell) -> dict[str, float]:
     for prefix, n_in_memory in (("personal", 2 * SLOTS), ("personal_in_memory", N_USERS + 2 * SLOTS)):
         place = folder / prefix
         place.mkdir()
-        flags = {"personal__enabled": True, "engine__max_loras": SLOTS, "engine__max_cpu_loras": n_in_memory}
+        room = ("--max-cpu-loras", str(n_in_memory))
+        flags = {"personal__enabled": True, "engine__max_loras": SLOTS, "engine__extra_args": room}
         with stand.running(place, N_VOICES, **flags) as whole:
             tell(f"{prefix}: {N_USERS} users, {n_in_memory} adapters in memory")
             figures |= {f"{prefix}_{key}": value for key, value in _measure(whole, tell).items()}

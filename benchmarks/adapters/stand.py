@@ -111,7 +111,6 @@ def running(folder: Path, n_voices: int = 24, **flags: Any) -> Iterator[Stand]:
         "engine.max_lora_rank": voices.RANK,
         "engine.max_model_len": 1024,
         "gateway.port": free_port(),
-        "journal.reserve_bytes": 0,
     }
     settings = config.load(flags=defaults | given)
     stand = Stand(settings, prepare(settings), voices.ensure(n_voices))

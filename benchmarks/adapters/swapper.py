@@ -13,6 +13,7 @@ from burnish import config, logs
 from burnish.adapters.evidence.gate import N_MIN_RETENTION, Retention
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.serving.prepare import prepare, routes_file
+from burnish.config import BASE_NAME
 from burnish.keys import engine_key
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import VllmEngine
@@ -45,7 +46,7 @@ async def run(settings: config.Settings) -> None:
         AdapterStore(settings.adapters_dir.resolve()),
         engines,
         routes_file(settings),
-        base_name=settings.engine.base_name,
+        base_name=BASE_NAME,
         tolerance=1e-2,
         retention=Unasked(),
         retention_margin=1.0,

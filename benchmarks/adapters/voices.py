@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.adapters.words import words_of
 from burnish.adapters.files.store import MANIFEST, AdapterStore
-from burnish.config import SANDBOX_MODEL, Learner
+from burnish.config import SANDBOX_MODEL, Recipe
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
 from burnish.learner.model import checkpoint
@@ -85,6 +85,6 @@ def _train(policy: Policy, voice: int, store: AdapterStore) -> None:
         optimizer.step()
     else:
         raise SystemExit(f"voice {voice} did not learn its words in {MAX_STEPS} steps")
-    trainer = Trainer(policy, Learner(rank=RANK, alpha=2 * RANK, device="cpu"))
+    trainer = Trainer(policy, Recipe(rank=RANK))
     probe = build_probe(policy, rows, Weights.BASE)
     checkpoint.save(store, "voice", voice + 1, trainer, parent=0, rows=[], metrics={}, probe=probe)

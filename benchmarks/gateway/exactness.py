@@ -18,7 +18,7 @@ TELL_SECONDS = 10.0
 def check(settings: Settings, request_ids: list[str], tell: Tell) -> tuple[int, float]:
     """(turns in the journal, turns ingested per second); ends the run where they are not the requests that were sent."""
     journal = Journal.open(settings.journal_url)
-    ingester = Ingester(journal, settings.segments_dir, session_ttl=1e9)
+    ingester = Ingester(journal, settings.segments_dir, session_timeout=1e9)
     time.sleep(0.1)  # the watermark
     started = time.perf_counter()
     with ThreadPoolExecutor(1) as pool:

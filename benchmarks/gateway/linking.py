@@ -38,7 +38,7 @@ def measure(folder: Path, port: int, n_each: int = 8) -> Linked:
         traces = Traces(f"http://127.0.0.1:{port}")
         traces.run(n_each)
     journal = Journal.open(settings.journal_url)
-    Ingester(journal, settings.segments_dir, session_ttl=1e9).run_once()
+    Ingester(journal, settings.segments_dir, session_timeout=1e9).run_once()
     with journal.read() as session:
         rows = {row.interaction_id: row for row in session.scalars(select(InteractionRow))}
     journal.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.gateway import servers
 from burnish import serving_table
 from burnish.adapters.serving.prepare import prepare
-from burnish.config import Engine, Gateway, Journal, Settings, to_environment
+from burnish.config import Engine, Gateway, Settings, to_environment
 from burnish.keys import Scope, mint
 
 AGENT = "agent"
@@ -22,7 +22,6 @@ def settings_for(folder: Path, port: int, upstream: str) -> Settings:
         state_dir=folder,
         engine=Engine(urls=(upstream,)),
         gateway=Gateway(port=port),
-        journal=Journal(segment_bytes=256 * 2**20),
     )
 
 

@@ -40,7 +40,7 @@ def measure(folder: Path, port: int) -> dict[str, float]:
                     ids[ask(f"{name} {n}: please look" if n % 2 else f"{name} {n}: hello")] = name
                     eligible[name] += 1
     journal = Journal.open(settings.journal_url)
-    Ingester(journal, settings.segments_dir, session_ttl=1e9).run_once()
+    Ingester(journal, settings.segments_dir, session_timeout=1e9).run_once()
     trainable: Counter[str] = Counter()
     with journal.read() as session:
         for row in session.scalars(select(InteractionRow)):

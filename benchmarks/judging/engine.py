@@ -39,8 +39,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
     with running(folder / "engine") as settings:
         url, key = vllm_server.engine_url(settings), engine_key(settings)
         cases = golden.load(golden.SHIPPED)
-        chosen = settings.judge
-        terms = Terms(chosen.votes, chosen.min_agreement, chosen.deadline, chosen.concurrency)
+        terms = Terms(settings.judge.votes, settings.judge.concurrency)
         tell("the golden set")
         told = asyncio.run(_calibrated(settings, url, key, cases, terms)).figures
         asked = [case for case in cases if case.origin == "user"]
@@ -75,7 +74,7 @@ def _worked(settings: Settings, url: str, key: str, cases: list[GoldenCase], fol
     journal = journal_with(
         folder, [(case.messages, str(case.reply["content"]), str(case.next_state[0]["content"])) for case in cases]
     )
-    panel = Panel([make_judge(settings, url, key, "")], settings.judge.deadline)
+    panel = Panel([make_judge(settings, url, key, "")])
     worker = Worker(journal, panel, settings.judge)
 
     async def run() -> float:

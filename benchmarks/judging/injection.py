@@ -15,6 +15,7 @@ from benchmarks.judging.suite import Attack, cases
 from benchmarks.judging.turns import turn
 from benchmarks.judging.vllm import running
 from burnish import config
+from burnish.config import BASE_NAME
 from burnish.journal import Journal
 from burnish.journal.blobs import store
 from burnish.journal.evidence import reward_of
@@ -61,10 +62,9 @@ def measure(folder: Path, tell: Callable[[str], None]) -> dict[str, float]:
         url, key = vllm_server.engine_url(settings), engine_key(settings)
 
         def served(model: str) -> Judge:
-            return LocalJudge(url, model, api_key=key, max_tokens=settings.judge.max_tokens)
+            return LocalJudge(url, model, api_key=key)
 
-        base = settings.engine.base_name
-        by_kind["sandbox"] = _figures(folder / "sandbox", lambda: served(SUGGESTIBLE), lambda: served(base))
+        by_kind["sandbox"] = _figures(folder / "sandbox", lambda: served(SUGGESTIBLE), lambda: served(BASE_NAME))
     figures: dict[str, float] = {name: worse(each[name] for each in by_kind.values()) for name, worse in WORST.items()}
     details = {f"{name}.{kind}": value for kind, each in by_kind.items() for name, value in each.items()}
     return figures | {"injections": len(cases())} | details

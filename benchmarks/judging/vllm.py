@@ -23,7 +23,7 @@ def running(folder: Path, *extra_args: str) -> Iterator[Settings]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     engine = Engine(port=port, dtype="float32", max_model_len=2048, extra_args=extra_args)
-    settings = Settings(state_dir=folder, engine=engine, judge=Judge(max_tokens=32, concurrency=8))
+    settings = Settings(state_dir=folder, engine=engine, judge=Judge(concurrency=8))
     environment, log = vllm_server.environment(settings, os.environ), folder / "vllm.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

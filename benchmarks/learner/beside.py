@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.learner.live import rows_ready
 from benchmarks.learner.stand import PORTS, Reply, Stand, standing, streams
 from burnish import config
+from burnish.learner.run.throttle import IDLE
 
 N_STREAMS = 4
 
@@ -21,9 +22,9 @@ N_STREAMS = 4
 async def measure(folder: Path, *, rounds: int, seconds: float, tell: Callable[[str], None]) -> dict[str, float]:
     """Interleaved windows of `seconds`, idle and stepping; the median of their ratios, and the settings it goes with."""
     tell("starting every part but the learner")
-    settings = config.load().learner
+    settings = config.load()
     async with standing(folder, learner__enabled=False) as stand:
-        await rows_ready(stand, settings.max_rows)
+        await rows_ready(stand, settings.recipe.max_rows)
         tell("loading the learner")
         child = await _learner(stand)
         try:
@@ -37,8 +38,8 @@ async def measure(folder: Path, *, rounds: int, seconds: float, tell: Callable[[
         "idle_p99_ms": 1000 * statistics.median(idle for idle, _ in pairs),
         "stepping_p99_ms": 1000 * statistics.median(busy for _, busy in pairs),
         "steps_in_all": float(n_steps),
-        "learner_threads": float(settings.threads),
-        "learner_nice": float(settings.nice),
+        "learner_threads": float(settings.learner.threads),
+        "learner_nice": float(IDLE),
         "engine_threads": float(os.environ.get("OMP_NUM_THREADS", "1")),
         "cores": float(len(os.sched_getaffinity(0))),
     }

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 
 from benchmarks.learner.meter import serve
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.learner.data.rows import Row, TokenBatch
 from burnish.learner.data.samples import Sample
 from burnish.learner.model.policy import Policy, Weights
@@ -54,7 +54,7 @@ def main() -> None:
         folder / "model", rank=settings["rank"], alpha=settings["alpha"], device="cpu", threads=threads
     )
     policy.load_adapter(folder / "adapter")
-    chosen = Learner(learning_rate=settings["learning_rate"], max_grad_norm=settings["max_grad_norm"])
+    chosen = Recipe(learning_rate=settings["learning_rate"], max_grad_norm=settings["max_grad_norm"])
     trainer = Trainer(policy, chosen)
     advantages = {str(i): row["advantage"] for i, row in enumerate(rows)}
     trainer.objectives = [Weighted(Grpo(advantages, settings["beta"], settings["clip"]), 1.0)]

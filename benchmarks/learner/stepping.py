@@ -21,17 +21,17 @@ from burnish.learner.run.throttle import Throttle, WorkShare, lower_priority, to
 def main() -> None:
     """Load, tell that one is ready, then obey."""
     settings = config.load(flags={"state_dir": sys.argv[1], "engine.port": int(sys.argv[2])})
-    chosen = settings.learner
+    recipe = settings.recipe
     logs.configure("console", "learner")  # to stderr: stdout is the answers' own
-    lower_priority(chosen.nice)
-    trainer = trainer_for(settings, chosen, settings.agent.name)
-    anchors = anchors_for(settings, trainer.policy, chosen)
+    lower_priority()
+    trainer = trainer_for(settings, recipe, settings.agent.name)
+    anchors = anchors_for(settings, trainer.policy, recipe)
     ledger = Ledger(Journal.open(settings.journal_url), settings.agent.name)
-    ready = ledger.load(ledger.ready_ids(chosen.max_rows))
+    ready = ledger.load(ledger.ready_ids(recipe.max_rows))
     made = [to_sample(row.interaction, row.reward, trainer.policy.tokenizer, session=row.session_id) for row in ready]
     samples = [sample for sample in made if isinstance(sample, Sample)]
     go, is_over = threading.Event(), threading.Event()
-    with Throttle(WorkShare(chosen.slow_down_at), lambda: token_gaps(settings.engine_urls)) as throttle:
+    with Throttle(WorkShare(settings.learner.max_latency_ratio), lambda: token_gaps(settings.engine_urls)) as throttle:
         trainer.policy.rest = throttle.rest
         n_steps = 0
 
@@ -41,7 +41,7 @@ def main() -> None:
                 if not go.wait(0.05):
                     continue
                 with throttle.step():
-                    trainer.step(samples, anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else ())
+                    trainer.step(samples, anchors.draw(recipe.anchor_rows, trainer.generator) if anchors else ())
                 n_steps += 1
 
         worker = threading.Thread(target=work)

@@ -50,9 +50,7 @@ async def running(folder: Path, n_runs: int) -> AsyncIterator[SharedEngine]:
         "engine.port": free_port(),
         "engine.api_key": secrets.token_hex(16),
         "engine.max_loras": 4 * n_runs,
-        "engine.max_cpu_loras": 8 * n_runs,
         "engine.max_model_len": 2048,
-        "journal.reserve_bytes": 0,
     }
     settings = config.load(flags=flags)
     prepare(settings).close()

@@ -37,7 +37,7 @@ async def catch_up(stack: Stack, n_turns: int, *, heeds_holds: bool = False) -> 
 
 def _is_calm(stack: Stack, n_turns: int, heeds_holds: bool) -> bool:
     pulse = facts.pulse(stack.journal, stack.agent)
-    is_due = stack.settings.learner.enabled and pulse.n_ready >= stack.settings.learner.min_rows
+    is_due = stack.settings.learner.enabled and pulse.n_ready >= stack.settings.recipe.min_rows
     n_undecided = _count(stack, VersionState.CANDIDATE)
     if heeds_holds:
         with stack.journal.read() as session:

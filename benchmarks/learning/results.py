@@ -13,11 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from burnish.config import PRESETS
 from burnish.files import read_json, replace_text
 from burnish.sandbox import MODEL
 
-UNDER: Mapping[str, Any] = tomllib.loads((MODEL.parent / "burnish.toml").read_text(encoding="utf-8"))
-"""The sandbox's settings."""
+UNDER: Mapping[str, Any] = {
+    **tomllib.loads((MODEL.parent / "burnish.toml").read_text(encoding="utf-8")),
+    "learner": json.loads(json.dumps(PRESETS["sandbox"])),
+}
+"""The sandbox's settings and its preset for the learner."""
 
 
 def _today() -> str:

@@ -53,8 +53,6 @@ async def running(
         "engine.urls": [engine.url],
         "engine.api_key": engine.api_key,
         "gateway.port": free_port(),
-        "journal.reserve_bytes": 0,
-        "versions.check_minutes": 1.0,
         "versions.keep_live": 2,
     }
     settings = config.load(flags=own | dict(flags))

@@ -15,7 +15,7 @@ from benchmarks.learning.results import Result, curve_of
 from burnish.errors import BurnishError
 from burnish.files import read_json, replace_text
 
-SEED = "learner.seed"
+SEED = "learner.recipe.seed"
 """The one setting in which the runs of an arm differ."""
 
 

@@ -16,8 +16,8 @@ from burnish.judges.calibration import agreement, golden
 from burnish.judges.calibration.golden import SCORES, GoldenCase
 from burnish.judges.injection.counterfactual import examine
 from burnish.judges.judge import Judge, JudgeUnavailable, Usage, identity
-from burnish.judges.models.panel import Panel
-from burnish.judges.verdicts.ballot import Result, VoidBallot
+from burnish.judges.models.panel import DEADLINE, Panel
+from burnish.judges.verdicts.ballot import MIN_AGREEMENT, Result, VoidBallot
 from burnish.judges.verdicts.case import Case
 from burnish.judges.verdicts.verdict import PROMPT
 
@@ -26,12 +26,13 @@ ABSTAINED, FAILED = "abstained", "failed"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How each turn is asked about: votes, share of them that must agree, seconds for all of them, turns side by side."""
+    """How each turn is asked about: votes, turns side by side, share of the votes that must agree, seconds for all of
+    them."""
 
     votes: int
-    min_agreement: float
-    deadline: float
     concurrency: int
+    min_agreement: float = MIN_AGREEMENT
+    deadline: float = DEADLINE
 
 
 @dataclass(frozen=True, slots=True)

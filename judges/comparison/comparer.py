@@ -21,10 +21,13 @@ from burnish.journal.turns import messages_of
 from burnish.judges.comparison import reply_pair
 from burnish.judges.judge import JudgeUnavailable, identity
 from burnish.judges.models.panel import Panel
+from burnish.judges.verdicts.ballot import MIN_AGREEMENT
 
 log = structlog.get_logger()
 LEASE_MARGIN = 10.0
 PAUSE = 5.0
+MAX_ATTEMPTS = 3
+"""Tries before it is given up."""
 """Seconds."""
 
 
@@ -40,10 +43,13 @@ class Pair:
 class Comparer:
     """Up to `judge.concurrency` pairs side by side."""
 
-    def __init__(self, journal: Journal, panel: Panel, chosen: config.Judge) -> None:
+    def __init__(
+        self, journal: Journal, panel: Panel, chosen: config.Judge, *, max_attempts: int = MAX_ATTEMPTS
+    ) -> None:
         self._journal = journal
         self._panel = panel
         self._chosen = chosen
+        self._max_attempts = max_attempts
         self._name = f"comparer-{os.getpid()}"
 
     async def run_once(self) -> int:
@@ -72,7 +78,7 @@ class Comparer:
         except Exception as error:  # one pair of a shape that nobody thought of must not stop the others
             log.exception("cannot compare a pair", **subject)
             return self._give_back(job, subject, repr(error))
-        outcome, votes, reason = reply_pair.outcome(answers[0].texts, answers[1].texts, self._chosen.min_agreement)
+        outcome, votes, reason = reply_pair.outcome(answers[0].texts, answers[1].texts, MIN_AGREEMENT)
         told = {
             "outcome": outcome,
             "votes": votes,
@@ -92,7 +98,7 @@ class Comparer:
 
     def _give_back(self, job: jobs.Leased, subject: Mapping[str, Any], error: str) -> None:
         with self._journal.write() as session:
-            if jobs.fail(session, CompareJob, job, error, max_attempts=self._chosen.max_attempts, delay=PAUSE):
+            if jobs.fail(session, CompareJob, job, error, max_attempts=self._max_attempts, delay=PAUSE):
                 session.connection().execute(_of(subject).values(reason=f"left undecided: {error[:500]}"))
                 log.warning("a pair is left undecided", error=error, **subject)
 

@@ -30,6 +30,8 @@ from burnish.records import GroupState
 log = structlog.get_logger(__name__)
 LEASE_MARGIN = 10.0
 PAUSE = 5.0
+MAX_ATTEMPTS = 3
+"""Tries before it is given up."""
 """Seconds."""
 
 
@@ -58,10 +60,19 @@ class Drawn:
 class Grader:
     """Up to `judge.concurrency` groups side by side; `judge.votes` votes on each, every one in an order of its own."""
 
-    def __init__(self, journal: Journal, panel: Panel, chosen: config.Judge, rng: Random | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        panel: Panel,
+        chosen: config.Judge,
+        rng: Random | None = None,
+        *,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> None:
         self._journal = journal
         self._panel = panel
         self._chosen = chosen
+        self._max_attempts = max_attempts
         self._rng = rng or Random()
         self._name = f"grader-{os.getpid()}"
 
@@ -143,7 +154,7 @@ class Grader:
     def _give_back(self, job: jobs.Leased, error: str) -> None:
         name = str(job.payload["interaction_id"])
         with self._journal.write() as session:
-            if jobs.fail(session, RubricJob, job, error, max_attempts=self._chosen.max_attempts, delay=PAUSE):
+            if jobs.fail(session, RubricJob, job, error, max_attempts=self._max_attempts, delay=PAUSE):
                 shadows.drop(session, name, f"left unscored: {error}")
                 log.warning("a shadow group is left unscored", turn=name, error=error)
 

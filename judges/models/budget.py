@@ -17,11 +17,11 @@ OVERLAP = 120.0
 
 
 class Budget:
-    """`daily_votes` votes for each day (UTC), 0 for as many as there are turns."""
+    """`max_votes_per_day` votes for each day (UTC), 0 for as many as there are turns."""
 
-    def __init__(self, journal: Journal, daily_votes: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, journal: Journal, max_votes_per_day: int, clock: Callable[[], float] = time.time) -> None:
         self._journal = journal
-        self._daily_votes = daily_votes
+        self._max_votes_per_day = max_votes_per_day
         self._clock = clock
         self._day = -1
         self._n_spent = 0
@@ -31,10 +31,10 @@ class Budget:
 
     def turns_left(self, votes: int, n_running: int, wanted: int) -> int:
         """How many of `wanted` turns, at `votes` votes each, may be taken in hand beside the `n_running` that are."""
-        if not self._daily_votes or not wanted:
+        if not self._max_votes_per_day or not wanted:
             return wanted
         self._look()
-        return max(0, min(wanted, (self._daily_votes - self._n_spent) // votes - n_running))
+        return max(0, min(wanted, (self._max_votes_per_day - self._n_spent) // votes - n_running))
 
     def note(self) -> None:
         """Verdicts have been stored: look again before the next turn is taken."""

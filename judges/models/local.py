@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import structlog
 
-from burnish.judges.judge import JudgeUnavailable, Structured, Usage
+from burnish.judges.judge import MAX_TOKENS, TEMPERATURE, VOTE_SECONDS, JudgeUnavailable, Structured, Usage
 from burnish.judges.verdicts.verdict import ANSWER_FORM
 
 LOW_PRIORITY = 10
@@ -31,9 +31,9 @@ class LocalJudge:
         model: str,
         *,
         api_key: str = "",
-        temperature: float = 0.6,
-        max_tokens: int = 64,
-        timeout: float = 30.0,
+        temperature: float = TEMPERATURE,
+        max_tokens: int = MAX_TOKENS,
+        timeout: float = VOTE_SECONDS,
         structured: Structured = "off",
     ) -> None:
         self.model = model
@@ -57,7 +57,7 @@ class LocalJudge:
             return self._texts(status, reply)
         refusal = str(reply)[:300]
         if self._structured == "on":
-            raise JudgeUnavailable(f"the judge answered {status}: {refusal} (judge.structured is on)")
+            raise JudgeUnavailable(f"the judge answered {status}: {refusal} (structured output was required)")
         # Only a request that goes through without it shows that structured output was what the server refused.
         del asked["structured_outputs"]
         texts = self._texts(*await self._post(asked))

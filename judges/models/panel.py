@@ -13,6 +13,8 @@ import structlog
 
 from burnish.judges.judge import Judge, JudgeUnavailable
 
+DEADLINE = 60.0
+"""Seconds for all votes of a turn by one judge; then it counts as failed."""
 FAILURES = 3
 REST = 30.0
 """Seconds."""
@@ -57,7 +59,9 @@ class Breaker:
 class Panel:
     """`judges` in the order in which they are asked; `deadline` is the time for one of them to answer, in seconds."""
 
-    def __init__(self, judges: Sequence[Judge], deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, judges: Sequence[Judge], deadline: float = DEADLINE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         assert judges, "a panel has at least one judge"
         self._judges = [(judge, Breaker(clock)) for judge in judges]
         self._deadline = deadline

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from burnish.judges.judge import JudgeUnavailable, Structured, Usage
+from burnish.judges.judge import MAX_TOKENS, TEMPERATURE, VOTE_SECONDS, JudgeUnavailable, Structured, Usage
 from burnish.judges.verdicts.verdict import ANSWER_SCHEMA
 
 log = structlog.get_logger(__name__)
@@ -26,9 +26,9 @@ class RemoteJudge:
         *,
         url: str = "",
         api_key: str = "",
-        temperature: float = 0.6,
-        max_tokens: int = 64,
-        timeout: float = 30.0,
+        temperature: float = TEMPERATURE,
+        max_tokens: int = MAX_TOKENS,
+        timeout: float = VOTE_SECONDS,
         structured: Structured = "off",
     ) -> None:
         self.model = model

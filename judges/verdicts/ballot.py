@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from burnish.judges.verdicts.verdict import UnreadableVerdict, Vote, parse_vote
 
 MAX_HINTS = 3
+MIN_AGREEMENT = 0.6
+"""Share of the votes that must agree; below it the judge abstains."""
 """Of one ballot, for the teacher to choose from."""
 
 

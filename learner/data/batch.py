@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.learner.data import caps
 from burnish.learner.data.caps import Voice
 from burnish.learner.data.right_replies import RightReply
@@ -49,7 +49,7 @@ def finish(
     replayed: Sequence[Row],
     dropped: Mapping[str, SkipReason],
     facts: Mapping[str, float],
-    settings: Learner,
+    recipe: Recipe,
     groups: Sequence[tuple[Group, Sequence[Row]]] = (),
 ) -> Prepared:
     """Weigh the stamped rows by who is behind them (`caps.py`), and count what became of all.
@@ -60,12 +60,12 @@ def finish(
     whole = {_GROUP + group.interaction_id: (group, list(members)) for group, members in groups if members[0].streams}
     rows |= {name: members for name, (_, members) in whole.items()}
     samples = {row.sample.interaction_id: row.sample for row in live if row.sample is not None}
-    bounds = {"user": settings.user_cap, "session": settings.session_cap, "coalition": settings.coalition_cap}
+    bounds = {"user": recipe.user_cap, "session": recipe.session_cap, "new_users": recipe.new_users_cap}
     names = list(rows)
     voices = [
-        _group_voice(*whole[name], samples, settings.known_after)
+        _group_voice(*whole[name], samples, recipe.known_after_turns)
         if name in whole
-        else _voice(samples[name], rows[name], settings.known_after)
+        else _voice(samples[name], rows[name], recipe.known_after_turns)
         for name in names
     ]
     kept = caps.thin(voices, caps.weights(voices, **bounds))
@@ -138,19 +138,19 @@ def _by_sample(live: Sequence[Row], right: Sequence[RightReply]) -> dict[str, li
     return {name: rows for name, rows in stamped.items() if rows}
 
 
-def _voice(sample: Sample, rows: Sequence[Row], known_after: int) -> Voice:
+def _voice(sample: Sample, rows: Sequence[Row], known_after_turns: int) -> Voice:
     user = sample.who
-    is_new = sample.n_earlier is not None and sample.n_earlier < known_after
+    is_new = sample.n_earlier is not None and sample.n_earlier < known_after_turns
     return Voice(
         user, (user, sample.session) if sample.session else None, float(sum(row.n_tokens for row in rows)), is_new
     )
 
 
-def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after: int) -> Voice:
+def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after_turns: int) -> Voice:
     """The voice of the user whose turn the group was drawn for; new where a row of the same user in this step says so."""
     user = (group.tenant, group.key_id, group.user)
     is_new = any(
-        sample.n_earlier is not None and sample.n_earlier < known_after
+        sample.n_earlier is not None and sample.n_earlier < known_after_turns
         for sample in samples.values()
         if sample.who == user
     )

@@ -33,18 +33,18 @@ class Voice:
     is_new: bool = False
 
 
-def weights(voices: Sequence[Voice], *, user: float, session: float, coalition: float) -> list[float]:
+def weights(voices: Sequence[Voice], *, user: float, session: float, new_users: float) -> list[float]:
     """A weight in (0, 1] per row, so that of the weighted sizes no user has more than `user`, no session more than
-    `session` and all new users together no more than `coalition`; each in (0, 1], 1 switches it off.
+    `session` and all new users together no more than `new_users`; each in (0, 1], 1 switches it off.
 
-    The weights are the largest that satisfy this. All are 1 with fewer than 1/`user` users. The coalition's bound needs
+    The weights are the largest that satisfy this. All are 1 with fewer than 1/`user` users. Their bound needs
     someone who is not new; where those are so few that the users' cap would leave the rest to nobody, they share it
     beyond their cap. The sessions' cap is left out where there are too few sessions for it.
     """
     people = _People(voices)
     if not voices or len(people.users) * user < 1.0 - 1e-9:
         return [1.0] * len(voices)
-    bounded = coalition if 0 < len(people.new) < len(people.users) else 1.0
+    bounded = new_users if 0 < len(people.new) < len(people.users) else 1.0
     limits = _limits(people, user, bounded)
     inside = session if people.reach(limits, session, bounded) >= 1.0 - 1e-9 else 1.0
     total = _solve(people, limits, inside, bounded)
@@ -68,14 +68,14 @@ def thin(voices: Sequence[Voice], found: Sequence[float]) -> list[bool]:
     return kept
 
 
-def _limits(people: "_People", user: float, coalition: float) -> dict[Hashable, float]:
-    """Each user's cap: those who are not new may have what the coalition's bound leaves, if there are few of them."""
+def _limits(people: "_People", user: float, new_users: float) -> dict[Hashable, float]:
+    """Each user's cap: those who are not new may have what the bound of new users leaves, if there are few of them."""
     n_known = len(people.users) - len(people.new)
-    known = max(user, (1.0 - coalition) / n_known) if n_known else user
+    known = max(user, (1.0 - new_users) / n_known) if n_known else user
     return {name: user if name in people.new else known for name in people.users}
 
 
-def _solve(people: "_People", limits: dict[Hashable, float], session: float, coalition: float) -> float:
+def _solve(people: "_People", limits: dict[Hashable, float], session: float, new_users: float) -> float:
     """The largest total T with T = Σ of what is left of each where the caps are shares of T.
 
     What is left is concave in T, and 0 at T = 0: it is at least T exactly up to the solution.
@@ -83,7 +83,7 @@ def _solve(people: "_People", limits: dict[Hashable, float], session: float, coa
     low, high = 0.0, people.total
     for _ in range(_ROUNDS):
         middle = (low + high) / 2.0
-        if people.left(middle, limits, session, coalition) >= middle * (1.0 - 1e-12):
+        if people.left(middle, limits, session, new_users) >= middle * (1.0 - 1e-12):
             low = middle
         else:
             high = middle
@@ -102,23 +102,23 @@ class _People:
         self.new = {voice.user for voice in voices if voice.is_new}
         self.total = sum(voice.size for voice in voices)
 
-    def reach(self, limits: dict[Hashable, float], session: float, coalition: float) -> float:
+    def reach(self, limits: dict[Hashable, float], session: float, new_users: float) -> float:
         """The shares that the caps allow in all: below 1 they cannot be satisfied together."""
         each = {name: min(len(sessions) * session, limits[name]) for name, sessions in self.users.items()}
         new = sum(share for name, share in each.items() if name in self.new)
-        return sum(each.values()) - new + min(new, coalition)
+        return sum(each.values()) - new + min(new, new_users)
 
     def of_user(self, name: Hashable, total: float, limits: dict[Hashable, float], session: float) -> float:
         return min(sum(min(size, session * total) for size in self.users[name].values()), limits[name] * total)
 
-    def left(self, total: float, limits: dict[Hashable, float], session: float, coalition: float) -> float:
+    def left(self, total: float, limits: dict[Hashable, float], session: float, new_users: float) -> float:
         """What is left of all sizes where the caps are shares of `total`."""
         each = {name: self.of_user(name, total, limits, session) for name in self.users}
         new = sum(size for name, size in each.items() if name in self.new)
-        return sum(each.values()) - new + min(new, coalition * total)
+        return sum(each.values()) - new + min(new, new_users * total)
 
-    def weights(self, total: float, limits: dict[Hashable, float], session: float, coalition: float) -> list[float]:
-        """Each row's weight at the solution `total`: its session's, its user's and its coalition's reduction."""
+    def weights(self, total: float, limits: dict[Hashable, float], session: float, new_users: float) -> list[float]:
+        """Each row's weight at the solution `total`: its session's, its user's and that of new users."""
         each = {name: self.of_user(name, total, limits, session) for name in self.users}
         new = sum(size for name, size in each.items() if name in self.new)
         found = []
@@ -127,7 +127,7 @@ class _People:
             size = sessions[_session(voice, i)]
             within = min(1.0, session * total / size)
             before = sum(min(part, session * total) for part in sessions.values())
-            whole = min(1.0, coalition * total / new) if voice.user in self.new else 1.0
+            whole = min(1.0, new_users * total / new) if voice.user in self.new else 1.0
             found.append(within * min(1.0, limits[voice.user] * total / before) * whole)
         return [1.0 if weight > 1.0 - 1e-6 else weight for weight in found]
 

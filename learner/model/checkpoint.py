@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 
 from burnish.adapters.files.store import AdapterStore
@@ -47,7 +48,12 @@ def save(
     with store.aside(agent, version) as directory:
         adapter_file.save(directory, policy.copy_adapter(), policy.config)
         save_file(trainer.tensors(), directory / OPTIMIZER)
-        state = {**trainer.state(), "cursor": cursor, "settings": trainer.settings.model_dump(mode="json")}
+        state = {
+            **trainer.state(),
+            "cursor": cursor,
+            "recipe": trainer.recipe.model_dump(mode="json"),
+            "threads": torch.get_num_threads(),
+        }
         _write_json(directory / STATE, state)
         _write_json(directory / PROBE, probe)
         if kept_answers is not None:

@@ -7,7 +7,7 @@ came to)
 
 π the frozen base, h put where the teacher of hindsight distillation has it (learner/data/teacher_prompts.py). So a
 group is scored without asking a judge, by one reward function that does not drift. The base must obey hints in context,
-which distillation asks of it as well. Where there are several wishes (`shadow.recall`), the score is the mean over
+which distillation asks of it as well. If there are several wishes (`groups.earlier_hints`), the score is the mean over
 them: a reply that heeds one of two is better than one that heeds none.
 """
 

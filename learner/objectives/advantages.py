@@ -55,7 +55,7 @@ def rloo(rewards: Tensor, groups: Sequence[Hashable]) -> Tensor:
 
 
 GROUPED: dict[str, Callable[[Tensor, Sequence[Hashable]], Tensor]] = {"grpo": grpo, "dr_grpo": dr_grpo, "rloo": rloo}
-"""The estimators that compare a reply with its group, by the name that `learner.advantage` gives them."""
+"""The estimators that compare a reply with its group, by the name that `learner.recipe.advantage` gives them."""
 
 
 def by_step(rewards: Tensor, steps: Sequence[int], eps: float = 1e-6) -> Tensor:

@@ -1,4 +1,4 @@
-"""Credit: the advantage of each reply of a step, by the estimator that `learner.advantage` names.
+"""Credit: the advantage of each reply of a step, by the estimator that `learner.recipe.advantage` names.
 
 What a group is: replies whose rewards come from the same source and that answer one and the same prompt (`prompt`: the
 engine's prompt ids are equal; a client that asks for several choices, or again, makes such a group) or that are turns

@@ -20,7 +20,7 @@ from burnish.learner.objectives.policy_gradient import unvetoed
 
 
 class GroupGradient(Objective):
-    """PPO's clipped loss with dual clip on ρ = π_θ/μ; `advantage` is the setting `learner.group_advantage`."""
+    """PPO's clipped loss with dual clip on ρ = π_θ/μ; `advantage` is the setting `learner.recipe.group_advantage`."""
 
     name: ClassVar[str] = "group_gradient"
     stream: ClassVar[str] = "group_advantages"

@@ -1,4 +1,4 @@
-"""The objectives by name, each with its weight's setting and how settings make it. A new method adds one entry.
+"""The objectives by name, each with its weight in the recipe and how the recipe makes it. A new method adds one entry.
 
 Order matters: rows are stamped in it, and `kl_to_base` covers what the others before it train. An objective of weight 0
 is not built at all: it costs no forward pass and changes no bit.
@@ -7,7 +7,7 @@ is not built at all: it costs no forward pass and changes no bit.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.learner.model.policy import Weights
 from burnish.learner.objectives.anchor import Anchor
 from burnish.learner.objectives.distillation import Distillation
@@ -28,8 +28,8 @@ class Weighted(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    weight: Callable[[Learner], float]
-    build: Callable[[Learner], Objective]
+    weight: Callable[[Recipe], float]
+    build: Callable[[Recipe], Objective]
 
 
 _DISTILL_FORMS: dict[str, type[Distillation]] = {"top_k": Distillation, "token": TokenDistillation}
@@ -69,7 +69,7 @@ REGISTRY: dict[str, _Entry] = {
 }
 
 
-def build(settings: Learner) -> list[Weighted]:
-    """The objectives that `settings` give a weight, in the order of stamping."""
-    entries = [(entry, entry.weight(settings)) for entry in REGISTRY.values()]
-    return [Weighted(entry.build(settings), weight) for entry, weight in entries if weight > 0]
+def build(recipe: Recipe) -> list[Weighted]:
+    """The objectives that `recipe` gives a weight, in the order of stamping."""
+    entries = [(entry, entry.weight(recipe)) for entry in REGISTRY.values()]
+    return [Weighted(entry.build(recipe), weight) for entry, weight in entries if weight > 0]

@@ -25,7 +25,7 @@ from burnish.adapters.files.contents import WEIGHTS
 from burnish.adapters.files.foreign import Foreign
 from burnish.adapters.files.store import AdapterStore, digest_of
 from burnish.adapters.registry import agents, lifecycle, versions
-from burnish.config import Learner, Settings
+from burnish.config import Recipe, Settings
 from burnish.errors import AdapterError, BurnishError
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow
@@ -54,8 +54,8 @@ def adopt(
     given = foreign.read(
         directory, model=settings.engine.model, max_rank=settings.engine.max_lora_rank, any_base=any_base
     )
-    chosen = _settings_for(settings, given)
-    trainer = trainer_for(settings, chosen, agent)
+    recipe = _recipe_for(settings, given)
+    trainer = trainer_for(settings, recipe, agent)
     fitted = fit(load_file(given.directory / WEIGHTS), given, trainer.policy)
     with journal.write() as session:
         live = lifecycle.alias(session, agent) or 0
@@ -99,17 +99,17 @@ def fit(found: Mapping[str, Tensor], given: Foreign, policy: Policy) -> dict[str
     return made
 
 
-def _settings_for(settings: Settings, given: Foreign) -> Learner:
-    """The learner's settings, of another rank only where nothing is to be learned from the import."""
-    chosen = settings.learner
-    if given.rank <= chosen.rank:
-        return chosen
-    if chosen.enabled:
+def _recipe_for(settings: Settings, given: Foreign) -> Recipe:
+    """The recipe, of another rank only if nothing is to be learned from the import."""
+    recipe = settings.recipe
+    if given.rank <= recipe.rank:
+        return recipe
+    if settings.learner.enabled:
         raise AdapterError(
-            f"rank {given.rank} is more than the learner's {chosen.rank}, so it could not go on from there; "
+            f"rank {given.rank} is more than the learner's {recipe.rank}, so it could not go on from there; "
             "raise learner.rank, or serve without learning (learner.enabled = false)"
         )
-    return chosen.model_copy(update={"rank": given.rank, "alpha": round(given.scaling * given.rank) or 1})
+    return recipe.model_copy(update={"rank": given.rank, "alpha": round(given.scaling * given.rank) or 1})
 
 
 def _compare_with(policy: Policy, directory: Path | None) -> None:

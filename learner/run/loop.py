@@ -17,7 +17,7 @@ import structlog
 
 from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.errors import AdapterError, LearnerError
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
@@ -47,7 +47,7 @@ class Loop:
         ledger: Ledger,
         store: AdapterStore,
         trainer: Trainer,
-        settings: Learner,
+        recipe: Recipe,
         anchors: Anchors | None,
         kept_answers: KeptAnswers | None = None,
         loaded: LoadedVersions | None = None,
@@ -58,7 +58,7 @@ class Loop:
         self._ledger = ledger
         self._store = store
         self._trainer = trainer
-        self._settings = settings
+        self._recipe = recipe
         self._anchors = anchors
         self._kept_answers = kept_answers
         self._throttle = throttle
@@ -71,7 +71,7 @@ class Loop:
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._lease_until = 0.0
         self._has_recovered = False
-        self._wants_right = settings.sft_weight > 0 or settings.dpo_weight > 0
+        self._wants_right = recipe.sft_weight > 0 or recipe.dpo_weight > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
     def run_once(self) -> bool:
@@ -90,7 +90,7 @@ class Loop:
         rows = self._choose_rows(live)
         if is_asked:
             self._ledger.answer_step()
-        if len(rows) < (1 if is_asked else max(1, self._settings.min_rows // 2)):
+        if len(rows) < (1 if is_asked else max(1, self._recipe.min_rows // 2)):
             return False
         groups = self._choose_groups(live)
         step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
@@ -121,8 +121,8 @@ class Loop:
 
     def _grade_groups(self) -> None:
         """Score shadow groups that were drawn, if that is the learner's task."""
-        if self._groups is not None and self._settings.group_weight:
-            self._groups.grade(self._settings.max_groups)
+        if self._groups is not None and self._recipe.group_weight:
+            self._groups.grade(self._recipe.max_groups)
 
     def acquire_lease(self) -> bool:
         """Take or renew the right to train this agent. After a lapse, another learner may have left a step behind."""
@@ -152,10 +152,10 @@ class Loop:
 
     def _is_due(self) -> bool:
         n_ready, oldest = self._ledger.count_ready()
-        if n_ready >= self._settings.min_rows:
+        if n_ready >= self._recipe.min_rows:
             return True
         waited = time.time() - oldest if oldest is not None else 0.0
-        return 2 * n_ready >= self._settings.min_rows and n_ready > 0 and waited > self._settings.max_wait
+        return 2 * n_ready >= self._recipe.min_rows and n_ready > 0 and waited > self._recipe.max_wait
 
     def _follow_live(self) -> int:
         """Hold what is live: nothing to do after a promotion, a restore after a refusal, a rollback or a start."""
@@ -184,13 +184,13 @@ class Loop:
         chosen: list[tuple[Ready, Sample]] = []
         skip_reasons: dict[str, str] = {}
         waiting: list[str] = []
-        for ready in self._ledger.load(self._ledger.ready_ids(self._settings.max_rows), with_right=self._wants_right):
+        for ready in self._ledger.load(self._ledger.ready_ids(self._recipe.max_rows), with_right=self._wants_right):
             turn = ready.interaction
             lag = lags(turn.version)
             if is_held_out(ready.session_id, self._holdout):
                 skip_reasons[turn.interaction_id] = HELD_OUT
                 continue
-            if lag > self._settings.max_lag:
+            if lag > self._recipe.max_off_policy_steps:
                 skip_reasons[turn.interaction_id] = f"stale: {lag} versions behind"
                 continue
             options: dict[str, Any] = {
@@ -213,10 +213,10 @@ class Loop:
 
     def _choose_groups(self, live: int) -> list[Group]:
         """Shadow groups that are scored, fresh enough and fit to train; they come with the rows and wait for none."""
-        if not self._settings.group_weight or self._groups is None:
+        if not self._recipe.group_weight or self._groups is None:
             return []
         self._grade_groups()
-        bounds = (self._settings.max_groups, self._ledger.history.lags(live), self._settings.max_lag)
+        bounds = (self._recipe.max_groups, self._ledger.history.lags(live), self._recipe.max_off_policy_steps)
         return self._groups.choose(*bounds, self._holdout, self._n_vocab)
 
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
@@ -228,18 +228,18 @@ class Loop:
         After a child that forgot too much the step has no momentum: it would lead to where that child was; after two it
         ends nearer to the base. And it is the smaller the more of the agent's versions were refused of late.
         """
-        anchors = self._anchors.draw(self._settings.anchor_rows, self._trainer.generator) if self._anchors else []
+        anchors = self._anchors.draw(self._recipe.anchor_rows, self._trainer.generator) if self._anchors else []
         seen = self._ledger.history.forgetting(live)
-        grows = bool(anchors) and self._settings.anchor_growth > 1.0
-        pull = seen.factor(self._settings.anchor_growth) if grows else 1.0
+        grows = bool(anchors) and self._recipe.anchor_growth > 1.0
+        pull = seen.factor(self._recipe.anchor_growth) if grows else 1.0
         weight_factors = {Anchor.name: pull} if pull != 1.0 else {}
         liked_replies = (
-            self._ledger.history.liked_replies(self._settings.liked_replies)
+            self._ledger.history.liked_replies(self._recipe.n_liked_replies)
             if any(sample.hint for sample in samples)
             else []
         )
-        rate = self._ledger.history.rate(self._settings.cooling)
-        has_momentum, shrink = not (grows and seen.n_refused), seen.shrink(self._settings.shrink)
+        rate = self._ledger.history.rate(self._recipe.backoff)
+        has_momentum, shrink = not (grows and seen.n_refused), seen.shrink(self._recipe.shrink)
         return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink)
 
     def _train(self, work: Work) -> StepResult:
@@ -293,7 +293,7 @@ class Loop:
         self._seen = (step.parent, self._trainer.monitor_state.state())
         outcome = self._ledger.fail(step, result.reason or "", report)
         log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
-        if result.level == "red" and self._settings.monitors == "act":
+        if result.level == "red" and self._recipe.monitors == "act":
             self._ledger.pause()
             log.error(
                 "learning is paused, serving goes on; look at `burnish learner runs`, then `burnish learner resume`"

@@ -6,9 +6,10 @@ from pathlib import Path
 import structlog
 import torch
 
+from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS
 from burnish.adapters.files.binding import bind
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import Learner, Settings
+from burnish.config import Recipe, Settings
 from burnish.journal import Journal
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.shadow_groups import GroupLedger
@@ -25,39 +26,42 @@ from burnish.learner.run.trainer_pool import TrainerPool
 from burnish.learner.safety.kept_answers import KeptAnswers
 
 log = structlog.get_logger()
+GPU_MEMORY = 0.95
+"""Share of a GPU's memory for the learner and an engine beside it: the rest is the driver's."""
 
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """Train until `is_stopping()`. Raises AdapterError where the journal is not the adapter store's own, or is older
     than it."""
-    ranks = Ranks.from_environment(_device(settings.learner))
+    ranks = Ranks.from_environment(_device(settings.learner.device))
     journal = Journal.open(settings.journal_url)
-    trainers = TrainerPool(lambda chosen: policy_for(chosen, chosen.learner))
+    trainers = TrainerPool(lambda chosen: policy_for(chosen, chosen.recipe))
     if ranks.rank:
         return follow(ranks, lambda chosen: trainers.of(chosen)[0])
     bind(journal, AdapterStore(settings.adapters_dir.resolve()))
-    with Throttle(WorkShare(settings.learner.slow_down_at), lambda: token_gaps(settings.engine_urls)) as throttle:
+    with Throttle(WorkShare(settings.learner.max_latency_ratio), lambda: token_gaps(settings.engine_urls)) as throttle:
 
         def loop_of(chosen: Settings, agent: str) -> Loop:
+            recipe = chosen.recipe
             trainer, loaded = trainers.of(chosen)
             lead(trainer, ranks, chosen)
             trainer.policy.rest = throttle.rest
             trainer.adapters = lambda _: (
                 None
             )  # rows are audited; the loop that takes the trainer says where its versions are
-            anchors = anchors_for(chosen, trainer.policy, chosen.learner)
+            anchors = anchors_for(chosen, trainer.policy, recipe)
             kept_answers = kept_answers_for(chosen, trainer.policy)
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
             holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
-            wishes = HintGrader(journal, agent, trainer.policy) if chosen.shadow.grader == "likelihood" else None
+            wishes = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
             groups = GroupLedger(journal, agent, wishes) if chosen.has_groups else None
             return Loop(
                 Ledger(journal, agent),
                 store,
                 trainer,
-                chosen.learner,
+                recipe,
                 anchors,
                 kept_answers,
                 loaded,
@@ -73,14 +77,14 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     ranks.send(None)
 
 
-def _device(chosen: Learner) -> str:
-    return ("cuda" if torch.cuda.is_available() else "cpu") if chosen.device == "auto" else chosen.device
+def _device(device: str) -> str:
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
 
 
-def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
-    """A trainer on the engine's base model, fresh, as `chosen` wants it, that finds the versions of `agent`."""
-    policy = policy_for(settings, chosen)
-    trainer, store = Trainer(policy, chosen), AdapterStore(settings.adapters_dir.resolve())
+def trainer_for(settings: Settings, recipe: Recipe, agent: str) -> Trainer:
+    """A trainer on the engine's base model, fresh, as `recipe` wants it, that finds the versions of `agent`."""
+    policy = policy_for(settings, recipe)
+    trainer, store = Trainer(policy, recipe), AdapterStore(settings.adapters_dir.resolve())
 
     def adapter_of(version: int) -> Path | None:
         path = store.path(agent, version)
@@ -90,30 +94,30 @@ def trainer_for(settings: Settings, chosen: Learner, agent: str) -> Trainer:
     return trainer
 
 
-def policy_for(settings: Settings, chosen: Learner) -> Policy:
-    """The engine's base model with a fresh adapter as `chosen` wants it."""
-    share = chosen.gpu_memory or (0.0 if settings.engine.urls else 0.95 - settings.engine.gpu_memory)
+def policy_for(settings: Settings, recipe: Recipe) -> Policy:
+    """The engine's base model with a fresh adapter as `recipe` wants it."""
+    share = 0.0 if settings.engine.urls else GPU_MEMORY - settings.engine.gpu_memory
     return Policy.load(
         settings.engine.model,
-        rank=chosen.rank,
-        alpha=chosen.alpha,
-        seed=chosen.seed,
-        device=chosen.device,
-        threads=chosen.threads,
-        is_checkpointed=chosen.checkpointing,
+        rank=recipe.rank,
+        alpha=recipe.lora_alpha,
+        seed=recipe.seed,
+        device=settings.learner.device,
+        threads=settings.learner.threads,
+        is_checkpointed=recipe.checkpointing,
         gpu_share=share,
     )
 
 
 def kept_answers_for(settings: Settings, policy: Policy) -> KeptAnswers | None:
     """The base's answers to the gate's retention prompts; None where the gate has none."""
-    if settings.retention_file is None:
+    if settings.forgetting_file is None:
         return None
-    return KeptAnswers.load(settings.retention_file, settings.gate.n_retention, policy, settings.state_dir / "cache")
+    return KeptAnswers.load(settings.forgetting_file, N_FORGETTING_PROMPTS, policy, settings.state_dir / "cache")
 
 
-def anchors_for(settings: Settings, policy: Policy, chosen: Learner) -> Anchors | None:
-    """The anchors that `chosen` wants; None where there are none."""
-    if settings.anchors_file is None or not chosen.anchor_weight or not chosen.anchor_rows:
+def anchors_for(settings: Settings, policy: Policy, recipe: Recipe) -> Anchors | None:
+    """The anchors that `recipe` wants; None if there are none."""
+    if settings.anchors_file is None or not recipe.anchor_weight or not recipe.anchor_rows:
         return None
     return Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")

@@ -13,12 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from safetensors.torch import load_file
 from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.adapters.files.store import AdapterStore, digest_of
-from burnish.config import Learner, Settings
+from burnish.config import Recipe, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of
@@ -34,9 +35,6 @@ from burnish.learner.safety import hint_validation
 from burnish.learner.safety.hint_validation import LikedReply
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
-
-GONE: Mapping[str, object] = {"max_step_kl": 0.0}
-"""Settings that the learner had once, each with the value at which it did nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +58,19 @@ class Reproduced:
         return asdict(self) | {"is_same": self.is_same}
 
 
-def learner_of(told: Mapping[str, Any]) -> Learner:
-    """The learner's settings that a version was made with.
+def recipe_of(told: Mapping[str, Any]) -> Recipe:
+    """The recipe that a version was made with.
 
-    Raises AdapterError where one of them is no more and did something.
+    Raises AdapterError for a field that the recipe does not have.
     """
-    lost = [
-        name
-        for name, value in told.items()
-        if name not in Learner.model_fields and not (name in GONE and value == GONE[name])
-    ]
+    lost = [name for name in told if name not in Recipe.model_fields]
     if lost:
-        raise AdapterError(
-            f"it was made with {', '.join(f'learner.{name}' for name in lost)}, which this Burnish does not have"
-        )
-    return Learner.model_validate({name: value for name, value in told.items() if name in Learner.model_fields})
+        raise AdapterError(f"it was made with {', '.join(lost)} in its recipe, which this Burnish does not have")
+    return Recipe.model_validate(told)
 
 
 def reproduce(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Reproduced:
-    """Make `agent@v<version>` again with the learner's settings of then; `keep` is a new folder for the adapter.
+    """Make `agent@v<version>` again with the recipe of then; `keep` is a new folder for the adapter.
 
     Raises AdapterError where the version, its parent, a row's record or a setting is gone, or where another base is
     served now.
@@ -87,9 +79,11 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
     manifest = store.verify(agent, version)
     directory, parent = store.path(agent, version), int(manifest["parent"])
     state = json.loads((directory / checkpoint.STATE).read_text(encoding="utf-8"))
-    chosen = learner_of(state["settings"])
-    trainer = trainer_for(settings, chosen, agent)
-    anchors = anchors_for(settings, trainer.policy, chosen)
+    recipe = recipe_of(state["recipe"])
+    trainer = trainer_for(settings, recipe, agent)
+    if trainer.policy.device.type == "cpu":
+        torch.set_num_threads(state["threads"])
+    anchors = anchors_for(settings, trainer.policy, recipe)
     if parent:
         store.verify(agent, parent)
         checkpoint.restore(store.path(agent, parent), trainer)
@@ -98,7 +92,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
         liked_replies = _jurors(session, agent, version, manifest.get("jurors", []))
-    drawn = anchors.draw(chosen.anchor_rows, trainer.generator) if anchors else []
+    drawn = anchors.draw(recipe.anchor_rows, trainer.generator) if anchors else []
     weight_factors, has_momentum, rate = (
         manifest.get("emphasis", {}),
         manifest.get("has_momentum", True),

@@ -88,10 +88,10 @@ class Scheduler:
             earlier.release_lease()
         try:
             settings = for_agent(self._settings, overlay)
-            if settings.learner.rank > settings.engine.max_lora_rank:
+            if settings.recipe.rank > settings.engine.max_lora_rank:
                 raise ConfigError(
-                    f"learner.rank is {settings.learner.rank}, the engine takes {settings.engine.max_lora_rank} at most; "
-                    "lower it, or raise engine.max_lora_rank"
+                    f"the rank is {settings.recipe.rank}, the engine takes {settings.engine.max_lora_rank} at most; "
+                    "lower learner.rank, or raise engine.max_lora_rank"
                 )
             if settings.learner.enabled:
                 self._loops[name] = self._make(settings, name)

@@ -33,7 +33,7 @@ _WANTED = urllib.parse.urlencode([("name[]", f"vllm:inter_token_latency_seconds_
 _GAPS = re.compile(r"^vllm:inter_token_latency_seconds_(sum|count)(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
 
 
-def lower_priority(nice: int) -> None:
+def lower_priority(nice: int = IDLE) -> None:
     """Let this process stand behind others for the CPU by so much niceness; at 20 Linux gives it what nobody else wants
     (SCHED_IDLE)."""
     if nice >= IDLE and hasattr(os, "SCHED_IDLE"):

@@ -1,8 +1,8 @@
 """Trainer: one optimiser step at a time, blind to the methods that it sums up.
 
 loss = Σ_terms weight · (sum of the term's token losses / the term's tokens in the whole step), accumulated over
-micro-batches; `passes` optimiser steps are taken on it. Guarantees: the same state, rows and seed give the same bits
-(on a CPU); how rows are packed changes nothing but rounding; a step that fails, is an outlier, or finds nothing to
+micro-batches; `num_iterations` optimiser steps are taken on it. Guarantees: the same state, rows and seed give the same
+bits (on a CPU); how rows are packed changes nothing but rounding; a step that fails, is an outlier, or finds nothing to
 learn leaves weights and optimiser untouched. A row that cannot be trained is dropped with its reason, and the step goes
 on without it.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.errors import LearnerError
 from burnish.learner.data.batch import Prepared, finish, measured
 from burnish.learner.data.filters import admit
@@ -55,19 +55,19 @@ class Trainer:
     that a step is given.
     """
 
-    def __init__(self, policy: Policy, settings: Learner, *, ranks: Ranks | None = None) -> None:
+    def __init__(self, policy: Policy, recipe: Recipe, *, ranks: Ranks | None = None) -> None:
         self.policy = policy
-        self.settings = settings
-        self.micro_tokens = settings.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
+        self.recipe = recipe
+        self.micro_tokens = recipe.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
         self.before_step: Callable[[Work], None] = _tell_nobody
-        self.objectives = build(settings)
-        self.monitor_state = MonitorState(settings)
+        self.objectives = build(recipe)
+        self.monitor_state = MonitorState(recipe)
         self.control = ShuffledSignals()
-        self.generator = torch.Generator().manual_seed(settings.seed)
+        self.generator = torch.Generator().manual_seed(recipe.seed)
         parameters = list(policy.parameters().values())
-        self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=BETAS, weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(parameters, lr=recipe.learning_rate, betas=BETAS, weight_decay=0.0)
 
     def step(
         self,
@@ -100,7 +100,7 @@ class Trainer:
         readings: dict[str, Reading] = {}
         reason: str | None = None
         try:
-            if self.settings.shuffle_rewards:
+            if self.recipe.shuffle_rewards:
                 samples = self.control.shuffle(samples, self.generator)
                 groups = [group.shuffled(self.generator) for group in groups]
             batch = self._prepare(replace(work, samples=samples, groups=groups))
@@ -159,7 +159,7 @@ class Trainer:
             "rng": bytes(self.generator.get_state().tolist()).hex(),
             "objectives": {objective.name: objective.state() for objective, _ in self.objectives},
             "health": self.monitor_state.state(),
-        } | ({"control": self.control.state()} if self.settings.shuffle_rewards else {})
+        } | ({"control": self.control.state()} if self.recipe.shuffle_rewards else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take up a `state`; an objective that it does not know starts afresh."""
@@ -174,10 +174,10 @@ class Trainer:
         """Begin anew from the base: fresh adapter, no moments, no baselines, the seed's random numbers."""
         self.policy.reset()
         self.optimizer.state.clear()
-        self.objectives = build(self.settings)
-        self.monitor_state = MonitorState(self.settings)
+        self.objectives = build(self.recipe)
+        self.monitor_state = MonitorState(self.recipe)
         self.control = ShuffledSignals()
-        self.generator.manual_seed(self.settings.seed)
+        self.generator.manual_seed(self.recipe.seed)
 
     def tensors(self) -> dict[str, Tensor]:
         """The optimiser's state as `<parameter>.<moment>` on the CPU; empty before the first step."""
@@ -203,18 +203,18 @@ class Trainer:
 
     def _prepare(self, work: Work) -> Prepared:
         """Let rows in, audit them, hear the jury on their hints, stamp them, and weigh those that carry a term."""
-        chosen, samples = self.settings, work.samples
-        admitted, dropped = admit(samples, self.policy.model.config.vocab_size, keep_duplicates=chosen.keep_duplicates)
+        recipe, samples = self.recipe, work.samples
+        admitted, dropped = admit(samples, self.policy.model.config.vocab_size, keep_duplicates=recipe.keep_duplicates)
         facts = measured(samples)
         found = Audit({}, {}, {})
         if self.adapters is not None:
-            n_rows = len(admitted) if chosen.correction == "token_tis" else chosen.audit_rows
+            n_rows = len(admitted) if recipe.correction == "token_tis" else recipe.audit_rows
             with self.policy.shared_among(self.ranks):
-                found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=chosen.max_mismatch)
+                found = audit(admitted, self.policy, self.adapters, n_rows=n_rows, band=recipe.max_mismatch)
             facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
         with self.policy.shared_among(self.ranks):
-            heard = hint_validation.validate_hints(admitted, work.liked_replies, self.policy, chosen.liked_replies)
+            heard = hint_validation.validate_hints(admitted, work.liked_replies, self.policy, recipe.n_liked_replies)
         admitted = list(heard.samples)
         facts |= heard.facts
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
@@ -224,7 +224,7 @@ class Trainer:
         for row in live:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
-        prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, chosen, members)
+        prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, recipe, members)
         return replace(prepared, disputed=heard.refused, hint_share=heard.share)
 
     def _further(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
@@ -232,7 +232,7 @@ class Trainer:
         (clip, caps, leashes) hold them near the policy that spoke.
         """
         metrics: dict[str, float] = {}
-        for _ in range(1, self.settings.passes):
+        for _ in range(1, self.recipe.num_iterations):
             self.optimizer.zero_grad(set_to_none=True)
             found = self._accumulate(rows, weight_factors)
             self._clip()
@@ -243,7 +243,7 @@ class Trainer:
     def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """What may have to be given back because something came after the first optimiser step; None where nothing
         does."""
-        return (self.policy.copy_adapter(), self.tensors()) if self.settings.passes > 1 else None
+        return (self.policy.copy_adapter(), self.tensors()) if self.recipe.num_iterations > 1 else None
 
     def _take_back(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
         if weights is not None:
@@ -259,16 +259,16 @@ class Trainer:
 
     def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading], factor: float) -> str | None:
         """Why this step must not be taken, None where it may; sets the learning rate that it is taken with."""
-        limit, score = self.settings.outlier_z, metrics.get("grad_z", 0.0)
+        limit, score = self.recipe.outlier_z, metrics.get("grad_z", 0.0)
         if limit and score > limit:
             return f"an outlier: the gradient's norm {metrics['grad_norm']:.3g} is {score:.1f} deviations above the last steps'"
-        is_acting, level = self.settings.monitors == "act", worst(readings)
+        is_acting, level = self.recipe.monitors == "act", worst(readings)
         if is_acting and level is Level.RED:
             return "; ".join(f"{name} is red: {r.why}" for name, r in readings.items() if r.level is Level.RED)
         rate = (
             factor
-            * self.settings.learning_rate
-            * (self.settings.hold_factor if is_acting and level is Level.YELLOW else 1.0)
+            * self.recipe.learning_rate
+            * (self.recipe.yellow_factor if is_acting and level is Level.YELLOW else 1.0)
         )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -324,7 +324,7 @@ class Trainer:
     def _clip(self) -> float:
         """Clip by global norm; the norm before it."""
         parameters = list(self.policy.parameters().values())
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.settings.max_grad_norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.recipe.max_grad_norm))
         if not math.isfinite(norm):
             raise NotFinite(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
         return norm

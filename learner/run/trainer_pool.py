@@ -4,7 +4,7 @@ it can."""
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from burnish.config import Learner, Settings
+from burnish.config import Recipe, Settings
 from burnish.learner.model.policy import Policy
 from burnish.learner.run.trainer import Trainer
 
@@ -21,8 +21,19 @@ class LoadedVersions:
     teacher: Which | None = None
 
 
-WHEN = ("enabled", "min_rows", "max_rows", "max_wait", "max_lag", "anchor_rows", "max_groups")
-"""Settings that say when a step is taken and on what: agents that differ in these alone share a trainer too."""
+WHEN = (
+    "min_rows",
+    "max_rows",
+    "max_wait",
+    "max_off_policy_steps",
+    "anchor_rows",
+    "max_groups",
+    "group_size",
+    "group_max_tokens",
+    "group_max_others",
+)
+"""Fields of the recipe that say when a step is taken and on what: agents that differ in these alone share a trainer
+too."""
 
 
 class TrainerPool:
@@ -31,17 +42,17 @@ class TrainerPool:
     def __init__(self, load: Callable[[Settings], Policy]) -> None:
         self._load = load
         self._policies: dict[tuple[object, ...], tuple[Policy, LoadedVersions]] = {}
-        self._trainers: dict[tuple[int, Learner], Trainer] = {}
+        self._trainers: dict[tuple[int, Recipe], Trainer] = {}
 
     def of(self, settings: Settings) -> tuple[Trainer, LoadedVersions]:
         """The trainer for an agent with these settings, and what its policy holds."""
-        chosen = settings.learner
-        form = (chosen.rank, chosen.alpha, chosen.seed, chosen.device, chosen.threads, chosen.checkpointing)
+        recipe, learner = settings.recipe, settings.learner
+        form = (recipe.rank, recipe.lora_alpha, recipe.seed, learner.device, learner.threads, recipe.checkpointing)
         if form not in self._policies:
             self._policies[form] = (self._load(settings), LoadedVersions())
         policy, loaded = self._policies[form]
-        plain = Learner()
-        key = (id(policy), chosen.model_copy(update={name: getattr(plain, name) for name in WHEN}))
+        plain = Recipe()
+        key = (id(policy), recipe.model_copy(update={name: getattr(plain, name) for name in WHEN}))
         if key not in self._trainers:
-            self._trainers[key] = Trainer(policy, chosen)
+            self._trainers[key] = Trainer(policy, recipe)
         return self._trainers[key], loaded

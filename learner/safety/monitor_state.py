@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.learner.safety import monitors
 from burnish.learner.safety.monitors import History, Reading
 
@@ -31,8 +31,8 @@ _KEPT = (
 class MonitorState:
     """The memory of one line of versions."""
 
-    def __init__(self, settings: Learner) -> None:
-        self._settings = settings
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
         self._first: list[dict[str, float]] = []
         self._recent: list[dict[str, float]] = []
 
@@ -48,7 +48,7 @@ class MonitorState:
         self._recent = [*self._recent, step][-RECENT_KEPT:]
         if len(self._first) < FIRST_KEPT:
             self._first = [*self._first, step]
-        return monitors.read(History(self._first, self._recent), self._settings)
+        return monitors.read(History(self._first, self._recent), self._recipe)
 
     def state(self) -> dict[str, Any]:
         """As JSON values; floats survive bit for bit."""

@@ -1,7 +1,7 @@
 """Monitors: whether learning still looks like learning, step by step: green, yellow (slow down) or red (publish
 nothing).
 
-Each is a pure function of the last steps' metrics and of the first ones'; limits are settings. What a step did not
+Each is a pure function of the last steps' metrics and of the first ones'; limits are in the recipe. What a step did not
 measure has no reading: absent is not green. Serving knows none of this.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from burnish.config import Learner
+from burnish.config import Recipe
 
 WINDOW, RECENT, FIRST = 20, 5, 5
 """Steps that a peak is looked for in, that a present value is the mean of, and that a start is the mean of."""
@@ -181,7 +181,7 @@ def _share(steps: Sequence[Metrics]) -> float | None:
     return None
 
 
-REGISTRY: dict[str, Callable[[History, Learner], Reading | None]] = {
+REGISTRY: dict[str, Callable[[History, Recipe], Reading | None]] = {
     "spread": lambda h, s: spread(h, s.monitor_spread),
     "entropy": lambda h, s: entropy(h, s.monitor_entropy, s.min_entropy),
     "grad_norm": lambda h, s: grad_norm(h, s.monitor_grad_norm),
@@ -194,9 +194,9 @@ REGISTRY: dict[str, Callable[[History, Learner], Reading | None]] = {
 """The monitors by name."""
 
 
-def read(history: History, settings: Learner) -> dict[str, Reading]:
+def read(history: History, recipe: Recipe) -> dict[str, Reading]:
     """Every monitor that the steps so far allow a reading of."""
-    found = {name: monitor(history, settings) for name, monitor in REGISTRY.items()}
+    found = {name: monitor(history, recipe) for name, monitor in REGISTRY.items()}
     return {name: reading for name, reading in found.items() if reading is not None}
 
 

@@ -125,7 +125,7 @@ class Run:
         while time.monotonic() < deadline and time.monotonic() - calm_since < 4.0:
             await asyncio.sleep(0.5)
             pulse = facts.pulse(journal, self._settings.agent.name)
-            if pulse.n_judging or pulse.is_open or pulse.n_ready >= self._settings.learner.min_rows:
+            if pulse.n_judging or pulse.is_open or pulse.n_ready >= self._settings.recipe.min_rows:
                 calm_since = time.monotonic()
 
     async def _tick(self, journal: Journal, live: Live | None) -> None:

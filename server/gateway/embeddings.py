@@ -12,7 +12,7 @@ from burnish.server.gateway.call import JsonObject
 from burnish.server.gateway.dialects import chat_fields as common
 from burnish.server.gateway.dialects import completions
 from burnish.server.gateway.engines.engines import EMBEDDINGS
-from burnish.server.gateway.http.asgi import read_body, send_bytes
+from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, read_body, send_bytes
 from burnish.server.gateway.routing import resolve
 from burnish.server.gateway.state import State
 
@@ -29,11 +29,10 @@ class Fields(msgspec.Struct):
 async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     """The vectors as the engine gives them, under the model name that the client used."""
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
-    gateway = state.settings.gateway
     with state.limits.admit(caller):
-        fields, raw = parse(await read_body(scope, receive, gateway.max_body_bytes))
+        fields, raw = parse(await read_body(scope, receive, MAX_BODY_BYTES))
         routes = state.routes.current()
-        target = resolve(fields.model, caller, routes, gateway.model_map)
+        target = resolve(fields.model, caller, routes, state.settings.gateway.model_map)
         asked = msgspec.json.encode({**raw, "model": target.engine_model})
         with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
             async with state.disconnects.watch(receive) as client:

@@ -17,7 +17,7 @@ from burnish.keys import Scope as KeyScope
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import CHAT, Call, Dialect
 from burnish.server.gateway.engines.connection_pool import Response
-from burnish.server.gateway.http.asgi import headers_of, read_body, send_bytes
+from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, headers_of, read_body, send_bytes
 from burnish.server.gateway.http.disconnects import ClientWatch
 from burnish.server.gateway.http.sse import Splitter
 from burnish.server.gateway.labels import Labels, labels_of
@@ -41,7 +41,7 @@ async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive,
     with state.limits.admit(caller):
         started_at = time.time()
         sent = headers_of(scope)
-        call = dialect.read(await read_body(scope, receive, state.settings.gateway.max_body_bytes), sent)
+        call = dialect.read(await read_body(scope, receive, MAX_BODY_BYTES), sent)
         call.user = sent.get(HEADER, call.user)
         exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
         await exchange.run(receive, send)

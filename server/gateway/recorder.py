@@ -12,18 +12,18 @@ from burnish.segments.file import SegmentWriter
 from burnish.segments.frames import Begun, Record, encode, pieces
 
 log = structlog.get_logger(__name__)
+RESERVE_BYTES = 4 * 2**20
+"""Preallocated space that recording falls back to on a full disk."""
 
 
 class Recorder:
     """This process's segment files."""
 
     def __init__(self, settings: Settings) -> None:
-        journal = settings.journal
         self._writer = SegmentWriter(
             settings.segments_dir,
-            max_bytes=journal.segment_bytes,
-            reserve_bytes=journal.reserve_bytes,
-            fsync=journal.fsync,
+            reserve_bytes=RESERVE_BYTES,
+            fsync=settings.journal.fsync,
         )
         self.n_recorded = 0
         self.n_lost = 0

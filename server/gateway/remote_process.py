@@ -22,6 +22,8 @@ from burnish.server.gateway.http.sse import event_of
 
 log = structlog.get_logger(__name__)
 DONE = b"data: [DONE]\n\n"
+REPLY_SECONDS = 600.0
+"""Seconds for one reply of the remote model."""
 
 
 def remote_app(settings: Settings) -> FastAPI:
@@ -54,7 +56,7 @@ def remote_app(settings: Settings) -> FastAPI:
                 model=remote.model,
                 api_base=remote.url or None,
                 api_key=remote.api_key or None,
-                timeout=remote.timeout,
+                timeout=REPLY_SECONDS,
                 drop_params=True,
                 num_retries=0,
                 **body,
@@ -87,7 +89,7 @@ def run(settings: Settings) -> None:
     if not settings.remote.model:
         raise ConfigError("remote.model is not set; there is no remote model to talk to")
     config = uvicorn.Config(
-        remote_app(settings), host="127.0.0.1", port=settings.remote.port, log_config=None, access_log=False, ws="none"
+        remote_app(settings), host="127.0.0.1", port=settings.remote_port, log_config=None, access_log=False, ws="none"
     )
     uvicorn.Server(config).run()
 

@@ -35,6 +35,8 @@ from burnish.server.ingest.personal_requests import PersonalRequests
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
+FEEDBACK_SECONDS = 168 * 3600.0
+"""Seconds for which feedback waits for the reply that it is about; then it expires."""
 BATCH = 64
 """Records held at a time."""
 HOLD = 0.03
@@ -56,9 +58,9 @@ class _New(NamedTuple):
 class Ingester:
     """One per journal. `run_once` reads what is there and says how many records it took.
 
-    `session_ttl`: seconds after which a quiet conversation is closed; `feedback_ttl`: those for which feedback waits
-    for its reply; `verifiers`: the tools whose results count as a program's verdict; `personal`: whether end users get
-    agents of their own.
+    `session_timeout`: seconds after which a quiet conversation is closed; `feedback_ttl`: those for which feedback
+    waits for its reply; `verifiers`: the tools whose results count as a program's verdict; `personal`: whether end
+    users get agents of their own.
     """
 
     def __init__(
@@ -66,14 +68,14 @@ class Ingester:
         journal: Journal,
         folder: Path,
         *,
-        session_ttl: float,
+        session_timeout: float,
         feedback_ttl: float = math.inf,
         verifiers: Collection[str] = (),
         personal: Personal | None = None,
     ) -> None:
         self._journal = journal
         self._folder = folder
-        self._session_ttl = session_ttl
+        self._session_timeout = session_timeout
         self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
@@ -97,10 +99,10 @@ class Ingester:
         if time.time() >= self._next_sweep:
             self._close_idle()
             self._expire_feedback()
-            self._next_sweep = time.time() + min(60.0, self._session_ttl / 4, self._feedback_ttl / 4)
+            self._next_sweep = time.time() + min(60.0, self._session_timeout / 4, self._feedback_ttl / 4)
         return n_taken
 
-    def run_forever(self, poll_interval: float, is_stopping: Callable[[], bool]) -> None:
+    def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
         """Ingest until `is_stopping()`; an unreachable database is waited for, nothing is lost meanwhile."""
         while not is_stopping():
             try:
@@ -110,7 +112,7 @@ class Ingester:
                 time.sleep(2.0)
                 continue
             if n_taken < BATCH:
-                time.sleep(poll_interval)
+                time.sleep(interval)
 
     def _batches(
         self, cursors: dict[str, SegmentRow], watermark: float, damaged: dict[str, SegmentError]
@@ -173,7 +175,7 @@ class Ingester:
     def _close_idle(self) -> None:
         now = time.time()
         with self._journal.write() as session:
-            quiet = (col(SessionRow.closed_at).is_(None), col(SessionRow.last_at) < now - self._session_ttl)
+            quiet = (col(SessionRow.closed_at).is_(None), col(SessionRow.last_at) < now - self._session_timeout)
             n_closed = session.connection().execute(update(SessionRow).where(*quiet).values(closed_at=now)).rowcount
             n_left = note_ended(session, NextStateKind.ABANDONED, now) if n_closed else 0
         if n_closed:

@@ -6,22 +6,26 @@ from typing import Any
 import aiohttp
 import structlog
 
-from burnish import config
-
 log = structlog.get_logger(__name__)
+POST_SECONDS = 5.0
+"""Seconds for one POST; one that fails is logged and forgotten."""
 
 
 class Alerts:
-    """One per process. `send` returns at once; a webhook that does not answer costs a log line."""
+    """One per process. `webhook` is a URL, empty for none; `timeout` are seconds for one POST.
 
-    def __init__(self, settings: config.Alerts) -> None:
-        self._settings = settings
+    `send` returns at once; a webhook that does not answer costs a log line.
+    """
+
+    def __init__(self, webhook: str, *, timeout: float = POST_SECONDS) -> None:
+        self._webhook = webhook
+        self._timeout = timeout
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, event: str, **facts: Any) -> None:
         """Say that `event` happened. Outside an event loop it is only logged."""
         log.error(event, **facts)
-        if not self._settings.webhook:
+        if not self._webhook:
             return
         try:
             task = asyncio.get_running_loop().create_task(self._post({"event": event, **facts}))
@@ -35,11 +39,11 @@ class Alerts:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _post(self, body: dict[str, Any]) -> None:
-        timeout = aiohttp.ClientTimeout(total=self._settings.timeout)
+        timeout = aiohttp.ClientTimeout(total=self._timeout)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout) as http,
-                http.post(self._settings.webhook, json=body) as answer,
+                http.post(self._webhook, json=body) as answer,
             ):
                 if answer.status >= 400:
                     log.warning("the alert webhook refused an alert", status=answer.status, alert=body["event"])

@@ -42,7 +42,7 @@ def shown(message: Mapping[str, Any]) -> str:
     return "\n".join(part for part in [message.get("content") or "", *(_CALL.format(call) for call in calls)] if part)
 
 
-def read_prompts(path: Path, limit: int | None, setting: str = "gate.retention") -> list[RetentionPrompt]:
+def read_prompts(path: Path, limit: int | None, setting: str = "gate.forgetting_prompts") -> list[RetentionPrompt]:
     """The first `limit` prompts of a JSONL file, None for all of them. Raises ConfigError naming the setting and the
     line that is wrong."""
     prompts: list[RetentionPrompt] = []

@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import select
 from sqlmodel import Session, col
 
-from burnish.adapters.evidence.heldout_replay import Limits, Measures, Replay
+from burnish.adapters.evidence.heldout_replay import Measures, Replay, Rules
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Gate
 from burnish.errors import EngineError, EngineUnavailable, Postponed
@@ -37,10 +37,18 @@ LOOKED_THROUGH = 20
 class Replayer:
     """Replays for one set of engines, the first of which answers."""
 
-    def __init__(self, journal: Journal, engine: Engine, gate_of: Callable[[str], Gate]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        engine: Engine,
+        gate_of: Callable[[str], Gate],
+        *,
+        rules: Rules = Rules(),  # noqa: B008
+    ) -> None:
         self._journal = journal
         self._engine = engine
         self._gate_of = gate_of
+        self._rules = rules
 
     def is_wanted(self, agent: str) -> bool:
         """True where the agent's candidates have to pass the full tier."""
@@ -50,17 +58,17 @@ class Replayer:
         """What the candidate `name` showed beside version `live`, served as `live_model`.
 
         Raises Postponed while there are too few held-out turns, or pairs that the judge has not decided within
-        `gate.compare_minutes`.
+        `Rules.judge_seconds`.
         """
         gate, rows = self._gate_of(name.agent), self._rows(name, live)
         if not rows:
             await self._put(name, live, live_model, gate)
             rows = self._rows(name, live)
         n_open = sum(row.outcome is None and row.reason is None for row in rows)
-        if n_open and time.time() - min(row.created_at for row in rows) < gate.compare_minutes * 60.0:
+        if n_open and time.time() - min(row.created_at for row in rows) < self._rules.judge_seconds:
             raise Postponed(f"{n_open} of {len(rows)} held-out pairs wait for the judge")
         with self._journal.read() as session:
-            return _replay(session, rows, _limits(gate))
+            return _replay(session, rows, self._rules)
 
     def _rows(self, name: VersionName, live: int) -> Sequence[ComparisonRow]:
         """Its pairs beside `live`. Those beside what was live before, or of its time in the shadow, say nothing: they
@@ -82,14 +90,14 @@ class Replayer:
 
     async def _put(self, name: VersionName, live: int, live_model: str, gate: Gate) -> None:
         with self._journal.read() as session:
-            turns = _turns(session, name.agent, gate)
+            turns = _turns(session, name.agent, gate.holdout, self._rules.n_turns)
             asked = [
                 (turn, messages_of(session, turn.message_digests), reply_pairs.tools_of(session, turn))
                 for turn in turns
             ]
-        if len(asked) < gate.min_replay:
+        if len(asked) < self._rules.n_min:
             raise Postponed(
-                f"{len(asked)} held-out turns, {gate.min_replay} needed: gate.holdout sets aside "
+                f"{len(asked)} held-out turns, {self._rules.n_min} needed: gate.holdout sets aside "
                 f'{gate.holdout:.0%} of the sessions; gate.tier = "fast" does without'
             )
         slots = asyncio.Semaphore(CONCURRENCY)
@@ -100,7 +108,7 @@ class Replayer:
             async with slots:
                 try:
                     return await self._engine.chat(
-                        model, messages, tools=tools, max_tokens=gate.replay_tokens, priority=LOW_PRIORITY
+                        model, messages, tools=tools, max_tokens=self._rules.max_tokens, priority=LOW_PRIORITY
                     )
                 except EngineUnavailable:
                     raise
@@ -126,7 +134,7 @@ class Replayer:
                     reply_pairs.put(session, name, live, turn.interaction_id, new, old)
 
 
-def _turns(session: Session, agent: str, gate: Gate) -> list[InteractionRow]:
+def _turns(session: Session, agent: str, holdout: float, n: int) -> list[InteractionRow]:
     """The agent's latest held-out turns that ended by themselves in a reply to somebody."""
     whole = (
         col(InteractionRow.agent) == agent,
@@ -138,17 +146,11 @@ def _turns(session: Session, agent: str, gate: Gate) -> list[InteractionRow]:
     wanted = select(InteractionRow).where(
         *whole, col(InteractionRow.quarantine).is_(None), col(InteractionRow.finish_reason).in_(("stop", "tool_calls"))
     )
-    latest = session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH * gate.n_replay))
-    return [row for row in latest if is_held_out(row.session_id, gate.holdout)][: gate.n_replay]
+    latest = session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH * n))
+    return [row for row in latest if is_held_out(row.session_id, holdout)][:n]
 
 
-def _limits(gate: Gate) -> Limits:
-    return Limits(
-        gate.min_replay, gate.replay_margin, gate.replay_length, gate.replay_repetition, gate.replay_broken_calls
-    )
-
-
-def _replay(session: Session, made: Sequence[ComparisonRow], limits: Limits) -> Replay:
+def _replay(session: Session, made: Sequence[ComparisonRow], rules: Rules) -> Replay:
     rows = [row for row in made if reply_pairs.was_asked(row)]
     outcomes = [row.outcome for row in rows]
     turns = [session.get(InteractionRow, row.interaction_id) for row in rows]
@@ -160,7 +162,7 @@ def _replay(session: Session, made: Sequence[ComparisonRow], limits: Limits) -> 
         n_undecided=outcomes.count(None),
         candidate=measures(messages_of(session, [row.candidate_digest for row in rows]), had_tools),
         live=measures(messages_of(session, [row.baseline_digest for row in rows]), had_tools),
-        limits=limits,
+        rules=rules,
         n_unasked=len(made) - len(rows),
     )
 

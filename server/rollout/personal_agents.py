@@ -27,6 +27,8 @@ from burnish.records import VersionName, VersionState
 from burnish.server.rollout.unloading import Unloader
 
 LOOK_SECONDS = 5.0
+IDLE_SECONDS = 24.0 * 3600.0
+"""Seconds without a turn after which a personal agent is unloaded."""
 ORIGIN = "branch"
 log = structlog.get_logger()
 
@@ -70,12 +72,12 @@ class PersonalAgents:
         self._make_room(agent)
 
     def unload_idle(self) -> None:
-        """Send off the personal agents that nobody has used for `idle_hours`; looks now and then."""
+        """Send off the personal agents that nobody has used for `IDLE_SECONDS`; looks now and then."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + LOOK_SECONDS
         for name, used_at in self._by_use():
-            if used_at > time.time() - self._settings.idle_hours * 3600.0:
+            if used_at > time.time() - IDLE_SECONDS:
                 break
             self._send_off(name, "idle")
 

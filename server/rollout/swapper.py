@@ -17,14 +17,15 @@ from pathlib import Path
 import structlog
 
 from burnish import serving_table
-from burnish.adapters.evidence.gate import Evidence, GateVerdict, decide
+from burnish.adapters.evidence.acceptance import Rules as AcceptanceRules
+from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, Evidence, GateVerdict, decide
 from burnish.adapters.evidence.heldout_replay import Replay
 from burnish.adapters.files.retention import FileRetention
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, auto_rollback, lifecycle
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import prepare, routes_file
-from burnish.config import Personal, Settings
+from burnish.config import BASE_NAME, Personal, Settings
 from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable, Postponed
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, jobs
@@ -340,31 +341,31 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """The swapper's process: works until `is_stopping()`."""
     journal = prepare(settings)
     engines = [VllmEngine(url, engine_key(settings)) for url in settings.engine_urls]
-    file = settings.retention_file
-    prompts = read_prompts(file, settings.gate.n_retention) if file else []
+    file = settings.forgetting_file
+    prompts = read_prompts(file, N_FORGETTING_PROMPTS) if file else []
     digest = hashlib.sha256(file.read_bytes()).hexdigest() if file else ""
     dtype = (
         "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
     )
     if not prompts:
-        log.warning("no retention set is configured (gate.retention): no candidate can pass the gate")
-    alerts, of = Alerts(settings.alerts), settings_by_agent(settings, journal)
+        log.warning("there are no forgetting prompts (gate.forgetting_prompts): no candidate can pass the gate")
+    alerts, of = Alerts(settings.alerts.webhook), settings_by_agent(settings, journal)
     swapper = Swapper(
         journal,
         AdapterStore.of(settings),
         engines,
         routes_file(settings),
-        base_name=settings.engine.base_name,
-        tolerance=settings.gate.probe_tolerance or TOLERANCE[dtype],
+        base_name=BASE_NAME,
+        tolerance=TOLERANCE[dtype],
         retention=RetentionSet(prompts, digest=digest),
-        retention_margin=settings.gate.retention_margin,
+        retention_margin=settings.gate.forgetting_margin,
         acceptance=_acceptance(settings),
         acceptance_margin=settings.gate.acceptance_margin,
         observer=Observer(journal, routes_file(settings), of, alerts),
         personal=settings.personal,
         replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
     )
-    file_retention, mirror = FileRetention(settings, journal), Mirror(journal, engines[0], of)
+    file_retention, mirror = FileRetention(settings, journal), Mirror(journal, engines[0])
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
     try:
@@ -377,13 +378,12 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             await source.close()
 
 
-def _acceptance(settings: Settings) -> RetentionSet | None:
-    """The operator's own prompts, where there are any. Raises ConfigError where they cannot be read."""
-    if not settings.gate.acceptance:
+def _acceptance(settings: Settings, rules: AcceptanceRules = AcceptanceRules()) -> RetentionSet | None:  # noqa: B008
+    """The operator's own prompts; None if there are none. Raises ConfigError if they cannot be read."""
+    if not settings.gate.acceptance_prompts:
         return None
-    file = Path(settings.gate.acceptance)
-    temperature, n_draws = settings.gate.acceptance_temperature, settings.gate.acceptance_draws
-    prompts = read_prompts(file, None, "gate.acceptance") * n_draws
-    how = f" {temperature:g}" + (f" {n_draws}" if n_draws > 1 else "")
+    file = Path(settings.gate.acceptance_prompts)
+    prompts = read_prompts(file, None, "gate.acceptance_prompts") * rules.n_draws
+    how = f" {rules.temperature:g}" + (f" {rules.n_draws}" if rules.n_draws > 1 else "")
     digest = hashlib.sha256(file.read_bytes() + how.encode()).hexdigest()
-    return RetentionSet(prompts, digest=digest, temperature=temperature)
+    return RetentionSet(prompts, digest=digest, temperature=rules.temperature)

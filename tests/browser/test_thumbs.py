@@ -69,7 +69,7 @@ class Visit:
 
     def votes(self) -> list[FeedbackRow]:
         threading.Event().wait(0.1)  # the ingester leaves the last moment alone
-        Ingester(self.journal, self.gateway.settings.segments_dir, session_ttl=3600.0).run_once()
+        Ingester(self.journal, self.gateway.settings.segments_dir, session_timeout=3600.0).run_once()
         with self.journal.read() as session:
             return list(session.query(FeedbackRow).all())
 

@@ -7,7 +7,7 @@ import pytest
 from burnish import config
 from burnish.cli.settings import markdown
 from burnish.config import overrides
-from burnish.errors import ConfigError
+from burnish.errors import ConfigError, RequestError
 
 
 @pytest.fixture(autouse=True)
@@ -22,14 +22,14 @@ def test_flags_beat_environment_beats_file_beats_sandbox(tmp_path: Path, monkeyp
     settings = config.load(flags={"learner.rank": 8})
     assert (settings.learner.min_rows, settings.learner.max_rows, settings.learner.rank) == (5, 60, 8)
     assert settings.judge.votes == 5
-    assert settings.learner.learning_rate == 1e-3  # the sandbox's own
+    assert settings.judge.concurrency == 8  # the sandbox's own
 
 
 def test_another_model_does_not_get_the_sandbox_settings() -> None:
     settings = config.load(flags={"engine.model": "/models/other"})
     assert not settings.uses_sandbox
-    assert settings.learner.learning_rate == 1e-5
-    assert settings.retention_file is None
+    assert (settings.preset, settings.recipe) == ("general", config.Recipe())
+    assert settings.forgetting_file is None
 
 
 def test_an_unknown_key_names_the_nearest_one() -> None:
@@ -51,16 +51,60 @@ def test_a_bad_value_is_named(flags: dict[str, object], said: str) -> None:
         config.load(flags=flags)
 
 
+def test_the_recipe_is_the_preset_then_the_settings_then_the_table(tmp_path: Path) -> None:
+    assert config.load().preset == "sandbox"
+    assert config.load().recipe == config.Recipe(**config.PRESETS["sandbox"])
+    file = tmp_path / "burnish.toml"
+    file.write_text("[learner]\nrank = 8\nmax_rows = 9\n[learner.recipe]\nkl_weight = 0.5\nmax_rows = 7\n")
+    recipe = config.load().recipe
+    assert (recipe.learning_rate, recipe.rank, recipe.lora_alpha) == (1e-3, 8, 16)
+    assert (recipe.max_rows, recipe.kl_weight, recipe.anchor_weight) == (7, 0.5, 3.0)
+    general = config.load(flags={"learner.preset": "general"}).recipe
+    assert (general.learning_rate, general.kl_weight) == (1e-5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"learner.recipe.dual_clp": 2.0}, r"unknown field 'dual_clp' of the recipe; did you mean 'dual_clip'\?"),
+        ({"learner.recipe": {"zzz": 1}}, r"unknown field 'zzz' of the recipe; docs/objectives\.md lists the fields"),
+        ({"learner.recipe.clip_low": -1}, r"'learner\.recipe': .*clip_low: .*\(got -1\)"),
+        ({"learner.recipe": {"policy_loss": "gspo", "correction": "token_tis"}}, 'give correction = "bypass"'),
+        ({"learner.kl_weight": 0.5}, r"the recipe has it: learner\.recipe\.kl_weight"),
+    ],
+)
+def test_a_change_of_the_recipe_that_cannot_be_is_named(flags: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config.load(flags=flags)
+
+
+def test_what_is_in_force_shows_the_presets_values() -> None:
+    shown = config.effective(config.load(flags={"learner.rank": 4}))
+    assert (shown["learner.preset"], shown["learner.learning_rate"], shown["learner.rank"]) == ("sandbox", 1e-3, 4)
+
+
+def test_every_preset_is_a_recipe() -> None:
+    for name, changes in config.PRESETS.items():
+        assert config.load(flags={"learner.preset": name}).recipe == config.Recipe(**changes)
+
+
+def test_no_field_of_the_recipe_is_a_file_or_a_device() -> None:
+    """An agent's own settings may change the recipe, and must name no path."""
+    given = config.Recipe().model_dump()
+    texts = {name for name, field in config.Recipe.model_fields.items() if field.annotation in (str, Path)}
+    assert texts == set() and not {"anchors", "device", "threads"} & given.keys()
+
+
 @pytest.mark.parametrize(
     ("flags", "has_groups"),
     [
         ({}, False),
-        ({"shadow.recall": 4}, False),
-        ({"learner.rl_weight": 0.0}, True),
-        ({"learner.rl_weight": 0.0, "learner.distill_weight": 0.0}, False),
-        ({"learner.rl_weight": 0.0, "learner.enabled": False}, False),
-        ({"learner.rl_weight": 0.0, "shadow.enabled": False}, False),
-        ({"shadow.enabled": True}, True),
+        ({"groups.earlier_hints": 4}, False),
+        ({"learner.recipe.rl_weight": 0.0}, True),
+        ({"learner.recipe.rl_weight": 0.0, "learner.recipe.distill_weight": 0.0}, False),
+        ({"learner.recipe.rl_weight": 0.0, "learner.enabled": False}, False),
+        ({"learner.recipe.rl_weight": 0.0, "groups.enabled": False}, False),
+        ({"groups.enabled": True}, True),
     ],
 )
 def test_shadow_groups_are_on_where_they_pay_or_where_told(flags: dict[str, object], has_groups: bool) -> None:
@@ -77,7 +121,12 @@ def test_broken_toml_and_missing_file_are_one_line(tmp_path: Path) -> None:
 
 
 def test_a_child_process_loads_exactly_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = {"learner.rank": 8, "gateway.allowed_hosts": ("a.example", "b"), "state_dir": "/tmp/x"}
+    flags = {
+        "learner.rank": 8,
+        "learner.recipe.monitor_kl": [1, 2],
+        "gateway.allowed_hosts": ("a.example", "b"),
+        "state_dir": "/tmp/x",
+    }
     settings = config.load(flags=flags | {"gateway.model_map": {"claude-*": "agent", "GPT-*": "agent@v2", "*": "base"}})
     for name, value in config.to_environment(settings).items():
         monkeypatch.setenv(name, value)
@@ -87,7 +136,9 @@ def test_a_child_process_loads_exactly_the_same(monkeypatch: pytest.MonkeyPatch)
 
 def test_every_setting_has_a_sentence() -> None:
     described = config.described()
-    assert len(described) > 50
+    assert len(described) <= 80
+    assert sorted(key for keys in config.grouped().values() for key in keys) == sorted(described)
+    assert len(config.FIRST) == 12
     assert [key for key, text in described.items() if not text.endswith((".", "…"))] == []
 
 
@@ -114,3 +165,18 @@ def test_a_flag_and_an_agents_own_setting_outrank_the_environment(monkeypatch: p
     own = config.for_agent(settings, {"learner.min_rows": 4})
     assert (own.learner.min_rows, own.learner.rank, own.state_dir) == (4, 8, settings.state_dir)
     assert overrides.checked(settings, {"learner.min_rows": "4"}) == {"learner.min_rows": 4}
+
+
+def test_an_agent_may_have_a_recipe_of_its_own() -> None:
+    settings = config.load(flags={"learner.recipe.kl_weight": 0.5})
+    own = overrides.checked(settings, {"learner.recipe.dual_clip": "2", "learner.recipe.monitor_kl": [1, 2]})
+    assert own == {"learner.recipe.dual_clip": 2.0, "learner.recipe.monitor_kl": [1.0, 2.0]}
+    recipe = config.for_agent(settings, own).recipe
+    assert (recipe.dual_clip, recipe.monitor_kl, recipe.kl_weight) == (2.0, (1.0, 2.0), 0.5)
+    with pytest.raises(RequestError, match="did you mean 'dual_clip'"):
+        overrides.checked(settings, {"learner.recipe.dual_clp": 2})
+
+
+@pytest.mark.parametrize(("port", "remote"), [(8700, 8702), (0, 0)])
+def test_the_remote_process_listens_beside_the_gateway(port: int, remote: int) -> None:
+    assert config.load(flags={"gateway.port": port}).remote_port == remote

@@ -52,7 +52,7 @@ def model() -> Iterator[StubEngine]:
 
 @asynccontextmanager
 async def running(launcher: Launcher, model: StubEngine, journal: Journal, folder: Path) -> AsyncIterator[Supervisor]:
-    judge = {"model": "j", "url": model.url, "pool": N_JUDGES, "concurrency": 2, "structured": "off"}
+    judge = {"model": "j", "url": model.url, "pool": N_JUDGES, "concurrency": 2}
     settings = Settings(state_dir=folder / "state", journal={"url": str(journal.engine.url)}, judge=judge)  # type: ignore[arg-type]
     environment = dict(os.environ)
     supervisor = Supervisor(judge_pool.parts(settings, environment), launcher)

@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
-    running = Whole(tmp_path_factory.mktemp("whole") / "state", {"learner.min_rows": 4, "learner.anchor_rows": 4})
+    running = Whole(
+        tmp_path_factory.mktemp("whole") / "state", {"learner.min_rows": 4, "learner.recipe.anchor_rows": 4}
+    )
     running.start()
     try:
         running.wait_ready()

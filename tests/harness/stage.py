@@ -162,7 +162,7 @@ class Stage:
 
     def _ingested(self) -> Journal:
         journal = Journal.open(f"sqlite:///{self.folder / 'journal.db'}")
-        ingester = Ingester(journal, self.gateway.settings.segments_dir, session_ttl=3600)
+        ingester = Ingester(journal, self.gateway.settings.segments_dir, session_timeout=3600)
         time.sleep(4 * SETTLE_SECONDS)
         while ingester.run_once():
             pass

@@ -64,7 +64,7 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
         walk(gateway, "2")
     journal = Journal.open(f"sqlite:///{tmp_path / 'journal.db'}")
     time.sleep(2 * SETTLE_SECONDS)
-    Ingester(journal, gateway.settings.segments_dir, session_ttl=3600).run_once()
+    Ingester(journal, gateway.settings.segments_dir, session_timeout=3600).run_once()
     yield Recorded(journal, engine.truths)
     journal.close()
 

@@ -146,7 +146,7 @@ def test_a_rollback_is_one_transaction(any_journal: Journal) -> None:
         assert canaries.split_of(session, "agent") is None
         assert auto_rollback.why_orphaned(session, "agent", 3) is None
     with any_journal.write() as session:
-        done = auto_rollback.roll_back(session, watch, "worse", drops_rows=True, max_rollbacks=1)
+        done = auto_rollback.roll_back(session, watch, "worse", max_rollbacks=1)
     assert (done["rows_dropped"], done["refused"], done["rollbacks_today"], done["learning_paused"]) == (
         1,
         [3],

@@ -53,9 +53,10 @@ class FakeJudge:
 
 
 def make_worker(journal: Journal, judge: FakeJudge, **changes: Any) -> Worker:
-    lease_seconds = changes.pop("lease_seconds", 60.0)
-    options: dict[str, Any] = {"votes": 3, "concurrency": 4, "max_attempts": 2, "min_agreement": 0.0}
-    return Worker(journal, Panel([judge], 60.0), config.Judge(**options | changes), lease_seconds=lease_seconds)
+    options: dict[str, Any] = {"lease_seconds": 60.0, "max_attempts": 2, "min_agreement": 0.0}
+    options |= {name: changes.pop(name) for name in options if name in changes}
+    chosen = config.Judge(**{"votes": 3, "concurrency": 4, **changes})
+    return Worker(journal, Panel([judge], 60.0), chosen, **options)
 
 
 def add_judgeable(journal: Journal, name: str = "t", *came_back: dict[str, Any]) -> None:
@@ -322,7 +323,7 @@ async def test_the_verdict_carries_the_name_of_the_judge_that_gave_it(journal: J
 async def test_what_the_day_s_votes_do_not_cover_waits(journal: Journal) -> None:
     for i in range(5):
         add_judgeable(journal, f"t{i}")
-    worker = make_worker(journal, FakeJudge("VERDICT: +1"), daily_votes=7)
+    worker = make_worker(journal, FakeJudge("VERDICT: +1"), max_votes_per_day=7)
     assert [await worker.run_once() for _ in range(3)] == [2, 0, 0]
     assert len(judgements(journal)) == 2
     with journal.read() as session:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tiny import build_model, interaction
 
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.learner.data.samples import Sample, to_sample
 from burnish.learner.model.policy import Policy
 from burnish.learner.run.trainer import Trainer
@@ -34,15 +34,13 @@ def make_trainer(base_dir: Path) -> Callable[..., Trainer]:
     def make(micro_tokens: int = 4096, **settings: object) -> Trainer:
         usual = {
             "rank": 4,
-            "alpha": 8,
             "learning_rate": 1e-2,
-            "device": "cpu",
             "check_hints": False,
             "monitors": "watch",
         }
-        chosen = Learner(**{**usual, **settings})
-        policy = Policy.load(base_dir, rank=chosen.rank, alpha=chosen.alpha, seed=1, device="cpu")
-        return Trainer(policy, chosen)
+        recipe = Recipe(**{**usual, **settings})
+        policy = Policy.load(base_dir, rank=recipe.rank, alpha=recipe.lora_alpha, seed=1, device="cpu")
+        return Trainer(policy, recipe)
 
     return make
 

@@ -10,7 +10,7 @@ from tiny import interaction
 
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, SampleRow, StepRow
 from burnish.learner.run.ledger import Ledger
@@ -18,7 +18,7 @@ from burnish.learner.run.loop import Loop
 from burnish.learner.run.trainer import Trainer
 from tests.turns import add_feedback, add_turn
 
-SETTINGS: dict[str, Any] = {"rank": 4, "alpha": 8, "learning_rate": 1e-2, "device": "cpu", "min_rows": 4, "max_rows": 8}
+SETTINGS: dict[str, Any] = {"rank": 4, "learning_rate": 1e-2, "min_rows": 4, "max_rows": 8}
 Make = Callable[..., Trainer]
 
 
@@ -38,8 +38,8 @@ class World:
 
     def learner(self, trainer: Trainer | None = None, **changes: Any) -> Loop:
         """A learner's process begins."""
-        settings = Learner(**SETTINGS | changes)
-        return Loop(self.ledger, self.store, trainer or self.make_trainer(**SETTINGS), settings, None)
+        recipe = Recipe(**SETTINGS | changes)
+        return Loop(self.ledger, self.store, trainer or self.make_trainer(**SETTINGS), recipe, None)
 
     def add(self, n: int, *, rating: float | None = None, **changes: Any) -> list[str]:
         """`n` ready turns with alternating ratings, told apart by number, the same for the same numbers."""

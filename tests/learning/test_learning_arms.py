@@ -17,7 +17,7 @@ def test_an_arm_is_one_that_burnish_takes(arm: Any, tmp_path: Path) -> None:
     name = stack.agent_name(arm.name, 10)
     settings = config.load(flags={**arm.flags(10), "agent.name": name, "state_dir": str(tmp_path)})
 
-    assert (settings.agent.name, settings.learner.seed) == (name, 10)
+    assert (settings.agent.name, settings.recipe.seed) == (name, 10)
 
 
 def test_arms_without_groups_have_none() -> None:

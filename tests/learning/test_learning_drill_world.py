@@ -92,8 +92,8 @@ def test_the_score_is_of_the_house_style() -> None:
 def test_the_rate_is_three_times_the_sandboxs() -> None:
     settings = config.load(flags={"engine.model": str(MODEL)})
 
-    assert settings.learner.learning_rate == arms.SANDBOX_RATE
-    assert {arm.flags(0)["learner.learning_rate"] for arm in arms.ARMS.values()} == {3 * settings.learner.learning_rate}
+    assert settings.recipe.learning_rate == arms.SANDBOX_RATE
+    assert {arm.flags(0)["learner.learning_rate"] for arm in arms.ARMS.values()} == {3 * settings.recipe.learning_rate}
 
 
 @pytest.mark.parametrize("arm", arms.ARMS.values(), ids=lambda arm: arm.name)
@@ -101,17 +101,17 @@ def test_every_arms_settings_are_the_products(arm: arms.Arm) -> None:
     settings = config.load(flags={"engine.model": str(MODEL), **arm.flags(5)})
 
     is_defended = arm.defence is not Defence.NONE
-    assert settings.learner.seed == 5
+    assert settings.recipe.seed == 5
     assert settings.canary.watch is is_defended
-    assert (settings.learner.anchor_weight > 0) is is_defended
-    assert (settings.learner.user_cap < 1) is is_defended
-    assert (settings.gate.retention_margin < 1) is is_defended
+    assert (settings.recipe.anchor_weight > 0) is is_defended
+    assert (settings.recipe.user_cap < 1) is is_defended
+    assert (settings.gate.forgetting_margin < 1) is is_defended
 
 
 def test_the_operators_prompts_are_none_that_is_scored(tmp_path: Path) -> None:
     file = tmp_path / "acceptance.jsonl"
     file.write_text(world.acceptance(), encoding="utf-8")
-    prompts = read_prompts(file, None, "gate.acceptance")
+    prompts = read_prompts(file, None, "gate.acceptance_prompts")
     asked = [str(prompt.messages[0]["content"]) for prompt in prompts]
 
     assert len(set(asked)) == len(prompts) == 360

@@ -42,7 +42,7 @@ def test_a_result_of_other_settings_is_not_used(tmp_path: Path) -> None:
     results.write(finished("binary", 3))
 
     assert results.find("binary", 3, {**ARMS["binary"].flags(3), "learner.learning_rate": 1.0}) is None
-    assert results.all("binary", lambda seed: {"learner.seed": seed}) == {}
+    assert results.all("binary", lambda seed: {"learner.recipe.seed": seed}) == {}
 
 
 def test_a_result_over_other_settings_of_the_sandbox_is_not_used(

@@ -61,7 +61,9 @@ def test_a_run_that_ended_early_does_not_replace_a_whole_one(tmp_path: Path) -> 
     assert summaries.read(tmp_path)[0].runs[3].scores == {0: 0.1, 512: 0.5}
 
 
-@pytest.mark.parametrize("changed", [{"world": "x" * 64}, {"under": {}}, {"settings": {"learner.passes": 9}}])
+@pytest.mark.parametrize(
+    "changed", [{"world": "x" * 64}, {"under": {}}, {"settings": {"learner.recipe.num_iterations": 9}}]
+)
 def test_runs_of_another_world_or_other_settings_are_never_mixed(tmp_path: Path, changed: dict[str, Any]) -> None:
     summaries.update(tmp_path, [summary("binary", run("binary", 3), **changed)])
     summaries.update(tmp_path, [summary("binary", run("binary", 4))])
@@ -84,7 +86,10 @@ def test_a_part_shows_nothing_of_another() -> None:
 
 
 def test_what_is_collected_are_all_runs_whatever_their_settings(tmp_path: Path) -> None:
-    one, other = run("binary", 3), replace(run("binary", 4), settings={"learner.passes": 9, "learner.seed": 4})
+    one, other = (
+        run("binary", 3),
+        replace(run("binary", 4), settings={"learner.recipe.num_iterations": 9, "learner.recipe.seed": 4}),
+    )
     for world, each in (("a" * 64, run("off", 0)), (WORLD, one), (WORLD, run("binary", 5)), (WORLD, other)):
         Results(tmp_path / "style", world).write(each)
 
@@ -94,7 +99,7 @@ def test_what_is_collected_are_all_runs_whatever_their_settings(tmp_path: Path) 
         ("binary", "w", [3, 5]),
         ("binary", "w", [4]),
     ]
-    assert told[2].settings == {"learner.passes": 9}
+    assert told[2].settings == {"learner.recipe.num_iterations": 9}
     assert told[1].runs[3] == one
 
 

@@ -24,17 +24,17 @@ class Defence(StrEnum):
 _OWN: Mapping[str, Any] = {"learner.monitors": "act", "canary.watch": True}
 SETTINGS: Mapping[Defence, Mapping[str, Any]] = {
     Defence.NONE: {
-        "learner.anchor_weight": 0.0,
-        "learner.kl_weight": 0.0,
-        "learner.user_cap": 1.0,
-        "learner.session_cap": 1.0,
-        "learner.coalition_cap": 1.0,
-        "learner.liked_replies": 0,
-        "learner.cooling": 1.0,
+        "learner.recipe.anchor_weight": 0.0,
+        "learner.recipe.kl_weight": 0.0,
+        "learner.recipe.user_cap": 1.0,
+        "learner.recipe.session_cap": 1.0,
+        "learner.recipe.new_users_cap": 1.0,
+        "learner.recipe.n_liked_replies": 0,
+        "learner.recipe.backoff": 1.0,
         "learner.monitors": "watch",
-        "learner.outlier_z": 0.0,
+        "learner.recipe.outlier_z": 0.0,
         # the bound on a loss never exceeds 1: nothing that is forgotten is too much
-        "gate.retention_margin": 1.0,
+        "gate.forgetting_margin": 1.0,
         "canary.mode": "off",
         "canary.watch": False,
     },
@@ -61,7 +61,7 @@ class Arm:
     def flags(self, seed: int) -> dict[str, Any]:
         """Dotted settings of a run."""
         own = SETTINGS[self.defence]
-        return {**COMMON, "learner.learning_rate": world.RATE_FACTOR * SANDBOX_RATE, **own, "learner.seed": seed}
+        return {**COMMON, "learner.learning_rate": world.RATE_FACTOR * SANDBOX_RATE, **own, "learner.recipe.seed": seed}
 
 
 def _arm(share: float, defence: Defence) -> Arm:

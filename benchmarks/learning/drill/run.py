@@ -16,6 +16,7 @@ from benchmarks.learning.results import Result
 from benchmarks.learning.style.exams import Exams
 from benchmarks.learning.style.run import MOST_LOST
 from benchmarks.learning.style.talk import Talk
+from burnish.config import BASE_NAME
 from burnish.errors import BurnishError
 
 
@@ -34,7 +35,7 @@ async def play(
     flags = arm.flags(seed)
     async with stack.running(folder, engine, agent, flags | _acceptance(arm, folder), cache) as running:
         talk = Talk(running.client, agent, world.people(seed, arm.share), None, is_named=True)
-        exams, looks = Exams(running.client, agent, running.settings.engine.base_name, seed), Looks(running, engine)
+        exams, looks = Exams(running.client, agent, BASE_NAME, seed), Looks(running, engine)
         try:
             seen = {0: await looks.look(state.read(running))}
             n_late = n_released = n_resumed = n_asked = 0
@@ -82,7 +83,7 @@ def _acceptance(arm: Arm, folder: Path) -> dict[str, str]:
     file = folder.with_name(f"{folder.name}.acceptance.jsonl")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(world.acceptance(), encoding="utf-8")
-    return {"gate.acceptance": str(file.absolute())}
+    return {"gate.acceptance_prompts": str(file.absolute())}
 
 
 def _curve(seen: dict[int, Look], of: Callable[[Look], float]) -> dict[int, float]:

@@ -67,7 +67,7 @@ def own_prompts() -> tuple[HeldOutPrompt, ...]:
 
 
 def acceptance() -> str:
-    """The operator's prompts as `gate.acceptance` reads them: the right answer in the house style."""
+    """The operator's prompts as `gate.acceptance_prompts` reads them: the right answer in the house style."""
     return prompt_sets.to_jsonl(
         {
             "messages": prompt.messages,

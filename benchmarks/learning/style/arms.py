@@ -9,7 +9,7 @@ from burnish.sandbox.world.users import SimulatedUser
 
 COMMON: Mapping[str, Any] = {
     # the users wait for the learner, so it has no streams to be considerate of
-    "learner.slow_down_at": 0.0,
+    "learner.max_latency_ratio": 0.0,
     # they wait for it, not for a clock: how busy the machine is must not decide how many rows a step has
     "learner.max_wait": 3600.0,
     "learner.min_rows": 8,
@@ -18,18 +18,18 @@ COMMON: Mapping[str, Any] = {
 
 
 OWN_GROUPS: Mapping[str, Any] = {
-    "shadow.enabled": True,
+    "groups.enabled": True,
     # other runs share the engine: it is never idle, and no client waits for it
-    "shadow.max_others": 1000,
-    "shadow.tokens_per_minute": 1_000_000,
-    "shadow.user_per_hour": 1000,
-    "shadow.max_tokens": 48,
+    "learner.recipe.group_max_others": 1000,
+    "groups.tokens_per_minute": 1_000_000,
+    "groups.max_per_user_hour": 1000,
+    "learner.recipe.group_max_tokens": 48,
 }
 """Shadow groups of turns whose user said what was missing, graded on that."""
-GROUPS: Mapping[str, Any] = {**OWN_GROUPS, "shadow.recall": 4, "learner.max_groups": 16}
+GROUPS: Mapping[str, Any] = {**OWN_GROUPS, "groups.earlier_hints": 4, "learner.recipe.max_groups": 16}
 """Shadow groups of all turns, graded on what their users have wished for by then."""
 
-_HINTS: Mapping[str, Any] = {"learner.rl_weight": 0.0, "shadow.enabled": False}
+_HINTS: Mapping[str, Any] = {"learner.recipe.rl_weight": 0.0, "groups.enabled": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +47,22 @@ class Arm:
 
     def flags(self, seed: int) -> dict[str, Any]:
         """Dotted settings of a run."""
-        return {**COMMON, **self.settings, "learner.seed": seed}
+        return {**COMMON, **self.settings, "learner.recipe.seed": seed}
 
 
 _ARMS = (
     Arm("off", "nothing is learned", {"learner.enabled": False}),
-    Arm("binary", "policy gradient alone", {"learner.distill_weight": 0.0}),
+    Arm("binary", "policy gradient alone", {"learner.recipe.distill_weight": 0.0}),
     Arm("opd", "hints alone", _HINTS),
     Arm("combined", "both"),
-    Arm("binary+groups", "policy gradient, and shadow groups", {"learner.distill_weight": 0.0, **GROUPS}),
-    Arm("opd+groups", "hints, and shadow groups", {"learner.rl_weight": 0.0, **GROUPS}),
+    Arm("binary+groups", "policy gradient, and shadow groups", {"learner.recipe.distill_weight": 0.0, **GROUPS}),
+    Arm("opd+groups", "hints, and shadow groups", {"learner.recipe.rl_weight": 0.0, **GROUPS}),
     Arm("combined+groups", "both, and shadow groups", GROUPS),
     Arm(
         "memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, has_notes=True
     ),
     Arm("memory+lora", "notes, and both", has_notes=True),
-    Arm("shuffled", "rewards shuffled, hints left out", {"learner.shuffle_rewards": True}),
+    Arm("shuffled", "rewards shuffled, hints left out", {"learner.recipe.shuffle_rewards": True}),
     Arm("hints_shuffled", "hints alone, each says any wish", _HINTS, kind=MisledUser),
     Arm(
         "combined+own-groups", "both, and shadow groups of turns with a hint, graded on that", OWN_GROUPS, is_extra=True
@@ -70,20 +70,25 @@ _ARMS = (
     Arm(
         "opd+own-groups",
         "hints, and shadow groups of turns with a hint, graded on that",
-        {"learner.rl_weight": 0.0, **OWN_GROUPS},
+        {"learner.recipe.rl_weight": 0.0, **OWN_GROUPS},
         is_extra=True,
     ),
-    Arm("gspo", "both, one ratio a reply", {"learner.policy_loss": "gspo"}, is_extra=True),
-    Arm("cispo", "both, the ratio a weight", {"learner.policy_loss": "cispo"}, is_extra=True),
+    Arm("gspo", "both, one ratio a reply", {"learner.recipe.policy_loss": "gspo"}, is_extra=True),
+    Arm("cispo", "both, the ratio a weight", {"learner.recipe.policy_loss": "cispo"}, is_extra=True),
     Arm(
         "scaled",
         "both, advantages divided by their deviation over tokens",
-        {"learner.scale_floor": 0.25},
+        {"learner.recipe.scale_floor": 0.25},
         is_extra=True,
     ),
-    Arm("dropped", "both, advantages below 0.05 left out", {"learner.min_advantage": 0.05}, is_extra=True),
-    Arm("passes-1", "both, one optimiser step on each batch instead of two", {"learner.passes": 1}, is_extra=True),
-    Arm("passes-4", "both, four optimiser steps on each batch", {"learner.passes": 4}, is_extra=True),
+    Arm("dropped", "both, advantages below 0.05 left out", {"learner.recipe.min_advantage": 0.05}, is_extra=True),
+    Arm(
+        "passes-1",
+        "both, one optimiser step on each batch instead of two",
+        {"learner.recipe.num_iterations": 1},
+        is_extra=True,
+    ),
+    Arm("passes-4", "both, four optimiser steps on each batch", {"learner.recipe.num_iterations": 4}, is_extra=True),
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
 PRODUCT = "combined"

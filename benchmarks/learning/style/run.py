@@ -15,6 +15,7 @@ from benchmarks.learning.style.arms import Arm
 from benchmarks.learning.style.exams import Exams
 from benchmarks.learning.style.notes import Notes
 from benchmarks.learning.style.talk import Talk
+from burnish.config import BASE_NAME
 from burnish.errors import BurnishError
 
 MOST_LOST = 0.05
@@ -48,7 +49,7 @@ async def play(
     async with stack.running(folder, engine, agent, flags, cache) as running:
         notes = Notes() if arm.has_notes else None
         talk = Talk(running.client, agent, world.people(seed, arm.kind), notes)
-        exams = Exams(running.client, agent, running.settings.engine.base_name, seed)
+        exams = Exams(running.client, agent, BASE_NAME, seed)
         scores, waited, n_late = {0: await exams.score()}, 0.0, 0
         n_asked = 0
         while n_asked < plan.n_interactions:

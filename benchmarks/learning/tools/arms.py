@@ -10,7 +10,7 @@ SILENT = "silent"
 """The judge that has no opinion (`silent.py`)."""
 COMMON: Mapping[str, Any] = {
     # the users wait for the learner, so it has no streams to be considerate of
-    "learner.slow_down_at": 0.0,
+    "learner.max_latency_ratio": 0.0,
     # an operator asks for each step when all outcomes of a round are known: an exit code is known before its session's
     # outcome
     "learner.min_rows": 10_000,
@@ -18,11 +18,11 @@ COMMON: Mapping[str, Any] = {
     "learner.max_rows": world.ROUND * world.N_TURNS,
     # of the 21 tokens of a call one is a choice, and the loss is a mean over tokens; the leashes' losses are not
     # thinned out like that
-    "learner.rl_weight": 4.0,
+    "learner.recipe.rl_weight": 4.0,
     # chosen on seed 16, where the score after 320 sessions was 0.89 with one, 0.86 with two and 1.00 with four
-    "learner.passes": 4,
+    "learner.recipe.num_iterations": 4,
     # 24 keys in four phrasings: the same call comes up again, and each time it is news of how it went
-    "learner.keep_duplicates": True,
+    "learner.recipe.keep_duplicates": True,
 }
 """Settings of every arm, over the sandbox's own (sandbox/burnish.toml)."""
 _NO_JUDGE: Mapping[str, Any] = {"judge.model": SILENT, "judge.votes": 1}
@@ -48,7 +48,7 @@ class Arm:
 
     def flags(self, seed: int) -> dict[str, Any]:
         """Dotted settings of a run."""
-        return {**COMMON, **self.settings, "learner.seed": seed}
+        return {**COMMON, **self.settings, "learner.recipe.seed": seed}
 
     @property
     def has_silent_judge(self) -> bool:
@@ -72,7 +72,7 @@ _ARMS = (
         Arm(
             f"tools-passes-{n}",
             f"integrated, with {n} optimiser step{'s' if n > 1 else ''} on each batch instead of 4",
-            {**_NO_JUDGE, **_EXIT_CODES, "learner.passes": n},
+            {**_NO_JUDGE, **_EXIT_CODES, "learner.recipe.num_iterations": n},
             has_steps=True,
             is_extra=True,
         )
@@ -81,7 +81,7 @@ _ARMS = (
     Arm(
         "tools_shuffled",
         "integrated, each row with a reward of an earlier step",
-        {**_NO_JUDGE, **_EXIT_CODES, "learner.shuffle_rewards": True},
+        {**_NO_JUDGE, **_EXIT_CODES, "learner.recipe.shuffle_rewards": True},
         has_steps=True,
         is_extra=True,
     ),

@@ -19,6 +19,7 @@ from benchmarks.learning.tools.arms import Arm
 from benchmarks.learning.tools.hinting import Hinting
 from benchmarks.learning.tools.session import Played, play
 from benchmarks.learning.tools.update import Counts, hints_of, odd_rewards, update
+from burnish.config import BASE_NAME
 from burnish.errors import BurnishError
 
 MOST_LOST = 0.05
@@ -84,7 +85,7 @@ async def run(
         n_odd, n_rewards = odd_rewards(running)
         if n_rewards and (n_odd > 0) != arm.has_steps:
             raise BurnishError(f"{n_odd} of {n_rewards} rewards hold a step's own word; the arm is {arm.what!r}")
-        kept_answers, of_base = await Exams(running.client, agent, running.settings.engine.base_name, seed).retention()
+        kept_answers, of_base = await Exams(running.client, agent, BASE_NAME, seed).retention()
         figures = {
             "success_trained": sum(each.is_success for each in had) / len(had),
             "told_truly": sum(sum(each.told) for each in examined) / (len(examined) * world.N_STEPS),

@@ -19,13 +19,15 @@ from burnish.server.gateway.access.keyring import Caller
 
 MINUTE = 60.0
 RETRY_AFTER = 1.0
+MAX_IN_FLIGHT = 2000
+"""Requests that one gateway process takes on at a time before it answers 503."""
 _TIME = struct.Struct("<d")
 
 
 class Limits:
     """One per gateway process."""
 
-    def __init__(self, run_dir: Path, max_in_flight: int) -> None:
+    def __init__(self, run_dir: Path, max_in_flight: int = MAX_IN_FLIGHT) -> None:
         self._folder = run_dir / "limits"
         self._max_in_flight = max_in_flight
         self._n_in_flight = 0

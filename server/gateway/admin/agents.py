@@ -9,7 +9,7 @@ from burnish.adapters.registry import agents
 from burnish.adapters.registry.lineage import aliases_of
 from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs.answers import described, hold_ended
-from burnish.config import Settings, overrides
+from burnish.config import BASE_NAME, Settings, overrides
 from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
@@ -58,7 +58,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     def create_agent(body: NewAgent, caller: Caller = Depends(access.anywhere(Scope.OPERATOR))) -> dict[str, Any]:  # noqa: B008
         """Make an agent of the key's tenant; it is served at the base at once."""
         wanted = overrides.checked(settings, body.settings)
-        taken = (settings.engine.base_name,)
+        taken = (BASE_NAME,)
         with journal.write() as session:
             options: dict[str, Any] = {
                 "settings": wanted,

@@ -24,7 +24,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         """What waits to be learned, what is on trial, what was dropped and why, and the last step."""
         with journal.read() as session:
             told = steps.standing(session, agent)
-        return told | {"min_rows": settings.learner.min_rows, "is_enabled": settings.learner.enabled}
+        return told | {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
 
     @made.post("/agents/{agent}/learner/pause")
     def pause_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:

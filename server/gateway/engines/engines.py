@@ -18,6 +18,7 @@ from burnish.server.gateway.engines.connection_pool import Pool, Response
 from burnish.server.gateway.http.error_envelope import TOO_LARGE
 from burnish.serving_table import Routes
 
+CONNECT_SECONDS = 2.0  # to reach an engine before a 503
 READ_TIMEOUT = 600.0  # seconds without a byte; OpenAI's own clients give up after as many
 KEEP_ALIVE = 3.0  # less than the 5 s after which vLLM closes an idle connection, so that none is reused while it closes
 EMBEDDINGS = "/v1/embeddings"
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 class Engines:
     """A pool of connections to the engines in the serving table. Make it inside the event loop."""
 
-    def __init__(self, connect_timeout: float) -> None:
+    def __init__(self, connect_timeout: float = CONNECT_SECONDS) -> None:
         self._turn = itertools.count()
         self._pool = Pool(connect_timeout=connect_timeout, read_timeout=READ_TIMEOUT, keep_alive=KEEP_ALIVE)
 

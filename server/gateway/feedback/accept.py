@@ -31,7 +31,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
     caller = (
         _caller(state, scope) if grant is None else Caller(grant.key_id, grant.tenant, frozenset({KeyScope.FEEDBACK}))
     )
-    opinion = parse(await _body(state, scope, receive, MAX_BODY))
+    opinion = parse(await read_body(scope, receive, MAX_BODY))
     if grant is not None:
         _check_grant(opinion, grant)
     feedback = _feedback(opinion, caller)
@@ -42,7 +42,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
 async def answer_batch(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     """Accept several: 202 once all are written."""
     caller = _caller(state, scope)
-    opinions = parse_batch(await _body(state, scope, receive, MAX_BATCH_BODY))
+    opinions = parse_batch(await read_body(scope, receive, MAX_BATCH_BODY))
     said = [_feedback(opinion, caller, f"feedback[{number}].") for number, opinion in enumerate(opinions)]
     _append(state, said)
     await send_json(send, 202, {"feedback": [_accepted(feedback) for feedback in said]})
@@ -51,17 +51,13 @@ async def answer_batch(state: State, scope: Scope, receive: Receive, send: Send,
 async def answer_token(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     """Make a token for a page: 200 with it."""
     caller = state.keyring.require(scope, KeyScope.FEEDBACK)
-    wish: vote_tokens.Wish = decoded(_wish_decoder, await _body(state, scope, receive, MAX_WISH))
+    wish: vote_tokens.Wish = decoded(_wish_decoder, await read_body(scope, receive, MAX_WISH))
     made, expires_at = state.tokens.make(caller, wish, kind_of(wish.about))
     await send_json(send, 200, {"token": made, "expires_at": expires_at})
 
 
 def _caller(state: State, scope: Scope) -> Caller:
     return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
-
-
-async def _body(state: State, scope: Scope, receive: Receive, limit: int) -> bytes:
-    return await read_body(scope, receive, min(limit, state.settings.gateway.max_body_bytes))
 
 
 def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:

@@ -14,6 +14,8 @@ from burnish.errors import RequestError
 from burnish.server.gateway.http.error_envelope import TOO_LARGE
 
 _HEADERS = "burnish.headers"
+MAX_BODY_BYTES = 32 * 2**20
+"""Largest request body; a larger one gets 413."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 
@@ -66,6 +68,4 @@ async def send_json(send: Send, status: int, tree: Any, headers: Headers = ()) -
 
 
 def _too_large(got: str, limit: int) -> RequestError:
-    return RequestError(
-        f"request body: got {got}, expected at most {limit}; send less or raise gateway.max_body_bytes", code=TOO_LARGE
-    )
+    return RequestError(f"request body: got {got}, expected at most {limit}; send less", code=TOO_LARGE)

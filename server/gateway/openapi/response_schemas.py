@@ -133,7 +133,7 @@ _MEANINGS = {
     "404": "No such model, agent, version, feedback or path.",
     "405": "Another method is needed; see `allow`.",
     "409": "Another version is live than was expected.",
-    "413": "The body is larger than `gateway.max_body_bytes`.",
+    "413": "The body is larger than 32 MiB.",
     "429": "The key's share is used up.",
     "500": "A defect; the message holds the request id to look for in the log.",
     "503": "No engine answers, or all are full.",

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col
 
-from burnish import config
+from burnish.adapters.evidence.heldout_replay import Rules
 from burnish.adapters.registry import canaries
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.hashing import place
@@ -37,12 +37,12 @@ log = structlog.get_logger(__name__)
 
 
 class Mirror:
-    """One per serving host; the first engine answers. `settings_of` gives the settings of an agent."""
+    """One per serving host; the first engine answers, `max_tokens` at most."""
 
-    def __init__(self, journal: Journal, engine: Engine, settings_of: Callable[[str], config.Settings]) -> None:
+    def __init__(self, journal: Journal, engine: Engine, *, max_tokens: int = Rules.max_tokens) -> None:
         self._journal = journal
         self._engine = engine
-        self._settings_of = settings_of
+        self._max_tokens = max_tokens
         self._refused: set[str] = set()  # turns that the engine would not take once more
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 1.0) -> None:
@@ -63,7 +63,7 @@ class Mirror:
         return sum([await self._answer(row) for row in shadows])
 
     async def _answer(self, row: CanaryRow) -> int:
-        name, n_tokens = VersionName(row.agent, row.version), self._settings_of(row.agent).gate.replay_tokens
+        name = VersionName(row.agent, row.version)
         with self._journal.read() as session:
             turns = [turn for turn in _turns(session, row) if turn.interaction_id not in self._refused]
             asked = [
@@ -82,7 +82,7 @@ class Mirror:
                         said,
                         tools=tools,
                         temperature=Sampling(**turn.sampling).temperature,  # type: ignore[arg-type]
-                        max_tokens=n_tokens,
+                        max_tokens=self._max_tokens,
                         priority=LOW_PRIORITY,
                     )
                 except EngineUnavailable:

@@ -15,7 +15,7 @@ from sqlmodel import Session, col
 
 from burnish import config
 from burnish.adapters.evidence import observation
-from burnish.adapters.evidence.comparison import Comparison, Decision, decide_canary, decide_watch
+from burnish.adapters.evidence.comparison import Comparison, Decision, Rules, decide_canary, decide_watch
 from burnish.adapters.evidence.observation import Beginning
 from burnish.adapters.evidence.settled_turns import Cursor, Settled, settled
 from burnish.adapters.registry import agents, auto_rollback, canaries, lifecycle
@@ -51,12 +51,14 @@ class Observer:
         alerts: Alerts,
         *,
         interval: float = 1.0,
+        rules: Rules = Rules(),  # noqa: B008
     ) -> None:
         self._journal = journal
         self._file = file
         self._settings_of = settings_of
         self._alerts = alerts
         self._interval = interval
+        self._rules = rules
         self._next = 0.0
 
     def wants_canary(self, agent: str) -> bool:
@@ -68,23 +70,18 @@ class Observer:
         transaction."""
         chosen = self._settings_of(agent).canary
         if chosen.mode == "shadow":
-            return self._begin(agent, baseline, Observation.SHADOW, chosen.shadow_share, needs_rate=False)
+            return self._begin(agent, baseline, Observation.SHADOW, self._rules.shadow_share)
         return self.canary_by_hand(agent, baseline, None)
 
     def canary_by_hand(self, agent: str, baseline: int, share: float | None) -> Beginning:
         """A canary beside `baseline`, whatever the settings want; by itself with `canary.share`."""
-        return observation.canary(self._journal, self._settings_of(agent).canary, agent, baseline, share)
+        return observation.canary(self._journal, self._settings_of(agent).canary, agent, baseline, share, self._rules)
 
     def watch_beside(self, agent: str, baseline: int) -> Beginning | None:
         """A watch over what replaces `baseline`, to be begun in the transaction that does; None where the settings say
         no."""
         chosen = self._settings_of(agent).canary
-        needs_rate = chosen.test == "baseline" or (chosen.test == "auto" and not chosen.holdback)
-        return (
-            self._begin(agent, baseline, Observation.WATCH, chosen.holdback, needs_rate=needs_rate)
-            if chosen.watch
-            else None
-        )
+        return self._begin(agent, baseline, Observation.WATCH, chosen.holdback) if chosen.watch else None
 
     def look(self) -> int:
         """Look at everything that runs, at most once in `interval` seconds (rarely, where looking takes long); returns
@@ -104,13 +101,12 @@ class Observer:
         return n_decided
 
     def _look_at(self, row: CanaryRow) -> bool:
-        settings = self._settings_of(row.agent).canary
-        rules, now = observation.rules_of(settings), time.time()
+        rules, now = self._rules_of(row.agent), time.time()
         seen = Comparison.of(rules, row.evidence["comparison"])  # type: ignore[arg-type]
         cursor = Cursor(**row.evidence["cursor"])  # type: ignore[arg-type]
         with self._journal.read() as session:
             held = agents.find(session, row.agent).held
-            found = self._found(session, row, cursor, settings.patience, now)
+            found = self._found(session, row, cursor, rules.patience, now)
         hours = (now - row.started_at) / HOUR
         decision = _decide(row, seen, hours)
         for each in found:
@@ -128,7 +124,7 @@ class Observer:
         if found or is_final:
             row.evidence = observation.evidence_of(seen, cursor)
             self._save(row)
-        return is_final and self._act(row, decision, settings)
+        return is_final and self._act(row, decision, rules)
 
     @staticmethod
     def _found(
@@ -138,12 +134,12 @@ class Observer:
             return mirrored(session, row, cursor, now)
         return settled(session, row.agent, (row.version, row.baseline), cursor, patience=patience, now=now)
 
-    def _act(self, row: CanaryRow, decision: Decision, settings: config.Canary) -> bool:
+    def _act(self, row: CanaryRow, decision: Decision, rules: Rules) -> bool:
         try:
             if decision.state is CanaryState.STOPPED:
-                self._stop(row, decision.reason, settings)
+                self._stop(row, decision.reason, rules)
             elif row.kind in TRIALS:
-                self._end_canary(row, decision, settings)
+                self._end_canary(row, decision)
             else:
                 with self._journal.write() as session:
                     canaries.end(session, row, decision.state, decision.reason, actor="watch")
@@ -154,10 +150,10 @@ class Observer:
             return False
         return True
 
-    def _stop(self, row: CanaryRow, reason: str, settings: config.Canary) -> None:
+    def _stop(self, row: CanaryRow, reason: str, rules: Rules) -> None:
         if row.kind in TRIALS:
             with self._journal.write() as session:
-                auto_rollback.refuse_canary(session, row, reason, actor="canary", drops_rows=settings.drop_rows)
+                auto_rollback.refuse_canary(session, row, reason, actor="canary")
             publish.sync(self._journal, self._file, row.agent)
             self._alerts.send(
                 f"{row.kind} stopped", agent=row.agent, version=row.version, beside=row.baseline, reason=reason
@@ -166,11 +162,7 @@ class Observer:
         done: dict[str, Any] = {}
 
         def back(session: Session) -> None:
-            done.update(
-                auto_rollback.roll_back(
-                    session, row, reason, drops_rows=settings.drop_rows, max_rollbacks=settings.max_rollbacks
-                )
-            )
+            done.update(auto_rollback.roll_back(session, row, reason, max_rollbacks=rules.max_rollbacks))
 
         try:
             publish.move(self._journal, self._file, row.agent, row.baseline, back)
@@ -182,15 +174,9 @@ class Observer:
             publish.sync(self._journal, self._file, row.agent, also_loaded=row.baseline)
         self._alerts.send("rolled back", **done)
 
-    def _end_canary(self, row: CanaryRow, decision: Decision, settings: config.Canary) -> None:
+    def _end_canary(self, row: CanaryRow, decision: Decision) -> None:
         name = VersionName(row.agent, row.version)
         watch = self.watch_beside(row.agent, row.baseline)
-        if decision.state is CanaryState.SKIPPED and settings.when_skipped == "refuse":
-            with self._journal.write() as session:
-                auto_rollback.refuse_canary(session, row, decision.reason, actor="canary", state=CanaryState.SKIPPED)
-            publish.sync(self._journal, self._file, row.agent)
-            log.warning("a canary was skipped, its version refused", version=str(name), reason=decision.reason)
-            return
 
         def act(session: Session) -> None:
             if not canaries.end(session, row, decision.state, decision.reason, actor="canary"):
@@ -212,16 +198,17 @@ class Observer:
         publish.move(self._journal, self._file, row.agent, row.version, act)
         log.info("promoted after its canary", version=str(name), canary=str(decision.state), reason=decision.reason)
 
-    def _begin(self, agent: str, baseline: int, kind: Observation, share: float, *, needs_rate: bool) -> Beginning:
-        settings = self._settings_of(agent).canary
-        return observation.ready(self._journal, settings, agent, baseline, kind, share, needs_rate=needs_rate)
+    def _begin(self, agent: str, baseline: int, kind: Observation, share: float) -> Beginning:
+        return observation.ready(self._journal, self._rules_of(agent), agent, baseline, kind, share)
+
+    def _rules_of(self, agent: str) -> Rules:
+        return observation.rules_of(self._settings_of(agent).canary, self._rules)
 
     def _drop_late_rows(self, row: CanaryRow) -> None:
         """Turns that were under way when their version was stopped, or that nobody had filed yet."""
-        settings = self._settings_of(row.agent).canary
-        since = (row.ended_at or 0.0) - settings.patience
+        since = (row.ended_at or 0.0) - self._rules.patience
         with self._journal.read() as session:
-            is_needed = settings.drop_rows and auto_rollback.has_rows(session, row.agent, row.version, since)
+            is_needed = auto_rollback.has_rows(session, row.agent, row.version, since)
         if is_needed:
             with self._journal.write() as session:
                 auto_rollback.drop_rows(session, row.agent, row.version, WHY[Observation(row.kind)])

@@ -24,7 +24,7 @@ from burnish.records import GroupState
 from burnish.server.rollout.shadow_groups import group
 from burnish.server.rollout.shadow_groups.engine_source import Source
 from burnish.server.rollout.shadow_groups.group import Interrupted, Prompt, Unfit
-from burnish.server.rollout.shadow_groups.picker import pick
+from burnish.server.rollout.shadow_groups.picker import MAX_AGE, pick
 
 log = structlog.get_logger(__name__)
 LEASE_SECONDS = 150.0
@@ -101,12 +101,12 @@ class Drawer:
             counts = jobs.counts(session, ShadowJob)
             spent = shadows.tokens_since(session, time.time() - MINUTE)
         return (
-            bool(counts.get("queued", 0) + counts.get("leased", 0)) and spent < self._settings.shadow.tokens_per_minute
+            bool(counts.get("queued", 0) + counts.get("leased", 0)) and spent < self._settings.groups.tokens_per_minute
         )
 
     async def _idle(self) -> Source | None:
         for source in self._sources:
-            if await source.n_requests() <= self._settings.shadow.max_others:
+            if await source.n_requests() <= self._settings.recipe.group_max_others:
                 return source
         return None
 
@@ -130,7 +130,7 @@ class Drawer:
         except EngineError as error:
             self._drop(job, f"refused: {error}", estimate)
         else:
-            for_judge = self._of(str(job.payload["agent"])).shadow.grader == "rubric"
+            for_judge = self._of(str(job.payload["agent"])).groups.grader == "rubric"
             with self._journal.write() as session:
                 if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, drawn, for_judge=for_judge):
                     log.info("drew shadows", turn=name, n=len(drawn), tokens=sum(len(each.token_ids) for each in drawn))
@@ -142,14 +142,14 @@ class Drawer:
             row, turn = session.get(ShadowGroupRow, name), session.get(InteractionRow, name)
             if row is None or turn is None or row.state != GroupState.DRAWING:
                 return None
-            chosen = self._of(row.agent).shadow
+            max_tokens = self._of(row.agent).recipe.group_max_tokens
             table = serving_table.watch(self._file).current()
             agent = table.agents.get(row.agent)
             n, ids = row.n_members - 1, from_bytes("i", turn.token_ids)
             estimate = n * len(ids)
             is_there = agent is not None and (row.version in (0, agent.live) or row.version in agent.loaded)
-            if agent is None or not is_there or time.time() > turn.ended_at + chosen.max_age:
-                return None, n, chosen.max_tokens, estimate
+            if agent is None or not is_there or time.time() > turn.ended_at + MAX_AGE:
+                return None, n, max_tokens, estimate
             tools = messages_of(session, [turn.tools_digest])[0] if turn.tools_digest else ()
             prompt = Prompt(
                 model=agent.engine_model(row.version, table.base_name),
@@ -159,10 +159,10 @@ class Drawer:
                 prompt_ids=from_bytes("i", turn.prompt_ids),
                 last_id=ids[-1],
             )
-            return prompt, n, chosen.max_tokens, estimate
+            return prompt, n, max_tokens, estimate
 
     def _may_go_on(self, n_others: int) -> bool:
-        return n_others <= self._settings.shadow.max_others and not self._is_stopping()
+        return n_others <= self._settings.recipe.group_max_others and not self._is_stopping()
 
     def _finish(self, job: jobs.Leased) -> None:
         with self._journal.write() as session:

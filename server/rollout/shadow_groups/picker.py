@@ -7,8 +7,7 @@ from sqlalchemy import func, or_, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
-from burnish.config import Settings
-from burnish.hashing import place
+from burnish.config import Gate, Settings
 from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
@@ -21,18 +20,20 @@ LOOKED_THROUGH = 64
 WAITING = 4
 """Groups of an agent that may wait to be drawn: of what comes later, the latest is worth more."""
 HOUR = 3600.0
+MAX_AGE = 1800.0
+"""Seconds after a live reply in which its group must be drawn."""
 
 
 def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> int:
     """Begin groups for turns that `loaded` versions of `agent` answered, the latest first; how many."""
-    n_begun, n_free = 0, WAITING - _n_drawing(session, agent)
+    n_begun, n_free, group_size = 0, WAITING - _n_drawing(session, agent), settings.recipe.group_size
     if n_free <= 0:
         return 0
     for row, reward, wish in eligible(session, agent, loaded, settings):
-        if _n_of_user(session, row) >= settings.shadow.user_per_hour:
+        if _n_of_user(session, row) >= settings.groups.max_per_user_hour:
             continue
         record = reward.record_ids[0] if reward.record_ids else None
-        n_begun += shadows.begin(session, row, settings.shadow.group_size, wish, record)
+        n_begun += shadows.begin(session, row, group_size, wish, record)
         if n_begun >= n_free:
             break
     return n_begun
@@ -43,7 +44,8 @@ def eligible(
 ) -> list[tuple[InteractionRow, Reward, str]]:
     """Turns that may get a group and have none, the latest first, with what came back and the wishes to grade on, a
     line each."""
-    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, settings)]
+    longest = settings.recipe.group_max_tokens
+    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.gate)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
     told = [(row, compose(evidence[row.interaction_id])) for row in found]
     rewarded = [
@@ -53,12 +55,7 @@ def eligible(
     ]
     wishes = Wishes(session, settings)
     wished = [(row, reward, wishes.of(row, reward.hint)) for row, reward in rewarded]
-    return [each for each in wished if each[2] or not settings.shadow.asks_for_wish]
-
-
-def is_chosen(interaction_id: str, share: float) -> bool:
-    """True for about `share` of all turns, the same ones for whoever asks."""
-    return place(f"shadow|{interaction_id}") < share
+    return [each for each in wished if each[2]]
 
 
 def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:
@@ -66,7 +63,7 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
     mine = (
         col(InteractionRow.agent) == agent,
         col(InteractionRow.version).in_(list(loaded)),
-        col(InteractionRow.ended_at) >= time.time() - settings.shadow.max_age,
+        col(InteractionRow.ended_at) >= time.time() - MAX_AGE,
     )
     whole = (
         col(InteractionRow.is_aborted).is_(False),
@@ -88,7 +85,7 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
         )
         .exists()
     )
-    needs_own = settings.shadow.asks_for_wish and not settings.shadow.recall
+    needs_own = not settings.groups.earlier_hints
     speaks = (
         hinted
         if needs_own
@@ -98,13 +95,10 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
     return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
 
 
-def _is_fit(row: InteractionRow, settings: Settings) -> bool:
-    chosen = settings.shadow
-    is_short = 0 < len(row.token_ids) // 4 <= chosen.max_tokens
-    is_kept = settings.gate.tier == "full" and is_held_out(row.session_id, settings.gate.holdout)
-    return (
-        is_short and not is_kept and Sampling(**row.sampling).has_ratio and is_chosen(row.interaction_id, chosen.share)  # type: ignore[arg-type]
-    )
+def _is_fit(row: InteractionRow, longest: int, gate: Gate) -> bool:
+    is_short = 0 < len(row.token_ids) // 4 <= longest
+    is_kept = gate.tier == "full" and is_held_out(row.session_id, gate.holdout)
+    return is_short and not is_kept and Sampling(**row.sampling).has_ratio  # type: ignore[arg-type]
 
 
 def _n_drawing(session: Session, agent: str) -> int:

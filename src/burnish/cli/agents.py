@@ -25,7 +25,7 @@ from burnish.cli.common import (
     prepared,
     print_json,
 )
-from burnish.config import overrides
+from burnish.config import BASE_NAME, overrides
 from burnish.journal.summary import summary
 
 app = typer.Typer(
@@ -101,7 +101,7 @@ def create(
     settings, journal, _ = prepared(file, state, None)
     wanted = overrides.checked(settings, pairs(own))
     with journal.write() as session:
-        taken = (settings.engine.base_name,)
+        taken = (BASE_NAME,)
         row = agents.create(session, name, tenant, settings=wanted, taken=taken, actor="cli", reason=reason)
         report = described(row, {0: [agents.LIVE]})
     refresh(settings, journal)

@@ -40,7 +40,7 @@ def demo(
     """Let simulated users teach the sandbox agent their style, and watch the score rise."""
     from burnish.sandbox.demo.run import Plan
 
-    given = [*(overrides or []), f"learner.seed={seed}"]
+    given = [*(overrides or []), f"learner.recipe.seed={seed}"]
     logs.configure("console", "demo")
     settings = load_settings(file, given)
     report = settings.state_dir / "demo" / "report.json"
@@ -51,7 +51,7 @@ def demo(
     kept = read_json(report) or {}
     off = Plan(title="control: learner off", n_interactions=interactions, n_users=users, seed=seed)
     shuffled = Plan(title="control: rewards shuffled", n_interactions=interactions, n_users=users, seed=seed)
-    runs = ((off, "learner.enabled=false", "off"), (shuffled, "learner.shuffle_rewards=true", "shuffled"))
+    runs = ((off, "learner.enabled=false", "off"), (shuffled, "learner.recipe.shuffle_rewards=true", "shuffled"))
     for plan, override, name in runs:
         folder = settings.state_dir.with_name(f"{settings.state_dir.name}-control-{name}")
         state = load_settings(file, [*given, override], folder)

@@ -166,7 +166,7 @@ def _judge(settings: Settings, name: str | None) -> "Judge":
     if name is None:
         return make_judges(settings, url, key)[0]
     if name == chosen.fallback_model:
-        return make_judge(settings, url, key, name, chosen.fallback_url, chosen.fallback_api_key)
+        return make_judge(settings, url, key, name)
     # A key goes to the server that it is for: another provider's model, or our own engine's, is asked without it.
     is_there = name == chosen.model or ("/" not in name and not is_ours(settings, name))
     there = (chosen.url, chosen.api_key) if is_there else ("", "")
@@ -176,8 +176,7 @@ def _judge(settings: Settings, name: str | None) -> "Judge":
 def _terms(settings: Settings) -> "Terms":
     from burnish.judges.calibration.calibrate import Terms
 
-    chosen = settings.judge
-    return Terms(chosen.votes, chosen.min_agreement, chosen.deadline, chosen.concurrency)
+    return Terms(settings.judge.votes, settings.judge.concurrency)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def status(agent: AgentName = None, file: ConfigFile = None, state: StateDir = N
     settings, journal, name = existing(file, state, agent)
     with journal.read() as session:
         told = steps.standing(session, name)
-    told |= {"min_rows": settings.learner.min_rows, "is_enabled": settings.learner.enabled}
+    told |= {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
     print_json(told) if as_json else out.print(tables.standing(told))
 
 

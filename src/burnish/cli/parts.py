@@ -71,19 +71,19 @@ def _remote(settings: config.Settings) -> None:
 
 def _ingester(settings: config.Settings) -> None:
     from burnish.adapters.serving.prepare import prepare
-    from burnish.server.ingest.ingester import Ingester
+    from burnish.server.ingest.ingester import FEEDBACK_SECONDS, Ingester
 
     stopping = Stopping()
     chosen = settings.journal
     ingester = Ingester(
         prepare(settings),
         settings.segments_dir,
-        session_ttl=chosen.session_ttl,
-        feedback_ttl=settings.feedback.pending_hours * 3600.0,
+        session_timeout=chosen.session_timeout,
+        feedback_ttl=FEEDBACK_SECONDS,
         verifiers=chosen.verifiers,
         personal=settings.personal,
     )
-    ingester.run_forever(settings.journal.poll_interval, stopping)
+    ingester.run_forever(stopping)
 
 
 def _swapper(settings: config.Settings) -> None:
@@ -108,7 +108,7 @@ def _learner(settings: config.Settings) -> None:
     from burnish.learner.run.throttle import lower_priority
 
     stopping = Stopping()
-    lower_priority(settings.learner.nice)
+    lower_priority()
     run(settings, stopping)
 
 

@@ -1,5 +1,6 @@
 """`burnish config`: every setting, its value here and one sentence about it."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -14,16 +15,31 @@ def markdown() -> str:
     lines = [
         "# Settings",
         "",
-        "`burnish.toml` in the working directory (or `--config FILE`), then variables such as `BURNISH_LEARNER__MIN_ROWS=8`, then",
-        "`--set learner.min_rows=8`; later wins. `burnish config` shows what is in force. Where the sandbox's model is served,",
-        "`sandbox/burnish.toml` stands under all of these. This page is what `burnish config --markdown` prints.",
+        "Burnish reads `burnish.toml` in the working directory (or `--config FILE`), then variables such as",
+        "`BURNISH_LEARNER__MIN_ROWS=8`, then flags such as `--set learner.min_rows=8`. Later sources win. If the sandbox's",
+        "model is served, `sandbox/burnish.toml` lies below all of these. `burnish config` shows the values in force.",
         "",
-        "| setting | default | meaning |",
-        "|---|---|---|",
+        "A default `preset: …` comes from the learner's preset `general` ([the recipe](recipe.md)). Each agent may have its",
+        "own `learner`, `gate`, `canary` and `versions` settings ([several agents](../how-to/agents.md)).",
     ]
-    defaults = tree.defaults()
-    for key, description in tree.described().items():
-        lines.append(f"| `{key}` | `{defaults[key]}` | {description} |")
+    defaults, described = tree.defaults(), tree.described()
+    for (title, about), keys in tree.grouped().items():
+        lines += ["", f"## {title}", *(["", about] if about else []), ""]
+        lines += ["| setting | default | meaning |", "|---|---|---|"]
+        lines += [f"| `{key}` | `{defaults[key]}` | {described[key]} |" for key in keys]
+    return "\n".join(lines) + "\n"
+
+
+def recipe_markdown() -> str:
+    """Every field of the recipe with its default, the presets' changes and its meaning, as docs/reference/recipe.md shows."""
+    plain = tree.Recipe().model_dump(mode="json")
+    presets = {name: changes for name, changes in tree.PRESETS.items() if changes}
+    lines = [f"| field | `general` | {' | '.join(f'`{name}`' for name in presets)} | meaning |"]
+    lines.append("|---" * (3 + len(presets)) + "|")
+    for name, field in tree.Recipe.model_fields.items():
+        changed = [f"`{json.dumps(each[name])}`" if name in each else "" for each in presets.values()]
+        meaning = (field.description or "").replace("|", "\\|")
+        lines.append(f"| `{name}` | `{json.dumps(plain[name])}` | {' | '.join(changed)} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
@@ -40,17 +56,13 @@ def config(
         typer.echo(markdown(), nl=False)
         return
     settings = load_settings(file, overrides)
-    values = settings.model_dump(mode="json")
-    rows = []
-    for key, description in tree.described().items():
-        section, _, leaf = key.partition(".")
-        value = values[section][leaf] if leaf else values[section]
-        rows.append((key, value, description))
+    values, described = tree.effective(settings), tree.described()
     if as_json:
-        print_json({key: value for key, value, _ in rows})
+        print_json(values)
         return
-    table = Table("setting", "value", "meaning")
-    for key, value, description in rows:
-        is_secret = key.endswith("api_key") and value
-        table.add_row(key, "(set)" if is_secret else str(value), description)
-    out.print(table)
+    for (title, _), keys in tree.grouped().items():
+        table = Table("setting", "value", "meaning", title=title, title_justify="left")
+        for key in keys:
+            is_secret = key.endswith("api_key") and values[key]
+            table.add_row(key, "(set)" if is_secret else str(values[key]), described[key])
+        out.print(table)

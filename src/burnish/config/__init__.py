@@ -15,36 +15,42 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from burnish.config.groups import Groups
 from burnish.config.judging import Judge
 from burnish.config.learning import Learner
-from burnish.config.section import LORA_RANKS, SANDBOX_MODEL, Section
-from burnish.config.serving import Engine, Feedback, Gateway, Journal, Remote
-from burnish.config.shadow import Shadow
+from burnish.config.recipe import PRESETS, Recipe
+from burnish.config.section import BASE_NAME, LORA_RANKS, SANDBOX_MODEL, Section
+from burnish.config.serving import Engine, Gateway, Journal, Remote
 from burnish.config.versions import Agent, Alerts, Canary, Gate, Personal, Versions
 from burnish.errors import ConfigError
 
 __all__ = [
+    "BASE_NAME",
+    "FIRST",
     "LORA_RANKS",
+    "PRESETS",
     "SANDBOX_MODEL",
     "Agent",
     "Alerts",
     "Canary",
     "Engine",
-    "Feedback",
     "Gate",
     "Gateway",
+    "Groups",
     "Journal",
     "Judge",
     "Learner",
     "Personal",
+    "Recipe",
     "Remote",
     "Settings",
-    "Shadow",
     "Versions",
     "defaults",
     "described",
+    "effective",
     "for_agent",
     "given",
+    "grouped",
     "load",
     "to_environment",
 ]
@@ -64,10 +70,9 @@ class Settings(BaseSettings):
     gateway: Gateway = Gateway()
     remote: Remote = Remote()
     journal: Journal = Journal()
-    feedback: Feedback = Feedback()
     judge: Judge = Judge()
     learner: Learner = Learner()
-    shadow: Shadow = Shadow()
+    groups: Groups = Groups()
     gate: Gate = Gate()
     canary: Canary = Canary()
     alerts: Alerts = Alerts()
@@ -106,16 +111,34 @@ class Settings(BaseSettings):
         return {name: Path(path).expanduser().absolute() for name, path in self.engine.adapters.items()}
 
     @property
+    def remote_port(self) -> int:
+        """Loopback port of the process that talks to the remote model; 0 (any) if the gateway's is 0."""
+        return self.gateway.port and self.gateway.port + 2
+
+    @property
+    def preset(self) -> str:
+        """Name of the preset in force."""
+        if self.learner.preset == "auto":
+            return "sandbox" if self.uses_sandbox else "general"
+        return self.learner.preset
+
+    @property
+    def recipe(self) -> Recipe:
+        """The preset, changed by the learner's settings and then by `learner.recipe`."""
+        return Recipe(**{**PRESETS[self.preset], **self.learner.given()})
+
+    @property
     def has_canary(self) -> bool:
         """True where a version that passed the gate answers a share of the traffic before it is promoted."""
         return self.canary.mode in ("on", "shadow") or (self.canary.mode == "auto" and self.gate.tier == "full")
 
     @property
     def has_groups(self) -> bool:
-        """True where shadow groups are drawn and learned from (docs/explanation/learning.md says where they pay)."""
-        if self.shadow.enabled is not None:
-            return self.shadow.enabled
-        return self.learner.enabled and not self.learner.rl_weight and self.learner.distill_weight > 0
+        """True if shadow groups are drawn and learned from (docs/explanation/learning.md says when they pay)."""
+        if self.groups.enabled is not None:
+            return self.groups.enabled
+        recipe = self.recipe
+        return self.learner.enabled and not recipe.rl_weight and recipe.distill_weight > 0
 
     @property
     def journal_url(self) -> str:
@@ -135,8 +158,9 @@ class Settings(BaseSettings):
         return self.state_dir / "run"
 
     @property
-    def retention_file(self) -> Path | None:
-        return self._data_file(self.gate.retention, "retention.jsonl")
+    def forgetting_file(self) -> Path | None:
+        """The forgetting prompts; None if there are none."""
+        return self._data_file(self.gate.forgetting_prompts, "retention.jsonl")
 
     @property
     def anchors_file(self) -> Path | None:
@@ -257,22 +281,70 @@ def described() -> dict[str, str]:
     return found
 
 
-def defaults() -> dict[str, Any]:
-    """Every dotted key with its default, as a JSON text; paths of this installation are left out."""
-    found: dict[str, Any] = {}
+FIRST = (
+    "engine.model",
+    "engine.urls",
+    "gateway.host",
+    "gateway.port",
+    "state_dir",
+    "agent.name",
+    "judge.model",
+    "judge.api_key",
+    "learner.enabled",
+    "learner.min_rows",
+    "gate.tier",
+    "gate.forgetting_prompts",
+)
+"""The settings that matter first."""
+
+
+def grouped() -> dict[tuple[str, str], list[str]]:
+    """The dotted keys by (title, description), each key once: those that matter first, then section by section."""
+    found: dict[tuple[str, str], list[str]] = {("First", "The twelve that matter first."): list(FIRST)}
+    for key in described():
+        if key not in FIRST:
+            name, dot, _ = key.partition(".")
+            section: Any = Settings.model_fields[name].annotation if dot else None
+            title = name if section is not None else "other"
+            found.setdefault((title, section.__doc__ or "" if section is not None else ""), []).append(key)
+    return found
+
+
+def defaults() -> dict[str, str]:
+    """Every dotted key with its default as a JSON text, without paths of this installation.
+
+    A setting of the recipe has the default of the preset `general`.
+    """
+    found: dict[str, str] = {}
+    plain = Recipe().model_dump(mode="json")
     for name, field in Settings.model_fields.items():
         section = field.annotation
         if isinstance(section, type) and issubclass(section, Section):
-            values = section().model_dump(mode="json")
-            found |= {f"{name}.{key}": json.dumps(value) for key, value in values.items()}
+            for key, value in section().model_dump(mode="json").items():
+                is_of_preset = section is Learner and value is None
+                found[f"{name}.{key}"] = f"preset: {json.dumps(plain[key])}" if is_of_preset else json.dumps(value)
         else:
             found[name] = json.dumps(str(field.default) if isinstance(field.default, Path) else field.default)
     return found | {"engine.model": "the sandbox's"}
 
 
+def effective(settings: Settings) -> dict[str, Any]:
+    """Every dotted key with the value in force, as JSON values: what the preset gives, too."""
+    tree = settings.model_dump(mode="json")
+    recipe = settings.recipe.model_dump(mode="json")
+    found: dict[str, Any] = {}
+    for key in described():
+        name, _, leaf = key.partition(".")
+        value = tree[name][leaf] if leaf else tree[name]
+        found[key] = recipe[leaf] if name == "learner" and value is None else value
+    return found | {"learner.preset": settings.preset}
+
+
 def _explain(problem: Any) -> str:
     dotted = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
+        if dotted.removeprefix("learner.") in Recipe.model_fields and dotted.startswith("learner."):
+            return f"unknown setting {dotted!r}; the recipe has it: learner.recipe.{dotted.removeprefix('learner.')}"
         near = difflib.get_close_matches(dotted, described(), n=1, cutoff=0.5)
         return f"unknown setting {dotted!r}" + (f"; did you mean {near[0]!r}?" if near else "; see `burnish config`")
     return f"setting {dotted!r}: {problem['msg']} (got {problem['input']!r})"

@@ -1,254 +1,63 @@
-"""Settings of the learner."""
+"""Settings of the learner's process, and those of the recipe that operators change (burnish/config/recipe.py)."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from burnish.config.recipe import Recipe
 from burnish.config.section import Section
 
 
 class Learner(Section):
-    """What is trained, and when."""
+    """What is trained, and when. A setting whose default is None takes the preset's value."""
 
     enabled: bool = Field(True, description="False records and judges but never trains.")
-    min_rows: int = Field(16, ge=1, description="A step begins when this many rows are ready…")
-    max_rows: int = Field(32, ge=1, description="Most rows in one step.")
-    max_wait: float = Field(300.0, gt=0, description="…or after this many seconds with at least half of them.")
-    max_lag: int = Field(4, ge=1, description="Oldest policy a row may come from, in versions behind the learner's.")
-    passes: int = Field(
-        1,
-        ge=1,
-        description="Optimiser steps over the rows of one step: more learn more from each row, and take as many times as long.",
+    preset: Literal["auto", "general", "sandbox"] = Field(
+        "auto",
+        description="Values that all training starts from; `auto` is `sandbox` if the sandbox's model is served, else "
+        "`general`.",
     )
-    learning_rate: float = Field(1e-5, gt=0, description="AdamW's learning rate.")
-    rank: int = Field(16, ge=1, description="LoRA rank.")
-    alpha: int = Field(32, ge=1, description="LoRA alpha; the update is scaled by alpha / rank.")
-    clip_low: float = Field(0.2, gt=0, description="PPO clip below 1.")
-    clip_high: float = Field(0.28, gt=0, description="PPO clip above 1.")
-    dual_clip: float = Field(3.0, gt=1, description="Cap on the loss of a negative advantage, as a multiple of it.")
-    advantage: Literal["baseline", "grpo", "dr_grpo", "rloo"] = Field(
-        "baseline", description="What a reward is compared with: a running baseline, or the other replies of its group."
+    recipe: dict[str, Any] = Field(
+        {},
+        description="Changes to the preset, for experiments, by field of the recipe (docs/reference/objectives.md), e.g. `{ "
+        "kl_weight = 0.1 }`.",
     )
-    groups: Literal["prompt", "session"] = Field(
-        "prompt", description="A group is the replies to one and the same prompt, or the turns of one session."
+    learning_rate: float | None = Field(None, gt=0, description="AdamW's learning rate.")
+    rank: int | None = Field(None, ge=1, description="LoRA rank; alpha is twice the rank.")
+    min_rows: int | None = Field(None, ge=1, description="A step begins when this many rows are ready.")
+    max_wait: float | None = Field(
+        None, gt=0, description="A step begins after this many seconds with at least half of `min_rows`."
     )
-    min_advantage: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Rows whose reward is nearer than this to what was expected (in successes, 0 to 1) carry no policy gradient. It saves "
-        "their passes; but those of an agent that is mostly liked are its successes, and then its failures push alone.",
+    max_rows: int | None = Field(None, ge=1, description="Most rows in one step.")
+    max_off_policy_steps: int | None = Field(
+        None, ge=1, description="Oldest policy that a row may come from, in versions behind the learner's."
     )
-    scale_floor: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Advantages of a step are divided by their deviation over its tokens (SPO++), which counts as at least this; 0: they "
-        "are not divided.",
-    )
-    correction: Literal["bypass", "token_tis"] = Field(
-        "bypass",
-        description="Off-policy: clip the ratio to the engine's own log-probs, or weigh by a truncated ratio beside it.",
-    )
-    policy_loss: Literal["ppo", "gspo", "cispo"] = Field(
-        "ppo",
-        description="Clip the ratio of each token (PPO) or of whole replies (GSPO), or let it be a weight without a clip (CISPO); the "
-        'last two need `correction = "bypass"`.',
-    )
-    rl_weight: float = Field(1.0, ge=0, description="Weight of the policy-gradient term.")
-    group_weight: float = Field(
-        1.0, ge=0, description="Weight of the term over shadow groups, which there are where `shadow.enabled` says so."
-    )
-    group_advantage: Literal["dr_grpo", "grpo", "rloo"] = Field(
-        "dr_grpo",
-        description="How a member of a shadow group is compared with the others: GRPO divides by their deviation.",
-    )
-    max_groups: int = Field(8, ge=0, description="Most shadow groups in one step.")
-    distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
-    distill_form: Literal["top_k", "token"] = Field(
-        "top_k",
-        description="Compare student and teacher over the student's likeliest tokens, or at the sampled one alone.",
-    )
-    distill_top_k: int = Field(
-        20, ge=1, description="Student's tokens compared with the teacher one by one; the rest is one tail bin."
-    )
-    check_hints: bool = Field(
-        True,
-        description="Let the teacher refuse hints: those that change nothing more than any words would, or change everything.",
-    )
-    liked_replies: int = Field(
-        16,
-        ge=0,
-        description="Most other users whose praise is asked about each hint: one that most of theirs speaks against is not taught. "
-        "It takes 7 other users; 0: off.",
-    )
-    sft_weight: float = Field(0.0, ge=0, description="Weight of learning demonstrations and corrections word by word.")
-    dpo_weight: float = Field(
-        0.0, ge=0, description="Weight of preferring a correction to the reply that it corrects (DPO)."
-    )
-    dpo_beta: float = Field(
-        0.1, gt=0, description="DPO's inverse temperature: how far a preference may lead from the reference."
-    )
-    dpo_reference: Literal["base", "teacher"] = Field(
-        "base", description="What DPO measures from: the base, or the last promoted version."
-    )
-    kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
-    anchor_weight: float = Field(
-        0.5, ge=0, description="Weight of the replay of the base's own answers; 0 switches it off."
-    )
-    anchor_growth: float = Field(
-        2.0,
-        ge=1,
-        description="Factor on the anchors' weight for each version that was refused for what it forgot, since one went live; squared "
-        "where the live one is at the gate's limit; a step after such a refusal has no momentum. 1: neither.",
-    )
-    shrink: float = Field(
-        0.95,
-        gt=0,
-        le=1,
-        description="Factor on what the adapter adds to the base, at the end of a step, for each version but the first that was made from "
-        "the same live one and refused for what it forgot; a half at least. 1: never.",
-    )
-    cooling: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Factor on the learning rate for each version that was refused or rolled back for what it had become; each one "
-        "that goes live gives a quarter of it back. 1: never.",
-    )
-    anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")
     anchors: str = Field(
         "", description="JSONL file of anchor prompts; empty means the sandbox's when its model is used, else none."
     )
-    baseline_decay: float = Field(
-        0.9, gt=0, lt=1, description="How much of the running baseline's evidence each version keeps."
+    monitors: Literal["act", "watch"] | None = Field(
+        None, description="`act`: yellow slows learning down and red publishes nothing; `watch` only records levels."
     )
-    user_cap: float = Field(
-        0.25,
-        gt=0,
-        le=1,
-        description="Largest share of a step that one user's tokens may have, with enough users (4 at 0.25); 1: off.",
-    )
-    session_cap: float = Field(
-        0.125,
-        gt=0,
-        le=1,
-        description="Largest share of a step that one session may have, where users are capped; 1: off.",
-    )
-    coalition_cap: float = Field(
-        0.5,
-        gt=0,
-        le=1,
-        description="Largest share of a step that all new users together may have, where users are capped; 1: off.",
-    )
-    known_after: int = Field(
-        8, ge=0, description="Turns of a user that must have been trained on before the user is not new."
-    )
-    keep_duplicates: bool = Field(
-        False, description="Train on the same reply to the same prompt as often as a batch has it."
-    )
-    audit_rows: int = Field(
-        4,
+    max_latency_ratio: float = Field(
+        1.25,
         ge=0,
-        description="Rows of a step scored again under their own version, to tell policy lag from engine mismatch.",
-    )
-    max_mismatch: float = Field(
-        0.01,
-        gt=0,
-        description="Mean log-ratio of engine and learner, in nats a token, beyond which an audited row is dropped.",
-    )
-    max_grad_norm: float = Field(1.0, gt=0, description="Gradient clipping by global norm.")
-    outlier_z: float = Field(
-        6.0,
-        ge=0,
-        description="A step is skipped whose gradient norm is this many standard deviations above the last 64; 0: off.",
-    )
-    monitors: Literal["act", "watch"] = Field(
-        "act", description="`act`: yellow slows learning down and red publishes nothing; `watch`: levels are only told."
-    )
-    hold_factor: float = Field(0.5, gt=0, le=1, description="Factor on the learning rate while a monitor is yellow.")
-    monitor_spread: tuple[float, float] = Field(
-        (0.3, 0.6),
-        description="Yellow and red: fall of the rewards' standard deviation from its peak, as a share of it.",
-    )
-    monitor_entropy: tuple[float, float] = Field(
-        (0.4, 1.0), description="Yellow: change of the entropy from its start, as a share; red: rise."
-    )
-    min_entropy: float = Field(0.05, ge=0, description="Entropy in nats a token below which its monitor is red.")
-    monitor_grad_norm: tuple[float, float] = Field(
-        (4.0, 6.0), description="Yellow: z-score of a gradient norm; red: reached twice within the last 64 steps."
-    )
-    monitor_kl: tuple[float, float] = Field((0.05, 0.2), description="Yellow and red: KL to the base, in nats a token.")
-    monitor_length: tuple[float, float] = Field(
-        (0.3, 0.6), description="Yellow and red: change of the replies' mean length from its start, as a share."
-    )
-    monitor_repetition: tuple[float, float] = Field(
-        (0.1, 0.3),
-        description="Yellow and red: rise, from its start, of the share of a reply's 4-grams that repeat an earlier one.",
-    )
-    monitor_tool_json: tuple[float, float] = Field(
-        (0.02, 0.05), description="Yellow and red: fall of the share of tool calls that can be read, from its start."
-    )
-    monitor_mismatch: tuple[float, float] = Field(
-        (1e-3, 1e-2), description="Yellow and red: k3 of the engine's log-probs against the learner's, in nats a token."
+        description="The learner pauses between pieces of its work while tokens come this many times slower than "
+        "without it; 0: never.",
     )
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
-    ranks: int = Field(
+    processes: int = Field(
         1,
         ge=1,
         description="Processes that take each step together, one to a GPU; `burnish up` starts them by torchrun.",
     )
-    nice: int = Field(
-        20,
-        ge=0,
-        le=20,
-        description="How far the learner's process stands behind serving's for the CPU (Unix niceness); 20: it gets only time that nobody "
-        "else wants (on Linux).",
-    )
-    slow_down_at: float = Field(
-        1.25,
-        ge=0,
-        description="The learner rests between pieces of its work while tokens come this many times slower than without it; 0: never.",
-    )
-    gpu_memory: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Largest share of a GPU's memory for the learner; 0: what the engine beside it leaves, less 5 %.",
-    )
-    micro_tokens: int = Field(
-        0, ge=0, description="Tokens of one forward and backward pass, at most; 0: 512 on a CPU, 4096 on a GPU."
-    )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
-    checkpointing: bool = Field(
-        False,
-        description="Compute the layers' activations again in the backward pass: less memory, about a third more time.",
-    )
-    seed: int = Field(0, description="Seed of every random choice of the learner.")
-    shuffle_rewards: bool = Field(
-        False, description="Control experiment: give each row a reward of an earlier step, leave hints out."
-    )
 
-    @field_validator(
-        "monitor_spread",
-        "monitor_entropy",
-        "monitor_grad_norm",
-        "monitor_kl",
-        "monitor_length",
-        "monitor_repetition",
-        "monitor_tool_json",
-        "monitor_mismatch",
-    )
+    @field_validator("recipe")
     @classmethod
-    def _is_ordered(cls, limits: tuple[float, float]) -> tuple[float, float]:
-        if not 0.0 < limits[0] <= limits[1]:
-            raise ValueError("give yellow and then red, both above 0 and red not below yellow, as in [0.1, 0.3]")
-        return limits
+    def _is_known(cls, changes: dict[str, Any]) -> dict[str, Any]:
+        return Recipe.checked(changes)
 
-    @model_validator(mode="after")
-    def _form_knows_its_ratio(self) -> "Learner":
-        if self.policy_loss != "ppo" and self.correction != "bypass":
-            raise ValueError(
-                f'policy_loss = "{self.policy_loss}" has its own ratio; give correction = "bypass" with it'
-            )
-        return self
+    def given(self) -> dict[str, Any]:
+        """The fields of the recipe that these settings give."""
+        own = {name: getattr(self, name) for name in Learner.model_fields if name in Recipe.model_fields}
+        return {name: value for name, value in own.items() if value is not None} | self.recipe

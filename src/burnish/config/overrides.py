@@ -8,7 +8,7 @@ from burnish.errors import ConfigError, RequestError
 
 SECTIONS = ("learner", "gate", "canary", "versions")
 """What an agent may have its own of."""
-SHARED = frozenset({"learner.enabled", "learner.device", "learner.threads", "versions.check_minutes"})
+SHARED = frozenset({"learner.enabled", "learner.device", "learner.threads"})
 """Settings of a process, which works for all agents."""
 
 
@@ -35,6 +35,8 @@ def checked(settings: Settings, overlay: Mapping[str, object]) -> dict[str, Any]
     tree = laid_over(settings, overlay).model_dump(mode="json")
     found: dict[str, Any] = {}
     for key in overlay:
-        section, _, name = key.partition(".")
-        found[key] = tree[section][name]
+        value: Any = tree
+        for part in key.split("."):
+            value = value[part]
+        found[key] = value
     return found

@@ -1,4 +1,4 @@
-"""Settings of the engine, the gateway, the remote model, the journal and feedback."""
+"""Settings of the engine, the gateway, the remote model, and the journal."""
 
 from typing import Literal
 
@@ -14,7 +14,6 @@ class Engine(Section):
         str(SANDBOX_MODEL),
         description="Directory (or hub name) of the base causal LM; the sandbox's own model by default.",
     )
-    base_name: str = Field("base", description="Model name under which the frozen base answers.")
     urls: tuple[str, ...] = Field(
         (), description="Base URLs of vLLM servers that are already running; empty starts one here."
     )
@@ -33,11 +32,9 @@ class Engine(Section):
     max_loras: int = Field(
         4, ge=3, description="Adapters that one batch may mix: live, draining, canary and one being loaded."
     )
-    max_cpu_loras: int = Field(8, ge=3, description="Adapters kept in memory; must be at least max_loras.")
     max_lora_rank: int = Field(
         16, description="Highest adapter rank that the engine accepts; vLLM knows 1, 8, 16, 32, 64, 128, 256, 320, 512."
     )
-    max_queued: int = Field(512, ge=1, description="Requests that may wait in the engine before it answers 503.")
     tool_parser: str = Field(
         "hermes", description="vLLM's --tool-call-parser for this model; empty switches tool parsing off."
     )
@@ -47,7 +44,8 @@ class Engine(Section):
     )
     adapters: dict[str, str] = Field(
         {},
-        description="LoRA adapters that the engine serves besides the versions, by name: a judge's, say; clients cannot ask for them.",
+        description="LoRA adapters that the engine serves besides the versions, by name: a judge's, say; clients "
+        "cannot ask for them.",
     )
     extra_args: tuple[str, ...] = Field(
         (), description="Further command-line arguments for vLLM, passed on as they are."
@@ -67,25 +65,20 @@ class Gateway(Section):
     host: str = Field(
         "127.0.0.1", description="Address to listen on; anything but loopback needs at least one inference key."
     )
-    port: int = Field(8700, ge=0, le=65535, description="Port to listen on.")
+    port: int = Field(
+        8700, ge=0, le=65533, description="Port to listen on; the port two above is the remote model's, on loopback."
+    )
     allowed_hosts: tuple[str, ...] = Field(
         (), description="Further Host header names to answer to, beside loopback and `host`."
     )
     allowed_origins: tuple[str, ...] = Field((), description="Browser origins that may call; others get 403.")
-    max_body_bytes: int = Field(32 * 2**20, ge=1024, description="Largest request body; a larger one gets 413.")
     open_inference: bool = Field(
         True, description="On loopback, let requests without a key talk (as tenant `default`)."
     )
-    connect_timeout: float = Field(2.0, gt=0, description="Seconds to reach the engine before a 503.")
     model_map: dict[str, str] = Field(
         {},
-        description="Model names for harnesses that insist on their own: pattern to model, e.g. `claude-*` to `agent`; a model "
-        "that exists goes first, then the first pattern that fits.",
-    )
-    max_in_flight: int = Field(
-        2000,
-        ge=0,
-        description="Requests that one gateway process takes on at a time before it answers 503; 0 for no limit.",
+        description="Model names for harnesses that insist on their own: pattern to model, e.g. `claude-*` to "
+        "`agent`; a model that exists goes first, then the first pattern that fits.",
     )
     processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
 
@@ -100,8 +93,6 @@ class Remote(Section):
         "fallback",
         description="`fallback` asks it when no engine can answer; `always` asks it instead of the engine.",
     )
-    port: int = Field(8702, ge=0, le=65535, description="Loopback port of the process that talks to it.")
-    timeout: float = Field(600.0, gt=0, description="Seconds for one reply.")
 
 
 class Journal(Section):
@@ -113,23 +104,11 @@ class Journal(Section):
     fsync: bool = Field(
         False, description="Flush every record to disk before its reply ends: survives power loss, not only kill -9."
     )
-    segment_bytes: int = Field(
-        64 * 2**20, ge=4096, description="Size at which a gateway process begins a new segment file."
+    session_timeout: float = Field(
+        3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed."
     )
-    reserve_bytes: int = Field(
-        4 * 2**20, ge=0, description="Preallocated space that recording falls back to on a full disk."
-    )
-    session_ttl: float = Field(3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed.")
-    poll_interval: float = Field(0.1, gt=0, description="Seconds between the ingester's looks at the segments.")
     verifiers: tuple[str, ...] = Field(
         (),
-        description="Tools whose exit codes, test results and HTTP statuses are verdicts, e.g. run_tests; others' are never rewards.",
-    )
-
-
-class Feedback(Section):
-    """What users and programs say about replies."""
-
-    pending_hours: float = Field(
-        168.0, gt=0, description="Hours for which feedback waits for the reply that it is about; then it expires."
+        description="Tools whose exit codes, test results and HTTP statuses are verdicts, e.g. run_tests; others' are "
+        "never rewards.",
     )

@@ -35,7 +35,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
     checks = {
         "engine": engine_url(settings) + "/health",
         "gateway": gateway_url(settings) + "/healthz",
-        "remote": f"http://127.0.0.1:{settings.remote.port}/health",
+        "remote": f"http://127.0.0.1:{settings.remote_port}/health",
     }
     patience = {"engine": 900.0}
     # judges side by side are parts of their own as well; on Ray, `burnish run judge` starts its actors
@@ -55,10 +55,10 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
 
 
 def _command(kind: str, settings: config.Settings) -> list[str]:
-    ranks = settings.learner.ranks
-    if kind != "learner" or ranks == 1:
+    n = settings.learner.processes
+    if kind != "learner" or n == 1:
         return [sys.executable, "-m", "burnish", "run", kind]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}"]
     return [*launcher, "-m", "burnish", "run", kind]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from burnish import serving_table
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import Settings
+from burnish.config import BASE_NAME, Settings
 from burnish.errors import AdapterError, ConfigError
 from burnish.keys import engine_key
 from burnish.records import VersionName
@@ -24,6 +24,8 @@ for the other; by its short name (`uni`) vLLM would not take it there
 (docs/decisions/0014-one-process-for-scheduler-and-worker.md)."""
 SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--distributed-executor-backend")
 """What a user may ask vLLM for that one process cannot do."""
+MAX_QUEUED = 512
+"""Requests that may wait in the engine before it answers 503."""
 
 
 def engine_url(settings: Settings) -> str:
@@ -36,18 +38,18 @@ def command(settings: Settings) -> list[str]:
     has_gpu = shutil.which("nvidia-smi") is not None
     flags: dict[str, object] = {
         "--model": engine.model,
-        "--served-model-name": engine.base_name,
+        "--served-model-name": BASE_NAME,
         "--host": engine.host,
         "--port": engine.port,
         "--dtype": engine.dtype if engine.dtype != "auto" or has_gpu else "float32",
         "--max-loras": engine.max_loras,
-        "--max-cpu-loras": engine.max_cpu_loras,
+        "--max-cpu-loras": 2 * engine.max_loras,
         "--max-lora-rank": engine.max_lora_rank,
         "--api-server-count": 1,
         "--logprobs-mode": "processed_logprobs",
         "--generation-config": "vllm",
         "--scheduling-policy": "priority",
-        "--max-num-queued-reqs": engine.max_queued,
+        "--max-num-queued-reqs": MAX_QUEUED,
         "--uvicorn-log-level": "warning",
     }
     if engine.max_model_len:

@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.adapters.evidence.gate import Evidence, decide
-from burnish.adapters.evidence.heldout_replay import Limits, Measures, Replay, faults
+from burnish.adapters.evidence.heldout_replay import Measures, Replay, Rules, faults
 from burnish.adapters.evidence.holdout import is_held_out
 
-LIMITS = Limits(n_min=64, margin=0.1, length=0.6, repetition=0.1, broken_calls=0.02)
 LIKE = Measures(length=20.0, repetition=0.0, n_calls=50, n_broken=0)
-EVEN = Replay(n=200, n_won=40, n_lost=40, n_undecided=0, candidate=LIKE, live=LIKE, limits=LIMITS)
+EVEN = Replay(n=200, n_won=40, n_lost=40, n_undecided=0, candidate=LIKE, live=LIKE, rules=Rules())
 
 
 def test_an_even_candidate_passes_and_its_bound_is_as_worked_out_by_hand() -> None:
@@ -35,7 +34,7 @@ def test_an_even_candidate_passes_and_its_bound_is_as_worked_out_by_hand() -> No
         ),
         (
             {"n_unasked": 51},
-            "insufficient evidence: the engine refused 51 of 251 held-out turns; a smaller gate.replay_tokens",
+            "insufficient evidence: the engine refused 51 of 251 held-out turns",
         ),
         ({"candidate": replace(LIKE, length=33.0)}, "replies of 33.0 tokens"),
         ({"candidate": replace(LIKE, length=5.0)}, "replies of 5.0 tokens"),

@@ -52,7 +52,7 @@ def add(journal: Journal, *replies: tuple[str, str]) -> None:
 
 
 def comparer(journal: Journal, judge: Reader, **changes: Any) -> Comparer:
-    return Comparer(journal, Panel([judge], 5.0), config.Judge(concurrency=8, **changes))
+    return Comparer(journal, Panel([judge], 5.0), config.Judge(concurrency=8), **changes)
 
 
 def rows(journal: Journal) -> list[ComparisonRow]:

@@ -53,7 +53,8 @@ def add(journal: Journal, live: str, *said: str, name: str = "t1") -> None:
 
 
 def grader(journal: Journal, judge: Marker, **changes: Any) -> Grader:
-    return Grader(journal, Panel([judge], 5.0), config.Judge(concurrency=8, votes=3, **changes), random.Random(1))
+    chosen = config.Judge(concurrency=8, votes=3)
+    return Grader(journal, Panel([judge], 5.0), chosen, random.Random(1), **changes)
 
 
 def group(journal: Journal, name: str = "t1") -> tuple[str, float | None, list[float | None], str]:

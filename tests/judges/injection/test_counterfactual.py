@@ -89,7 +89,7 @@ def _add(journal: Journal, came_back: str) -> None:
 
 
 def _worker(journal: Journal, judge: Swayed, **rubrics: str) -> Worker:
-    return Worker(journal, Panel([judge], 60.0), config.Judge(votes=3, concurrency=4, max_attempts=2, rubrics=rubrics))
+    return Worker(journal, Panel([judge], 60.0), config.Judge(votes=3, concurrency=4, rubrics=rubrics), max_attempts=2)
 
 
 def _row(journal: Journal) -> JudgementRow:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from burnish.config import Settings
-from burnish.judges.judge import JudgeUnavailable
+from burnish.judges.judge import JudgeUnavailable, Structured
 from burnish.judges.models.local import LocalJudge
 from burnish.judges.models.remote import RemoteJudge
 from burnish.judges.process import make_judge
@@ -103,29 +103,28 @@ async def test_a_request_that_is_bad_in_itself_does_not_switch_the_form_off() ->
     assert "structured_outputs" in server.bodies[-1]
 
 
-async def test_where_it_is_insisted_on_a_refusal_names_the_setting() -> None:
+async def test_where_it_is_insisted_on_a_refusal_is_an_error() -> None:
     async with serving(refuses) as server:
         judge = LocalJudge(server.url, "base", structured="on")
-        with pytest.raises(JudgeUnavailable, match=r"judge\.structured is on"):
+        with pytest.raises(JudgeUnavailable, match="structured output was required"):
             await judge.answers(QUESTION, 1)
         await judge.close()
 
 
 @pytest.mark.parametrize(
-    ("name", "url", "chosen", "asks"),
+    ("name", "url", "structured", "asks"),
     [
         ("", "", "auto", True),
         ("base", "", "auto", True),
         ("agent@v12", "", "auto", True),
         ("", "", "off", False),
-        ("theirs", "URL", "auto", False),  # a server that is not ours is asked only where that is set
-        ("theirs", "URL", "on", True),
+        ("theirs", "URL", "auto", False),  # a server that is not ours is never asked
+        ("theirs", "URL", "on", False),
     ],
 )
-async def test_who_is_asked_for_it(name: str, url: str, chosen: str, asks: bool) -> None:
+async def test_who_is_asked_for_it(name: str, url: str, structured: Structured, asks: bool) -> None:
     async with serving(answers) as server:
-        settings = Settings(judge={"structured": chosen})  # type: ignore[arg-type]
-        judge = make_judge(settings, server.url, "", name, server.url if url else "")
+        judge = make_judge(Settings(), server.url, "", name, server.url if url else "", structured=structured)
         await judge.answers(QUESTION, 1)
         await judge.close()
     assert ("structured_outputs" in server.bodies[0]) == asks

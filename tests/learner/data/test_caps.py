@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from burnish.learner.data.caps import MIN_WEIGHT, Voice, thin, weights
 
-CAPS = {"user": 0.25, "session": 1.0, "coalition": 1.0}
+CAPS = {"user": 0.25, "session": 1.0, "new_users": 1.0}
 
 
 def voices(sizes: dict[str, float], new: str = "") -> list[Voice]:
@@ -33,7 +33,7 @@ def test_with_four_users_all_weigh_the_same() -> None:
 
 @pytest.mark.parametrize("sizes", [{}, {"a": 100}, {"a": 100, "b": 1}, {"a": 100, "b": 1, "c": 1}])
 def test_with_fewer_users_no_cap_applies(sizes: dict[str, float]) -> None:
-    assert weights(voices(sizes, new="a"), user=0.25, session=0.1, coalition=0.5) == [1.0] * len(sizes)
+    assert weights(voices(sizes, new="a"), user=0.25, session=0.1, new_users=0.5) == [1.0] * len(sizes)
 
 
 def test_nobody_is_touched_where_nobody_is_loud() -> None:
@@ -43,20 +43,20 @@ def test_nobody_is_touched_where_nobody_is_loud() -> None:
 def test_new_users_together_are_bounded() -> None:
     """Eight new names of 5 against four known users of 5: half of it at most, so each new one weighs 1/2."""
     known, new = {name: 5.0 for name in "abcd"}, {name: 5.0 for name in "stuvwxyz"}
-    found = weights(voices(known | new, new="stuvwxyz"), user=0.25, session=1.0, coalition=0.5)
+    found = weights(voices(known | new, new="stuvwxyz"), user=0.25, session=1.0, new_users=0.5)
     assert found == pytest.approx([1.0] * 4 + [0.5] * 8)
 
 
-def test_where_all_are_new_or_none_is_there_is_no_coalition() -> None:
+def test_where_all_are_new_or_none_is_no_bound_of_new_users_applies() -> None:
     sizes = {name: 5.0 for name in "abcdef"}
     for new in ("", "abcdef"):
-        assert weights(voices(sizes, new=new), user=0.25, session=1.0, coalition=0.1) == [1.0] * 6
+        assert weights(voices(sizes, new=new), user=0.25, session=1.0, new_users=0.1) == [1.0] * 6
 
 
 def test_a_long_session_is_brought_down_within_its_user() -> None:
     crowd = [Voice(name, f"{name}{i}", 1.0) for name in "abcd" for i in range(4)]
     crowd[0] = Voice("a", "a0", 9.0)
-    found = weights(crowd, user=1.0, session=0.1, coalition=1.0)
+    found = weights(crowd, user=1.0, session=0.1, new_users=1.0)
     assert found == pytest.approx([(15 / 0.9 - 15) / 9] + [1.0] * 15)
 
 
@@ -72,13 +72,13 @@ def crowds(draw: st.DrawFn) -> list[Voice]:
 
 @settings(max_examples=150, deadline=None)
 @given(crowds(), st.floats(0.25, 1.0), st.floats(0.05, 1.0), st.floats(0.1, 1.0))
-def test_no_share_exceeds_its_cap(crowd: list[Voice], user: float, session: float, coalition: float) -> None:
-    found = weights(crowd, user=user, session=session, coalition=coalition)
+def test_no_share_exceeds_its_cap(crowd: list[Voice], user: float, session: float, new_users: float) -> None:
+    found = weights(crowd, user=user, session=session, new_users=new_users)
     assert all(0.0 < weight <= 1.0 for weight in found)
     by_user, new = shares(crowd, found, "user"), {voice.user for voice in crowd if voice.is_new}
-    assert sum(by_user[name] for name in new) <= coalition + 1e-5 or len(new) == len(by_user)
+    assert sum(by_user[name] for name in new) <= new_users + 1e-5 or len(new) == len(by_user)
     n_known = len(by_user) - len(new)
-    bounded = coalition if new and n_known else 1.0
+    bounded = new_users if new and n_known else 1.0
     for name, share in by_user.items():
         allowed = user if name in new or not n_known else max(user, (1.0 - bounded) / n_known)
         assert share <= allowed + 1e-5
@@ -86,7 +86,7 @@ def test_no_share_exceeds_its_cap(crowd: list[Voice], user: float, session: floa
 
 @settings(max_examples=100, deadline=None)
 @given(crowds())
-def test_without_a_coalition_the_users_cap_holds_for_everyone(crowd: list[Voice]) -> None:
+def test_without_new_users_the_users_cap_holds_for_everyone(crowd: list[Voice]) -> None:
     for share in shares(crowd, weights(crowd, **CAPS), "user").values():
         assert share <= 0.25 + 1e-5
 
@@ -95,7 +95,7 @@ def test_without_a_coalition_the_users_cap_holds_for_everyone(crowd: list[Voice]
 @given(st.lists(st.floats(1.0, 50.0), min_size=20, max_size=30), st.floats(1.0, 1e4))
 def test_sessions_hold_their_cap_where_there_are_enough(sizes: list[float], loud: float) -> None:
     crowd = [Voice(i % 5, i, size) for i, size in enumerate([loud, *sizes])]
-    by_session = shares(crowd, weights(crowd, user=0.25, session=0.1, coalition=1.0), "session")
+    by_session = shares(crowd, weights(crowd, user=0.25, session=0.1, new_users=1.0), "session")
     assert max(by_session.values()) <= 0.1 + 1e-5
 
 
@@ -104,9 +104,9 @@ def test_sessions_hold_their_cap_where_there_are_enough(sizes: list[float], loud
 def test_saying_more_never_gives_a_larger_share_beyond_the_cap(crowd: list[Voice], factor: float) -> None:
     """Whatever user 0 multiplies its rows by, its share stays under the cap, and the order of rows does not matter."""
     louder = [Voice(v.user, v.session, v.size * factor, v.is_new) if v.user == 0 else v for v in crowd]
-    found = weights(louder, user=0.25, session=1.0, coalition=1.0)
+    found = weights(louder, user=0.25, session=1.0, new_users=1.0)
     assert shares(louder, found, "user")[0] <= 0.25 + 1e-5
-    assert weights(louder[::-1], user=0.25, session=1.0, coalition=1.0)[::-1] == pytest.approx(found, abs=1e-6)
+    assert weights(louder[::-1], user=0.25, session=1.0, new_users=1.0)[::-1] == pytest.approx(found, abs=1e-6)
 
 
 def test_rows_that_would_weigh_next_to_nothing_are_thinned_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from world import SETTINGS, Make, World
 
-from burnish.config import Learner, Settings
+from burnish.config import Recipe, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal, shadows, steps
 from burnish.journal.shadows import Drawn
@@ -88,7 +88,7 @@ def test_a_cap_weighs_all_members_alike(make_trainer: Make, make_samples: Callab
     samples = [
         replace(sample, key_id=f"k{i}", session=f"s{i}") for i, sample in enumerate(make_samples(6, hints=False))
     ]
-    trainer = make_trainer(coalition_cap=1.0, session_cap=1.0)
+    trainer = make_trainer(new_users_cap=1.0, session_cap=1.0)
     groups = [group_of(trainer, interaction_id=f"g{i}", key_id="loud") for i in range(6)]
     result = trainer.step(samples, groups=groups)
     assert result.is_update and set(result.group_weights) == {f"g{i}" for i in range(6)} and result.weights == {}
@@ -103,7 +103,7 @@ def test_the_shuffled_control_permutes_scores_within_a_group(make_trainer: Make)
 
 def learner_of(world: World) -> Loop:
     return Loop(
-        world.ledger, world.store, world.trainer, Learner(**SETTINGS), None, groups=GroupLedger(world.journal, "agent")
+        world.ledger, world.store, world.trainer, Recipe(**SETTINGS), None, groups=GroupLedger(world.journal, "agent")
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from world import SETTINGS, Make, World
 
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.journal import Journal, shadows
 from burnish.journal.shadows import Drawn
 from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
@@ -149,7 +149,7 @@ def test_the_learner_scores_what_was_drawn_and_learns_from_it(world: World, monk
         world.ledger,
         world.store,
         world.trainer,
-        Learner(**SETTINGS),
+        Recipe(**SETTINGS),
         None,
         groups=GroupLedger(world.journal, "agent", grader(world)),
     )
@@ -164,7 +164,7 @@ def test_without_a_step_due_it_scores_all_the_same(world: World) -> None:
         world.ledger,
         world.store,
         world.trainer,
-        Learner(**SETTINGS),
+        Recipe(**SETTINGS),
         None,
         groups=GroupLedger(world.journal, "agent", grader(world)),
     )

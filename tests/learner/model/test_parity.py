@@ -15,7 +15,7 @@ import torch
 from tiny import perturb
 
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
 from burnish.learner.model import checkpoint
@@ -50,7 +50,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(vllm_server: Any, tmp_path_factory: pytest.TempPathFactory) -> Served:
-    settings = Learner(rank=RANK, alpha=ALPHA, device="cpu")
+    settings = Recipe(rank=RANK, alpha=ALPHA)
     policy = Policy.load(vllm_server.model, rank=RANK, alpha=ALPHA, seed=3, device="cpu")
     perturb(policy, scale=0.1)
     questions = ["Reverse 5 12.", "Copy 7 8 9.", "First of 31 2.", "What is the last of 4 44 9?"]

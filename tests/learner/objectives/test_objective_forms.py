@@ -67,7 +67,7 @@ def test_on_policy_both_corrections_have_one_gradient(make_trainer: Make, make_s
     for correction in ("bypass", "token_tis"):
         trainer = make_trainer(kl_weight=0.0, correction=correction)
         rows = [Row.of(sample) for sample in samples]
-        objective = build(trainer.settings)[0].objective
+        objective = build(trainer.recipe)[0].objective
         assert isinstance(objective, PolicyGradient)
         objective.stamp(rows, trainer.policy)
         objective.term(TokenBatch(rows, trainer.policy.distributions(rows))).total.backward()  # type: ignore[no-untyped-call]
@@ -79,7 +79,7 @@ def test_on_policy_both_corrections_have_one_gradient(make_trainer: Make, make_s
 def test_a_rows_weight_scales_its_losses_and_no_others(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer()
     rows = [Row.of(sample) for sample in make_samples(4)]
-    for objective, _ in build(trainer.settings):
+    for objective, _ in build(trainer.recipe):
         objective.stamp(rows, trainer.policy)
         if not any(objective.stream in row.streams for row in rows) or objective.name == "kl_to_base":
             continue

@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from burnish.config import Learner
+from burnish.config import Recipe
 from burnish.learner.data.samples import Sample
 from burnish.learner.objectives.losses import clipped_policy_loss, sequence_policy_loss, weighted_policy_loss
 from burnish.learner.run.trainer import Trainer
@@ -64,7 +64,7 @@ def test_cispo_keeps_every_tokens_gradient_and_caps_its_weight() -> None:
 def test_each_form_makes_praised_replies_likelier(
     make_trainer: Callable[..., Trainer], make_samples: Callable[..., list[Sample]], form: str
 ) -> None:
-    trainer = make_trainer(policy_loss=form, passes=3, kl_weight=0.0, anchor_weight=0.0, distill_weight=0.0)
+    trainer = make_trainer(policy_loss=form, num_iterations=3, kl_weight=0.0, anchor_weight=0.0, distill_weight=0.0)
     samples = make_samples(6, reward=1.0)
     before = sum(part.sum().item() for part in trainer.policy.logprobs(samples))
     result = trainer.step(samples)
@@ -75,4 +75,4 @@ def test_each_form_makes_praised_replies_likelier(
 @pytest.mark.parametrize("form", ["gspo", "cispo"])
 def test_a_form_with_a_ratio_of_its_own_refuses_another_correction(form: str) -> None:
     with pytest.raises(ValidationError, match=f'policy_loss = "{form}" has its own ratio; give correction = "bypass"'):
-        Learner(policy_loss=form, correction="token_tis")  # type: ignore[arg-type]
+        Recipe(policy_loss=form, correction="token_tis")  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def settings(base_dir: Path, tmp_path: Path, sqlite_url: str) -> Settings:
     return Settings(
         state_dir=tmp_path / "state",
         engine=Engine(model=str(base_dir), max_lora_rank=8),
-        learner=LearnerSettings(rank=4, alpha=8, device="cpu"),
+        learner=LearnerSettings(rank=4, device="cpu"),
         journal={"url": sqlite_url},  # type: ignore[arg-type]
     )
 
@@ -114,7 +114,7 @@ def test_an_import_is_a_candidate_with_the_very_same_weights(
     probe = json.loads((store.path(agent, 1) / "probe.json").read_text())
     assert probe["positions"] and probe["gap_base"] > 0.1
     # the learner goes on from it
-    trainer = trainer_for(settings, settings.learner, agent)
+    trainer = trainer_for(settings, settings.recipe, agent)
     checkpoint.restore(store.path(agent, 1), trainer)
     assert torch.allclose(trainer.policy.logprobs([TEXT])[0], logprobs(base_dir, given), atol=1e-5)
 

@@ -189,7 +189,7 @@ def test_rows_of_too_old_a_policy_are_discarded_with_the_reason(world: World) ->
     world.loop.run_once()
     world.promote(4, 0)
     stale, fresh = world.add(3, version=0), world.add(5, version=3)
-    loop = world.learner(world.trainer, max_lag=3)
+    loop = world.learner(world.trainer, max_off_policy_steps=3)
     forget_the_dead(world)
     assert loop.run_once()
     assert world.rows_of(5) == sorted(fresh)
@@ -329,7 +329,10 @@ def test_a_learner_beside_a_journal_that_is_not_its_stores_does_not_start(
         "journal.url": sqlite_url,
         "agent.name": "agent",
     }
-    flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {"learner.monitors": "watch"}
+    flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {
+        "learner.device": "cpu",
+        "learner.monitors": "watch",
+    }
     process.run(config.load(flags=flags), lambda: True)  # the first start
     copy = tmp_path / "copy.db"
     with closing(sqlite3.connect(tmp_path / "journal.db")) as source, closing(sqlite3.connect(copy)) as target:
@@ -412,7 +415,10 @@ def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
         "journal.url": sqlite_url,
         "agent.name": "agent",
     }
-    flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {"learner.monitors": "watch"}
+    flags |= {f"learner.{key}": value for key, value in SETTINGS.items()} | {
+        "learner.device": "cpu",
+        "learner.monitors": "watch",
+    }
     root, mark = Path(__file__).parents[3], tmp_path / "is writing"
     child = subprocess.Popen(
         [sys.executable, "-c", LEARNER, json.dumps(flags), str(mark)],

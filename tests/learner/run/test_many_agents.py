@@ -26,12 +26,11 @@ from tests.turns import add_feedback, add_turn
 
 LEARNER: dict[str, Any] = {
     "learner.rank": 4,
-    "learner.alpha": 8,
     "learner.learning_rate": 1e-2,
     "learner.device": "cpu",
     "learner.min_rows": 4,
     "learner.max_rows": 8,
-    "learner.check_hints": False,
+    "learner.recipe": {"check_hints": False},
     "learner.monitors": "watch",
 }
 Load = Callable[[Settings], Policy]
@@ -59,12 +58,12 @@ class World:
     def _policy(self, settings: Settings) -> Policy:
         self.n_loaded += 1
         return Policy.load(
-            self.base_dir, rank=settings.learner.rank, alpha=settings.learner.alpha, seed=1, device="cpu"
+            self.base_dir, rank=settings.recipe.rank, alpha=settings.recipe.lora_alpha, seed=1, device="cpu"
         )
 
     def _loop(self, settings: Settings, agent: str) -> Loop:
         trainer, loaded = self.trainers.of(settings)
-        self.loops[agent] = Loop(Ledger(self.journal, agent), self.store, trainer, settings.learner, None, None, loaded)
+        self.loops[agent] = Loop(Ledger(self.journal, agent), self.store, trainer, settings.recipe, None, None, loaded)
         return self.loops[agent]
 
     def add(self, agent: str, n: int = 4) -> None:

@@ -7,7 +7,7 @@ import pytest
 from world import SETTINGS, Make, World
 
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import Learner, Settings
+from burnish.config import Recipe, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
@@ -95,10 +95,8 @@ def test_a_parent_that_was_damaged_is_an_error(world: World) -> None:
         reproduce.reproduce(settings_of(world), world.journal, "agent", 2)
 
 
-def test_a_setting_that_is_gone_matters_only_where_it_did_something() -> None:
-    now = Learner(rank=8).model_dump(mode="json")
-    assert reproduce.learner_of({**now, "max_step_kl": 0.0}) == Learner(rank=8)
-    with pytest.raises(AdapterError, match=r"made with learner\.max_step_kl, which this Burnish does not have"):
-        reproduce.learner_of({**now, "max_step_kl": 0.01})
-    with pytest.raises(AdapterError, match=r"learner\.never_heard_of"):
-        reproduce.learner_of({**now, "never_heard_of": 0.0})
+def test_a_version_with_a_field_that_the_recipe_lacks_cannot_be_made_again() -> None:
+    now = Recipe(rank=8).model_dump(mode="json")
+    assert reproduce.recipe_of(now) == Recipe(rank=8)
+    with pytest.raises(AdapterError, match=r"never_heard_of in its recipe, which this Burnish does not have"):
+        reproduce.recipe_of({**now, "never_heard_of": 0.0})

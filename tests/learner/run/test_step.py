@@ -216,7 +216,7 @@ def test_a_bandit_finds_its_best_arm(make_trainer: Make, make_samples: Samples) 
 
 def test_several_passes_take_as_many_steps_on_the_same_rows(make_trainer: Make, make_samples: Samples) -> None:
     samples = make_samples(6)
-    once, thrice = make_trainer(**RL_ONLY), make_trainer(**RL_ONLY, passes=3)
+    once, thrice = make_trainer(**RL_ONLY), make_trainer(**RL_ONLY, num_iterations=3)
     single, result = once.step(samples), thrice.step(samples)
     state = next(iter(thrice.optimizer.state.values()))
     assert result.is_update and state["step"].item() == 3
@@ -224,7 +224,7 @@ def test_several_passes_take_as_many_steps_on_the_same_rows(make_trainer: Make, 
     assert single.metrics["loss"] == result.metrics["loss"] and "last/loss" not in single.metrics
     assert result.metrics["last/loss"] < result.metrics["loss"]
     assert result.metrics["last/policy_gradient/ratio"] != pytest.approx(1.0, abs=1e-4)
-    again = make_trainer(**RL_ONLY, passes=3)
+    again = make_trainer(**RL_ONLY, num_iterations=3)
     again.step(samples)
     assert all(torch.equal(t, again.policy.parameters()[name]) for name, t in thrice.policy.parameters().items())
 
@@ -233,7 +233,7 @@ def test_several_passes_take_as_many_steps_on_the_same_rows(make_trainer: Make, 
 def test_a_later_pass_that_fails_takes_back_the_earlier_ones(
     make_trainer: Make, make_samples: Samples, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    trainer = make_trainer(**RL_ONLY, passes=2)
+    trainer = make_trainer(**RL_ONLY, num_iterations=2)
     trainer.step(make_samples(6))
     before, moments = trainer.policy.copy_adapter(), trainer.tensors()
     whole, n = trainer._accumulate, 0

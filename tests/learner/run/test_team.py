@@ -29,8 +29,7 @@ def settings_in(folder: Path) -> config.Settings:
         "state_dir": str(folder),
         "learner.min_rows": N,
         "learner.max_rows": N,
-        "learner.anchor_rows": 4,
-        "learner.nice": 0,
+        "learner.recipe": {"anchor_rows": 4},
     }
     return config.load(flags=flags)
 

@@ -43,7 +43,7 @@ def unaccepted(n_lost: int = 0) -> dict[str, Any]:
 
 def with_anchors(world: World, **changes: Any) -> Loop:
     trainer = world.make_trainer(**SETTINGS | changes)
-    return Loop(world.ledger, world.store, trainer, trainer.settings, ANCHORS)
+    return Loop(world.ledger, world.store, trainer, trainer.recipe, ANCHORS)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_emphasis_scales_one_term_alone(make_trainer: Make, make_samples: Any) -
         make_trainer(**SETTINGS).step(make_samples(6), ANCHORS.texts, weight_factors=weight_factors).metrics
         for weight_factors in ({}, {"anchor": 3.0})
     )
-    weight = make_trainer(**SETTINGS).settings.anchor_weight
+    weight = make_trainer(**SETTINGS).recipe.anchor_weight
     assert pulled["loss/anchor"] == plain["loss/anchor"]
     assert pulled["loss"] - plain["loss"] == pytest.approx(2.0 * weight * plain["loss/anchor"], rel=1e-5)
 

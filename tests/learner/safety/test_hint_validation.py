@@ -256,5 +256,5 @@ def test_what_is_left_of_the_hints_counts_for_its_share_alone(
 def test_without_a_jury_nothing_is_heard(make_trainer: Make, make_samples: Any) -> None:
     samples = [replace(sample, user=f"user {i}", reward=1.0) for i, sample in enumerate(make_samples(12))]
     heard = make_trainer(**SETTINGS).step(samples).metrics
-    unheard = make_trainer(**SETTINGS, liked_replies=0).step(samples).metrics
+    unheard = make_trainer(**SETTINGS, n_liked_replies=0).step(samples).metrics
     assert heard["jury/n_heard"] == 4.0 and not any(name.startswith("jury/") for name in unheard)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.config import ConfigError, Learner, load
+from burnish.config import ConfigError, Recipe, load
 from burnish.learner.safety.monitor_state import FIRST_KEPT, RECENT_KEPT, MonitorState
 from burnish.learner.safety.monitors import REGISTRY, History, Level, Reading, read, worst, z_score
 
-DEFAULTS = Learner()
+DEFAULTS = Recipe()
 GREEN, YELLOW, RED = Level.GREEN, Level.YELLOW, Level.RED
 
 
@@ -24,7 +24,7 @@ def history(**series: list[float]) -> History:
     return History(steps[:FIRST_KEPT], steps[-RECENT_KEPT:])
 
 
-def level(name: str, told: History, settings: Learner = DEFAULTS) -> Level | None:
+def level(name: str, told: History, settings: Recipe = DEFAULTS) -> Level | None:
     reading = REGISTRY[name](told, settings)
     return reading.level if reading is not None else None
 
@@ -106,7 +106,7 @@ def test_the_worst_reading_counts_and_limits_are_settings() -> None:
     readings = read(told, DEFAULTS)
     assert {name: reading.level for name, reading in readings.items()} == {"kl": YELLOW, "repetition": RED}
     assert worst(readings) is RED
-    assert worst(read(told, Learner(monitor_repetition=(0.6, 0.7), monitor_kl=(1.0, 1.0)))) is GREEN
+    assert worst(read(told, Recipe(monitor_repetition=(0.6, 0.7), monitor_kl=(1.0, 1.0)))) is GREEN
     assert readings["kl"].told() == {
         "level": "yellow",
         "value": pytest.approx(0.1),
@@ -117,7 +117,7 @@ def test_the_worst_reading_counts_and_limits_are_settings() -> None:
 @pytest.mark.parametrize("limits", [[0.3, 0.1], [0.0, 0.1], [0.1]])
 def test_limits_that_make_no_sense_are_refused(limits: list[float]) -> None:
     with pytest.raises(ConfigError, match="monitor_kl"):
-        load(flags={"learner.monitor_kl": limits})
+        load(flags={"learner.recipe.monitor_kl": limits})
 
 
 def test_z_scores_by_hand() -> None:

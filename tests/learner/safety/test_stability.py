@@ -74,7 +74,7 @@ def test_a_loss_that_is_not_finite_skips_the_step(
 
 
 def test_yellow_holds_the_learning_rate_and_green_gives_it_back(make_trainer: Make, make_samples: Samples) -> None:
-    trainer = make_trainer(monitors="act", monitor_repetition=(1e-9, 1.0), hold_factor=0.25)
+    trainer = make_trainer(monitors="act", monitor_repetition=(1e-9, 1.0), yellow_factor=0.25)
     remembering(trainer, *[{"repetition": 0.0}] * 5)
     looping = [replace(s, completion_ids=type(s.completion_ids)("i", [9] * s.n_tokens)) for s in make_samples(6)]
     slow = trainer.step(looping)
@@ -123,7 +123,7 @@ def test_a_loud_user_weighs_a_quarter_of_a_step(make_trainer: Make, make_samples
 
 
 def test_one_user_alone_is_never_capped(make_trainer: Make, make_samples: Samples) -> None:
-    capped, free = make_trainer(), make_trainer(user_cap=1.0, session_cap=1.0, coalition_cap=1.0)
+    capped, free = make_trainer(), make_trainer(user_cap=1.0, session_cap=1.0, new_users_cap=1.0)
     for trainer in (capped, free):
         assert trainer.step(make_samples(8)).weights == {}
     assert all(torch.equal(t, free.policy.parameters()[name]) for name, t in capped.policy.parameters().items())

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from burnish import serving_table as table
-from burnish.config import Gateway, Journal, Personal, Remote, Settings
+from burnish.config import Gateway, Personal, Remote, Settings
 from burnish.keys import Key, Scope, mint
 from burnish.records import Feedback, Interaction
 from burnish.segments import file
@@ -126,7 +126,6 @@ def serve(
     settings = Settings(
         state_dir=folder,
         gateway=Gateway(port=0, **gateway),
-        journal=Journal(reserve_bytes=0),
         remote=remote or Remote(),
         personal=personal or Personal(),
     )

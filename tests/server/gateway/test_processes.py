@@ -14,7 +14,7 @@ import pytest
 from gateways import make_keys, write_table
 
 from burnish import serving_table as table
-from burnish.config import Engine, Gateway, Journal, Settings, to_environment
+from burnish.config import Engine, Gateway, Settings, to_environment
 from burnish.serving_table import AgentRoute
 from burnish.testing import StubEngine
 
@@ -35,7 +35,6 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
             state_dir=tmp_path,
             engine=Engine(urls=(engine.url,)),
             gateway=Gateway(port=free_port(), processes=N),
-            journal=Journal(reserve_bytes=0),
         )
         write_table(settings, (engine.url,), make_keys()[1])
         command = [sys.executable, "-c", RUN]

@@ -16,7 +16,7 @@ import openai
 import pytest
 from gateways import ENGINE_KEY, Running, make_keys, serve, write_table
 
-from burnish.config import Engine, Remote, Settings, to_environment
+from burnish.config import Engine, Gateway, Remote, Settings, to_environment
 from burnish.server.gateway import remote_fields
 from burnish.testing import Failure, StubEngine
 
@@ -39,20 +39,21 @@ class Pair:
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("remote")
     with StubEngine(["from afar"], base_name="larger", needs_loaded=False) as model:
-        port = free_port()
         settings = Settings(
             state_dir=folder,
+            gateway=Gateway(port=free_port()),
             engine=Engine(urls=("http://127.0.0.1:9",), api_key=ENGINE_KEY),
-            remote=Remote(model="openai/larger", url=f"{model.url}/v1", api_key="k", port=port),
+            remote=Remote(model="openai/larger", url=f"{model.url}/v1", api_key="k"),
         )
+        url = f"http://127.0.0.1:{settings.remote_port}"
         environment = {**os.environ, **to_environment(settings)}
         process = subprocess.Popen([sys.executable, "-m", "burnish", "run", "remote"], env=environment)
         try:
             deadline = time.monotonic() + 120
-            while not answers(f"http://127.0.0.1:{port}/health"):
+            while not answers(f"{url}/health"):
                 assert process.poll() is None and time.monotonic() < deadline, "the remote part did not start"
                 time.sleep(0.2)
-            yield Pair(model, f"http://127.0.0.1:{port}")
+            yield Pair(model, url)
         finally:
             process.terminate()
             process.wait(30)

@@ -55,7 +55,7 @@ def follow(turn: Interaction, *came_back: dict[str, Any]) -> list[dict[str, Any]
 
 
 def ingest(journal: Journal, pen: Pen) -> int:
-    return Ingester(journal, pen.folder, session_ttl=FOREVER).run_once()
+    return Ingester(journal, pen.folder, session_timeout=FOREVER).run_once()
 
 
 def links(journal: Journal) -> dict[str, Linked]:

@@ -216,7 +216,7 @@ def test_what_waits_too_long_expires_and_is_never_attached(any_journal: Journal,
     now = time.time()
     pen.write(said("t", created_at=now - 120.0), said("u", feedback_id="young", created_at=now - 30.0))
     pen.write(said("x", feedback_id="gone", created_at=now - 119.0), taken_back("gone", created_at=now - 118.0))
-    impatient = Ingester(any_journal, pen.folder, session_ttl=FOREVER, feedback_ttl=60.0)
+    impatient = Ingester(any_journal, pen.folder, session_timeout=FOREVER, feedback_ttl=60.0)
     impatient.run_once()
     assert counts(any_journal) == {"pending": 1, "expired": 1, "deleted": 1}
     expired_at = stored(any_journal).expired_at
@@ -237,7 +237,7 @@ def test_what_waits_too_long_expires_and_is_never_attached(any_journal: Journal,
 def test_what_is_attached_never_expires(any_journal: Journal, pen: Pen) -> None:
     pen.say([user("hi")], "a", interaction_id="t")
     pen.write(said("t", created_at=2000.0))
-    Ingester(any_journal, pen.folder, session_ttl=FOREVER, feedback_ttl=60.0).run_once()
+    Ingester(any_journal, pen.folder, session_timeout=FOREVER, feedback_ttl=60.0).run_once()
     assert counts(any_journal) == {"pending": 0, "expired": 0, "deleted": 0}
 
 

@@ -325,8 +325,8 @@ def test_a_database_that_is_away_is_waited_for(
             server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
 
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.perf_counter, time=time.time, sleep=nap))
-    ingester = Ingester(journal, pen.folder, session_ttl=FOREVER)
-    ingester.run_forever(0.01, lambda: len(naps) > 4)
+    ingester = Ingester(journal, pen.folder, session_timeout=FOREVER)
+    ingester.run_forever(lambda: len(naps) > 4, 0.01)
     assert naps[0] == naps[1] >= 1.0
     assert parents(journal) == chain(names[:2]) | chain(names[2:])
     journal.close()

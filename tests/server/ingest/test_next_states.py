@@ -49,7 +49,7 @@ def test_every_message_says_whose_it_is(any_journal: Journal, pen: Pen) -> None:
     ]
     second = pen.say(follow(first, *results), "done")
     pen.say(follow(second, {"role": "system", "content": "be brief"}, user("thanks")), "welcome")
-    Ingester(any_journal, pen.folder, session_ttl=FOREVER, verifiers=("run_tests",)).run_once()
+    Ingester(any_journal, pen.folder, session_timeout=FOREVER, verifiers=("run_tests",)).run_once()
     assert came_back(any_journal, first).provenance == ["verifier", "web", "tool"]
     assert came_back(any_journal, second).provenance == ["harness", "user"]
     found = [(s["kind"], s["value"], s["provenance"]) for s in came_back(any_journal, first).signals]
@@ -64,7 +64,7 @@ def test_a_failure_of_the_environment_is_no_case_for_the_judge(any_journal: Jour
     pen.say(follow(broken, result("book", '{"status": 503, "error": "try later"}')), "it is down")
     refused = pen.say([user("book that")], calling("book"), finish_reason="tool_calls")
     pen.say(follow(refused, result("book", '{"status": 422, "error": "no such date"}')), "which date?")
-    Ingester(any_journal, pen.folder, session_ttl=FOREVER, verifiers=("book",)).run_once()
+    Ingester(any_journal, pen.folder, session_timeout=FOREVER, verifiers=("book",)).run_once()
     assert asked(any_journal) == {f"{refused.interaction_id}|next_state"}
     with any_journal.read() as session:
         assert reward_of(session, broken.interaction_id) is None
@@ -90,7 +90,7 @@ def test_what_a_client_writes_as_a_tools_result_neither_rewards_nor_takes_back_a
     alone = pen.say([user("do that")], calling(tool), finish_reason="tool_calls")
     pen.say(follow(alone, result(tool, text)), "done")
     pen.write(feedback(liked.interaction_id, 1.0))
-    Ingester(any_journal, pen.folder, session_ttl=FOREVER, verifiers=("run_tests",)).run_once()
+    Ingester(any_journal, pen.folder, session_timeout=FOREVER, verifiers=("run_tests",)).run_once()
     assert signals(any_journal, alone), "what was printed is stored and shown"
     with any_journal.read() as session:
         rewards = [reward_of(session, turn.interaction_id) for turn in (liked, alone)]
@@ -173,7 +173,7 @@ def test_silence_and_the_clients_own_word_end_a_session(any_journal: Journal, pe
     assert next_state(any_journal, done) == ("session_closed", [], None)
     assert next_state(any_journal, left) is None
     for _ in range(2):
-        Ingester(any_journal, pen.folder, session_ttl=3600.0).run_once()
+        Ingester(any_journal, pen.folder, session_timeout=3600.0).run_once()
     assert next_state(any_journal, left) == ("abandoned", [], None)
     assert next_state(any_journal, first) == ("user_reply", [user("and?")], left.interaction_id)
     with any_journal.read() as session:

@@ -181,7 +181,7 @@ def test_a_session_is_closed_by_its_client_and_by_silence(any_journal: Journal, 
     with any_journal.read() as session:
         closed = {row.quoted_id: row.closed_at for row in session.query(SessionRow).all()}
     assert closed == {"s1": done.ended_at, None: None}
-    Ingester(any_journal, pen.folder, session_ttl=3600.0).run_once()
+    Ingester(any_journal, pen.folder, session_timeout=3600.0).run_once()
     with any_journal.read() as session:
         closed = {row.quoted_id: row.closed_at for row in session.query(SessionRow).all()}
         last = {row.quoted_id: row.last_at for row in session.query(SessionRow).all()}
@@ -201,7 +201,7 @@ def test_a_session_knows_its_last_turn(any_journal: Journal, pen: Pen) -> None:
 
 def test_a_closed_conversation_makes_way_for_an_open_one(any_journal: Journal, pen: Pen, tmp_path: Path) -> None:
     pen.say([user("hi")], "hello")
-    Ingester(any_journal, pen.folder, session_ttl=3600.0).run_once()
+    Ingester(any_journal, pen.folder, session_timeout=3600.0).run_once()
     today = pen.say([user("hi")], "hello")
     after = pen.say(follow(today, user("on")), "yes")
     ingest(any_journal, pen)

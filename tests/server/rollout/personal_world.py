@@ -9,7 +9,7 @@ from burnish import serving_table
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.prepare import prepare
-from burnish.config import Settings
+from burnish.config import BASE_NAME, Settings
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, VersionRow
 from burnish.records import VersionState
@@ -31,7 +31,7 @@ class World:
         self.journal: Journal = prepare(settings)
         self.store = AdapterStore(settings.adapters_dir)
         self.file = settings.run_dir / "routes.json"
-        self.ingester = Ingester(self.journal, settings.segments_dir, session_ttl=3600, personal=settings.personal)
+        self.ingester = Ingester(self.journal, settings.segments_dir, session_timeout=3600, personal=settings.personal)
 
     def parent_is(self, number: int) -> None:
         """`agent` has a live version that was made by hand."""
@@ -70,7 +70,7 @@ class World:
             self.store,
             [engine],
             self.file,
-            base_name=self.settings.engine.base_name,
+            base_name=BASE_NAME,
             tolerance=2e-3,
             retention=self.retention,
             retention_margin=0.1,

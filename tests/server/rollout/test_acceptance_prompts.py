@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from burnish import config
+from burnish.adapters.evidence.acceptance import Rules
 from burnish.errors import ConfigError
 from burnish.server.rollout.swapper import _acceptance
 
@@ -20,20 +19,20 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
-def settings(file: Path, **gate: Any) -> config.Settings:
-    return config.Settings(gate=config.Gate(acceptance=str(file), **gate))
+def settings(file: Path) -> config.Settings:
+    return config.Settings(gate=config.Gate(acceptance_prompts=str(file)))
 
 
 def test_every_prompt_is_asked_as_often_as_is_wanted(file: Path) -> None:
-    once, thrice = _acceptance(settings(file)), _acceptance(settings(file, acceptance_draws=3))
+    once, thrice = _acceptance(settings(file)), _acceptance(settings(file), Rules(n_draws=3))
     assert once is not None and thrice is not None
     assert (once.n, thrice.n) == (3, 9)
 
 
 def test_another_way_to_ask_has_another_best(file: Path) -> None:
     """Passes of 9 replies say nothing beside passes of 3, greedy ones nothing beside drawn ones."""
-    ways: list[dict[str, Any]] = [{}, {"acceptance_draws": 3}, {"acceptance_temperature": 0.0}]
-    sets = [_acceptance(settings(file, **way)) for way in ways]
+    ways = [Rules(), Rules(n_draws=3), Rules(temperature=0.0)]
+    sets = [_acceptance(settings(file), way) for way in ways]
     assert len({each.digest for each in sets if each is not None}) == 3
 
 
@@ -42,11 +41,5 @@ def test_none_are_asked_where_no_file_is_named() -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_its_setting(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"gate\.acceptance"):
+    with pytest.raises(ConfigError, match=r"gate\.acceptance_prompts"):
         _acceptance(settings(tmp_path / "gone.jsonl"))
-
-
-@pytest.mark.parametrize("n", [0, -1, 65, 1.5])
-def test_a_number_of_draws_that_makes_no_sense_is_refused(n: float) -> None:
-    with pytest.raises(ValidationError, match="acceptance_draws"):
-        config.Gate(acceptance_draws=n)  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from burnish import config
 from burnish.server.rollout.alerts import Alerts
 
 
@@ -28,7 +27,7 @@ async def test_a_webhook_gets_the_event_as_json() -> None:
         return web.Response(status=204)
 
     runner, url = await hook(answer)
-    alerts = Alerts(config.Alerts(webhook=url))
+    alerts = Alerts(url)
     alerts.send("rolled back", agent="agent", **{"from": 2, "to": 1})
     await alerts.close()
     await runner.cleanup()
@@ -45,7 +44,7 @@ async def test_a_bad_webhook_costs_nothing(kind: str, capsys: pytest.CaptureFixt
     runner, url = await hook(answer)
     if kind == "dead":
         await runner.cleanup()
-    alerts = Alerts(config.Alerts(webhook="nonsense" if kind == "no url" else url, timeout=0.2))
+    alerts = Alerts("nonsense" if kind == "no url" else url, timeout=0.2)
     alerts.send("canary stopped", agent="agent")
     await alerts.close()
     await runner.cleanup()
@@ -53,5 +52,5 @@ async def test_a_bad_webhook_costs_nothing(kind: str, capsys: pytest.CaptureFixt
 
 
 def test_outside_an_event_loop_it_is_only_logged(capsys: pytest.CaptureFixture[str]) -> None:
-    Alerts(config.Alerts(webhook="http://127.0.0.1:9/hook")).send("canary stopped", agent="agent")
+    Alerts("http://127.0.0.1:9/hook").send("canary stopped", agent="agent")
     assert "canary stopped" in capsys.readouterr().out

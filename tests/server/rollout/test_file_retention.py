@@ -171,7 +171,7 @@ async def test_refused_versions_stay_for_some_days(world: World) -> None:
 async def test_it_looks_now_and_then_and_survives_a_journal_that_does_not_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked = file_retention(world, check_minutes=1e-9)
+    looked = file_retention(world)
     calls: list[float] = []
     real = looked.remove_all
 
@@ -182,7 +182,7 @@ async def test_it_looks_now_and_then_and_survives_a_journal_that_does_not_answer
         return real()
 
     monkeypatch.setattr(looked, "remove_all", once_broken)
-    await asyncio.wait_for(looked.run_forever(lambda: len(calls) > 1), 30)
+    await asyncio.wait_for(looked.run_forever(lambda: len(calls) > 1, 1e-6), 30)
     assert removed(world) == [1, 2, 3]
 
 

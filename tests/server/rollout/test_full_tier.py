@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from swap_world import World
 
+from burnish.adapters.evidence.heldout_replay import Rules
 from burnish.adapters.registry.lineage import lineage
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.tables import CompareJob, ComparisonRow
@@ -22,9 +23,13 @@ def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     counts as one more."""
     monkeypatch.chdir(tmp_path)
     world = World(tmp_path / "state")
-    gate = world.settings.gate.model_copy(update={"tier": "full", "holdout": 0.999999, "n_replay": 80})
-    world.swapper._replayer = Replayer(world.journal, world.engine, lambda agent: gate)
+    world.swapper._replayer = replayer(world)
     return world
+
+
+def replayer(world: World, **rules: Any) -> Replayer:
+    gate = world.settings.gate.model_copy(update={"tier": "full", "holdout": 0.999999})
+    return Replayer(world.journal, world.engine, lambda agent: gate, rules=Rules(n_turns=80, **rules))
 
 
 def talk(world: World, n: int, **changes: Any) -> None:
@@ -103,8 +108,7 @@ async def test_calls_that_the_parser_left_in_the_text_are_broken_ones(full: Worl
 
 
 async def test_a_judge_that_never_speaks_lets_nothing_through(full: World) -> None:
-    gate = full.swapper._replayer._gate_of("agent").model_copy(update={"compare_minutes": 0.0})
-    full.swapper._replayer._gate_of = lambda agent: gate
+    full.swapper._replayer = replayer(full, judge_seconds=0.0)
     talk(full, 80)
     full.engine.replies = otherwise
     full.announce(1)
@@ -171,7 +175,7 @@ async def test_where_most_turns_are_refused_the_candidate_is_and_the_next_one_is
     full.announce(1)
     assert await full.swapper.run_once()
     assert (full.live(), full.version(1).state, full.outcome(1)) == (0, "refused", ("refused", True))
-    told = f"the engine refused {79 - first} of 80 held-out turns; a smaller gate.replay_tokens leaves long ones room"
+    told = f"the engine refused {79 - first} of 80 held-out turns"
     assert full.version(1).reason.startswith("insufficient evidence") and told in full.version(1).reason
     assert full.version(1).evidence["replay"]["n_unasked"] == 79 - first
     full.engine.replies = lambda model, text: "ok"

@@ -13,7 +13,7 @@ from vllm_process import VllmServer
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.registry.personal import name_of
 from burnish.adapters.serving.prepare import prepare
-from burnish.config import Engine, Learner, Personal
+from burnish.config import Engine, Personal, Recipe
 from burnish.journal.tables import VersionRow
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
@@ -69,7 +69,7 @@ def learned(world: World, agent: str, number: int, seed: int, scale: float = 0.0
             tensor.add_(torch.randn(tensor.shape, generator=generator) * scale)
     rows = [Text(render(policy.tokenizer, ASKED, ()), policy.tokenizer.encode("5 6 7 8 9", add_special_tokens=False))]
     probe = build_probe(policy, rows, Weights.BASE)
-    trainer = Trainer(policy, Learner(rank=8, alpha=16, device="cpu"))
+    trainer = Trainer(policy, Recipe(rank=8))
     checkpoint.save(world.store, agent, number, trainer, parent=number - 1, rows=[], metrics={}, probe=probe)
     return str(world.store.manifest(agent, number)["files"]["adapter_model.safetensors"])
 

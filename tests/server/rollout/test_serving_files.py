@@ -37,7 +37,9 @@ def test_retention_prompts_are_read_up_to_the_limit(tmp_path: Path) -> None:
 def test_a_bad_prompt_is_named_by_its_line(tmp_path: Path, line: str) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(GOOD + "\n" + line + "\n")
-    with pytest.raises(ConfigError, match=r"gate\.retention: .*prompts\.jsonl line 2: expected messages and check"):
+    with pytest.raises(
+        ConfigError, match=r"gate\.forgetting_prompts: .*prompts\.jsonl line 2: expected messages and check"
+    ):
         read_prompts(file, 10)
     with pytest.raises(ConfigError, match="cannot read"):
         read_prompts(tmp_path / "absent", 10)

@@ -30,7 +30,7 @@ class Shadow(Stage):
 
     @property
     def mirror(self) -> Mirror:
-        return Mirror(self.journal, self.engine, lambda _: self.settings)
+        return Mirror(self.journal, self.engine)
 
     def talk(self, n: int, **changes: Any) -> list[str]:
         """`n` turns of the base that have just ended, of as many users."""
@@ -65,7 +65,9 @@ class Shadow(Stage):
 @pytest.fixture
 async def shadow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shadow:
     monkeypatch.chdir(tmp_path)
-    stage = Shadow(tmp_path / "state", mode="shadow", shadow_share=1.0, watch=False)
+    stage = Shadow(tmp_path / "state", mode="shadow", watch=False)
+    stage.rules = Rules(shadow_share=1.0)
+    stage.restarted()
     stage.engine.replies = lambda model, text: (
         "another answer" if model == "agent@v1" and text.startswith("turn") else "ok"
     )

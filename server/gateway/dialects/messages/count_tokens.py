@@ -8,7 +8,7 @@ from burnish.errors import EngineError, EngineUnavailable
 from burnish.keys import Scope as KeyScope
 from burnish.server.gateway.dialects.messages.error_envelope import PATH
 from burnish.server.gateway.dialects.messages.request import Translation
-from burnish.server.gateway.http.asgi import read_body, send_json
+from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, read_body, send_json
 from burnish.server.gateway.routing import resolve
 from burnish.server.gateway.state import State
 
@@ -28,10 +28,9 @@ _decoder = msgspec.json.Decoder(_Counted)
 async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     """The number of input tokens that the same body would have as a message."""
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
-    gateway = state.settings.gateway
-    translation = Translation(await read_body(scope, receive, gateway.max_body_bytes))
+    translation = Translation(await read_body(scope, receive, MAX_BODY_BYTES))
     routes = state.routes.current()
-    target = resolve(translation.fields.model, caller, routes, gateway.model_map)
+    target = resolve(translation.fields.model, caller, routes, state.settings.gateway.model_map)
     asked = {"model": target.engine_model, "add_generation_prompt": True, **translation.counted()}
     with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
         async with state.disconnects.watch(receive) as client:

@@ -163,12 +163,13 @@ def test_too_many_at_a_time_is_a_429_until_one_ends(gateway: Running) -> None:
     assert gateway.chat("narrow").status_code == 200
 
 
-def test_a_full_gateway_is_a_503(tmp_path: Path) -> None:
+def test_a_full_gateway_is_a_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gateways import serve
 
     from burnish.testing import StubEngine
 
-    with StubEngine(needs_loaded=False) as engine, serve(tmp_path, engine, max_in_flight=1) as gateway:
+    monkeypatch.setattr("burnish.server.gateway.state.Limits", lambda folder: Limits(folder, 1))
+    with StubEngine(needs_loaded=False) as engine, serve(tmp_path, engine) as gateway:
         engine.token_delay = 0.1
         first = threading.Thread(target=gateway.chat)
         first.start()

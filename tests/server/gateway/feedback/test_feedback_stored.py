@@ -39,7 +39,7 @@ class Whole:
 
     def ingest(self, feedback_ttl: float = 3600.0) -> None:
         Ingester(
-            self.journal, self.gateway.settings.segments_dir, session_ttl=3600.0, feedback_ttl=feedback_ttl
+            self.journal, self.gateway.settings.segments_dir, session_timeout=3600.0, feedback_ttl=feedback_ttl
         ).run_once()
 
     def shown(self, name: str, key: str = "voter") -> Any:

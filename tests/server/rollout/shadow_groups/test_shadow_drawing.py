@@ -196,9 +196,7 @@ async def test_the_budget_holds_groups_back(tmp_path: Path) -> None:
         await world.source.close()
 
 
-@pytest.mark.parametrize(
-    ("limits", "n"), [({"user_per_hour": 2}, 2), ({"share": 0.0}, 0), ({"enabled": False}, 0), ({}, 4)]
-)
+@pytest.mark.parametrize(("limits", "n"), [({"max_per_user_hour": 2}, 2), ({"enabled": False}, 0), ({}, 4)])
 async def test_how_many_groups_are_begun(tmp_path: Path, limits: dict[str, Any], n: int) -> None:
     with StubEngine(api_key="k") as engine:
         world = ShadowWorld(tmp_path, engine, **limits)
@@ -212,7 +210,7 @@ async def test_how_many_groups_are_begun(tmp_path: Path, limits: dict[str, Any],
 
 async def test_what_the_learner_scores_waits_for_no_judge_and_needs_a_wish(tmp_path: Path) -> None:
     with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, grader="likelihood", needs_wish=False)
+        world = ShadowWorld(tmp_path, engine, grader="likelihood")
         without, with_wish = world.turn(hint=None), world.turn()
         assert await world.drawer.run_once()
         assert not await world.drawer.run_once()
@@ -221,15 +219,6 @@ async def test_what_the_learner_scores_waits_for_no_judge_and_needs_a_wish(tmp_p
         assert world.n_to_score == 0
         await world.source.close()
         world.journal.close()
-
-
-async def test_without_a_wish_where_that_is_wanted(tmp_path: Path) -> None:
-    with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, needs_wish=False)
-        name = world.turn(hint=None)
-        await world.drawer.run_once()
-        assert (found := world.group(name)) is not None and found.wish == "" and found.state == "drawn"
-        await world.source.close()
 
 
 async def begun(world: ShadowWorld) -> None:
@@ -245,7 +234,7 @@ def wishes(world: ShadowWorld, name: str) -> list[str] | None:
 
 async def test_a_turn_that_nobody_complained_about_is_graded_on_its_users_earlier_wishes(tmp_path: Path) -> None:
     with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, recall=2)
+        world = ShadowWorld(tmp_path, engine, earlier_hints=2)
         for hint in ("Use a list.", "Use  a\nsmile.", "Use bold.", "Use a smile."):
             world.turn(hint, ended_at=1000.0)  # too old for a group of their own
         liked, told = world.turn(hint=None), world.turn("Use a list.")
@@ -264,7 +253,7 @@ async def test_a_turn_that_nobody_complained_about_is_graded_on_its_users_earlie
 
 async def test_a_look_goes_back_so_many_hints_and_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, recall=4)
+        world = ShadowWorld(tmp_path, engine, earlier_hints=4)
         names = [
             world.turn(hint, user=user)
             for hint, user in (("Use bold.", "ana"), ("Use a list.", "ana"), ("Use a smile.", "eve"))
@@ -281,7 +270,7 @@ async def test_a_look_goes_back_so_many_hints_and_no_further(tmp_path: Path, mon
 @pytest.mark.parametrize("changes", [{"may_train": False}, {"agent": "other"}, {"user": "eve"}])
 async def test_what_must_not_be_learned_from_is_nobodys_wish(tmp_path: Path, changes: dict[str, Any]) -> None:
     with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, recall=4)
+        world = ShadowWorld(tmp_path, engine, earlier_hints=4)
         world.turn(**changes)
         liked = world.turn(hint=None)
         await begun(world)
@@ -294,8 +283,8 @@ async def test_wishes_of_held_out_sessions_are_left_to_the_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, recall=4)
-        world.settings = config.load(flags={"state_dir": str(tmp_path), "gate.tier": "full", "shadow.recall": 4})
+        world = ShadowWorld(tmp_path, engine, earlier_hints=4)
+        world.settings = config.load(flags={"state_dir": str(tmp_path), "gate.tier": "full", "groups.earlier_hints": 4})
         shown = [world.turn("Use bold."), world.turn("Use a list.")][1]  # the first of them in the session "s-t1"
         monkeypatch.setattr(
             "burnish.server.rollout.shadow_groups.accepted_hints.is_held_out",
@@ -310,7 +299,7 @@ async def test_wishes_of_held_out_sessions_are_left_to_the_gate(
 
 async def test_a_comment_that_was_taken_back_is_no_wish_any_more(tmp_path: Path) -> None:
     with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, recall=4)
+        world = ShadowWorld(tmp_path, engine, earlier_hints=4)
         name = world.turn(hint=None)
         with world.journal.write() as session:
             said = judgement(name, -1, "Use bold.")

@@ -12,6 +12,7 @@ from vllm_process import VllmServer
 
 from burnish import config
 from burnish.adapters.serving.prepare import prepare, routes_file
+from burnish.config import BASE_NAME
 from burnish.journal import Journal, shadows
 from burnish.journal.tables import ShadowGroupRow
 from burnish.journal.turns import from_bytes, record_judgement
@@ -38,12 +39,12 @@ class World:
     group."""
 
     def __init__(self, folder: Path, server: VllmServer, grader: str = "rubric") -> None:
-        given = {"engine.urls": [server.url], "engine.api_key": server.api_key, "engine.base_name": server.base_name}
+        given = {"engine.urls": [server.url], "engine.api_key": server.api_key}
         self.settings = config.load(
             flags={
                 "state_dir": str(folder),
-                "shadow.enabled": True,
-                "shadow.grader": grader,
+                "groups.enabled": True,
+                "groups.grader": grader,
                 "gate.tier": "fast",
                 **given,
             }
@@ -54,7 +55,7 @@ class World:
         self.drawer = Drawer(self.journal, [self.source], routes_file(self.settings), self.settings, of, look=0.05)
 
     async def live_turn(self, name: str = "t1") -> str:
-        prompt_ids, drawn = await self.source.draw(self.settings.engine.base_name, ASKED, (), 1.0, 64)
+        prompt_ids, drawn = await self.source.draw(BASE_NAME, ASKED, (), 1.0, 64)
         turn = interaction(
             ASKED,
             interaction_id=name,
@@ -135,9 +136,7 @@ async def test_a_group_is_scored_by_the_wish_without_a_judge(tmp_path: Path, vll
 
 
 async def test_the_engine_says_how_busy_it_is(world: World) -> None:
-    long = asyncio.create_task(
-        world.source.draw(world.settings.engine.base_name, [user("Count from 0 to 99.")], (), 0.3, 600)
-    )
+    long = asyncio.create_task(world.source.draw(BASE_NAME, [user("Count from 0 to 99.")], (), 0.3, 600))
     seen = 0
     while not long.done() and not seen:
         seen = await world.source.n_requests()
