@@ -1,1 +1,1 @@
-"""adapters."""
+"""Adapter versions: which exist, which is live, and what they must show. No torch, no HTTP."""

@@ -1,4 +1,5 @@
-"""The base model's identity: a digest of what decides its log-probs, so that an adapter is never put on another base."""
+"""The base model's identity: a digest of the files that decide its log-probs. So an adapter never meets another
+base."""
 
 import hashlib
 from functools import lru_cache
@@ -12,8 +13,8 @@ _COUNT = frozenset({".json", ".safetensors", ".bin", ".jinja", ".model", ".txt"}
 def revision(directory: Path) -> str:
     """sha256 over names, sizes and contents of the configuration, tokenizer and weights in `directory`, in hex.
 
-    Of a file above 64 MiB only the size and the first and last MiB count: enough to tell checkpoints apart in no time.
-    Worked out anew only where a file's time or size has changed.
+    For a file above 64 MiB only the size and the first and last MiB count, which is fast and still distinguishes
+    checkpoints. The digest is cached until a file's time or size changes.
     """
     files = [file for file in sorted(directory.iterdir()) if file.suffix in _COUNT and file.is_file()]
     return _digest(tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files))

@@ -1,10 +1,10 @@
-"""An operator's own prompts, each with a check: no version may pass fewer than the best one that went live before.
+"""Acceptance prompts: an operator's own prompts with checks. No version may pass fewer than the best one that went
+live.
 
-Retention asks what the *base* could do. What users have taught since has no base to be compared with; whoever can write
-some of it down as prompts with checks keeps it by these (`gate.acceptance_prompts`). The best and not the latest version
-is what counts, so that many small steps down are no way around the margin. A version that passes no fewer than the live
-one is let through all the same: to refuse it would keep what is no better. Versions that were rolled back are no
-measure.
+The forgetting prompts ask what the *base* could do. They cannot see what users have taught since. An operator who
+writes some of that down as prompts with checks protects it (`gate.acceptance_prompts`). The best version is the measure
+and not the latest, so that many small losses cannot add up. A version that passes as many as the live one is accepted
+too, because refusing it would keep one that is no better. Versions that were rolled back do not count.
 """
 
 from dataclasses import asdict, dataclass
@@ -22,19 +22,18 @@ class Rules:
     """How the prompts are asked."""
 
     temperature: float = 1.0
-    """Each prompt has a random seed of its own that stays the same. At 0 a version that wavers is seen late."""
+    """Each prompt has a fixed random seed of its own. At 0, a version that wavers is noticed late."""
     n_draws: int = 1
-    """Replies to each prompt, each with a seed of its own. Twice as many tell versions apart that are 0.7 times as far
-    apart."""
+    """Replies to each prompt, each with a seed of its own. Doubling the draws cuts the detectable difference by √2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Of `n` replies to the prompts the candidate's passed `n_passed` times, the best version's before it `n_best`
-    (None: there was none), the live one's `n_live` (None: it was not asked).
+    """Of `n` replies to the prompts, the candidate's passed `n_passed` times. The best version's before it passed
+    `n_best` times (None: there was none), the live version's `n_live` times (None: it was not asked).
 
-    `margin` is the share of the replies by which a candidate may be worse; `digest` names the file that the prompts are
-    of, and how they were asked.
+    `margin` is the share of the replies by which a candidate may be worse. `digest` names the file of the prompts and
+    how they were asked.
     """
 
     n: int
@@ -49,8 +48,7 @@ class Acceptance:
 
 
 def faults(acceptance: Acceptance | None) -> list[str]:
-    """Why the candidate must not go live; none where it is as good as the best one, less the margin, or as the live
-    one."""
+    """The reasons against the candidate. None if it is as good as the best one, less the margin, or as the live one."""
     if acceptance is None:
         return ["insufficient evidence: the acceptance prompts were not asked"]
     if acceptance.n_best is None or acceptance.n_passed >= acceptance.n_best - acceptance.margin * acceptance.n - 1e-9:
@@ -64,13 +62,14 @@ def faults(acceptance: Acceptance | None) -> list[str]:
 
 
 def best(session: Session, agent: str, digest: str) -> int | None:
-    """The most of these prompts that a version of the agent passed which went live and was not rolled back; None for no
-    such version."""
+    """The most prompts that a version of the agent passed which went live and was not rolled back. None if there is
+    none.
+    """
     return max(_passed(session, agent, digest, VersionState.LIVE, VersionState.RETIRED), default=None)
 
 
 def of_live(session: Session, agent: str, digest: str) -> int | None:
-    """How many of these prompts the live version passed; None where it was not asked them."""
+    """How many of these prompts the live version passed. None if it was not asked."""
     return max(_passed(session, agent, digest, VersionState.LIVE), default=None)
 
 

@@ -1,9 +1,9 @@
-"""How a version compares with another on real turns, and what follows: a pure state machine that goes through JSON.
+"""How a version compares with another on real turns, and what follows: a pure state machine that is stored as JSON.
 
 A turn is added once, in the order in which turns were settled. Metrics that need the other version are compared in
-pairs: a turn meets the newest one of the other arm that has no partner yet, each is used once, and neither is chosen by
-how it was judged. So every test keeps its guarantee (adapters/evidence/sequential.py): judged rewards act at α;
-feedback, tool errors, length and latency at α/4 each, which makes 2α for all of them together.
+pairs: a turn meets the newest turn of the other arm that has no partner yet. Each turn is used once, and its verdict
+plays no part in the choice. So every test keeps its guarantee (adapters/evidence/sequential.py). Judged rewards act at
+α. Feedback, tool errors, length and latency act at α/4 each, which makes 2α for all together.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,40 +23,40 @@ PAIRED, AMOUNTS = ("reward", "feedback", "tools"), ("length", "latency")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts as worse, and how sure one has to be. Operators set `margin` and `max_hours` (`[canary]`)."""
+    """What counts as worse, and how certain the test must be. Operators set `margin` and `max_hours` (`[canary]`)."""
 
     alpha: float = 0.005
-    """Probability of stopping a version no worse than the other by its judged rewards."""
+    """Probability that judged rewards stop a version that is no worse than the other."""
     beta: float = 0.05
     """Probability of passing a version that is worse by `margin`."""
     margin: float = 0.1
-    """Loss of judged success that counts: 0.1 is ten points."""
+    """Loss of judged success that counts. 0.1 is ten points."""
     min_turns: int = 50
-    """Judged turns of a canary below which nothing passes and it is recorded as skipped."""
+    """Judged turns of a canary that are needed. With fewer it cannot pass and is recorded as skipped."""
     max_hours: float = 24.0
     """Hours after which an undecided canary is skipped, and its version promoted."""
     watch_turns: int = 2000
     """Judged turns after which the watch over a version ends."""
     user_cap: float = 0.25
-    """Largest share of a test's turns that one user may have, with enough users (4 at 0.25); 1: off."""
+    """Largest share of a test's turns that one user may have, given enough users (4 at 0.25). 1: off."""
     length_ratio: float = 1.5
-    """A version whose replies are longer by more than this factor is stopped."""
+    """A version is stopped if its replies are longer by more than this factor."""
     latency_ratio: float = 2.0
-    """A version whose replies take longer by more than this factor is stopped."""
+    """A version is stopped if its replies take longer by more than this factor."""
     baseline_turns: int = 500
-    """Latest judged turns of the other version that give its rate, and that a watch makes pairs with."""
+    """Latest judged turns of the other version. They give its rate, and a watch makes pairs with them."""
     patience: float = 900.0
-    """Seconds after which a turn without a verdict is counted without one."""
+    """Seconds after which a turn without a verdict counts as unjudged."""
     shadow_share: float = 0.25
-    """Share of the live turns that a version on a shadow canary answers too."""
+    """Share of the live turns that a shadow canary answers too."""
     max_rollbacks: int = 3
     """Automatic rollbacks within a day after which learning is paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one settled turn shows (None: nothing): was the reward above 0, an explicit rating, were its tools free of
-    errors; how long the reply was, in tokens, and how long it took, in seconds.
+    """What one settled turn shows, None if it shows nothing: a reward above 0, an explicit rating, tools free of
+    errors, the reply's length in tokens, and its time in seconds.
     """
 
     reward: bool | None
@@ -68,7 +68,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Arm:
-    """Counts of one version's turns; `n_capped` are turns left out because their user had too many."""
+    """Counts of one version's turns. `n_capped` are turns left out because their user had too many."""
 
     n: int = 0
     n_judged: int = 0
@@ -77,7 +77,7 @@ class Arm:
     users: dict[str, int] = field(default_factory=dict)
 
     def admits(self, user: str, cap: float) -> bool:
-        """False for a turn of a user who has more than the share `cap`, where there are enough users to have less each."""
+        """False if the turn's user has more than the share `cap` and there are enough users for each to have less."""
         mine = self.users.get(user, 0)
         is_crowded = len(self.users) >= 1 / cap and mine >= FLOOR and mine + 1 > cap * (self.n + 1)
         self.n_capped += is_crowded
@@ -92,8 +92,9 @@ class Arm:
 
 
 class Comparison:
-    """A version beside its baseline. `rate` is the baseline's known share of good turns; None compares rewards in
-    pairs."""
+    """A version beside its baseline. `rate` is the baseline's known share of good turns. None compares rewards in
+    pairs.
+    """
 
     def __init__(self, rules: Rules, rate: float | None = None) -> None:
         self.rules = rules
@@ -119,10 +120,9 @@ class Comparison:
                 self._pair(name, is_version, float(value))
 
     def add_mirrored(self, user: str, outcome: int | None, baseline: Turn, version: Turn) -> None:
-        """Both versions' replies to one turn, each with what a program sees of it (`reward` is not looked at).
+        """Both versions' replies to one turn, with the metrics that a program can measure (`reward` is not used).
 
-        `outcome`: 1 where the version's is better, −1 where the baseline's is, 0 where neither is, None where nobody
-        could say.
+        `outcome`: 1 if the version's is better, −1 if the baseline's is, 0 for a tie, None if unknown.
         """
         self.has_mirrored = True
         if not self.version.admits(user, self.rules.user_cap):
@@ -166,7 +166,7 @@ class Comparison:
         }
 
     def is_no_worse(self) -> bool:
-        """True where the judged rewards show that the version is not worse by the margin."""
+        """True if the judged rewards show that the version is not worse by the margin."""
         if self.known is not None:
             return self.known.is_healthy(self.rules.alpha, self.rules.beta)
         return self.no_worse.peak >= -log(self.rules.beta)
@@ -200,14 +200,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where an observation stands, and why."""
+    """The state of an observation, and why."""
 
     state: CanaryState
     reason: str
 
 
 def decide_canary(seen: Comparison, hours: float) -> Decision:
-    """Before promotion: stopped by any test, passed where it is shown to be no worse, skipped after `max_hours` without
+    """Before promotion: stopped by any test, passed if shown to be no worse, skipped after `max_hours` without
     either."""
     if (stopped := _stopped(seen)) is not None:
         return stopped
@@ -243,7 +243,7 @@ def _stopped(seen: Comparison) -> Decision | None:
 
 
 def odds(log_e: float) -> str:
-    """E, readable however large."""
+    """E in a readable form, however large it is."""
     return f"{exp(log_e):,.0f}" if log_e < 14 else f"10^{log_e / log(10):.0f}"
 
 

@@ -1,9 +1,9 @@
 """The gate: a pure function from evidence to a verdict. Insufficient evidence is never a pass.
 
-`fast` asks for mechanical soundness, a probe that shows the engine really applies the candidate, and non-inferiority on
-a retention set, against the base, by a one-sided 95 % bound. `full` asks besides for non-inferiority to the live
-version on live turns that nobody was trained on (adapters/evidence/heldout_replay.py). Where an operator has given
-acceptance prompts, both ask for them (adapters/evidence/acceptance.py).
+The `fast` tier asks for mechanical soundness, a probe that shows that the engine really applies the candidate, and
+non-inferiority to the base on forgetting prompts by a one-sided 95 % bound. The `full` tier also asks for
+non-inferiority to the live version on held-out live turns (adapters/evidence/heldout_replay.py). If an operator has
+given acceptance prompts, both tiers ask for them (adapters/evidence/acceptance.py).
 """
 
 import math
@@ -17,12 +17,14 @@ from burnish.adapters.evidence.heldout_replay import Replay
 
 N_MIN_RETENTION = 64
 N_FORGETTING_PROMPTS = 96
-"""Forgetting prompts asked of each candidate, the first of the file: enough for a test with both error rates stated."""
+"""Forgetting prompts asked of each candidate, the first of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Log-probs of the probe's tokens: the engine's, and the learner's under candidate, parent and base. One axis."""
+    """Log-probs of the probe's tokens: the engine's, and the learner's under candidate, parent and base. All on one
+    axis.
+    """
 
     engine: Sequence[float]
     candidate: Sequence[float]
@@ -32,17 +34,18 @@ class Probe:
 
     @property
     def gap(self) -> float:
-        """Largest difference engine against candidate."""
+        """Largest difference between engine and candidate."""
         return _largest(self.engine, self.candidate)
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Paired outcomes on the retention set: of `n` prompts the base alone passed `n_lost`, the candidate alone `n_won`.
+    """Paired outcomes on the forgetting prompts: of `n`, the base alone passed `n_lost` and the candidate alone
+    `n_won`.
 
-    `n_asked` were asked of the candidate on an engine; to the others it gives the base's own answers
-    (learner/safety/kept_answers.py). `n_open` answers were not waited for, since none of them could change the verdict;
-    they count as lost.
+    `n_asked` were asked of the candidate on an engine. To the others it gives the base's own answers
+    (learner/safety/kept_answers.py). `n_open` answers were not waited for, because none of them could change the
+    verdict. They count as lost.
     """
 
     n: int
@@ -56,14 +59,14 @@ class Retention:
 
     @property
     def loss_bound(self) -> float:
-        """Upper 95 % bound (Clopper–Pearson) on the share of prompts that the candidate unlearned; gains do not offset
+        """Upper 95 % bound (Clopper–Pearson) on the share of prompts that the candidate forgot. Gains do not offset
         it."""
         return binomial_upper(self.n_lost + self.n_open, self.n)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a candidate has shown. None stands for "not shown"."""
+    """All evidence on a candidate. None means "not shown"."""
 
     mechanical_fault: str | None = None
     is_mechanical_checked: bool = False
@@ -76,7 +79,7 @@ class Evidence:
     needs_acceptance: bool = False
 
     def as_dict(self) -> dict[str, object]:
-        """Flat enough to store and to read: the figures, not the token lists."""
+        """The figures without the token lists, flat enough to store and to read."""
         shown: dict[str, object] = {
             "mechanical": self.mechanical_fault or ("sound" if self.is_mechanical_checked else None)
         }
@@ -99,7 +102,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """Passed, or the reasons why not; `has_forgotten`: it was sound, and refused for what it unlearned of other things."""
+    """Passed, or the reasons against it. `has_forgotten`: it was sound, and refused for what it forgot."""
 
     faults: tuple[str, ...]
     has_forgotten: bool = False
@@ -110,7 +113,7 @@ class GateVerdict:
 
 
 def decide(evidence: Evidence) -> GateVerdict:
-    """The verdict: of the `full` tier where the evidence `needs_replay`, else of the `fast` one."""
+    """The verdict: of the `full` tier if the evidence `needs_replay`, else of the `fast` one."""
     faults: list[str] = []
     if evidence.mechanical_fault:
         faults.append(evidence.mechanical_fault)
@@ -118,7 +121,7 @@ def decide(evidence: Evidence) -> GateVerdict:
         faults.append("the version's files were not checked")
     faults += _probe_faults(evidence.probe)
     has_forgotten = False
-    if evidence.needs_retention and not faults:  # whoever fails earlier is not asked
+    if evidence.needs_retention and not faults:  # a candidate that failed earlier is not asked
         faults += _retention_faults(evidence.retention)
         has_forgotten = bool(faults) and evidence.retention is not None and evidence.retention.n >= N_MIN_RETENTION
     if evidence.needs_acceptance and not faults:
@@ -157,12 +160,12 @@ def _retention_faults(retention: Retention | None) -> list[str]:
 
 
 def tolerated(n: int, margin: float) -> int:
-    """The most of `n` retention prompts that a candidate may lose and still pass; −1 where not even none will do."""
+    """The most of `n` forgetting prompts that a candidate may lose and still pass. −1 if it may not even lose none."""
     return next((k - 1 for k in range(n + 1) if binomial_upper(k, n) > margin), n)
 
 
 def binomial_upper(k: int, n: int, confidence: float = 0.95) -> float:
-    """Clopper–Pearson: the largest share p under which k or fewer of n still happen with probability 1 − confidence."""
+    """Clopper–Pearson: the largest share p at which k or fewer of n still happen with probability 1 − confidence."""
     if k >= n:
         return 1.0
     low, high = k / n, 1.0

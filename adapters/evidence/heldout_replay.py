@@ -1,9 +1,8 @@
-"""Held-out live turns answered again by a candidate and by the live version: what came of it, and what speaks against
-the candidate.
+"""The held-out replay: live turns answered again by the candidate and by the live version, and what follows.
 
-The turns are of sessions that nothing was trained on (adapters/evidence/holdout.py); both answer greedily; a judge
-compares (judges/comparison/reply_pair.py), and programs measure length, repetition and tool calls. All is paired: the
-same turns for both.
+The turns belong to sessions that nothing was trained on (adapters/evidence/holdout.py). Both versions answer greedily.
+A judge compares the replies (judges/comparison/reply_pair.py), and programs measure length, repetition and tool calls.
+Everything is paired: both versions answer the same turns.
 """
 
 import math
@@ -11,16 +10,17 @@ from dataclasses import asdict, dataclass
 
 Z95 = 1.6448536269514722
 MAX_SHARE_UNDECIDED = 0.2
-"""Beyond, the pairs that were asked and that the judge did decide may not be like the others."""
+"""Largest share of undecided pairs. With more of them, the decided pairs may not be like the others."""
 UNASKED = "cannot be asked: "
-"""How the reason of a pair begins that has no replies: the engine refused the turn, for want of room in the context
-say."""
+"""The beginning of the reason for a pair without replies: the engine refused the turn, for example for lack of
+context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Of one version's replies: mean length in tokens, mean share of repeated 4-grams of words, tool calls and the
-    broken ones of them."""
+    """Measures of one version's replies: mean length in tokens, mean share of repeated word 4-grams, tool calls, and
+    how many of those are broken.
+    """
 
     length: float
     repetition: float
@@ -30,12 +30,12 @@ class Measures:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a replay asks, and what is tolerated against the live version's own measures."""
+    """What a replay asks, and which losses against the live version are tolerated."""
 
     n_turns: int = 200
-    """Held-out turns put to each candidate and to the live version, the latest ones."""
+    """Held-out turns that the candidate and the live version answer, the latest ones."""
     n_min: int = 64
-    """Held-out turns, decided by the judge, below which no candidate passes."""
+    """Held-out turns with a decided pair that are needed. With fewer no candidate passes."""
     max_tokens: int = 512
     """Longest reply to a held-out turn, in tokens."""
     margin: float = 0.1
@@ -45,17 +45,17 @@ class Rules:
     repetition: float = 0.1
     """Largest rise of the share of repeated 4-grams."""
     broken_calls: float = 0.02
-    """Largest rise of the share of tool calls that cannot be read."""
+    """Largest rise of the share of tool calls that cannot be parsed."""
     judge_seconds: float = 3600.0
-    """Seconds for the judge to compare all pairs of a candidate; then it is decided with those that are there."""
+    """Seconds that the judge has to compare all pairs of a candidate. After that, the decided pairs count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Of `n` pairs the candidate's reply was better in `n_won`, the live version's in `n_lost`; `n_undecided` the judge
-    left open.
+    """Of `n` pairs the candidate's reply was better in `n_won` and the live version's in `n_lost`. The judge left
+    `n_undecided` open.
 
-    `n_unasked` more turns make no pair: the engine refused one version or both.
+    `n_unasked` more turns make no pair, because the engine refused one version or both.
     """
 
     n: int
@@ -69,13 +69,13 @@ class Replay:
 
     @property
     def n_decided(self) -> int:
-        """The effective n."""
+        """The number of decided pairs."""
         return self.n - self.n_undecided
 
     @property
     def loss_bound(self) -> float:
-        """Upper 95 % bound on the net share of pairs lost: Wald's interval for matched pairs with half a pair added to
-        each cell.
+        """Upper 95 % bound on the net share of pairs lost: Wald's interval for matched pairs, half a pair added to each
+        cell.
 
         Agresti and Min, "Simple improved confidence intervals for comparing matched proportions", Statistics in
         Medicine 24 (2005).
@@ -90,7 +90,7 @@ class Replay:
 
 
 def faults(replay: Replay | None) -> list[str]:
-    """What speaks against a candidate; insufficient evidence is never a pass."""
+    """The reasons against a candidate. Insufficient evidence is never a pass."""
     if replay is None:
         return ["insufficient evidence: no held-out turns were answered again"]
     rules, found = replay.rules, []

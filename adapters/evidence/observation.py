@@ -1,4 +1,4 @@
-"""Getting an observation ready: what is known of the baseline, and the state that the comparison starts in."""
+"""The start of an observation: what is known of the baseline, and the first state of the comparison."""
 
 import time
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from burnish.records import Observation, VersionName
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """An observation that has been got ready, since reading the past takes longer than a transaction should."""
+    """A prepared observation. Reading the past takes longer than a transaction should, so it is done before."""
 
     kind: Observation
     baseline: int
@@ -25,7 +25,7 @@ class Beginning:
     evidence: dict[str, object]
 
     def of(self, session: Session, name: VersionName, actor: str) -> CanaryRow:
-        """Begin it. Raises Conflict where another of the kind runs."""
+        """Begin it. Raises Conflict if another of the kind runs."""
         return canaries.begin(
             session,
             name.agent,
@@ -54,7 +54,7 @@ def ready(journal: Journal, rules: Rules, agent: str, baseline: int, kind: Obser
     seen = Comparison(rules, lower_rate(sum(judged), len(judged)) if is_known else None)
     for each in past:
         seen.add(False, each.user, shown(each.turn, share))
-    # turns of the baseline that have ended and not been judged yet are still to come
+    # turns of the baseline that have ended and are not judged yet are still to come
     cursor = Cursor(now - rules.patience, [each.interaction_id for each in past])
     return Beginning(kind, baseline, share, evidence_of(seen, cursor))
 
@@ -67,27 +67,30 @@ def canary(
     share: float | None,
     rules: Rules = Rules(),  # noqa: B008
 ) -> Beginning:
-    """A canary beside `baseline`, by itself with `canary.share`."""
+    """A canary beside `baseline`, with `canary.share` unless a share is given."""
     return ready(journal, rules_of(settings, rules), agent, baseline, Observation.CANARY, share or settings.share)
 
 
 def lower_rate(n_good: int, n: int) -> float:
-    """A rate that the true one is most likely above: the estimate less 1.64 standard errors (5 % one-sided), within
-    [0.01, 0.99]."""
+    """A rate that is most likely below the true one: the estimate less 1.64 standard errors (one-sided 5 %), in [0.01,
+    0.99].
+    """
     rate = n_good / n
     return min(0.99, max(0.01, rate - 1.64 * sqrt(rate * (1 - rate) / n)))
 
 
 def shown(turn: Turn, share: float) -> Turn:
-    """How long a reply took tells of the machine's load, too: it counts only where both versions answer at a time."""
+    """The turn without its latency if only one version answers at a time, because latency also depends on the machine's
+    load.
+    """
     return turn if share else replace(turn, latency=None)
 
 
 def rules_of(settings: config.Canary, rules: Rules) -> Rules:
-    """`rules` with what the operator has set."""
+    """`rules` with the operator's settings."""
     return replace(rules, margin=settings.margin, max_hours=settings.max_hours)
 
 
 def evidence_of(seen: Comparison, cursor: Cursor) -> dict[str, object]:
-    """What an observation's row keeps: `comparison` and `cursor`."""
+    """The parts of an observation's row: `comparison` and `cursor`."""
     return {"comparison": seen.as_dict(), "cursor": {"since": cursor.since, "seen": cursor.seen}}

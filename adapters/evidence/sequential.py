@@ -1,9 +1,9 @@
-"""Sequential tests that stay valid however often they are looked at: evidence as e-processes. Pure, stdlib only.
+"""Sequential tests that stay valid at every look: evidence as e-processes. Pure, standard library only.
 
 An e-process E is never negative, starts at 1, and has an expectation of at most 1 at any stopping time while its null
-hypothesis holds. By Ville's inequality (J. Ville, 1939) P(E ever reaches 1/α) ≤ α: who acts when `peak` ≥ log(1/α) is
-wrong with probability α at most, over any number of looks. All values are natural logarithms of E; each test's state is
-what its `as_dict` tells, and `Test(**state)` goes on where it stopped.
+hypothesis holds. By Ville's inequality (J. Ville, 1939), P(E ever reaches 1/α) ≤ α. So acting when `peak` ≥ log(1/α) is
+wrong with probability at most α, over any number of looks. All values are natural logarithms of E. The state of a test
+is its `as_dict`; `Test(**state)` continues it.
 """
 
 from collections.abc import Sequence
@@ -12,30 +12,31 @@ from math import exp, log, log1p
 from typing import Any
 
 DISCORDANT = ((0.6, 0.7), (0.75, 0.2), (0.9, 0.1))
-"""(θ, weight): shares of discordant pairs that the baseline wins. A fall from 0.80 to 0.70 makes θ 0.63, one to 0.60
-makes it 0.73; a horizon of some hundred discordant pairs is served best by a bet somewhat below the truth. The last
-catches a version that answers nothing right within a dozen pairs."""
+"""(θ, weight): shares of discordant pairs that the baseline wins. A fall from 0.80 to 0.70 makes θ 0.63, a fall to 0.60
+makes it 0.73. For some hundred discordant pairs, a bet slightly below the truth is best. The last entry catches a
+version that answers nothing right within a dozen pairs.
+"""
 STAKES = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Shares of its capital that a bettor stakes on each observation, in equal parts: small ones for small effects."""
+"""Shares of the capital that a bettor stakes on each observation, in equal parts. Small shares suit small effects."""
 
 
 @dataclass(slots=True)
 class _Test:
-    """`peak` is the highest value so far, so that no crossing between two looks is lost."""
+    """`peak` is the highest value so far, so that a crossing between two looks is not lost."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The state, as JSON can hold it exactly."""
+        """The state, in a form that JSON keeps exactly."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class KnownBaseline(_Test):
-    """Successes of a version against a baseline whose rate p₀ is known; null: the rate is p₀ or higher.
+    """Successes of a version against a baseline with a known rate p₀. Null: the rate is p₀ or higher.
 
     Wald's sequential probability ratio (A. Wald, 1945) of Bernoulli(p₁) to Bernoulli(p₀), p₁ = p₀ − δ, kept as an
-    e-process: a success multiplies E by p₁/p₀ < 1, a failure by (1 − p₁)/(1 − p₀) > 1. A p₀ above 0.99 counts as 0.99
-    (a single failure must not decide), and p₁ is no lower than p₀/2. Below log(β/(1 − α)) Wald's test accepts the null:
-    the version is healthy, and one that is worse by δ gets there with probability β at most.
+    e-process. A success multiplies E by p₁/p₀ < 1, a failure by (1 − p₁)/(1 − p₀) > 1. A p₀ above 0.99 counts as 0.99,
+    so that a single failure does not decide. p₁ is at least p₀/2. Below log(β/(1 − α)) Wald's test accepts the null:
+    the version is healthy. A version that is worse by δ gets there with probability at most β.
     """
 
     rate: float
@@ -65,12 +66,12 @@ class KnownBaseline(_Test):
 
 @dataclass(slots=True)
 class Paired(_Test):
-    """Pairs of a baseline's turn and a version's, neither rate known; null: of the discordant pairs the version wins
-    half or more.
+    """Pairs of a baseline's turn and a version's with unknown rates. Null: the version wins at least half of the
+    discordant pairs.
 
-    E = Σ_θ w(θ) · (2θ)^losses · (2(1 − θ))^wins over `DISCORDANT`, a one-sided mixture likelihood ratio against a fair
-    coin (the sequential form of McNemar's test; H. Robbins, 1970, for mixtures). Ties say nothing. Valid as long as
-    which turns make a pair is settled without a look at how they were judged.
+    E = Σ_θ w(θ) · (2θ)^losses · (2(1 − θ))^wins over `DISCORDANT`: a one-sided mixture likelihood ratio against a fair
+    coin (the sequential form of McNemar's test; H. Robbins, 1970, for mixtures). Ties do not count. The test is valid
+    if the choice of pairs does not look at verdicts.
     """
 
     n_losses: int = 0
@@ -101,12 +102,11 @@ class Paired(_Test):
 
 @dataclass(slots=True)
 class BoundedMean(_Test):
-    """Observations in [0, 1]; null: whatever came before, the next one's mean is `limit` or less. Evidence is that they
-    are higher.
+    """Observations in [0, 1]. Null: given the past, the next mean is `limit` or less. Evidence means that it is higher.
 
-    E = mean over stakes f of Π (1 + f · (x − limit)/limit): capital of bettors who stake the share f of it on every
+    E = mean over stakes f of Π (1 + f · (x − limit)/limit): the capital of bettors who stake the share f of it on every
     observation (I. Waudby-Smith and A. Ramdas, 2024, "Estimating means of bounded random variables by betting").
-    `capital` holds each one's logarithm.
+    `capital` holds the logarithm of each.
     """
 
     limit: float
@@ -129,8 +129,8 @@ class BoundedMean(_Test):
 
 
 def no_worse(delta: float) -> BoundedMean:
-    """A test for pairs (update with `gain(baseline, version)`) whose evidence is that the version's rate is *not* lower
-    by `delta` or more.
+    """A test for pairs (update with `gain(baseline, version)`). Evidence: the version's rate is *not* lower by `delta`
+    or more.
 
     Null: E[version − baseline] ≤ −δ, which for y = (1 + version − baseline)/2 is E[y] ≤ (1 − δ)/2.
     """
@@ -143,8 +143,8 @@ def gain(baseline: bool, version: bool) -> float:
 
 
 def larger(ratio: float) -> BoundedMean:
-    """A test for pairs of amounts (update with `share`) whose evidence is that the version's are larger than `ratio`
-    times the baseline's.
+    """A test for pairs of amounts (update with `share`). Evidence: the version's are more than `ratio` times the
+    baseline's.
 
     Null: the version's mean share of a pair's sum is ratio/(1 + ratio) or less.
     """
@@ -152,7 +152,7 @@ def larger(ratio: float) -> BoundedMean:
 
 
 def share(baseline: float, version: float) -> float:
-    """The version's part of a pair of amounts that are not negative; 1/2 where both are 0."""
+    """The version's part of a pair of non-negative amounts. 1/2 if both are 0."""
     total = baseline + version
     return version / total if total > 0 else 0.5
 

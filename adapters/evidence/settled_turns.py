@@ -1,6 +1,6 @@
-"""What the journal shows of turns that have been settled: their reward is known, or nobody is waited for any longer.
+"""Settled turns from the journal: their reward is known, or nothing more is waited for.
 
-Every turn is given once. `Cursor` remembers how far that is, small enough to be stored with an observation.
+Each turn is returned once. `Cursor` remembers the place and is small enough to be stored with an observation.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,8 +18,8 @@ from burnish.records import FeedbackSource, NextStateKind, Reward, Signal, Signa
 from burnish.rewards import INTEGRATED, NOT_THE_AGENTS_FAULT, compose, environment_fault, value_of
 
 LATE = 60.0
-"""Seconds by which the record of a turn may come behind that of a later one: gateway processes write segments of their
-own."""
+"""Seconds by which a turn's record may arrive after a later turn's, because each gateway process has its own
+segments."""
 _TURNS = (
     "SELECT interaction_id, version, key_id, {user}, started_at, ended_at, is_ready, spent_step, length(token_ids) FROM interaction "
     "WHERE agent = :agent AND kind != 'side' AND choice = 0 AND upstream IS NULL AND NOT is_aborted "
@@ -28,7 +28,7 @@ _TURNS = (
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """One turn, by whom, of which version, and what it shows."""
+    """One turn with its user, its version and its metrics."""
 
     interaction_id: str
     version: int
@@ -39,13 +39,13 @@ class Settled:
 
 @dataclass(slots=True)
 class Cursor:
-    """`since`: turns that ended before have been counted or given up, `seen` those after it that have been."""
+    """`since`: turns that ended before are counted or given up. `seen`: later turns that are."""
 
     since: float
     seen: list[str]
 
     def move_on(self, times: Mapping[str, float], counted: Collection[str], horizon: float) -> None:
-        """Past what has been `counted` of those with `times`, but not past `horizon`, where something was not."""
+        """Move past the `counted` turns with `times`, but not past `horizon` if something there was not counted."""
         newest = max(times.values(), default=self.since)
         self.since = max(self.since, min(horizon, newest - LATE) - 1e-3)
         self.seen = [name for name, at in times.items() if name in counted and at > self.since]
@@ -61,9 +61,9 @@ def settled(
     now: float,
     most: int = 200,
 ) -> list[Settled]:
-    """Turns of `versions` that have been settled since the last call, in the order of their ends; moves `cursor` on.
+    """Turns of `versions` that were settled since the last call, in the order of their ends. Moves `cursor` on.
 
-    A turn without a reward is given `patience` seconds after its end. What comes after the first `most` is left for the
+    A turn without a reward is returned `patience` seconds after its end. Turns beyond the first `most` are left for the
     next call.
     """
     query = _select(session, "AND ended_at > :since AND version IN (:first, :second) ORDER BY ended_at")
@@ -116,10 +116,10 @@ def _settled(session: Session, row: Row[*tuple[Any, ...]]) -> Settled:
 
 
 def _reward(session: Session, name: str) -> Reward | None:
-    """A turn's own reward; a session's outcome is counted with the one turn that it was filed with.
+    """A turn's own reward. A session's outcome counts only with the turn that it was filed with.
 
-    The learner gives it to every turn of the session. Here it would be one observation counted many times, and tests
-    that are fed with one observation many times find what is not there.
+    The learner gives the outcome to every turn of the session. Here it would be one observation counted many times, and
+    a test that is fed so finds effects that do not exist.
     """
     evidence = evidence_of(session, name)
     reward = compose(evidence).reward
@@ -130,7 +130,7 @@ def _reward(session: Session, name: str) -> Reward | None:
 
 
 def _rated(session: Session, name: str) -> bool | None:
-    """A user's last explicit word on the reply; None where there is none, or a neutral one."""
+    """A user's last explicit word on the reply. None if there is none or it is neutral."""
     said = [feedback_of(row) for row in rows_of(session, FeedbackRow, name)]
     values = [
         value
@@ -142,7 +142,7 @@ def _rated(session: Session, name: str) -> bool | None:
 
 
 def _tools(session: Session, name: str) -> bool | None:
-    """Were the reply's tool calls free of errors? None where it called none, or where no reply could have helped."""
+    """True if the reply's tool calls were free of errors. None if it called no tool or no reply could have helped."""
     came = next(iter(rows_of(session, NextStateRow, name)), None)
     if came is None or came.kind != NextStateKind.TOOL_RESULT:
         return None

@@ -1,8 +1,7 @@
-"""Which journal an adapter store belongs to: both hold the same id, given at the first start and compared at every
-later one.
+"""Which journal an adapter store belongs to: both hold the same id, set at the first start and compared at later ones.
 
-Whoever removes or moves versions asks here first. The journal alone says which versions are of use, so a journal that
-is not the store's own, or an older copy of it, must never decide what goes.
+Code that removes or moves versions asks here first. Only the journal knows which versions are needed. So another
+journal, or an older copy of it, must never decide what goes.
 """
 
 import uuid
@@ -20,12 +19,12 @@ _NOTHING_DONE = "Nothing was changed, and serving goes on"
 
 
 def bind(journal: Journal, store: AdapterStore) -> None:
-    """Give the journal and the store one id where they have none; safe to repeat and to run from several processes.
+    """Give the journal and the store one id if they have none. Safe to repeat and to run from several processes.
 
-    Raises AdapterError where the ids differ, or where the store holds a version that the journal never gave a number
-    to: then the journal is empty, another one, or an older copy.
+    Raises AdapterError if the ids differ, or if the store holds a version that the journal never numbered: then the
+    journal is empty, another one, or an older copy.
     """
-    held = store.highest()  # before the journal is read: a number is given before its directory appears
+    held = store.highest()  # before the journal is read, because a number exists before its directory appears
     theirs = store.journal_id()
     with journal.read() as session:
         row = session.get(LeaseRow, _NAME)
@@ -49,7 +48,7 @@ def bind(journal: Journal, store: AdapterStore) -> None:
         return
     with (
         journal.write() as session
-    ):  # committed before the file is written: a crash in between leaves a store without an id
+    ):  # committed before the file is written, so a crash in between leaves a store without an id
         insert_or_skip(session, LeaseRow, {"name": _NAME, "holder": theirs or uuid.uuid4().hex, "until": float("inf")})
     with journal.write() as session:  # one process at a time writes the file
         row = session.get_one(LeaseRow, _NAME, with_for_update=True)

@@ -1,9 +1,7 @@
-"""What an adapter's files must contain, read without torch: PEFT's configuration and the header of the safetensors
-file.
+"""What an adapter's files must contain, read without torch: PEFT's configuration and the safetensors header.
 
-Guarantee: a directory that passes holds only listed files, no pickle, and an adapter of the rank, alpha and targets
-that its manifest says, with an A and a B for each layer: what vLLM would otherwise refuse, or worse, load as something
-else.
+A directory that passes holds only listed files, no pickle, and an adapter of the rank, alpha and targets in its
+manifest, with an A and a B for each layer. vLLM would refuse anything else or load it wrongly.
 """
 
 import json
@@ -20,7 +18,7 @@ _MAX_HEADER = 100 * 2**20
 
 
 def check_contents(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise AdapterError where `directory` is not the adapter that `manifest` describes. Digests are not looked at."""
+    """Raises AdapterError if `directory` is not the adapter that `manifest` describes. Digests are not checked."""
     present = {file.name for file in directory.iterdir()} - {"manifest.json"}
     listed = manifest.get("files")
     if not isinstance(listed, Mapping):
@@ -53,8 +51,9 @@ def _check_weights(file: Path, rank: int, targets: set[str]) -> None:
 
 
 def check_shapes(file: Path, shapes: Mapping[str, list[int]], rank: int, targets: set[str]) -> None:
-    """Raise AdapterError where `shapes` are not an A and a B of `rank` for each layer, all of `targets`; `file` is for
-    the message."""
+    """Raises AdapterError if `shapes` are not an A and a B of `rank` for each layer of `targets`. `file` is for the
+    message.
+    """
     layers: dict[str, set[str]] = {}
     for name, shape in shapes.items():
         layer, mark, side = name.removesuffix(".weight").rpartition(".lora_")
@@ -73,7 +72,7 @@ def check_shapes(file: Path, shapes: Mapping[str, list[int]], rank: int, targets
 
 
 def shapes_of(file: Path) -> dict[str, list[int]]:
-    """Tensor shapes from a safetensors header: 8 bytes of length, JSON, then data whose end must be the file's."""
+    """Tensor shapes from a safetensors header: 8 bytes of length, JSON, then data up to the end of the file."""
     try:
         with file.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))

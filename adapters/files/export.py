@@ -1,7 +1,6 @@
-"""A version as a plain PEFT directory, for use elsewhere: configuration, weights, and the manifest beside them.
+"""A version as a plain PEFT directory for use elsewhere: configuration, weights and manifest.
 
-Guarantee: the weights are bit for bit those that were published and verified; the directory appears whole, or not at
-all.
+The weights are bit for bit those that were published and verified. The directory appears whole or not at all.
 """
 
 import io
@@ -23,7 +22,7 @@ FILES = (CONFIG, WEIGHTS)
 def export(store: AdapterStore, agent: str, version: int, target: Path) -> Path:
     """Write `agent@v<version>` into the new directory `target`, which `PeftModel.from_pretrained` loads.
 
-    Raises AdapterError where the version's files are not whole, or where there is something at `target`.
+    Raises AdapterError if the version's files are damaged or `target` exists.
     """
     manifest = store.verify(agent, version)
     if target.exists():
@@ -61,6 +60,6 @@ def as_tar(store: AdapterStore, agent: str, version: int) -> bytes:
 
 
 def _manifest(manifest: dict[str, Any]) -> bytes:
-    """The version's manifest, with the digests of the exported files alone."""
+    """The version's manifest, with the digests of the exported files only."""
     files = {name: manifest["files"][name] for name in FILES}
     return json.dumps({**manifest, "files": files}, indent=1, sort_keys=True).encode()

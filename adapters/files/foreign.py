@@ -1,8 +1,7 @@
-"""A LoRA adapter that PEFT saved elsewhere: read and checked before anything is made of it. No torch, and nothing is
-ever executed.
+"""A LoRA adapter that PEFT saved elsewhere: it is read and checked without torch, and nothing in it is executed.
 
-Guarantee: what passes is a plain LoRA in safetensors, of a rank that the engine takes, for layers that the base has in
-these very shapes, made for the base that is served (or for one that somebody vouches for).
+An adapter that passes is a plain LoRA in safetensors, of a rank that the engine accepts, with the shapes of the base's
+layers, and made for the served base (or for one that the operator vouches for).
 """
 
 import json
@@ -32,13 +31,14 @@ _MUST_BE: dict[str, tuple[Any, ...]] = {
     "trainable_token_indices": (None, []),
     "task_type": (None, "CAUSAL_LM"),
 }
-"""PEFT's fields and the values with which an adapter is a plain LoRA of a causal language model."""
+"""PEFT's fields, with the values of a plain LoRA of a causal language model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What a checked directory holds. `scaling` multiplies B·A; `targets` are the layers' last names; `ignored` files
-    are not read."""
+    """The content of a checked directory. `scaling` multiplies B·A. `targets` are the layers' last names. `ignored`
+    files are not read.
+    """
 
     directory: Path
     rank: int
@@ -50,10 +50,10 @@ class Foreign:
 
 
 def read(directory: Path, *, model: str, max_rank: int, any_base: bool = False) -> Foreign:
-    """The adapter in `directory`, fit for the base `model` (a directory or hub name). AdapterError names what is wrong
-    and the remedy.
+    """The adapter in `directory`, fit for the base `model` (a directory or hub name).
 
-    `any_base` takes the caller's word that the adapter belongs to this base; the shapes are compared in any case.
+    Raises AdapterError that names the fault and the remedy. `any_base` takes the caller's word that the adapter belongs
+    to this base. The shapes are compared in any case.
     """
     if not directory.is_dir():
         raise AdapterError(f"{directory} is no directory; give the one that PEFT saved the adapter in")
@@ -143,7 +143,7 @@ def _check_base(
 
 
 def _check_layers(file: Path, shapes: Mapping[str, list[int]], model: Path) -> None:
-    """Each A and B against the weight that it changes, where the base's weights can be looked at."""
+    """Compare each A and B with the weight that it changes, if the base's weights can be read."""
     if not model.is_dir() or not (weights := sorted(model.glob("*.safetensors"))):
         return
     known = {name: shape for each in weights for name, shape in shapes_of(each).items()}

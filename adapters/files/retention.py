@@ -1,10 +1,8 @@
-"""The keeper: takes away the files of versions that nobody needs (adapters/files/retention.py), and finishes what a
-crash interrupted.
+"""Retention of version files: which may go, and their removal. A crash in between is repaired at the next look.
 
-First the version's row says that its files are gone, in a transaction that has looked at every use once more; only then
-they go, by a rename and then for good. A crash in between leaves a row without files or files under another name, and
-both are mended at the next look. The row stays: its number is never given again, and the rows that it was trained on
-stay spent. A journal that is not the store's own removes nothing.
+First the version's row says that its files are gone, in a transaction that has checked every use again. Only then the
+files go, by a rename and then for good. The row stays: its number is never given again, and the rows that it was
+trained on stay spent. A journal that does not belong to the store removes nothing.
 """
 
 import asyncio
@@ -37,7 +35,9 @@ _BAD: dict[str, str] = {VersionState.REFUSED: "refused", VersionState.ROLLED_BAC
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A version as retention sees it. `decided_at` is when it went live or was refused, None while it is undecided."""
+    """A version as retention sees it. `decided_at` is the time when it went live or was refused, None while it is
+    undecided.
+    """
 
     number: int
     state: str
@@ -48,7 +48,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """Who needs which version now, by number. `in_flight` is None where a gateway's report cannot be read."""
+    """Who needs which version now, by number. `in_flight` is None if a gateway's report cannot be read."""
 
     aliases: Collection[int] = ()
     canaries: Collection[int] = ()
@@ -60,16 +60,16 @@ class Uses:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is removed and what is kept, by number, each with the reason in words. Versions removed earlier are in
-    neither."""
+    """The removed and the kept versions by number, each with its reason. Versions removed earlier are in neither."""
 
     remove: dict[int, str] = field(default_factory=dict)
     keep: dict[int, str] = field(default_factory=dict)
 
 
 def plan(versions: Sequence[Kept], uses: Uses, *, keep_live: int, keep_refused_days: float, now: float) -> Plan:
-    """Of the versions that once were live and are of no use any more the newest `keep_live` stay; bad ones stay so many
-    days."""
+    """Keep the newest `keep_live` versions that once were live and are unused. Keep bad versions for
+    `keep_refused_days`.
+    """
     made = Plan()
     retired: list[Kept] = []
     for version in sorted(versions, key=lambda version: version.number):
@@ -85,7 +85,7 @@ def plan(versions: Sequence[Kept], uses: Uses, *, keep_live: int, keep_refused_d
             where[version.number] = f"{_BAD[version.state]}, decided {age:.1f} days ago"
         else:
             made.keep[version.number] = f"is {version.state}"
-    # the order of going live, not of numbers: a rollback's target counts as new
+    # ordered by when they went live, not by number: a rollback's target counts as new
     retired.sort(key=lambda version: (version.decided_at or 0.0, version.number), reverse=True)
     for place, version in enumerate(retired, 1):
         where = made.keep if place <= keep_live else made.remove
@@ -96,7 +96,7 @@ def plan(versions: Sequence[Kept], uses: Uses, *, keep_live: int, keep_refused_d
 
 
 def _needed(version: Kept, uses: Uses) -> str | None:
-    """Why a version stays whatever the settings say; None where nothing holds it."""
+    """Why a version stays whatever the settings say. None if nothing holds it."""
     number = version.number
     if uses.in_flight is None:
         return "nobody knows what the gateways are answering"
@@ -117,12 +117,12 @@ log = structlog.get_logger()
 FIRST_LOOK = 60.0
 LOOK_SECONDS = 600.0
 """Seconds between two looks at what may go."""
-"""Seconds after the start: gateways have reported by then what they are answering."""
+"""Seconds after the start. By then, gateways have reported their running requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was removed of one agent, or would be, and what stays; by number, each with the reason."""
+    """The removed (or removable) and the kept versions of one agent, by number, each with its reason."""
 
     agent: str
     plan: Plan
@@ -134,7 +134,7 @@ class Removal:
 
 
 class FileRetention:
-    """One look at a time; several at once do no harm."""
+    """One look at a time. Several at once do no harm."""
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
         self._settings = settings
@@ -142,7 +142,7 @@ class FileRetention:
         self._store = AdapterStore.of(settings)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = LOOK_SECONDS) -> None:
-        """Look every `interval` seconds until `is_stopping()`; what fails is tried again at the next look."""
+        """Look every `interval` seconds until `is_stopping()`. A failure is tried again at the next look."""
         due = time.monotonic() + min(FIRST_LOOK, interval)
         while not is_stopping():
             await asyncio.sleep(0.5)
@@ -155,7 +155,7 @@ class FileRetention:
                 log.warning("cannot remove old versions", error=str(error))
 
     def remove_all(self) -> list[Removal]:
-        """Remove what may go, of every agent."""
+        """Remove every agent's versions that may go."""
         bind(self._journal, self._store)
         with self._journal.read() as session:
             names = [row.name for row in agents.listed(session)]
@@ -166,9 +166,9 @@ class FileRetention:
         return done
 
     def remove(self, agent: str, *, actor: str, is_dry: bool = False) -> Removal:
-        """Remove what may go of one agent; with `is_dry` only say what that is.
+        """Remove one agent's versions that may go. With `is_dry` only list them.
 
-        Raises NotFound for an unknown agent, AdapterError where the journal is not the store's own.
+        Raises NotFound for an unknown agent, AdapterError if the journal does not belong to the store.
         """
         with self._journal.read() as session:
             agents.find(session, agent)
@@ -191,8 +191,7 @@ class FileRetention:
         return Removal(agent, done, True)
 
     def _mark(self, agent: str, number: int, why: str, actor: str) -> bool:
-        """Say that the version's files are gone, unless it is needed after all: who promotes it waits for this row's
-        lock."""
+        """Mark the version's files as gone, unless it is needed after all. A promotion waits for this row's lock."""
         with self._journal.write() as session:
             row = session.get_one(VersionRow, (agent, number), with_for_update=True)
             if row.removed_at is not None or number not in self._plan(session, agent).remove:
@@ -202,7 +201,7 @@ class FileRetention:
             return True
 
     def _finish(self, agent: str) -> None:
-        """Take away what earlier removals left behind."""
+        """Remove what earlier removals left behind."""
         self._store.sweep_removed(agent)
         present = set(self._store.versions(agent))
         with self._journal.read() as session:

@@ -1,8 +1,8 @@
 """AdapterStore: the directory of adapter versions, `<root>/<agent>/v000012/`. No torch, no HTTP.
 
-Guarantees: a version's directory appears complete and durable in one rename, or not at all; it is never written again
-and its number never reused; `verify` names the file that is missing, altered, surplus, of the wrong shape or of another
-base. A version goes by one rename too, and only by `remove`: what an interrupted step published `sweep` moves into
+A version's directory appears complete and durable in one rename, or not at all. It is never written again and its
+number is never reused. `verify` names the file that is missing, altered, surplus, of the wrong shape or of another
+base. A version goes by one rename too, and only by `remove`. What an interrupted step published, `sweep` moves into
 `<root>/quarantine/`.
 """
 
@@ -31,9 +31,9 @@ _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class AdapterStore:
-    """Versions of all agents under `root`. Safe to use from several processes: every change is one rename.
+    """Versions of all agents under `root`. Safe to use from several processes, because every change is one rename.
 
-    With a `base` (a model's directory) `verify` refuses versions that were made on another one.
+    With a `base` (a model's directory), `verify` refuses versions that were made on another one.
     """
 
     def __init__(self, root: Path, base: Path | None = None) -> None:
@@ -42,12 +42,12 @@ class AdapterStore:
 
     @classmethod
     def of(cls, settings: Settings) -> "AdapterStore":
-        """The store of a configuration, whose versions are for its engine's model where that is a directory here."""
+        """The store of a configuration. Its versions are for the engine's model if that is a local directory."""
         model = Path(settings.engine.model)
         return cls(settings.adapters_dir.resolve(), model if model.is_dir() else None)
 
     def path(self, agent: str, version: int) -> Path:
-        """Where this version is or would be."""
+        """The directory of this version, whether it exists or not."""
         if not _AGENT.fullmatch(agent) or version < 1:
             raise AdapterError(
                 f"no adapter can be called {agent}@v{version}: names are letters, digits, '_.-'; numbers from 1"
@@ -69,12 +69,13 @@ class AdapterStore:
 
     @property
     def binding(self) -> Path:
-        """The file with the id of the journal that this store belongs to (adapters/files/binding.py). No agent can be
-        called so."""
+        """The file with the id of the journal that this store belongs to (adapters/files/binding.py). No agent can have
+        this name.
+        """
         return self.root / ".journal-id"
 
     def journal_id(self) -> str | None:
-        """The id in that file, None where there is none."""
+        """The id in that file. None if there is none."""
         try:
             return self.binding.read_text(encoding="utf-8").strip() or None
         except FileNotFoundError:
@@ -83,11 +84,11 @@ class AdapterStore:
             raise AdapterError(f"cannot read {self.binding}: {error}") from error
 
     def bind(self, journal_id: str) -> None:
-        """Write that file; durable on return."""
+        """Write that file. Durable on return."""
         replace_text(self.binding, f"{journal_id}\n")
 
     def manifest(self, agent: str, version: int) -> dict[str, Any]:
-        """What was recorded when the version was published."""
+        """The facts that were recorded when the version was published."""
         file = self.path(agent, version) / MANIFEST
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
@@ -101,7 +102,7 @@ class AdapterStore:
 
     @contextmanager
     def aside(self, agent: str, version: int) -> Iterator[Path]:
-        """An empty directory to write the version's files into; gone afterwards unless it was published."""
+        """An empty directory for the version's files. It is removed afterwards unless it was published."""
         final = self.path(agent, version)
         self._refuse_existing(final)
         directory = final.parent / f".{final.name}.tmp-{os.getpid()}"
@@ -113,7 +114,7 @@ class AdapterStore:
             shutil.rmtree(directory, ignore_errors=True)
 
     def publish(self, agent: str, version: int, directory: Path, facts: Mapping[str, Any]) -> Path:
-        """Make the files in `directory` this version, in one rename; returns its path.
+        """Make the files in `directory` this version, in one rename. Returns its path.
 
         The manifest is `facts` (rank, alpha and targets among them) plus name, digests and time. Durable on return.
         """
@@ -128,14 +129,15 @@ class AdapterStore:
         _fsync(directory)
         try:
             directory.rename(final)
-        except OSError as error:  # someone else was faster: rename never replaces a directory with files in it
+        except OSError as error:  # another process was faster: rename never replaces a directory with files in it
             raise AdapterError(f"cannot publish {final}: {error.strerror}") from error
         _fsync(final.parent)
         _fsync(self.root)
         return final
 
     def verify(self, agent: str, version: int) -> dict[str, Any]:
-        """The manifest, after every file was found to be what was published; AdapterError names the first that is not."""
+        """The manifest, after all files were checked against it. Raises AdapterError that names the first wrong
+        file."""
         directory = self.path(agent, version)
         if not directory.is_dir():
             raise AdapterError(f"adapter {agent}@v{version} does not exist: no directory {directory}")
@@ -151,7 +153,7 @@ class AdapterStore:
         return manifest
 
     def _check_base(self, directory: Path, manifest: Mapping[str, Any]) -> None:
-        """What says nothing of its base is taken as it is: the trial's probe decides."""
+        """A manifest without a base is accepted: the trial's probe decides."""
         made_on = (manifest.get("base") or {}).get("revision")
         if self.base is None or made_on is None or made_on == (found := revision(self.base)):
             return
@@ -161,12 +163,12 @@ class AdapterStore:
         )
 
     def sweep(self, agent: str, unfinished: Collection[int]) -> dict[Path, Path | None]:
-        """Clear up what interrupted steps left; `unfinished` are the numbers of this agent's steps that ended without a
+        """Clean up after interrupted steps. `unfinished` are the numbers of this agent's steps that ended without a
         version.
 
-        A version that such a step published is moved into quarantine; what it had half written is removed. All else
-        stays. Returns what lay there, each with its new path, None where it is removed. For the start of the one
-        process that trains this agent.
+        A version that such a step published is moved into quarantine. A half-written one is removed. Everything else
+        stays. Returns the directories found, each with its new path, None if it was removed. Call it at the start of
+        the one process that trains this agent.
         """
         cleared: dict[Path, Path | None] = {}
         home = self.path(agent, 1).parent
@@ -191,10 +193,9 @@ class AdapterStore:
         return target
 
     def remove(self, agent: str, version: int) -> bool:
-        """Take the version's files away, first from its name and then from the disk; False where there are none.
+        """Remove the version's files, first from their name and then from the disk. False if there are none.
 
-        Who calls this has written down before that the version is gone. What a crash leaves lies aside, for
-        `sweep_removed`.
+        The caller has recorded before that the version is gone. After a crash, `sweep_removed` finishes the work.
         """
         final = self.path(agent, version)
         gone = final.parent / f".{final.name}.gone-{os.getpid()}"
@@ -225,7 +226,7 @@ class AdapterStore:
 
 
 def digest_of(file: Path) -> str:
-    """SHA-256 of a file, in hex. Raises AdapterError where it cannot be read."""
+    """SHA-256 of a file, in hex. Raises AdapterError if it cannot be read."""
     try:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,6 +1,6 @@
-"""Agents: named policy lines, each owned by one tenant, with settings of its own laid over the configuration.
+"""Agents: named policy lines. Each belongs to one tenant and may have its own settings.
 
-An agent is made once and keeps its name and its tenant: versions, turns and keys hold on to both.
+An agent is made once and keeps its name and its tenant, because versions, turns and keys refer to both.
 """
 
 import re
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 def ensure_agent(session: Session, name: str, tenant: str = "default") -> bool:
-    """The agent and its `live` alias at the base (version 0), made where they do not exist; True where it is new."""
+    """Make the agent and its `live` alias at the base (version 0) if they do not exist. True if it is new."""
     now = time.time()
     values = {"name": name, "tenant": tenant, "created_at": now, "is_paused": False, "settings": {}}
     is_new = insert_or_skip(session, AgentRow, values)
@@ -39,11 +39,11 @@ def create(
     actor: str,
     reason: str | None = None,
 ) -> AgentRow:
-    """Make an agent of `tenant`; one that is there already is given back where nothing would differ (safe to repeat).
+    """Make an agent of `tenant`. An existing equal one is returned, so the call is safe to repeat.
 
-    `settings` are dotted keys over the configuration, checked by the caller (src/burnish/config/overrides.py); `taken`
-    are model names that mean something else. Raises Conflict where the name is another's or has other settings,
-    RequestError for a name that cannot be.
+    `settings` are dotted keys over the configuration, checked by the caller (src/burnish/config/overrides.py). `taken`
+    are model names that mean something else. Raises Conflict if the name is another tenant's or has other settings,
+    RequestError for an invalid name.
     """
     if not _NAME.fullmatch(name):
         raise RequestError(
@@ -68,7 +68,7 @@ def create(
 
 
 def find(session: Session, name: str, tenant: str | None = None) -> AgentRow:
-    """The agent; NotFound where there is none, or where it is not `tenant`'s (None: whoever's)."""
+    """The agent. Raises NotFound if there is none, or if it is not `tenant`'s (None: any tenant's)."""
     row = session.get(AgentRow, name)
     if row is None or (tenant is not None and row.tenant != tenant):
         raise NotFound(f"no agent {name!r}; `burnish agents list` shows what exists", code="agent_not_found")
@@ -93,7 +93,7 @@ def change_settings(
 
 
 def set_paused(session: Session, name: str, is_paused: bool, *, actor: str, reason: str | None = None) -> bool:
-    """Let the learner of this agent take no further step, or go on; False where it was so already."""
+    """Pause or resume this agent's learning. False if nothing changed."""
     row = find(session, name)
     if row.is_paused == is_paused:
         return False
@@ -103,7 +103,7 @@ def set_paused(session: Session, name: str, is_paused: bool, *, actor: str, reas
 
 
 def hold(session: Session, name: str, why: str, *, actor: str) -> None:
-    """Promote nothing automatically for this agent until `end_hold`; an existing hold stays as it is."""
+    """Promote nothing automatically for this agent until `end_hold`. An existing hold stays as it is."""
     row = find(session, name)
     if row.held is None:
         row.held = why
@@ -122,10 +122,10 @@ def end_hold(session: Session, name: str, *, actor: str, reason: str | None = No
 
 
 def ask_step(session: Session, name: str, *, actor: str, reason: str | None = None) -> int:
-    """Let the learner take one step as soon as it can, however few rows are ready, paused or not; returns how many are.
+    """Let the learner take one step as soon as it can, with any number of rows, paused or not. Returns the number of
+    rows.
 
-    Raises Conflict where nothing could come of it: no row is ready, or a version is still undecided. The request stands
-    for an hour.
+    Raises Conflict if no row is ready or a version is still undecided. The request stands for an hour.
     """
     find(session, name)
     waits = select(col(VersionRow.version)).where(col(VersionRow.agent) == name, col(VersionRow.state).in_(UNDECIDED))
@@ -150,18 +150,18 @@ def ask_step(session: Session, name: str, *, actor: str, reason: str | None = No
 
 
 def is_step_asked(session: Session, name: str) -> bool:
-    """Whether an operator wants a step now."""
+    """True if an operator wants a step now."""
     row = session.get(LeaseRow, _asked(name))
     return row is not None and row.until > time.time()
 
 
 def answer_step(session: Session, name: str) -> None:
-    """The step that was asked for has begun, or cannot."""
+    """The requested step has begun, or cannot begin."""
     row = session.get(LeaseRow, _asked(name))
     if row is not None:
         session.delete(row)
 
 
 def _asked(name: str) -> str:
-    """The lease that stands for the request."""
+    """The lease row that stores the request."""
     return f"step:{name}"

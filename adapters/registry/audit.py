@@ -1,5 +1,6 @@
-"""The audit log: who changed what is served, when and why. Written in the transaction that makes the change, never
-altered."""
+"""The audit log: who changed what is served, when and why. It is written in the transaction of the change and never
+altered.
+"""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ def record(
     *,
     agent: str | None = None,
 ) -> None:
-    """Add one entry. `target` names what was changed, `agent` whose it is (None: nobody's alone)."""
+    """Add one entry. `target` names what was changed, `agent` its agent (None: no single agent)."""
     session.add(
         AuditRow(
             agent=agent,
@@ -48,14 +49,14 @@ def entries(
     before_id: int | None = None,
     limit: int = 100,
 ) -> Sequence[AuditRow]:
-    """Entries, newest first: `tenant` sees its own agents' alone, of these `agents` where they are named.
+    """Entries, newest first. A `tenant` sees only its own agents' entries, limited to `agents` if given.
 
-    `before_id` goes on where a page ended.
+    `before_id` continues after a page.
     """
     wanted = select(AuditRow).order_by(col(AuditRow.audit_id).desc()).limit(limit)
     if tenant is not None:
         own = select(col(AgentRow.name)).where(col(AgentRow.tenant) == tenant)
-        # entries of earlier schemas have no agent, but were only ever about an agent or one of its versions
+        # entries of earlier schemas have no agent, but they were always about an agent or one of its versions
         wanted = wanted.where(
             or_(col(AuditRow.agent).in_(own), col(AuditRow.agent).is_(None) & col(AuditRow.object).in_(own))
         )

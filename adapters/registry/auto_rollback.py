@@ -1,4 +1,4 @@
-"""Taking a promotion back without being asked: one transaction from the evidence to the version before."""
+"""Automatic rollback: one transaction from the evidence to the version before."""
 
 import time
 from typing import Any
@@ -18,12 +18,11 @@ ROLLED_BACK, REFUSED = "rolled back", "refused on its canary"
 
 
 def roll_back(session: Session, watch: CanaryRow, reason: str, *, max_rollbacks: int) -> dict[str, Any]:
-    """Make the watched version's baseline live again, and see to what the version leaves behind; tells what was done.
+    """Make the watched version's baseline live again and clean up after the version. Returns what was done.
 
-    Candidates that were trained from it are refused; rows that it sampled and no step has spent get a skip reason;
-    the agent is held until an operator releases it; learning is paused after `max_rollbacks` of these
-    within a day. No alias leads back to the version. Raises Conflict where the alias moved meanwhile; then nothing has
-    happened.
+    Candidates that were trained from it are refused. Rows that it sampled and that no step has spent get a skip reason.
+    The agent is held until an operator ends the hold. Learning is paused after `max_rollbacks` of these within a day.
+    No alias leads back to the version. Raises Conflict if the alias has moved; then nothing happens.
     """
     agent, bad, good = watch.agent, watch.version, watch.baseline
     if not canaries.end(session, watch, CanaryState.STOPPED, reason, actor=ACTOR):
@@ -55,8 +54,8 @@ def roll_back(session: Session, watch: CanaryRow, reason: str, *, max_rollbacks:
 
 
 def why_orphaned(session: Session, agent: str, number: int) -> str | None:
-    """Why a candidate has no chance: the version that it was trained from was rolled back by itself. None where it was
-    not."""
+    """Why a candidate cannot pass: the version that it was trained from was rolled back automatically. None
+    otherwise."""
     row = session.get_one(VersionRow, (agent, number))
     parent = session.get(VersionRow, (agent, row.parent)) if row.parent_agent is None else None
     if parent is None or parent.state != VersionState.ROLLED_BACK:
@@ -76,7 +75,7 @@ def _refuse_children(session: Session, agent: str, parent: int) -> list[int]:
 
 
 def has_rows(session: Session, agent: str, number: int, since: float) -> bool:
-    """True where the version has turns that ended since then and that `drop_rows` would give a skip reason."""
+    """True if the version has turns that ended since then and that `drop_rows` would give a skip reason."""
     wanted = (
         select(col(InteractionRow.interaction_id))
         .where(col(InteractionRow.ended_at) > since, *_unspent(agent, number))
@@ -86,7 +85,7 @@ def has_rows(session: Session, agent: str, number: int, since: float) -> bool:
 
 
 def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK) -> int:
-    """Give the version's turns that no step has spent a skip reason, unless it is live again; how many there were."""
+    """Give the version's unspent turns a skip reason, unless it is live again. Returns how many."""
     live = session.get(AliasRow, (agent, lifecycle.LIVE), populate_existing=True)
     if live is not None and live.version == number:
         return 0
@@ -98,8 +97,11 @@ def drop_rows(session: Session, agent: str, number: int, why: str = ROLLED_BACK)
 
 
 def refuse_canary(session: Session, row: CanaryRow, reason: str, *, actor: str) -> None:
-    """Stop a canary and refuse its version, so that the learner starts from what is live. Its rows that no step has
-    spent get a skip reason. Raises Conflict if it has ended."""
+    """Stop a canary and refuse its version, so that the learner starts from the live one. Its unspent rows get a skip
+    reason.
+
+    Raises Conflict if it has ended.
+    """
     if not canaries.end(session, row, CanaryState.STOPPED, reason, actor=actor):
         raise Conflict(f"the canary of {VersionName(row.agent, row.version)} has ended already")
     evidence = {

@@ -1,8 +1,8 @@
-"""Observations as rows: versions that are watched beside another while they answer. The alias `canary` names the one on
-trial.
+"""Observations as rows: versions that are compared with another while they answer. The alias `canary` names the one on
+canary.
 
-At most one canary and one watch run per agent. Whoever makes a version live ends what ran, in the same transaction: a
-canary is compared with what is live, and there is nothing to compare with once that has changed.
+At most one canary and one watch run per agent. A promotion ends them in its own transaction, because a canary is
+compared with the live version, which has then changed.
 """
 
 import time
@@ -20,7 +20,7 @@ CANARY = "canary"
 
 
 def running(session: Session, agent: str | None = None) -> Sequence[CanaryRow]:
-    """What is being watched now (of one agent), oldest first."""
+    """The running observations (of one agent), oldest first."""
     wanted = select(CanaryRow).where(col(CanaryRow.state) == CanaryState.RUNNING).order_by(col(CanaryRow.canary_id))
     return session.scalars(wanted if agent is None else wanted.where(col(CanaryRow.agent) == agent)).all()
 
@@ -44,10 +44,10 @@ def begin(
     actor: str,
     evidence: Mapping[str, object] | None = None,
 ) -> CanaryRow:
-    """Watch `number` beside `baseline` from now on; as a canary it answers `share` of the conversations, as a shadow of
+    """Observe `number` beside `baseline` from now on. A canary answers `share` of the conversations, a shadow canary of
     the turns.
 
-    Raises Conflict where another one of the kind runs, and where what it presumes to be live is not.
+    Raises Conflict if another one of the kind runs, or if the assumed live version is not live.
     """
     live = session.get(AliasRow, (agent, "live"), populate_existing=True)
     presumed = number if kind is Observation.WATCH else baseline
@@ -82,7 +82,7 @@ def begin(
 
 
 def end(session: Session, row: CanaryRow, state: CanaryState, reason: str, *, actor: str) -> bool:
-    """Close a running observation; False where it was closed already. What becomes of the version is the caller's."""
+    """Close a running observation. False if it was closed already. The caller decides about the version."""
     still = (col(CanaryRow.canary_id) == row.canary_id, col(CanaryRow.state) == CanaryState.RUNNING)
     values = {"state": state, "reason": reason, "ended_at": time.time()}
     if not session.connection().execute(update(CanaryRow).where(*still).values(**values)).rowcount:
@@ -97,7 +97,7 @@ def end(session: Session, row: CanaryRow, state: CanaryState, reason: str, *, ac
 
 
 def cancel(session: Session, agent: str, reason: str, *, promoted: int) -> None:
-    """End whatever runs, since another version is live now. One that was on canary is tried again beside the new one."""
+    """End what runs, because another version is live now. A version on canary is tried again beside the new one."""
     for row in running(session, agent):
         if not end(session, row, CanaryState.CANCELLED, reason, actor="registry") or row.kind not in TRIALS:
             continue
@@ -114,10 +114,9 @@ def cancel(session: Session, agent: str, reason: str, *, promoted: int) -> None:
 
 
 def split_of(session: Session, agent: str) -> tuple[int, float] | None:
-    """The version that answers a share of the conversations beside the live one, and that share; None where none does.
+    """The version that answers a share of the conversations beside the live one, and that share. None if there is none.
 
-    A canary goes before the version that a watch holds back; a shadow is loaded too, and its share of what clients see
-    is 0.
+    A canary comes before the version that a watch holds back. A shadow canary is loaded too, with a share of 0.
     """
     shares = {row.kind: row for row in running(session, agent) if row.share > 0}
     if (shadow := shares.get(Observation.SHADOW)) is not None:
@@ -129,7 +128,7 @@ def split_of(session: Session, agent: str) -> tuple[int, float] | None:
 
 
 def stopped(session: Session, since: float, agent: str | None = None) -> Sequence[CanaryRow]:
-    """Observations that have been stopped since then (of one agent)."""
+    """Observations that were stopped since then (of one agent)."""
     wanted = select(CanaryRow).where(col(CanaryRow.state) == CanaryState.STOPPED, col(CanaryRow.ended_at) > since)
     return session.scalars(wanted if agent is None else wanted.where(col(CanaryRow.agent) == agent)).all()
 
