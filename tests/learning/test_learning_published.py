@@ -11,7 +11,7 @@ from benchmarks.learning.__main__ import PARTS, seeds_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
-TABLE = (DOCS / "learning.md").read_text(encoding="utf-8").partition("## The bars")[2].partition("\n## ")[0]
+TABLE = (DOCS / "explanation/learning.md").read_text(encoding="utf-8").partition("## The bars")[2].partition("\n## ")[0]
 ROWS = re.findall(r"^\|.*\| (`\w+`(?:, `\w+`)*) \| ([^|]+) \|[^|]*\| ([^|]+) \|$", TABLE, re.MULTILINE)
 
 

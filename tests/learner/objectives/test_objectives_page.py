@@ -19,20 +19,20 @@ def rows(page: str) -> str:
 
 @pytest.mark.parametrize("name", [*REGISTRY, *monitors.REGISTRY])
 def test_every_objective_and_monitor_has_a_row(name: str) -> None:
-    assert f"| `{name}`" in rows("objectives.md")
+    assert f"| `{name}`" in rows("reference/objectives.md")
 
 
 @pytest.mark.parametrize("setting", ["advantage", "correction", "policy_loss", "distill_form"])
 def test_every_choice_has_a_row(setting: str) -> None:
     for choice in get_args(Learner.model_fields[setting].annotation):
-        assert f'"{choice}"' in rows("objectives.md")
+        assert f'"{choice}"' in rows("reference/objectives.md")
 
 
 @pytest.mark.parametrize("reason", list(SkipReason))
 def test_every_reason_has_a_row(reason: SkipReason) -> None:
-    assert f"`{reason}`" in rows("learner.md")
+    assert f"`{reason}`" in rows("explanation/learner.md")
 
 
 @pytest.mark.parametrize("name", [name for name in Learner.model_fields if name.startswith("monitor_")])
 def test_every_limit_of_a_monitor_is_in_its_row(name: str) -> None:
-    assert f"`{name}`" in rows("objectives.md")
+    assert f"`{name}`" in rows("reference/objectives.md")
