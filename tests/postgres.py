@@ -132,7 +132,8 @@ def _binaries() -> Path:
     if not (found := _installed()):
         if os.geteuid() != 0:
             pytest.fail(
-                "these tests need PostgreSQL (Debian: apt-get install postgresql); this is not root, it cannot be installed"
+                "these tests need PostgreSQL (Debian: apt-get install postgresql); this is not root, it cannot be "
+                "installed"
             )
         _install()
         found = _installed()

@@ -56,7 +56,8 @@ def faults(acceptance: Acceptance | None) -> list[str]:
     if acceptance.n_live is not None and acceptance.n_passed >= acceptance.n_live:
         return []
     return [
-        f"{acceptance.n_passed} of {acceptance.n} replies to acceptance prompts passed, the best version so far {acceptance.n_best}: "
+        f"{acceptance.n_passed} of {acceptance.n} replies to acceptance prompts passed, the best version so far "
+        f"{acceptance.n_best}: "
         f"{100 * acceptance.margin:.3g}% of them are tolerated"
     ]
 

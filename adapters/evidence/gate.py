@@ -153,7 +153,8 @@ def _retention_faults(retention: Retention | None) -> list[str]:
         return [f"insufficient evidence: {retention.n if retention else 0} retention prompts, {N_MIN_RETENTION} needed"]
     if retention.loss_bound > retention.margin:
         return [
-            f"unlearned {retention.n_lost} of {retention.n} retention prompts: up to {retention.loss_bound:.1%} lost at 95 % "
+            f"unlearned {retention.n_lost} of {retention.n} retention prompts: up to {retention.loss_bound:.1%} lost "
+            "at 95 % "
             f"confidence, {100 * retention.margin:.3g}% tolerated"
         ]
     return []

@@ -107,7 +107,8 @@ def faults(replay: Replay | None) -> list[str]:
         )
     elif replay.loss_bound > rules.margin:
         found.append(
-            f"lost {replay.n_lost} and won {replay.n_won} of {replay.n_decided} held-out pairs: up to {replay.loss_bound:.1%} net lost "
+            f"lost {replay.n_lost} and won {replay.n_won} of {replay.n_decided} held-out pairs: up to "
+            f"{replay.loss_bound:.1%} net lost "
             f"at 95 % confidence, {100 * rules.margin:.3g}% tolerated"
         )
     return found + _measured(replay)

@@ -21,7 +21,8 @@ LATE = 60.0
 """Seconds by which a turn's record may arrive after a later turn's, because each gateway process has its own
 segments."""
 _TURNS = (
-    "SELECT interaction_id, version, key_id, {user}, started_at, ended_at, is_ready, spent_step, length(token_ids) FROM interaction "
+    "SELECT interaction_id, version, key_id, {user}, started_at, ended_at, is_ready, spent_step, length(token_ids) "
+    "FROM interaction "
     "WHERE agent = :agent AND kind != 'side' AND choice = 0 AND upstream IS NULL AND NOT is_aborted "
 )
 
@@ -89,7 +90,8 @@ def latest(session: Session, agent: str, version: int, n: int, before: float) ->
     """The last `n` judged turns of a version that ended before that time, oldest first."""
     query = _select(
         session,
-        "AND ended_at <= :before AND version = :version AND (is_ready OR spent_step IS NOT NULL) ORDER BY ended_at DESC LIMIT :n",
+        "AND ended_at <= :before AND version = :version AND (is_ready OR spent_step IS NOT NULL) ORDER BY ended_at "
+        "DESC LIMIT :n",
     )
     values = {"agent": agent, "before": before, "version": version, "n": n}
     rows = session.connection().execute(query, values).all()

@@ -32,16 +32,20 @@ def bind(journal: Journal, store: AdapterStore) -> None:
     where = f"the journal {journal.engine.url!r}"
     if theirs is not None and theirs != ours and (ours is not None or held):
         raise AdapterError(
-            f"{where} is not the one of the adapter store {store.root}: the journal has the id {ours or '(none)'}, the store "
-            f"{theirs}; set journal.url and state_dir to two that belong together, or restore the journal that was lost. "
+            f"{where} is not the one of the adapter store {store.root}: the journal has the id {ours or '(none)'}, the "
+            "store "
+            f"{theirs}; set journal.url and state_dir to two that belong together, or restore the journal that was "
+            "lost. "
             f"If these two do belong together, remove {store.binding}: they are bound anew. {_NOTHING_DONE}"
         )
     if later := {agent: number for agent, number in held.items() if number > given.get(agent, 0)}:
         agent, number = max(later.items(), key=lambda found: found[1])
         known = f"gave no number above {given[agent]} to it" if agent in given else "gave no number to it"
         raise AdapterError(
-            f"{where} is older than the adapter store {store.root}, or another one's: the store holds {VersionName(agent, number)}, "
-            f"the journal {known}{_others(len(later) - 1)}; restore the latest journal, or set journal.url to the one that made "
+            f"{where} is older than the adapter store {store.root}, or another one's: the store holds "
+            f"{VersionName(agent, number)}, "
+            f"the journal {known}{_others(len(later) - 1)}; restore the latest journal, or set journal.url to the one "
+            "that made "
             f"these versions. To go on with this journal, move the later versions out of the store. {_NOTHING_DONE}"
         )
     if ours is not None and ours == theirs:

@@ -63,7 +63,8 @@ def read(directory: Path, *, model: str, max_rank: int, any_base: bool = False) 
     rank, scaling = _form(directory / CONFIG, config)
     if rank > max_rank:
         raise AdapterError(
-            f"{directory / CONFIG}: rank {rank}, the engine takes {max_rank} at most; raise engine.max_lora_rank and restart it"
+            f"{directory / CONFIG}: rank {rank}, the engine takes {max_rank} at most; raise engine.max_lora_rank and "
+            "restart it"
         )
     file = directory / WEIGHTS
     shapes = shapes_of(file)
@@ -81,7 +82,8 @@ def _refuse_code(directory: Path, names: list[str]) -> None:
     for name in names:
         if name.endswith(PICKLES):
             raise AdapterError(
-                f"{directory / name} is a pickle, which can hold any program; save the adapter with safe_serialization=True and "
+                f"{directory / name} is a pickle, which can hold any program; save the adapter with "
+                "safe_serialization=True and "
                 f"leave only {CONFIG} and {WEIGHTS} in the directory"
             )
         if name.endswith(_CODE):

@@ -158,7 +158,8 @@ class AdapterStore:
         if self.base is None or made_on is None or made_on == (found := revision(self.base)):
             return
         raise AdapterError(
-            f"{directory / MANIFEST}: made on base {str(made_on)[:12]}…, the engine serves {found[:12]}… ({self.base}); "
+            f"{directory / MANIFEST}: made on base {str(made_on)[:12]}…, the engine serves {found[:12]}… "
+            f"({self.base}); "
             "serve the other base with engine.model, or learn anew"
         )
 

@@ -1,7 +1,7 @@
-"""Which versions exist, which are live, and how that changed. The SQL tables are the truth.
+"""The life cycle of versions: which exist, which are live, and how that changed. The SQL tables are the truth.
 
-Every change is one transaction that moves the alias by compare-and-set, sets the version's state, closes its training
-step, consumes the step's rows and writes the audit row: either all of it happened or none.
+Every change is one transaction. It moves the alias by compare-and-set, sets the version's state, closes its training
+step, consumes the step's rows and writes the audit row. Either all of it happens or none.
 """
 
 import time
@@ -35,18 +35,18 @@ __all__ = [
 ]
 PREVIOUS = "previous"
 MAX_ATTEMPTS = 2
-"""Steps that the same rows may be in."""
+"""How many steps the same rows may be in."""
 
 
 def alias(session: Session, agent: str, name: str = LIVE) -> int | None:
-    """The version behind an alias, None where it is not set. Raises NotFound for an unknown agent."""
+    """The version behind an alias. None if it is not set. Raises NotFound for an unknown agent."""
     agents.find(session, agent)
     row = session.get(AliasRow, (agent, name))
     return row.version if row else None
 
 
 def announce(session: Session, agent: str, number: int, *, parent: int, step_id: int | None, digest: str) -> None:
-    """A version has been published in the store: it is a candidate now, and a load job asks for its trial."""
+    """A version was published in the store: it becomes a candidate, and a load job asks for its trial."""
     now = time.time()
     session.add(
         VersionRow(
@@ -66,7 +66,7 @@ def announce(session: Session, agent: str, number: int, *, parent: int, step_id:
 
 
 def check_promotion(session: Session, agent: str, number: int, *, expected: int) -> None:
-    """Conflict where `promote` would refuse now; it looks and changes nothing."""
+    """Raises Conflict if `promote` would refuse now. Changes nothing."""
     if number:
         check_servable(version(session, agent, number))
     found = alias(session, agent)
@@ -84,10 +84,10 @@ def promote(
     reason: str | None = None,
     evidence: Mapping[str, object] | None = None,
 ) -> None:
-    """Make `number` live where `expected` is live now; the old one becomes `previous`.
+    """Make `number` live if `expected` is live now. The old version becomes `previous`.
 
-    Raises Conflict where the alias moved meanwhile, or where the version was refused or removed. Version 0 (the base)
-    can be promoted too: a rollback to the beginning.
+    Raises Conflict if the alias has moved, or if the version was refused or removed. Version 0 (the base) can be
+    promoted too.
     """
     _set_alias(session, agent, LIVE, number, expected)
     canaries.cancel(session, agent, f"v{number} was made live by {actor}", promoted=number)
@@ -115,10 +115,9 @@ def refuse(
     actor: str = "gate",
     gives_back: bool = False,
 ) -> None:
-    """A candidate did not earn its place: its step is closed as refused and its rows are spent, with the reason.
+    """Refuse a candidate: its step is closed as refused and its rows are spent, with the reason.
 
-    Where it `gives_back`, and this was the rows' first try, they come once more: nothing was found against what they
-    say.
+    With `gives_back`, on the rows' first try, they come once more, because nothing was found against what they say.
     """
     row = version(session, agent, number)
     before = row.state
@@ -135,7 +134,7 @@ def refuse(
 def rollback(
     session: Session, agent: str, *, actor: str, to: int | None = None, reason: str | None = None
 ) -> tuple[int, int]:
-    """Make `to` (default: the previous version) live again; returns (from, to). Raises Conflict where there is none."""
+    """Make `to` (default: the previous version) live again. Returns (from, to). Raises Conflict if there is none."""
     live = alias(session, agent) or 0
     target = alias(session, agent, PREVIOUS) if to is None else to
     if target is None:
@@ -147,8 +146,9 @@ def rollback(
 
 
 def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str | None) -> None:
-    """Record a step's outcome once; every final outcome but SUPERSEDED spends its rows and groups in the same
-    transaction."""
+    """Record a step's outcome once. Every final outcome but SUPERSEDED spends its rows and groups in the same
+    transaction.
+    """
     step = session.get(StepRow, step_id)
     if step is None or step.outcome != StepOutcome.OPEN:
         return

@@ -1,5 +1,4 @@
-"""A version's whole story: where it comes from, the rows and the step that made it, what it had to show, and when it
-was live."""
+"""A version's lineage: its ancestors, the step and rows that made it, its evidence, and when it was live."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,10 +18,10 @@ Tree = dict[str, Any]
 
 
 def lineage(session: Session, agent: str, number: int) -> Tree:
-    """The story of `agent@v<number>` as plain values. Raises NotFound for a version that never was.
+    """The lineage of `agent@v<number>` as plain values. Raises NotFound for a version that never existed.
 
-    `ancestors` leads back to the base, `step` is the training step with each of its rows (None for an import or a
-    branch), `history` every entry of the audit log about it, oldest first, `live` the spans (from, to; None: still) in
+    `ancestors` leads back to the base. `step` is the training step with each of its rows (None for an import or a
+    branch). `history` is every audit entry about it, oldest first. `live` are the spans (from, to; None: still) in
     which it was served.
     """
     row = version(session, agent, number)
@@ -48,7 +47,7 @@ def lineage(session: Session, agent: str, number: int) -> Tree:
 
 
 def aliases_of(session: Session, agent: str) -> dict[int, list[str]]:
-    """The names that point at each version now."""
+    """The aliases of each version now."""
     found: dict[int, list[str]] = {}
     for row in session.scalars(select(AliasRow).where(col(AliasRow.agent) == agent).order_by(col(AliasRow.alias))):
         found.setdefault(row.version, []).append(row.alias)
@@ -56,7 +55,7 @@ def aliases_of(session: Session, agent: str) -> dict[int, list[str]]:
 
 
 def _ancestors(session: Session, row: VersionRow) -> list[str]:
-    """The versions that this one was made from, the nearest first, the base (or what is unknown here) last."""
+    """The versions that this one was made from, nearest first. The base, or an unknown version, comes last."""
     found: list[str] = []
     agent, number = row.parent_agent or row.agent, row.parent
     while (name := str(VersionName(agent, number))) not in found:
@@ -85,7 +84,7 @@ def _step(session: Session, row: VersionRow) -> Tree | None:
 
 
 def _comparisons(session: Session, agent: str, number: int) -> Mapping[str, int]:
-    """How the judge found its replies beside the live version's; of `unasked` turns there are none."""
+    """The judge's comparison of its replies with the live version's. `unasked` turns have none."""
     rows = session.connection().execute(
         select(col(ComparisonRow.outcome), col(ComparisonRow.reason)).where(
             col(ComparisonRow.agent) == agent, col(ComparisonRow.version) == number
@@ -97,8 +96,7 @@ def _comparisons(session: Session, agent: str, number: int) -> Mapping[str, int]
 
 
 def _history(session: Session, agent: str, number: int) -> list[Tree]:
-    """What the audit log has of this version: entries under its name, and moves of the agent's aliases to it or away
-    from it."""
+    """The audit entries about this version: those under its name, and moves of the agent's aliases to or from it."""
     text = str(number)
     moved = (
         (col(AuditRow.object) == agent)

@@ -1,8 +1,7 @@
-"""Personal agents: what they are called, and whose users get one.
+"""Personal agents: their names, and which users get one.
 
-Who does what: server/gateway/routing.py puts one in the place of the agent that was asked for;
-server/ingest/personal_requests.py, in the ingester, asks for one that is not there; server/rollout/personal_agents.py,
-in the swapper, makes it, loads it, and unloads it when it is idle.
+server/gateway/routing.py routes to one. server/ingest/personal_requests.py asks for one that does not exist.
+server/rollout/personal_agents.py makes it, loads it, and unloads it when it is idle.
 """
 
 import hashlib
@@ -18,17 +17,17 @@ _OWN = re.compile(r"(.+)\.u-[0-9a-f]{12}")
 
 @lru_cache(maxsize=20_000)
 def name_of(tenant: str, agent: str, user: str) -> str:
-    """The name of `user`'s own agent that branches from `agent`. It does not tell who the user is."""
+    """The name of `user`'s personal agent, a branch of `agent`. It does not reveal the user."""
     text = "\0".join((tenant, agent, user)).encode("utf-8", "surrogatepass")
     return f"{agent}.u-{hashlib.blake2b(text, digest_size=6).hexdigest()}"
 
 
 def family_of(agent: str) -> str:
-    """The agent that a personal one branches from, going by its name; any other agent's own name."""
+    """The parent agent of a personal agent, by its name. The name itself for any other agent."""
     found = _OWN.fullmatch(agent)
     return found[1] if found else agent
 
 
 def applies(settings: Personal, agent: str) -> bool:
-    """Whether users of `agent` get agents of their own."""
+    """True if users of `agent` get personal agents."""
     return settings.enabled and (not settings.agents or agent in settings.agents)

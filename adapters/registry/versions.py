@@ -1,5 +1,4 @@
-"""Versions as the registry has them: found by number, numbered, pinned, and asked whether they may be served. No files
-here."""
+"""Version rows: found by number, numbered, pinned, and checked for serving. No files here."""
 
 import time
 from collections.abc import Sequence
@@ -18,8 +17,9 @@ _NUMBERED: tuple[type[StepRow | VersionRow], ...] = (StepRow, VersionRow)
 
 
 def version(session: Session, agent: str, number: int, *, is_locked: bool = False) -> VersionRow:
-    """One version; NotFound where there is none. With `is_locked` nobody else changes its row until the transaction
-    ends."""
+    """One version. Raises NotFound if there is none. With `is_locked`, nobody else changes its row until the
+    transaction ends.
+    """
     row = session.get(VersionRow, (agent, number), with_for_update=is_locked)
     if row is None:
         raise NotFound(
@@ -30,19 +30,20 @@ def version(session: Session, agent: str, number: int, *, is_locked: bool = Fals
 
 
 def versions(session: Session, agent: str) -> Sequence[VersionRow]:
-    """All versions of an agent, oldest first; those whose files are gone among them."""
+    """All versions of an agent, oldest first, including those without files."""
     return session.scalars(
         select(VersionRow).where(col(VersionRow.agent) == agent).order_by(col(VersionRow.version))
     ).all()
 
 
 def check_servable(row: VersionRow) -> None:
-    """Conflict where this version can never be served: it was refused, or its files have been removed."""
+    """Raises Conflict if this version can never be served: it was refused, or its files were removed."""
     name = VersionName(row.agent, row.version)
     if row.removed_at is not None:
         when = time.strftime("%Y-%m-%d", time.gmtime(row.removed_at))
         raise Conflict(
-            f"{name} was removed on {when} and only its record is left; choose another, or import it again from an export",
+            f"{name} was removed on {when} and only its record is left; choose another, or import it again from an "
+            "export",
             code="version_removed",
         )
     if row.state == VersionState.REFUSED:
@@ -52,7 +53,7 @@ def check_servable(row: VersionRow) -> None:
 
 
 def highest(session: Session) -> dict[str, int]:
-    """The highest number that each agent's steps and versions were given; agents without any are left out."""
+    """The highest number that each agent's steps and versions were given. Agents without any are left out."""
     found: dict[str, int] = {}
     for table in _NUMBERED:
         for agent, number in session.connection().execute(
@@ -63,7 +64,7 @@ def highest(session: Session) -> dict[str, int]:
 
 
 def next_number(session: Session, agent: str) -> int:
-    """The number that the agent's next version gets: above every one that a step or a version ever had."""
+    """The number of the agent's next version: above every number that a step or a version ever had."""
     highest = [
         session.connection().execute(select(func.max(col(table.version))).where(col(table.agent) == agent)).scalar()
         for table in _NUMBERED
@@ -72,10 +73,10 @@ def next_number(session: Session, agent: str) -> int:
 
 
 def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
-    """Take a number for an import before its files are written: until `admit` the version is a refused one that never
-    ended.
+    """Reserve a number for an import before its files are written. Until `admit` the version counts as refused.
 
-    Raises Conflict while another version is undecided: each is compared with what is live when its turn comes.
+    Raises Conflict while another version is undecided, because each is compared with the version that is live at its
+    trial.
     """
     waits = select(col(VersionRow.version)).where(col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED))
     if (other := session.scalars(waits).first()) is not None:
@@ -102,7 +103,7 @@ def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
 
 
 def admit(session: Session, agent: str, number: int, digest: str) -> None:
-    """The import's files are in the store: it is a candidate now, and a load job asks for its trial."""
+    """The import's files are in the store: it becomes a candidate, and a load job asks for its trial."""
     row = version(session, agent, number)
     if row.state != VersionState.REFUSED or row.reason != UNFINISHED:
         raise Conflict(f"{VersionName(agent, number)} is no import that waits for its files")
@@ -111,7 +112,7 @@ def admit(session: Session, agent: str, number: int, digest: str) -> None:
 
 
 def give_up(session: Session, agent: str, number: int, why: str) -> None:
-    """The import failed: its number stays taken, with the reason."""
+    """The import failed. Its number stays taken, with the reason."""
     row = version(session, agent, number)
     if row.reason == UNFINISHED:
         row.reason = why
@@ -120,7 +121,7 @@ def give_up(session: Session, agent: str, number: int, why: str) -> None:
 def set_pinned(
     session: Session, agent: str, number: int, is_pinned: bool, *, actor: str, reason: str | None = None
 ) -> bool:
-    """Keep a version's files whatever retention says, or no longer; False where it was so already."""
+    """Pin or unpin a version's files against retention. False if nothing changed."""
     row = version(session, agent, number)
     if row.removed_at is not None:
         check_servable(row)

@@ -1,1 +1,1 @@
-"""What must stand before anything serves, and the serving table kept true to the registry."""
+"""Preparation of the state directory, and the serving table, which follows the registry."""

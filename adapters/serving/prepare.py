@@ -1,5 +1,4 @@
-"""What must be there before anything serves: directories, the journal's schema, the agent, the admin key, the serving
-table."""
+"""Preparation before serving: directories, the journal's schema, the agent, the admin key, the serving table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from burnish.keys import engine_key
 
 
 def prepare(settings: Settings) -> Journal:
-    """Make what is missing; safe to repeat and to run from several processes. Raises ConfigError where it cannot."""
+    """Make what is missing. Safe to repeat and to run from several processes. Raises ConfigError on failure."""
     try:
         for folder in (settings.state_dir, settings.run_dir, settings.segments_dir, settings.adapters_dir):
             folder.mkdir(parents=True, exist_ok=True)
@@ -40,8 +39,9 @@ def admin_key_file(settings: Settings) -> Path:
 
 
 def refresh(settings: Settings, journal: Journal) -> serving_table.Routes:
-    """Write keys, engines and aliases from the settings and the registry into the serving table, which is made where
-    there is none."""
+    """Write keys, engines and aliases from the settings and the registry into the serving table. A missing table is
+    made.
+    """
     admin = keys.ensure_secret(admin_key_file(settings))
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
@@ -63,14 +63,14 @@ def refresh(settings: Settings, journal: Journal) -> serving_table.Routes:
 
 
 def _served(session: Session, table: serving_table.Routes) -> list[AgentRow]:
-    """Every agent; of the personal ones those that are loaded."""
+    """Every agent. Of the personal agents only the loaded ones."""
     found = session.scalars(select(AgentRow).where(col(AgentRow.parent).is_(None))).all()
     return [*found, *(row for name in table.agents if (row := session.get(AgentRow, name)) is not None and row.parent)]
 
 
 def _route(session: Session, table: serving_table.Routes, row: AgentRow) -> serving_table.AgentRoute:
     route = aliases(session, table.agents.get(row.name) or serving_table.AgentRoute(row.name))
-    wanted = {route.live} if row.parent else route.named  # a personal agent's one before is loaded when it is asked for
+    wanted = {route.live} if row.parent else route.named  # a personal agent's previous version is loaded on request
     loaded = sorted({*route.loaded, *(number for number in wanted if number)})
     return replace(route, tenant=row.tenant, parent=row.parent, loaded=tuple(loaded))
 

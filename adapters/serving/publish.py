@@ -1,9 +1,7 @@
-"""Keeping the serving table true to the registry. Whoever changes an alias writes here right after, an operator right
-before.
+"""The serving table follows the registry. A change of an alias is written here right after; an operator's right before.
 
 All changes happen under the table's lock. Making a loaded version live and taking a drained one off the table exclude
-each other: a version that an alias names is never taken off, and one that is off cannot be made live without being
-loaded.
+each other. So a version with an alias is never taken off, and one that is off must be loaded before it goes live.
 """
 
 from collections.abc import Callable
@@ -20,13 +18,14 @@ from burnish.journal.tables import AgentRow
 
 
 class NotLoaded(Exception):
-    """The version has to be loaded before it can be live."""
+    """The version must be loaded before it can be live."""
 
 
 def sync(journal: Journal, file: Path, agent: str, *, also_loaded: int | None = None) -> serving_table.Routes:
-    """Write the registry's aliases of `agent`; `also_loaded` is a version that all engines have now.
+    """Write the registry's aliases of `agent`. `also_loaded` is a version that all engines have now.
 
-    A personal agent that is not on the table stays off it unless what is live is loaded: its parent answers meanwhile.
+    A personal agent that is not on the table stays off it unless its live version is loaded. Its parent answers
+    meanwhile.
     """
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
@@ -40,7 +39,7 @@ def sync(journal: Journal, file: Path, agent: str, *, also_loaded: int | None = 
 
 
 def take_off(journal: Journal, file: Path, agent: str, version: int) -> serving_table.Routes | None:
-    """Take `version` off the table, unless an alias names it: then None."""
+    """Take `version` off the table. Returns None and does nothing if an alias names it."""
     is_off = False
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
@@ -57,11 +56,11 @@ def take_off(journal: Journal, file: Path, agent: str, version: int) -> serving_
 def make_live(
     journal: Journal, file: Path, agent: str, version: int, *, expected: int, actor: str, reason: str
 ) -> serving_table.Routes:
-    """Promote a loaded version (or the base): the table shows it at once, and then the registry says so.
+    """Promote a loaded version (or the base): first on the table, then in the registry.
 
-    An operator who takes a version back waits for no other writer of the journal. Where the registry refuses after all,
-    the table is put back; where the process dies in between, the next `sync` or start does that, and nobody was told
-    that it was done. Raises NotLoaded, NotFound or Conflict.
+    So an operator's rollback waits for no other writer of the journal. If the registry refuses, the table is put back.
+    If the process dies in between, the next `sync` or start does that, and the operator got no answer. Raises
+    NotLoaded, NotFound or Conflict.
     """
     with serving_table.held(file) as held:
         route = _loaded(journal, held.table, agent, version)
@@ -77,12 +76,11 @@ def make_live(
 def go_back(
     journal: Journal, file: Path, agent: str, *, expected: int | None, actor: str, reason: str
 ) -> tuple[int, int] | None:
-    """`make_live` for the version before, which the table itself names: no SQL is asked before the gateways follow.
+    """`make_live` for the previous version as the table knows it, without SQL before the gateways follow.
 
-    Returns what is live now and what was; None, with nothing changed, where the table does not know a loaded version
-    before, or where the registry sees it otherwise: then it is for the registry to say what is wrong. Raises Conflict
-    where another version than `expected`, or than the one at the time of the call, is live: of two who roll back at
-    once one does.
+    Returns (new live, old live). Returns None and changes nothing if the table knows no loaded previous version, or if
+    the registry disagrees; then the registry's error applies. Raises Conflict if another version than `expected`, or
+    than the one at the time of the call, is live: of two rollbacks at once, one succeeds.
     """
     seen = serving_table.watch(file).current().agents.get(agent)
     if seen is None:
@@ -118,8 +116,7 @@ def _show_first(
     version: int,
     act: Callable[[Session], object],
 ) -> serving_table.Routes:
-    """Put `version` on the table, then let `act` write it down; afterwards the table says what the registry does,
-    whatever came of it."""
+    """Put `version` on the table, then let `act` record it. Afterwards the table matches the registry in any case."""
     held.put(_with(held.table, replace(route, live=version, previous=route.live, canary=None, canary_share=0.0)))
     try:
         with journal.write() as session:
@@ -132,7 +129,7 @@ def _show_first(
 def move(
     journal: Journal, file: Path, agent: str, version: int, act: Callable[[Session], object]
 ) -> serving_table.Routes:
-    """Let `act` change the aliases of `agent`, one of which will name `version`; then the table. Raises NotLoaded or
+    """Let `act` change the aliases of `agent`, one of them to `version`, then the table. Raises NotLoaded or
     NotFound."""
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
@@ -145,7 +142,7 @@ def move(
 
 
 def aliases(session: Session, route: serving_table.AgentRoute) -> serving_table.AgentRoute:
-    """`route` with the versions that the registry's aliases and the running canary name now."""
+    """`route` with the versions of the registry's aliases and of the running canary."""
     live = lifecycle.alias(session, route.name) or 0
     previous = lifecycle.alias(session, route.name, lifecycle.PREVIOUS)
     canary, share = canaries.split_of(session, route.name) or (None, 0.0)
@@ -153,8 +150,7 @@ def aliases(session: Session, route: serving_table.AgentRoute) -> serving_table.
 
 
 def leave(file: Path, agent: str) -> tuple[serving_table.AgentRoute, int] | None:
-    """Take a whole agent off the table: its route as it was, and the generation without it. None where it was not
-    there."""
+    """Take a whole agent off the table. Returns its old route and the new generation, None if it was not there."""
     gone: serving_table.AgentRoute | None = None
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
@@ -167,8 +163,7 @@ def leave(file: Path, agent: str) -> tuple[serving_table.AgentRoute, int] | None
 
 
 def _loaded(journal: Journal, table: serving_table.Routes, agent: str, version: int) -> serving_table.AgentRoute:
-    """The route of `agent`. Raises NotLoaded where not all engines have `version`, NotFound where there is no such
-    agent."""
+    """The route of `agent`. Raises NotLoaded if an engine lacks `version`, NotFound if there is no such agent."""
     route = table.agents.get(agent) or _new(journal, agent)
     if version and version not in route.loaded:
         raise NotLoaded
@@ -176,7 +171,7 @@ def _loaded(journal: Journal, table: serving_table.Routes, agent: str, version: 
 
 
 def _new(journal: Journal, agent: str) -> serving_table.AgentRoute:
-    """The route of an agent that was not on the table. Raises NotFound where there is no such agent."""
+    """The route of an agent that is not on the table. Raises NotFound if there is no such agent."""
     with journal.read() as session:
         row = session.get(AgentRow, agent)
     if row is None:

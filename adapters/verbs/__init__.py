@@ -1,1 +1,1 @@
-"""The verbs of an operator: the same functions behind the command line and the admin API."""
+"""An operator's verbs: one set of functions behind the command line and the admin API."""

@@ -1,4 +1,4 @@
-"""What verbs answer: the same words on the command line and in the admin API."""
+"""The answers of an operator's verbs, equal on the command line and in the admin API."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from burnish.records import VersionName
 
 
 def described(row: AgentRow, pointed: dict[int, list[str]]) -> dict[str, Any]:
-    """An agent with what its aliases point at (`burnish.adapters.registry.lineage.aliases_of`)."""
+    """An agent with the targets of its aliases (`burnish.adapters.registry.lineage.aliases_of`)."""
     aliases = {alias: number for number, names in pointed.items() for alias in names}
     return {**row.model_dump(mode="json"), "aliases": aliases}
 
 
 def hold_ended(agent: str, held: str | None) -> str:
-    """The end of a hold; `held` is the reason for the hold, None if there was none."""
+    """The end of a hold. `held` is the reason for the hold, None if there was none."""
     return f"{agent} was not held" if held is None else f"the hold on {agent} is ended; it was held: {held}"
 
 
 def pinned(agent: str, version: int, is_pinned: bool, is_new: bool) -> str:
-    """A pin set or taken off."""
+    """A pin that was set or removed."""
     state = "pinned" if is_pinned else "not pinned"
     return f"{VersionName(agent, version)} is {state}{'' if is_new else ' already'}"
 
@@ -29,10 +29,10 @@ def imported(agent: str, version: int) -> str:
 
 
 def paused(agent: str, is_paused: bool) -> str:
-    """A learner paused or resumed."""
+    """A paused or resumed learner."""
     return f"{agent} {'learns no more until `burnish learner resume`' if is_paused else 'learns again'}"
 
 
 def asked(agent: str, n_ready: int) -> str:
-    """A step on request."""
+    """A requested step."""
     return f"{agent} takes a step on {n_ready} ready turn{'s' if n_ready != 1 else ''} when its learner looks next"

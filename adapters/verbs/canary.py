@@ -1,4 +1,4 @@
-"""Operators' verbs on canaries and watches: the same for the command line and the admin API."""
+"""An operator's verbs on canaries and watches."""
 
 import time
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ from burnish.records import TRIALS, UNDECIDED, CanaryState, Observation, Version
 
 
 def start(settings: Settings, journal: Journal, agent: str, version: int, *, share: float | None, actor: str) -> str:
-    """Put an older version on canary beside what is live; says what happened or will happen.
+    """Put an older version on canary beside the live one. Returns what happened or will happen.
 
-    Raises NotFound, Conflict (refused, live, undecided, or another canary runs) or AdapterError (its files are not what
-    they were).
+    Raises NotFound, Conflict (refused, live, undecided, or another canary runs) or AdapterError (its files have
+    changed).
     """
     name = VersionName(agent, version)
     with journal.read() as session:
@@ -70,10 +70,9 @@ def stop(
     actor: str,
     reason: str | None = None,
 ) -> str:
-    """End what runs: the version on canary or in the shadow is refused; one under watch stays live and is watched no
-    longer.
+    """Stop what runs: a version on canary or shadow canary is refused; a watched version stays live without its watch.
 
-    Raises Conflict where nothing of the kind runs.
+    Raises Conflict if nothing of the kind runs.
     """
     said = reason or "stopped by hand"
     with journal.write() as session:
@@ -94,7 +93,7 @@ def stop(
 
 
 def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
-    """The agent's hold and its observations, newest first, each with what the tests say."""
+    """The agent's hold and its observations, newest first, with the state of each test."""
     found = agents.find(session, agent)
     return {
         "agent": agent,
@@ -106,7 +105,7 @@ def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
 
 
 def told(row: CanaryRow) -> dict[str, Any]:
-    """One observation as plain values; `tests` has E and its bound by metric, where anything was compared."""
+    """One observation as plain values. `tests` has E and its bound by metric, if anything was compared."""
     columns = (
         "canary_id",
         "agent",

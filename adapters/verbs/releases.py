@@ -1,7 +1,7 @@
-"""Operators' verbs on versions: the same for the command line and the admin API.
+"""An operator's verbs on versions.
 
-A version that the engines have loaded goes live at once: one transaction, then one small file. Any other is handed to
-the swapper, which loads it first.
+A version that the engines have loaded goes live at once: one transaction, then one small file. Any other version is
+handed to the swapper, which loads it first.
 """
 
 from sqlalchemy import select
@@ -31,7 +31,7 @@ def promote(
     reason: str | None = None,
     expected: int | None = None,
 ) -> str:
-    """Make `version` live; says what happened or will happen.
+    """Make `version` live. Returns what happened or will happen.
 
     `expected` is the version that the caller believes to be live. Raises Conflict, NotFound or AdapterError.
     """
@@ -58,9 +58,9 @@ def rollback(
     reason: str | None = None,
     expected: int | None = None,
 ) -> str:
-    """Make the previous version (or `to`) live again; `expected` as in `promote`.
+    """Make the previous version (or `to`) live again. `expected` works as in `promote`.
 
-    The files of a version that engines have loaded are not looked at: going back must not wait for a disk.
+    A loaded version's files are not checked, because a rollback must not wait for a disk.
     """
     why = reason or "rollback"
     if to is None:
@@ -82,7 +82,7 @@ def rollback(
 
 
 def _check(row: VersionRow) -> None:
-    """Conflict where no operator may make this version live."""
+    """Raises Conflict if no operator may make this version live."""
     if row.state == VersionState.CANDIDATE:
         raise Conflict(
             f"{VersionName(row.agent, row.version)} is still on trial; wait for the gate's verdict", code="on_trial"
@@ -91,7 +91,7 @@ def _check(row: VersionRow) -> None:
 
 
 def _verify(settings: Settings, row: VersionRow) -> None:
-    """AdapterError where the version's files are not those that were published, or are for another base."""
+    """Raises AdapterError if the version's files have changed or are for another base."""
     name = VersionName(row.agent, row.version)
     try:
         manifest = AdapterStore.of(settings).verify(row.agent, row.version)
@@ -103,7 +103,7 @@ def _verify(settings: Settings, row: VersionRow) -> None:
 
 
 def _being_loaded(session: Session, agent: str) -> str | None:
-    """The load job of a version of this agent that an operator has named and that is not live yet."""
+    """The load job of a version of this agent that an operator wants live and that is not live yet."""
     waiting = session.scalars(
         select(LoadJob).where(col(LoadJob.state).in_(("queued", "leased")), col(LoadJob.subject).like("%#promote"))
     )

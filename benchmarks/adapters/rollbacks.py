@@ -17,7 +17,8 @@ N_GATEWAYS, ROUNDS = 4, 15
 N_CLIENTS, PAUSE = 16, 0.1
 """A steady load that leaves the processors room: where all are busy, it is their queue that is measured."""
 BARS: tuple[Bar, ...] = (
-    ("rollback asked for to last request on the bad version, 4 gateways, ms", "rollback_ms", "≤ 100", lambda f: f["rollback_ms"] <= 100),
+    ("rollback asked for to last request on the bad version, 4 gateways, "
+     "ms", "rollback_ms", "≤ 100", lambda f: f["rollback_ms"] <= 100),
 )  # fmt: skip
 
 

@@ -21,10 +21,14 @@ Values = npt.NDArray[np.float64]
 ALPHA, DELTA, RATE = 0.005, 0.1, 0.8
 N_SEQUENCES, N_LOOKS = 5000, 2000
 BARS: tuple[Bar, ...] = (
-    ("identical versions rolled back, worse of both tests", "false_rollback_share", "≤ 0.01", lambda f: f["false_rollback_share"] <= 0.01),
-    ("20 points worse, known baseline, ≤ 200 turns", "caught20_share_200", "≥ 0.99", lambda f: f["caught20_share_200"] >= 0.99),
-    ("20 points worse, paired, ≤ 400 pairs", "caught20_share_400p", "≥ 0.99", lambda f: f["caught20_share_400p"] >= 0.99),
-    ("10 points worse, paired, ≤ 1,000 pairs", "caught10_share_1000p", "≥ 0.95", lambda f: f["caught10_share_1000p"] >= 0.95),
+    ("identical versions rolled back, worse of both "
+     "tests", "false_rollback_share", "≤ 0.01", lambda f: f["false_rollback_share"] <= 0.01),
+    ("20 points worse, known baseline, ≤ 200 "
+     "turns", "caught20_share_200", "≥ 0.99", lambda f: f["caught20_share_200"] >= 0.99),
+    ("20 points worse, paired, ≤ 400 "
+     "pairs", "caught20_share_400p", "≥ 0.99", lambda f: f["caught20_share_400p"] >= 0.99),
+    ("10 points worse, paired, ≤ 1,000 "
+     "pairs", "caught10_share_1000p", "≥ 0.95", lambda f: f["caught10_share_1000p"] >= 0.95),
 )  # fmt: skip
 
 

@@ -1,5 +1,4 @@
-"""`/v1/embeddings`: passed to the engine as it came, but for the model's name. Nothing is sampled, so nothing is
-recorded."""
+"""`/v1/embeddings`: passed to the engine unchanged except for the model's name. Nothing is sampled or recorded."""
 
 from typing import Annotated
 
@@ -21,13 +20,13 @@ _decoder = msgspec.json.Decoder(JsonObject)
 
 
 class Fields(msgspec.Struct):
-    """The fields that Burnish reads, but for `input`."""
+    """The fields that Burnish reads, except `input`."""
 
     model: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """The vectors as the engine gives them, under the model name that the client used."""
+    """The engine's vectors, under the model name that the client used."""
     caller = state.keyring.require(scope, KeyScope.INFERENCE)
     with state.limits.admit(caller):
         fields, raw = parse(await read_body(scope, receive, MAX_BODY_BYTES))
@@ -51,7 +50,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
 
 
 def parse(body: bytes) -> tuple[Fields, JsonObject]:
-    """The fields, and what may go to the engine; raises RequestError naming the field at fault."""
+    """The fields, and what may go to the engine. Raises RequestError with the name of the field at fault."""
     fields, raw = common.decoded(body, Fields, ("input",))
     if "input" not in raw:
         raise RequestError("input: missing required field `input`", param="input", code="invalid_value")

@@ -1,8 +1,8 @@
-"""A request for a reply, in any dialect: guard and key are passed; from here it is pinned, asked, relayed and recorded.
+"""A request for a reply in any dialect. After guard and key it is pinned, asked, recorded and answered here.
 
-Streams are relayed event by event as the engine emits them. The answer's status is sent with the first event, so that
-an engine that fails before it still gets a 503; a failure after it is one error event. A client that leaves takes its
-engine request with it, and what had been sampled is recorded as aborted.
+Streams are relayed event by event. The answer's status is sent with the first event, so an engine that fails before it
+still gives a 503. A later failure is one error event. If a client leaves, its engine request is cancelled, and the
+tokens sampled so far are recorded as aborted.
 """
 
 import re
@@ -48,7 +48,7 @@ async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive,
 
 
 class Exchange:
-    """One request under way."""
+    """One running request."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Exchange:
     async def _stream(self, turn: Turn, response: Response, send: Send, client: ClientWatch) -> None:
         splitter = Splitter()
         has_begun = False
-        client.begin()  # who leaves a stream, however short, has not read its end
+        client.begin()  # a client that leaves a stream, however short, has not read its end
         try:
             async for piece in response.pieces():
                 if out := b"".join([turn.pass_on(event) for event in splitter.feed(piece)]):
@@ -176,6 +176,5 @@ class Exchange:
 
 
 def _header_safe(text: str) -> bytes:
-    """Fit for a header: a session named in a body may hold any character, and the server refuses to send control
-    characters."""
+    """The text made fit for a header: control characters are replaced, because the server refuses to send them."""
     return _CONTROL.sub("?", text).encode("latin-1", "replace")

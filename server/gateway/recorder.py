@@ -1,4 +1,5 @@
-"""Recording without risk to serving: what the disk refuses is counted and reported, and the reply still goes out."""
+"""Recording that cannot hurt serving: a record that the disk refuses is counted and reported, and the reply goes
+out."""
 
 import time
 from array import array
@@ -29,7 +30,7 @@ class Recorder:
         self.n_lost = 0
 
     def append(self, record: Record) -> bool:
-        """Write `record` before anybody is told that it exists; False where there was no room for it."""
+        """Write `record` before anybody hears of it. False if there was no room for it."""
         return self._write(pieces(record))
 
     def append_all(self, records: Sequence[Record]) -> bool:
@@ -37,11 +38,11 @@ class Recorder:
         return self._write([b"".join(map(encode, records))])
 
     def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
-        """The same for an interaction whose record was begun while the engine worked."""
+        """The same for an interaction with a record that was begun while the engine worked."""
         return self._write(begun.finished(rest, *arrays))
 
     def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
-        """The same where the reply came whole: with the engine's answer as it stands."""
+        """The same for a reply that came whole, with the engine's answer unchanged."""
         return self._write(begun.answered(interaction_id, time.time(), answer))
 
     def _write(self, frame: list[bytes]) -> bool:

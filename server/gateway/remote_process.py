@@ -1,7 +1,8 @@
-"""The process that asks a remote model, through litellm, in the shape that the gateway knows from its engine.
+"""The process that asks a remote model through litellm. Its answers have the shape that the gateway knows from its
+engine.
 
-A process of its own, because litellm takes seconds to load and milliseconds a call: in the gateway's event loop every
-stream would feel it. It listens on loopback and wants the engine's key, like the engine.
+It is a process of its own, because litellm takes seconds to load and milliseconds for a call: in the gateway's event
+loop every stream would feel it. It listens on loopback and asks for the engine's key, like the engine.
 """
 
 import hmac
@@ -61,7 +62,7 @@ def remote_app(settings: Settings) -> FastAPI:
                 num_retries=0,
                 **body,
             )
-        except Exception as error:  # litellm raises its own classes of every vendor's errors; each has a status
+        except Exception as error:  # litellm raises its own class for each vendor's errors; each has a status
             status: Any = getattr(error, "status_code", None)
             log.warning("the remote model refused", model=remote.model, status=status, error=str(error)[:500])
             if status in (400, 413, 422):
@@ -85,7 +86,7 @@ async def _events(answer: Any, response_id: str) -> AsyncIterator[bytes]:
 
 
 def run(settings: Settings) -> None:
-    """Serve until told to stop. Raises ConfigError where no remote model is set."""
+    """Serve until told to stop. Raises ConfigError if no remote model is set."""
     if not settings.remote.model:
         raise ConfigError("remote.model is not set; there is no remote model to talk to")
     config = uvicorn.Config(

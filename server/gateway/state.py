@@ -1,4 +1,4 @@
-"""What one gateway process holds while it runs, opened at start-up and closed in order at the end."""
+"""The state of one gateway process, opened at start-up and closed in order at the end."""
 
 import asyncio
 from contextlib import suppress
@@ -19,12 +19,14 @@ from burnish.serving_table import Routes
 
 LAST_RECORDS = 2.0
 TABLE_AGE = 0.002
-"""Seconds for which a gateway trusts its view of the serving table: far less than a person or a promotion notices."""
+"""Seconds for which a gateway trusts its view of the serving table."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Settings, serving table, keys, vote tokens, limits, engines, segments and counts. Make it inside the event loop."""
+    """Settings, serving table, keys, vote tokens, limits, engines, segments and counts. Create it inside the event
+    loop.
+    """
 
     settings: Settings
     routes: Watched[Routes]

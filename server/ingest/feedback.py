@@ -140,7 +140,8 @@ _TARGETS = {
     TargetKind.SESSION: text(
         "SELECT turn.interaction_id FROM session AS conversation "
         "JOIN interaction AS turn ON turn.session_id = conversation.session_id "
-        "WHERE (conversation.session_id = :target OR conversation.quoted_id = :target) AND conversation.tenant = :tenant "
+        "WHERE (conversation.session_id = :target OR conversation.quoted_id = :target) AND conversation.tenant = "
+        ":tenant "
         f"AND turn.kind = '{Kind.MAIN}' AND turn.choice = 0 "
         "ORDER BY conversation.last_at DESC, turn.ended_at DESC LIMIT 1"
     ),

@@ -1,8 +1,8 @@
-"""The ingester: moves segments into SQL, once each, in the order in which their records ended.
+"""The ingester: moves segments into SQL, each record once, in the order in which the records ended.
 
-It reads all gateways' segments in the order in which their records ended, up to a watermark a moment in the past, so
-that a reply is always ingested before the request that continues it. Interactions are keyed by id: reading a frame
-twice changes nothing. A segment that cannot be read any further is marked, reported and left in place.
+It reads all gateways' segments up to a watermark a moment in the past. So a reply is always ingested before the request
+that continues it. Interactions are keyed by id, so reading a frame twice changes nothing. A segment that cannot be read
+further is marked, reported and left in place.
 """
 
 import heapq
@@ -36,18 +36,19 @@ from burnish.server.ingest.personal_requests import PersonalRequests
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
 FEEDBACK_SECONDS = 168 * 3600.0
-"""Seconds for which feedback waits for the reply that it is about; then it expires."""
+"""Seconds for which feedback waits for its reply before it expires."""
 BATCH = 64
 """Records held at a time."""
 HOLD = 0.03
-"""Seconds after which a transaction takes no further record: others wait for SQLite's write lock meanwhile, a rollback
-among them."""
+"""Seconds after which a transaction takes no further record, because others wait for SQLite's write lock, for example a
+rollback.
+"""
 BREATH = 0.002
-"""Seconds between two transactions, in which one of those who wait gets its turn."""
+"""Seconds between two transactions, in which a waiting writer gets its turn."""
 
 
 class _New(NamedTuple):
-    """A record that is not in SQL yet, and the offset behind it in its segment."""
+    """A record that is not in SQL yet, and the offset after it in its segment."""
 
     ended_at: float
     segment: str
@@ -56,11 +57,11 @@ class _New(NamedTuple):
 
 
 class Ingester:
-    """One per journal. `run_once` reads what is there and says how many records it took.
+    """One per journal. `run_once` reads what is new and returns how many records it took.
 
-    `session_timeout`: seconds after which a quiet conversation is closed; `feedback_ttl`: those for which feedback
-    waits for its reply; `verifiers`: the tools whose results count as a program's verdict; `personal`: whether end
-    users get agents of their own.
+    `session_timeout`: seconds after which a quiet conversation is closed. `feedback_ttl`: seconds for which feedback
+    waits for its reply. `verifiers`: tools whose results count as verdicts. `personal`: whether end users get personal
+    agents.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Ingester:
                 batch = batch[n_filed:]
                 n_taken += n_filed
                 time.sleep(BREATH)
-        for name, error in damaged.items():  # only now: what stands before the damage has been taken
+        for name, error in damaged.items():  # only now, when everything before the damage has been taken
             self._mark_damaged(name, error)
         if time.time() >= self._next_sweep:
             self._close_idle()
@@ -103,7 +104,7 @@ class Ingester:
         return n_taken
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Ingest until `is_stopping()`; an unreachable database is waited for, nothing is lost meanwhile."""
+        """Ingest until `is_stopping()`. An unreachable database is waited for, and nothing is lost."""
         while not is_stopping():
             try:
                 n_taken = self.run_once()
@@ -117,9 +118,9 @@ class Ingester:
     def _batches(
         self, cursors: dict[str, SegmentRow], watermark: float, damaged: dict[str, SegmentError]
     ) -> Iterator[list[_New]]:
-        """New records of all segments in the order in which they ended; no more of them is held than a batch.
+        """New records of all segments in the order in which they ended, at most a batch in memory.
 
-        A segment with damage is noted in `damaged`.
+        A damaged segment is noted in `damaged`.
         """
         segments = []
         for path in sorted(self._folder.glob("*.seg")):
@@ -131,7 +132,7 @@ class Ingester:
             yield batch
 
     def _file_some(self, batch: list[_New]) -> int:
-        """File the first of `batch` in one transaction, as many as `HOLD` allows; returns how many."""
+        """File the first records of `batch` in one transaction, as many as `HOLD` allows. Returns how many."""
         ends = time.perf_counter() + HOLD
         n_filed = 0
         try:
@@ -155,7 +156,7 @@ class Ingester:
             session.add(row)
 
     def _take(self, session: Session, record: Record) -> None:
-        """Store one record, or leave it aside: clients shape records, and none of them may stop the others."""
+        """Store one record or set it aside: clients shape records, and none of them may stop the others."""
         record = _storable(record)
         try:
             with session.begin_nested():
@@ -191,7 +192,7 @@ class Ingester:
 
 
 def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:
-    """One segment's records from `offset` up to the watermark; their times never fall, so that no cursor skips one."""
+    """One segment's records from `offset` up to the watermark. Their times never fall, so no cursor skips one."""
     latest = 0.0
     try:
         for record, behind in read(path, offset):
@@ -208,7 +209,8 @@ def _ended_at(record: Record) -> float:
 
 
 def _storable(record: Record) -> Record:
-    """`record` without what no text column holds: NUL, which PostgreSQL refuses, and halves of surrogate pairs."""
+    """`record` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate
+    pairs."""
     texts = {name: value for name in record.__dataclass_fields__ if isinstance(value := getattr(record, name), str)}
     changed: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := storable(text)) != text}
     return replace(record, **changed) if changed else record

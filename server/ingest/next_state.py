@@ -35,7 +35,8 @@ _YIELD = text("DELETE FROM next_state WHERE interaction_id = :interaction AND ki
 _ENDED = text(
     "SELECT turn.interaction_id FROM interaction AS turn JOIN session ON session.session_id = turn.session_id "
     "LEFT JOIN next_state ON next_state.interaction_id = turn.interaction_id "
-    f"WHERE session.closed_at = :closed_at AND next_state.interaction_id IS NULL AND turn.kind != '{Kind.SIDE}' AND turn.choice = 0"
+    f"WHERE session.closed_at = :closed_at AND next_state.interaction_id IS NULL AND turn.kind != '{Kind.SIDE}' AND "
+    "turn.choice = 0"
 )
 
 

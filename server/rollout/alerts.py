@@ -1,4 +1,4 @@
-"""Telling somebody that something was undone: a log line, and a POST where a webhook is set. Nothing waits for it."""
+"""Alerts: a log line, and a POST if a webhook is set. Nothing waits for them."""
 
 import asyncio
 from typing import Any
@@ -8,13 +8,13 @@ import structlog
 
 log = structlog.get_logger(__name__)
 POST_SECONDS = 5.0
-"""Seconds for one POST; one that fails is logged and forgotten."""
+"""Seconds for one POST. A failed one is logged and forgotten."""
 
 
 class Alerts:
-    """One per process. `webhook` is a URL, empty for none; `timeout` are seconds for one POST.
+    """One per process. `webhook` is a URL, empty for none. `timeout` is the time for one POST in seconds.
 
-    `send` returns at once; a webhook that does not answer costs a log line.
+    `send` returns at once. A webhook that does not answer costs a log line.
     """
 
     def __init__(self, webhook: str, *, timeout: float = POST_SECONDS) -> None:
@@ -23,7 +23,7 @@ class Alerts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, event: str, **facts: Any) -> None:
-        """Say that `event` happened. Outside an event loop it is only logged."""
+        """Report that `event` happened. Outside an event loop it is only logged."""
         log.error(event, **facts)
         if not self._webhook:
             return
@@ -35,7 +35,7 @@ class Alerts:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Let POSTs that are under way end, each within its timeout."""
+        """Let running POSTs end, each within its time-out."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _post(self, body: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
-"""Prompts with a check each, asked of every candidate: the retention set, greedily and of the base too, and acceptance
-prompts."""
+"""Prompts with checks, asked of every candidate: forgetting prompts, which the base answers too, and acceptance
+prompts.
+"""
 
 import asyncio
 import json
@@ -25,7 +26,8 @@ _CALL = "<tool_call>\n{}\n</tool_call>"
 
 @dataclass(frozen=True, slots=True)
 class RetentionPrompt:
-    """One prompt; a reply passes when its text, tool calls written as `name(arguments)`, matches `check` as a whole."""
+    """One prompt. A reply passes if its text, with tool calls written as `name(arguments)`, matches `check` as a
+    whole."""
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]]
@@ -36,15 +38,15 @@ class RetentionPrompt:
 
 
 def shown(message: Mapping[str, Any]) -> str:
-    """A reply as checks see it: its text, then its tool calls in the model's own Hermes form."""
+    """A reply as checks see it: its text, then its tool calls in the model's Hermes form."""
     functions = [call["function"] for call in message.get("tool_calls") or []]
     calls = [json.dumps({"name": f["name"], "arguments": _loaded(f["arguments"])}) for f in functions]
     return "\n".join(part for part in [message.get("content") or "", *(_CALL.format(call) for call in calls)] if part)
 
 
 def read_prompts(path: Path, limit: int | None, setting: str = "gate.forgetting_prompts") -> list[RetentionPrompt]:
-    """The first `limit` prompts of a JSONL file, None for all of them. Raises ConfigError naming the setting and the
-    line that is wrong."""
+    """The first `limit` prompts of a JSONL file, None for all. Raises ConfigError with the setting and the wrong
+    line."""
     prompts: list[RetentionPrompt] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -70,11 +72,10 @@ class Answer:
 
 
 class RetentionSet:
-    """Asks the prompts; the base's answers are kept for the process's life. `digest` names the file that the prompts
-    are of.
+    """Asks the prompts. The base's answers are kept for the life of the process. `digest` names the prompts' file.
 
-    At a `temperature` above 0 each prompt has a random seed of its own, the same for every model: two differ by what
-    they are, and not by what was drawn.
+    At a `temperature` above 0 each prompt has a fixed random seed of its own, equal for every model. So two models
+    differ by what they are and not by the draw.
     """
 
     def __init__(
@@ -108,9 +109,9 @@ class RetentionSet:
     ) -> Retention:
         """The paired outcome of `candidate` against `base` on this engine.
 
-        Prompts whose place is in `unchanged` are known to get the base's own answer. `N_AUDITED` of them, of those with
-        the shorter answers, are asked all the same; where one outcome is another, all are. Answers that cannot change
-        the verdict any more are not waited for.
+        To the prompts at `unchanged` the candidate gives the base's answer. `N_AUDITED` of them, with shorter answers,
+        are asked all the same. If one outcome differs, all are asked. Answers that cannot change the verdict are not
+        waited for.
         """
         places = range(len(self._prompts))
         if self._base is None:
@@ -123,7 +124,7 @@ class RetentionSet:
         most = tolerated(len(before), margin)
 
         def tally(asked: Collection[int], answers: Mapping[int, Answer]) -> tuple[int, int]:
-            """How many of the base's passes are lost, and how many are not known yet."""
+            """How many of the base's passes are lost, and how many are still open."""
             lost = sum(before[place] and not answer.has_passed for place, answer in answers.items())
             return lost, sum(before[place] for place in asked if place not in answers)
 
@@ -156,16 +157,16 @@ class RetentionSet:
         )
 
     def _audited(self, candidate: str, told: Sequence[int]) -> list[int]:
-        """A few of `told`, drawn by the candidate's name. Everybody waits for the longest answer, so it is none of the
-        longer half."""
+        """A few of the unchanged prompts, drawn by the candidate's name from the half with the shorter answers."""
         assert self._base is not None
         base = self._base
         shorter = sorted(told, key=lambda place: (base[place].n_tokens, place))[: max(N_AUDITED, len(told) // 2)]
         return random.Random(candidate).sample(shorter, min(N_AUDITED, len(shorter)))
 
     def _limits(self, places: Iterable[int]) -> dict[int, int]:
-        """Most tokens of each answer: a few times the base's, so that a candidate that cannot stop does not hold up its
-        trial."""
+        """The most tokens of each answer: a few times the base's, so that a candidate that cannot stop does not hold up
+        its trial.
+        """
         assert self._base is not None
         return {
             place: min(self._max_tokens, max(MIN_TOKENS, 4 * self._base[place].n_tokens or self._max_tokens))
@@ -175,7 +176,7 @@ class RetentionSet:
     async def _ask(
         self, engine: Engine, model: str, limits: Mapping[int, int], is_settled: Callable[[Mapping[int, Answer]], bool]
     ) -> dict[int, Answer]:
-        """Answers by place, all of them, or those that had come when `is_settled` said that they are enough."""
+        """Answers by place: all of them, or those that had come when `is_settled` said that they are enough."""
         slots = asyncio.Semaphore(self._concurrency)
 
         async def ask(place: int, max_tokens: int) -> Answer:
@@ -202,7 +203,7 @@ class RetentionSet:
         finally:
             for task in open_:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # several may have failed, and one was heard
+            await asyncio.gather(*tasks, return_exceptions=True)  # several may have failed; one error is reported
         return answers
 
 

@@ -1,9 +1,8 @@
-"""The replay: held-out live turns put to a candidate and to the live version, side by side, and their replies handed to
-the judge.
+"""The held-out replay: candidate and live version answer held-out live turns, and the judge compares the replies.
 
-It takes several looks, for the judge works in its own time: the first puts the questions, later ones ask whether all
-pairs are decided. Serving goes on; the questions wait behind live traffic. A restart begins nothing anew: replies are
-in the journal.
+It takes several looks, because the judge works in its own time. The first look asks the versions; later ones check
+whether all pairs are decided. Serving goes on, and the questions wait for live traffic. A restart repeats nothing,
+because the replies are in the journal.
 """
 
 import asyncio
@@ -31,11 +30,11 @@ from burnish.server.rollout.engine.vllm import LOW_PRIORITY
 log = structlog.get_logger(__name__)
 CONCURRENCY = 8
 LOOKED_THROUGH = 20
-"""Times the turns wanted: so many of the latest are looked through for held-out ones."""
+"""How many times the wanted turns are searched for held-out ones, from the latest back."""
 
 
 class Replayer:
-    """Replays for one set of engines, the first of which answers."""
+    """Replays for one set of engines. The first engine answers."""
 
     def __init__(
         self,
@@ -51,11 +50,11 @@ class Replayer:
         self._rules = rules
 
     def is_wanted(self, agent: str) -> bool:
-        """True where the agent's candidates have to pass the full tier."""
+        """True if the agent's candidates must pass the full tier."""
         return self._gate_of(agent).tier == "full"
 
     async def outcome(self, name: VersionName, live: int, live_model: str) -> Replay:
-        """What the candidate `name` showed beside version `live`, served as `live_model`.
+        """The evidence on candidate `name` beside version `live`, which is served as `live_model`.
 
         Raises Postponed while there are too few held-out turns, or pairs that the judge has not decided within
         `Rules.judge_seconds`.
@@ -71,8 +70,7 @@ class Replayer:
             return _replay(session, rows, self._rules)
 
     def _rows(self, name: VersionName, live: int) -> Sequence[ComparisonRow]:
-        """Its pairs beside `live`. Those beside what was live before, or of its time in the shadow, say nothing: they
-        are thrown away."""
+        """Its pairs beside `live`. Pairs beside an earlier live version, or from a shadow canary, are deleted."""
         with self._journal.read() as session:
             rows = session.scalars(
                 select(ComparisonRow).where(
@@ -112,7 +110,7 @@ class Replayer:
                     )
                 except EngineUnavailable:
                     raise
-                except EngineError as error:  # a context too long, say: the turn makes no pair
+                except EngineError as error:  # for example a context that is too long: the turn makes no pair
                     return error
 
         answered = await asyncio.gather(
@@ -168,8 +166,9 @@ def _replay(session: Session, made: Sequence[ComparisonRow], rules: Rules) -> Re
 
 
 def measures(replies: Sequence[Mapping[str, Any]], had_tools: Sequence[bool]) -> Measures:
-    """Of replies as `burnish.server.rollout.reply_pairs` keeps them; whether each was offered tools, for then a call
-    left in its text is a broken one."""
+    """Measures of replies as `burnish.server.rollout.reply_pairs` keeps them. `offered`: for each, whether it had
+    tools; then a call left in its text is broken.
+    """
     calls = [tool_calls(reply, offered) for reply, offered in zip(replies, had_tools, strict=True)]
     n = max(1, len(replies))
     return Measures(

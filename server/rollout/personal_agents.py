@@ -1,9 +1,8 @@
-"""Personal agents on the engines: made at the first turn of their user, loaded again when they are wanted, unloaded
-when idle.
+"""Personal agents on the engines: made at their user's first turn, loaded when wanted, unloaded when idle.
 
-A personal agent begins as what its parent is then: its version 1 is the parent's live version under a name of its own
-(the same files, hard-linked), or the base where the parent is at the base. Being made is safe to repeat: whatever step
-a crash left out is taken by the next try.
+Version 1 of a personal agent is its parent's live version of that time under a name of its own (the same files,
+hard-linked), or the base if the parent is at the base. Making one is safe to repeat: the next try takes the steps that
+a crash left out.
 """
 
 import os
@@ -34,7 +33,7 @@ log = structlog.get_logger()
 
 
 class PersonalAgents:
-    """One per swapper. `load` brings a version to every engine, or to none."""
+    """One per swapper. `load` brings a version to every engine or to none."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class PersonalAgents:
         self._next_look = 0.0
 
     async def wake(self, agent: str) -> None:
-        """Put a personal agent on the table, made first where it is new. Raises AdapterError or EngineError."""
+        """Put a personal agent on the table, and make it first if it is new. Raises AdapterError or EngineError."""
         present = serving_table.watch(self._file).current()
         with self._journal.read() as session:
             row = session.get(AgentRow, agent)
@@ -72,7 +71,7 @@ class PersonalAgents:
         self._make_room(agent)
 
     def unload_idle(self) -> None:
-        """Send off the personal agents that nobody has used for `IDLE_SECONDS`; looks now and then."""
+        """Unload the personal agents that nobody has used for `IDLE_SECONDS`. Looks now and then."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + LOOK_SECONDS
@@ -91,14 +90,14 @@ class PersonalAgents:
         log.info("a personal agent leaves", agent=name, reason=why)
 
     def _by_use(self) -> list[tuple[str, float]]:
-        """Personal agents on the table and when each was used last, the one unused for longest first."""
+        """Personal agents on the table with their last use, the longest unused first."""
         agents = serving_table.watch(self._file).current().agents.values()
         with self._journal.read() as session:
             rows = [session.get_one(AgentRow, route.name) for route in agents if route.parent is not None]
         return sorted(((row.name, row.last_used_at or row.created_at) for row in rows), key=lambda found: found[1])
 
     async def _branch(self, row: AgentRow, origin: VersionName) -> int:
-        """Version 1 of a new personal agent: its row first, then its files, and live only once the engines have it."""
+        """Version 1 of a new personal agent: first its row, then its files. It is live once the engines have it."""
         name = VersionName(row.name, 1)
         manifest = self._store.verify(origin.agent, origin.version)
         with self._journal.write() as session:
@@ -128,7 +127,8 @@ class PersonalAgents:
 
 
 def _origin(session: Session, row: AgentRow) -> VersionName | None:
-    """The parent's version that a personal agent without versions of its own begins as, or began to; None for the base."""
+    """The parent's version from which a personal agent without versions of its own begins, or began. None for the
+    base."""
     assert row.parent is not None
     first = session.get(VersionRow, (row.name, 1))
     if first is not None:
@@ -142,7 +142,7 @@ def _origin(session: Session, row: AgentRow) -> VersionName | None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """The files of a version in another directory: the same bytes, once on the disk where the file system can."""
+    """Hard-link or copy a version's files into another directory."""
     for file in source.iterdir():
         if file.name == MANIFEST:
             continue

@@ -1,8 +1,9 @@
-"""The swapper: puts published candidates on trial and makes those that pass live. Serving goes on.
+"""The swapper: tries published candidates and makes those that pass live. Serving goes on.
 
-Load beside the old version under a new name, probe, ask the retention set, warm, flip the alias, drain, unload. The
-previous version stays loaded, so that a rollback is a pointer flip. Engines that lost adapters (a restart) get them
-back. What has to be unloaded is read off the serving table each time: a restart forgets nothing.
+It loads a candidate beside the old version under a new name, probes it, asks the forgetting prompts, warms it, flips
+the alias, and unloads what has drained. The previous version stays loaded, so a rollback is a pointer flip. Engines
+that lost adapters in a restart get them back. The serving table says what has to be unloaded, so a restart forgets
+nothing.
 """
 
 import asyncio
@@ -51,14 +52,13 @@ TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
 LEASE_SECONDS = 30.0
 FOREVER = 1_000_000
 RECONCILE_SECONDS = 1.0
-"""Between two looks at what the engines have: asking costs them time that streams are waiting for."""
+"""Seconds between two looks at the engines' adapters: asking takes time from waiting streams."""
 NICENESS = 15
-"""The swapper's work can wait; on a machine whose processors are all busy, it leaves them to the engine and the
-gateways."""
+"""The niceness of the swapper. On a busy machine it leaves the processors to the engine and the gateways."""
 
 
 class Swapper:
-    """One per serving host. `run_once` does what there is to do and returns True when it decided a candidate."""
+    """One per serving host. `run_once` does the work that is due and returns True if it decided a candidate."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Swapper:
         )
         self._observer = observer
         self._replayer = replayer
-        self._shown: dict[VersionName, Evidence] = {}  # of candidates that wait for their replay
+        self._shown: dict[VersionName, Evidence] = {}  # of candidates that wait for their held-out replay
         self._unloader = Unloader(journal, engines, routes_file)
         self._personal_agents = PersonalAgents(
             journal, store, routes_file, self._unloader, self._trial.load, personal or Personal()
@@ -105,8 +105,9 @@ class Swapper:
         self._waits_for = ""
 
     async def run_once(self, *, looks_at_engines: bool = True) -> bool:
-        """Restore what engines have lost (where it `looks_at_engines`), look at canaries, try one candidate, unload
-        what has drained."""
+        """Restore lost adapters (if it `looks_at_engines`), look at canaries, try one candidate, unload what has
+        drained.
+        """
         if looks_at_engines:
             await self.reconcile()
         if self._observer is not None:
@@ -120,7 +121,7 @@ class Swapper:
         return bool(leased)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Work until `is_stopping()`; an engine that is away is waited for."""
+        """Work until `is_stopping()`. An engine that does not answer is waited for."""
         is_away, looked_at = False, -math.inf
         while not is_stopping():
             is_due = is_away or time.monotonic() > looked_at + RECONCILE_SECONDS
@@ -139,8 +140,7 @@ class Swapper:
                 await asyncio.sleep(1.0)
 
     async def reconcile(self) -> None:
-        """Load on every engine the versions that the serving table says are loaded; one that cannot be is reported
-        once."""
+        """Load on every engine the versions that the serving table lists as loaded. A failure is reported once."""
         wanted = [VersionName(agent.name, number) for agent in self._table().agents.values() for number in agent.loaded]
         for engine in self._engines:
             present = await engine.models()
@@ -230,8 +230,7 @@ class Swapper:
         )
 
     async def _shown_before(self, name: VersionName) -> Evidence | None:
-        """What a candidate that waits has shown. The engines have it afterwards: one that was started again has lost
-        it."""
+        """The evidence of a waiting candidate. It is loaded again if an engine has lost it."""
         shown = self._shown.get(name)
         if shown is not None:
             try:
@@ -250,7 +249,9 @@ class Swapper:
         return await self._replayer.outcome(name, live, str(VersionName(name.agent, live)) if live else self._base_name)
 
     def _accept(self, job: jobs.Leased, name: VersionName, live: int, evidence: Evidence) -> str:
-        """What passed the gate goes on canary where the settings want one, else live; tells which."""
+        """Put a version that passed the gate on canary if the settings want one, else make it live. Returns what was
+        done.
+        """
         shown, observer = evidence.as_dict(), self._observer
         needs_canary = observer is not None and observer.wants_canary(name.agent)
         canary = observer.canary_beside(name.agent, live) if observer is not None and needs_canary else None
@@ -267,15 +268,14 @@ class Swapper:
                 if watch is not None:
                     watch.of(session, name, "gate")
                 jobs.finish(session, LoadJob, job)
-        except Conflict as error:  # an operator was faster: the trial is held again from where things stand now
+        except Conflict as error:  # an operator was faster: the trial is repeated from the new state
             self._fail(job, error, FOREVER)
             return "put off"
         publish.sync(self._journal, self._file, name.agent, also_loaded=name.version)
         return f"on {canary.kind}" if canary is not None else "promoted"
 
     async def _canary_again(self, job: jobs.Leased, name: VersionName, live: int) -> None:
-        """An operator put an older version on canary that is not loaded: load it first. What cannot be loaded is given
-        up."""
+        """Load an older version that an operator put on canary. A version that cannot be loaded is given up."""
         try:
             if self._observer is None:
                 raise Conflict("no canaries here")
@@ -308,7 +308,7 @@ class Swapper:
         await self._unloader.unload(name)
 
     async def _promote_again(self, job: jobs.Leased, name: VersionName) -> None:
-        """An operator named an older version that is not loaded: load it, then flip. What cannot be loaded is given up."""
+        """Load an older version that an operator wants live, then flip. A version that cannot be loaded is given up."""
         actor, reason = str(job.payload.get("actor", "operator")), str(job.payload.get("reason", "promoted by hand"))
         try:
             self._store.verify(name.agent, name.version)
@@ -379,7 +379,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
 
 
 def _acceptance(settings: Settings, rules: AcceptanceRules = AcceptanceRules()) -> RetentionSet | None:  # noqa: B008
-    """The operator's own prompts; None if there are none. Raises ConfigError if they cannot be read."""
+    """The acceptance prompts. None if there are none. Raises ConfigError if they cannot be read."""
     if not settings.gate.acceptance_prompts:
         return None
     file = Path(settings.gate.acceptance_prompts)

@@ -160,7 +160,8 @@ class LockedTable:
         except (FileNotFoundError, *UNREADABLE) as error:
             if not is_made_anew:
                 raise TableError(
-                    f"{path}: expected a serving table, got {error!r}; nothing was written. `burnish up` makes the table anew"
+                    f"{path}: expected a serving table, got {error!r}; nothing was written. `burnish up` makes the "
+                    "table anew"
                 ) from error
             if not isinstance(error, FileNotFoundError):
                 log.warning("the serving table cannot be read and is made anew", path=str(path), error=repr(error))

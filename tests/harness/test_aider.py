@@ -43,7 +43,8 @@ def test_edits(stage: Stage) -> None:
     command = [
         str(stage.environment.program("aider")), "--model", "openai/agent", "--weak-model", "openai/agent",
         "--edit-format", "diff", *options.split(), "--no-gitignore", "--no-detect-urls", "--disable-playwright",
-        "--map-tokens", "0", "--auto-test", "--test-cmd", "grep right hello.py", "--message", "scene:edit please", "hello.py",
+        "--map-tokens", "0", "--auto-test", "--test-cmd", "grep right "
+                                                          "hello.py", "--message", "scene:edit please", "hello.py",
     ]  # fmt: skip
     played = stage.play(command, OPENAI_API_BASE=f"{stage.url}/v1", GIT_AUTHOR_NAME="t", GIT_COMMITTER_NAME="t")
     assert played.code == 0, played.out + played.err

@@ -29,7 +29,8 @@ SCRIPT = Script(
         Scene("reader", [Step([bash("echo @mark > sign.txt")]), Step([Scripted("It says: @mark")])], parent="guide"),
     ],
     [
-        Side("summary", "detailed summary of the conversation", Scripted("<summary>So far: scene:@run, @mark is done.</summary>")),
+        Side("summary", "detailed summary of the "
+                        "conversation", Scripted("<summary>So far: scene:@run, @mark is done.</summary>")),
         Side("title", "(?i)generate a (short|concise|succinct).*title", Scripted('{"title": "Work"}')),
     ],
 )  # fmt: skip

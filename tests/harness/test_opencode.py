@@ -31,7 +31,8 @@ SCRIPT = Script(
     ],
     [
         Side("title", "title generator", Scripted("Work")),
-        Side("summary", "anchored context summarization|new anchored summary", Scripted("So far: scene:@run, @mark is done.")),
+        Side("summary", "anchored context summarization|new anchored "
+                        "summary", Scripted("So far: scene:@run, @mark is done.")),
     ],
 )  # fmt: skip
 

@@ -288,8 +288,8 @@ def test_the_report_says_whose_users_they_are_and_what_is_missing() -> None:
     assert "SIMULATED" in text
     assert "world abc123" in text
     assert (
-        "no results: untrained, outcome, outcome+hints, integrated+hints, judged, tools-passes-1, tools-passes-2, tools_shuffled"
-        in text.replace("\n", " ")
+        "no results: untrained, outcome, outcome+hints, integrated+hints, judged, tools-passes-1, tools-passes-2, "
+        "tools_shuffled" in text.replace("\n", " ")
     )
     assert "no results: untrained" in printed_of({})
 

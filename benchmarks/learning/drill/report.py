@@ -41,7 +41,8 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         highlight=False,
     )
     console.print(
-        f"{world.RATE_FACTOR:g} times the learning rate; mean \\[lower, upper 95 % bootstrap bound] over seeds; scores are shares of "
+        f"{world.RATE_FACTOR:g} times the learning rate; mean \\[lower, upper 95 % bootstrap bound] over seeds; scores "
+        "are shares of "
         f"{world.N_DRAWS} replies to each of {len(world.PROMPTS)} held-out prompts\n"
     )
     there = [arm for arm in ARMS if results.get(arm)]

@@ -1,10 +1,9 @@
-"""How much a key may ask: requests per minute and requests at a time, agreed among all gateway processes of one
-machine.
+"""Limits of a key: requests per minute and requests at a time, shared by all gateway processes of one machine.
 
-Both live in small files under `run/limits`, one pair for each key that has limits. The rate is a generic cell rate
-algorithm (ITU-T I.371): the file holds the time until which the key's allowance is spent, read and moved under a lock;
-a burst may use a whole minute's allowance at once. A request under way holds a lock on one byte of the other file: the
-system gives it back when a gateway is killed, so a crash never eats up a key's share.
+Both live in small files under `run/limits`, one pair for each key with limits. The rate is a generic cell rate
+algorithm (ITU-T I.371): the file holds the time until which the key's allowance is spent. It is read and moved under a
+lock. A burst may use a whole minute's allowance at once. A running request holds a lock on one byte of the other file.
+The system releases the lock if a gateway is killed, so a crash never costs a key its share.
 """
 
 import fcntl
@@ -20,7 +19,7 @@ from burnish.server.gateway.access.keyring import Caller
 MINUTE = 60.0
 RETRY_AFTER = 1.0
 MAX_IN_FLIGHT = 2000
-"""Requests that one gateway process takes on at a time before it answers 503."""
+"""Requests that one gateway process runs at a time. Beyond that it answers 503."""
 _TIME = struct.Struct("<d")
 
 
@@ -37,13 +36,12 @@ class Limits:
     def admit(self, caller: Caller) -> "Admission":
         """Count one request for the length of a `with` block.
 
-        Entering raises RateLimited (429) where the key has used up its share, Overloaded (503) where this process is
-        full.
+        Entering raises RateLimited (429) if the key's share is used up, Overloaded (503) if this process is full.
         """
         return Admission(self, caller)
 
     def enter(self, caller: Caller) -> int | None:
-        """The slot that the request occupies, None where its key has no limit of that kind."""
+        """The slot that the request occupies. None if its key has no limit of that kind."""
         if self._max_in_flight and self._n_in_flight >= self._max_in_flight:
             raise Overloaded(
                 f"{self._n_in_flight} requests are under way, the most this gateway takes on; please try again"
@@ -69,8 +67,7 @@ class Limits:
             os.close(handle)
 
     def _spend(self, caller: Caller) -> None:
-        """Move the key's time on by one request's worth; raises RateLimited where that reaches more than a minute
-        ahead."""
+        """Move the key's time on by one request. Raises RateLimited if that is more than a minute ahead."""
         handle = self._rates.get(caller.key_id)
         if handle is None:
             handle = self._rates[caller.key_id] = self._open(caller.key_id, "rate")
@@ -107,7 +104,7 @@ class Limits:
 
 
 class Admission:
-    """One request's share of the limits, while it is under way."""
+    """One running request's share of the limits."""
 
     __slots__ = ("_caller", "_limits", "_slot")
 
@@ -123,14 +120,14 @@ class Admission:
 
 
 class _Slots:
-    """Byte locks on one file. A process's own locks never exclude each other, so it keeps count of them itself."""
+    """Byte locks on one file. A process's own locks never exclude each other, so it counts them itself."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
         self._mine: set[int] = set()
 
     def take(self, n_slots: int) -> int | None:
-        """Lock a free byte among the first `n_slots`; None where all are taken."""
+        """Lock a free byte among the first `n_slots`. None if all are taken."""
         first = random.randrange(n_slots)
         for step in range(n_slots):
             slot = (first + step) % n_slots

@@ -28,7 +28,7 @@ Own = Annotated[
 
 
 class NewAgent(Body):
-    """Made once; repeated with the same words it changes nothing."""
+    """A new agent. Repeating the same request changes nothing."""
 
     name: str = Field(
         max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Model name that clients will ask for."
@@ -38,7 +38,7 @@ class NewAgent(Body):
 
 
 class OwnSettings(Body):
-    """Takes the place of all settings that the agent had of its own."""
+    """Replaces all of the agent's own settings."""
 
     settings: Own
     reason: Text | None = Field(None, description="Kept in the audit log.")
@@ -50,13 +50,13 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.get("/agents")
     def list_agents(caller: Caller = Depends(access.anywhere(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
-        """The tenant's agents with what their aliases point at."""
+        """The tenant's agents with the targets of their aliases."""
         with journal.read() as session:
             return {"agents": [described(row, aliases_of(session, row.name)) for row in visible(session, caller)]}
 
     @made.post("/agents")
     def create_agent(body: NewAgent, caller: Caller = Depends(access.anywhere(Scope.OPERATOR))) -> dict[str, Any]:  # noqa: B008
-        """Make an agent of the key's tenant; it is served at the base at once."""
+        """Make an agent of the key's tenant. It is served at the base at once."""
         wanted = overrides.checked(settings, body.settings)
         taken = (BASE_NAME,)
         with journal.write() as session:
@@ -84,7 +84,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         body: OwnSettings,
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> dict[str, Any]:
-        """Replace the agent's own settings; the learner and the gate take them up within seconds."""
+        """Replace the agent's own settings. The learner and the gate use them within seconds."""
         wanted = overrides.checked(settings, body.settings)
         with journal.write() as session:
             row = agents.change_settings(session, agent, wanted, actor=caller.key_id, reason=body.reason)

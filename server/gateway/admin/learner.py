@@ -21,24 +21,24 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.get("/agents/{agent}/learner", dependencies=[Depends(access.on_agent(Scope.VIEWER))])
     def learner_status(agent: AgentPath) -> dict[str, Any]:
-        """What waits to be learned, what is on trial, what was dropped and why, and the last step."""
+        """The waiting rows, the candidate on trial, the dropped rows with reasons, and the last step."""
         with journal.read() as session:
             told = steps.standing(session, agent)
         return told | {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
 
     @made.post("/agents/{agent}/learner/pause")
     def pause_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
-        """Take no further step; serving, recording and judging go on."""
+        """Pause learning. Serving, recording and judging go on."""
         return _set(agent, True, body, caller)
 
     @made.post("/agents/{agent}/learner/resume")
     def resume_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
-        """Learn again."""
+        """Resume learning."""
         return _set(agent, False, body, caller)
 
     @made.post("/agents/{agent}/learner/step")
     def step_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:
-        """Take one step as soon as possible, however few rows are ready, paused or not."""
+        """Take one step as soon as possible, with any number of ready rows, paused or not."""
         with journal.write() as session:
             n_ready = agents.ask_step(session, agent, actor=caller.key_id, reason=body.reason)
         return {"status": asked(agent, n_ready), "n_ready": n_ready}

@@ -1,7 +1,7 @@
-"""The way to the engines: one shared connection pool, turn by turn, with every failure turned into an error of ours.
+"""The way to the engines: one shared connection pool, engines in turn, and every failure becomes one of our errors.
 
-A connection that cannot be made, and an engine that says it is full, send the request to the next engine. A request
-that may have reached an engine is never sent to another: what killed one could kill them all.
+If a connection cannot be made or an engine says that it is full, the request goes to the next engine. A request that
+may have reached an engine is never sent to another, because what ended one could end them all.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from burnish.server.gateway.engines.connection_pool import Pool, Response
 from burnish.server.gateway.http.error_envelope import TOO_LARGE
 from burnish.serving_table import Routes
 
-CONNECT_SECONDS = 2.0  # to reach an engine before a 503
+CONNECT_SECONDS = 2.0  # seconds to reach an engine before a 503
 READ_TIMEOUT = 600.0  # seconds without a byte; OpenAI's own clients give up after as many
 KEEP_ALIVE = 3.0  # less than the 5 s after which vLLM closes an idle connection, so that none is reused while it closes
 EMBEDDINGS = "/v1/embeddings"
@@ -26,15 +26,16 @@ log = structlog.get_logger(__name__)
 
 
 class Engines:
-    """A pool of connections to the engines in the serving table. Make it inside the event loop."""
+    """A pool of connections to the engines in the serving table. Create it inside the event loop."""
 
     def __init__(self, connect_timeout: float = CONNECT_SECONDS) -> None:
         self._turn = itertools.count()
         self._pool = Pool(connect_timeout=connect_timeout, read_timeout=READ_TIMEOUT, keep_alive=KEEP_ALIVE)
 
     async def ask(self, routes: Routes, path: str, body: bytes, request_id: str) -> Response:
-        """The engine's answer, status 200 and unread. `request_id` becomes the response id behind `chatcmpl-` or
-        `cmpl-`."""
+        """The engine's answer with status 200, unread. `request_id` becomes the response id after `chatcmpl-` or
+        `cmpl-`.
+        """
         reason = "no engine is in the serving table yet"
         for url in self._in_turn(routes):
             try:
@@ -56,7 +57,7 @@ class Engines:
         raise EngineUnavailable(f"{reason}; please try again")
 
     async def ask_remote(self, routes: Routes, path: str, body: bytes, request_id: str) -> Response:
-        """The remote model's answer through the process that talks to it (server/gateway/remote_process.py)."""
+        """The remote model's answer, through the process that asks it (server/gateway/remote_process.py)."""
         try:
             response = await self._pool.request(routes.remote_url, path, _headers(routes, request_id), body)
         except OSError as error:
@@ -71,7 +72,7 @@ class Engines:
         raise _refusal(path, response.status, await _text(response), request_id)
 
     async def is_ready(self, routes: Routes) -> bool:
-        """True where at least one engine answers its health check within a second."""
+        """True if at least one engine answers its health check within a second."""
         for url in self._in_turn(routes):
             try:
                 async with asyncio.timeout(1.0):
@@ -100,10 +101,9 @@ def _bases(engines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def engine_error(error: Any, request_id: str, *, has_begun: bool) -> BurnishError:
-    """What an `error` event of the engine's stream means for the client; the engine's own words stay in the log.
+    """The meaning of an `error` event in the engine's stream for the client. The engine's words stay in the log.
 
-    As the first event it may be what a 400 is for a reply that is not streamed: vLLM looks at grammars after it has
-    begun its answer.
+    As the first event it may mean a 400: vLLM checks grammars after it has begun to answer.
     """
     if not has_begun and isinstance(error, dict) and error.get("code") == 400:
         return _blamed(error, 400)
@@ -126,13 +126,13 @@ async def _text(response: Response) -> bytes:
 
 
 def _refusal(path: str, status: int, text: bytes, request_id: str) -> Exception:
-    """An engine's error status as ours. Its words reach the client only where the client's own body is to blame."""
+    """An engine's error status as ours. Its message reaches the client only if the client's body is at fault."""
     if status in (400, 413, 422):
         try:
             return _blamed(msgspec.json.decode(text)["error"], status)
         except (msgspec.DecodeError, KeyError, TypeError):
             return _blamed(None, status)
-    # vLLM has the route only where its model can; its 404 for a version that is not loaded names the model
+    # vLLM has the route only if its model supports it; its 404 for a version that is not loaded names the model
     if path == EMBEDDINGS and (status in (405, 501) or (status == 404 and b"does not exist" not in text)):
         return RequestError("model: the engine's model has no embeddings", param="model", code="unsupported")
     log.error("engine refused", status=status, request_id=request_id, answer=text[:500].decode(errors="replace"))
@@ -144,7 +144,7 @@ def _refusal(path: str, status: int, text: bytes, request_id: str) -> Exception:
 
 
 def _blamed(error: Any, status: int) -> RequestError:
-    """What the engine says of a body that it cannot honour."""
+    """The engine's message about a body that it refuses."""
     try:
         message, param = str(error["message"]), error.get("param")
     except (KeyError, TypeError, AttributeError):
@@ -152,5 +152,5 @@ def _blamed(error: Any, status: int) -> RequestError:
     param = param.removeprefix("body.") if isinstance(param, str) else None
     code = TOO_LARGE if status == 413 else "invalid_value"
     if "maximum context length" in message or "maximum model length" in message:
-        code = "context_length_exceeded"  # OpenAI's word, at which harnesses compact
+        code = "context_length_exceeded"  # OpenAI's code, at which harnesses compact
     return RequestError(message, code=code, param=param)

@@ -1,7 +1,7 @@
-"""`POST /v1/feedback`, `/v1/feedback/batch`, `/v1/feedback/tokens`: appended like every other record, answered without
+"""`POST /v1/feedback`, `/v1/feedback/batch`, `/v1/feedback/tokens`: appended like any other record, answered without
 SQL.
 
-A caller's own `id` makes the call idempotent; ids of different keys never meet, since each begins with its key's.
+A caller's own `id` makes the call idempotent. Ids of different keys never meet, because each begins with its key's id.
 """
 
 import time
@@ -25,7 +25,7 @@ MAX_BODY, MAX_BATCH_BODY, MAX_WISH = 4 * 2**20, 16 * 2**20, 16 * 1024
 
 
 async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """Accept one opinion: 202 once it is written."""
+    """Accept one piece of feedback. Answers 202 once it is written."""
     given = secret_of(scope)
     grant = state.tokens.read(given) if given.startswith(vote_tokens.PREFIX) else None
     caller = (
@@ -40,7 +40,7 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
 
 
 async def answer_batch(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """Accept several: 202 once all are written."""
+    """Accept a batch. Answers 202 once all of it is written."""
     caller = _caller(state, scope)
     opinions = parse_batch(await read_body(scope, receive, MAX_BATCH_BODY))
     said = [_feedback(opinion, caller, f"feedback[{number}].") for number, opinion in enumerate(opinions)]
@@ -49,7 +49,7 @@ async def answer_batch(state: State, scope: Scope, receive: Receive, send: Send,
 
 
 async def answer_token(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """Make a token for a page: 200 with it."""
+    """Make a vote token for a page. Answers 200."""
     caller = state.keyring.require(scope, KeyScope.FEEDBACK)
     wish: vote_tokens.Wish = decoded(_wish_decoder, await read_body(scope, receive, MAX_WISH))
     made, expires_at = state.tokens.make(caller, wish, kind_of(wish.about))
@@ -61,7 +61,7 @@ def _caller(state: State, scope: Scope) -> Caller:
 
 
 def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:
-    """Raises where a token's bearer says something about anything else; its own id takes the place of the caller's."""
+    """Raises if a token's bearer names another target. The token's id replaces the caller's."""
     if (opinion.target, opinion.about) != (grant.target, grant.about):
         raise NotAllowed(
             f"target: this feedback token is for the {grant.about} {grant.target!r} only",
@@ -93,7 +93,7 @@ def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
 
 
 def _source(opinion: Opinion, caller: Caller, place: str) -> FeedbackSource:
-    """Who speaks; raises NotAllowed (403) where the key may not speak for a verifier, or for nobody else."""
+    """Whose feedback it is. Raises NotAllowed (403) if the key may not speak for a verifier."""
     held = ", ".join(sorted(caller.scopes)) or "none"
     if opinion.source is not None:
         if not caller.covers(KeyScope.OPERATOR):

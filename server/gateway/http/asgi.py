@@ -1,7 +1,7 @@
 """Raw ASGI in a few functions: read a header, read a bounded body, answer with JSON.
 
-A body larger than allowed is refused without being held in memory: by its declared length, else as soon as it has
-passed the limit.
+A body that is too large is refused without being held in memory: by its declared length, or as soon as it passes the
+limit.
 """
 
 from collections.abc import Iterable
@@ -15,21 +15,21 @@ from burnish.server.gateway.http.error_envelope import TOO_LARGE
 
 _HEADERS = "burnish.headers"
 MAX_BODY_BYTES = 32 * 2**20
-"""Largest request body; a larger one gets 413."""
+"""Largest request body. A larger one gets 413."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 
 class ClientGone(Exception):
-    """The client closed its connection; nobody is left to answer."""
+    """The client closed its connection, so nobody is left to answer."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The first header called `name` (lower case), None where there is none."""
+    """The first header called `name` (lower case). None if there is none."""
     return headers_of(scope).get(name)
 
 
 def headers_of(scope: Scope) -> dict[bytes, str]:
-    """Every header by its lower-case name; of repeated ones the first. Taken apart once for each request."""
+    """Every header by its lower-case name, the first of repeated ones. Parsed once for each request."""
     found: dict[bytes, str] | None = scope.get(_HEADERS)
     if found is None:
         found = scope[_HEADERS] = {name: str(value, "latin-1").strip() for name, value in reversed(scope["headers"])}

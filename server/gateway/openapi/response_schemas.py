@@ -1,4 +1,4 @@
-"""What comes back: the shapes of answers and of both kinds of error, with the headers that they carry."""
+"""Answers: their shapes, both kinds of error, and the headers that they carry."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def _object(*required: str, **properties: Tree) -> Tree:
 
 
 def _exactly(**properties: Tree) -> Tree:
-    """An object with these fields, all of them and no others."""
+    """An object with exactly these fields."""
     return {**_object(*properties, **properties), "additionalProperties": False}
 
 
@@ -176,8 +176,8 @@ def whole(schema: str, *headers: str) -> Tree:
 
 
 def reply(schema: str) -> Tree:
-    """A reply of the model, whole or, where `stream` is true, as server-sent events."""
+    """The model's reply: whole, or server-sent events if `stream` is true."""
     answer = whole(schema, "x-burnish-version", "x-burnish-session", "x-burnish-ignored")
     answer["description"] = "The reply: one object, or with `stream: true` the dialect's events as they are sampled."
-    answer["content"]["text/event-stream"] = {}  # OpenAPI 3.1 has no word for the form of single events
+    answer["content"]["text/event-stream"] = {}  # OpenAPI 3.1 cannot describe single events
     return answer

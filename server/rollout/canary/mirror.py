@@ -1,9 +1,8 @@
-"""The mirror: a version in the shadow answers the live version's turns once more, unseen, and the judge says whose
-reply is better.
+"""The mirror of a shadow canary: the version answers live turns again, unseen, and the judge compares the replies.
 
-Nobody waits for it: it asks behind live traffic, of turns that have ended, and where more of them end than it can
-answer it takes the latest. What it made is in the journal as pairs with a job each for the judge
-(judges/comparison/comparer.py); a restart asks nothing twice.
+Nobody waits for it. It asks at low priority, for turns that have ended. If more turns end than it can answer, it takes
+the latest. The journal holds its replies as pairs, each with a job for the judge (judges/comparison/comparer.py). A
+restart asks nothing twice.
 """
 
 import asyncio
@@ -30,23 +29,23 @@ from burnish.server.rollout.engine.vllm import LOW_PRIORITY
 
 AT_ONCE = 4
 MOST = 32
-"""Turns taken up in one round."""
+"""Turns answered in one round."""
 LOOK_BACK = 60.0
-"""Seconds by which the record of a turn may come behind that of a later one."""
+"""Seconds by which a turn's record may arrive after a later turn's."""
 log = structlog.get_logger(__name__)
 
 
 class Mirror:
-    """One per serving host; the first engine answers, `max_tokens` at most."""
+    """One per serving host. The first engine answers, with at most `max_tokens`."""
 
     def __init__(self, journal: Journal, engine: Engine, *, max_tokens: int = Rules.max_tokens) -> None:
         self._journal = journal
         self._engine = engine
         self._max_tokens = max_tokens
-        self._refused: set[str] = set()  # turns that the engine would not take once more
+        self._refused: set[str] = set()  # turns that the engine refused
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 1.0) -> None:
-        """Answer whatever has ended, until `is_stopping()`; a journal or an engine that is away is waited for."""
+        """Answer turns that have ended, until `is_stopping()`. An absent journal or engine is waited for."""
         while not is_stopping():
             try:
                 await self.run_once()
@@ -55,7 +54,7 @@ class Mirror:
             await asyncio.sleep(interval)
 
     async def run_once(self) -> int:
-        """One round; returns how many pairs were made."""
+        """One round. Returns how many pairs were made."""
         with self._journal.read() as session:
             shadows = [row for row in canaries.running(session) if row.kind == Observation.SHADOW]
         if not shadows:
@@ -87,7 +86,7 @@ class Mirror:
                     )
                 except EngineUnavailable:
                     raise
-                except EngineError as error:  # a context too long, say: the turn makes no pair
+                except EngineError as error:  # for example a context that is too long: the turn makes no pair
                     log.info("a turn cannot be mirrored", turn=turn.interaction_id, error=str(error))
                     self._refused.add(turn.interaction_id)
                     return None
@@ -107,15 +106,15 @@ class Mirror:
 
 
 def is_mirrored(interaction_id: str, share: float) -> bool:
-    """True for about `share` of all turns: the same ones at every look."""
+    """True for about `share` of all turns, always the same ones."""
     return place(f"mirrored|{interaction_id}") < share
 
 
 def _turns(session: Session, row: CanaryRow) -> list[InteractionRow]:
-    """The baseline's latest turns since the shadow began that may be answered once more and have not been.
+    """The baseline's latest turns since the observation began that may be answered again and have not been.
 
-    Only of clients who let us train, only whole replies to somebody; and only those sampled at a plain temperature, the
-    one thing that the version is told about sampling.
+    Only turns of clients that allow training, and only whole replies with plain sampling by temperature, because the
+    version is given only that.
     """
     since = max(row.started_at, time.time() - LOOK_BACK)
     known = select(col(ComparisonRow.interaction_id)).where(

@@ -1,7 +1,7 @@
-"""Looks at what runs: counts the turns that have been settled, decides, and acts. Part of the swapper's loop.
+"""The observer of canaries and watches: counts settled turns, decides, and acts. Part of the swapper's loop.
 
-All that an observation knows is in its row: a restart goes on in the middle. A decision and what follows from it are
-one transaction.
+An observation keeps all its state in its row, so a restart continues it. A decision and its consequences are one
+transaction.
 """
 
 import time
@@ -30,9 +30,9 @@ from burnish.server.rollout.canary.mirrored_pairs import Mirrored, mirrored
 log = structlog.get_logger(__name__)
 HOUR = 3600.0
 REST = 3.0
-"""The next look comes no sooner than so many times as long after one as it took: swapping has the same loop."""
+"""The next look waits this many times as long as the last one took, because swapping shares the loop."""
 LATE_ROWS = 3600.0
-"""Seconds after a version was stopped in which its turns may still come in."""
+"""Seconds after a version was stopped in which its turns may still arrive."""
 WHY = {
     Observation.CANARY: auto_rollback.REFUSED,
     Observation.WATCH: auto_rollback.ROLLED_BACK,
@@ -62,36 +62,36 @@ class Observer:
         self._next = 0.0
 
     def wants_canary(self, agent: str) -> bool:
-        """True where a version of `agent` that passed the gate has to answer a share of the traffic first."""
+        """True if a version of `agent` that passed the gate needs a canary first."""
         return self._settings_of(agent).has_canary
 
     def canary_beside(self, agent: str, baseline: int) -> Beginning:
-        """A canary (or a shadow, where the settings want one) beside `baseline`, to be begun in the caller's
-        transaction."""
+        """A canary (or a shadow canary, by the settings) beside `baseline`, to be begun in the caller's transaction."""
         chosen = self._settings_of(agent).canary
         if chosen.mode == "shadow":
             return self._begin(agent, baseline, Observation.SHADOW, self._rules.shadow_share)
         return self.canary_by_hand(agent, baseline, None)
 
     def canary_by_hand(self, agent: str, baseline: int, share: float | None) -> Beginning:
-        """A canary beside `baseline`, whatever the settings want; by itself with `canary.share`."""
+        """A canary beside `baseline`, with `canary.share` unless a share is given."""
         return observation.canary(self._journal, self._settings_of(agent).canary, agent, baseline, share, self._rules)
 
     def watch_beside(self, agent: str, baseline: int) -> Beginning | None:
-        """A watch over what replaces `baseline`, to be begun in the transaction that does; None where the settings say
-        no."""
+        """A watch over the successor of `baseline`, to be begun in the promoting transaction. None if the settings say
+        no.
+        """
         chosen = self._settings_of(agent).canary
         return self._begin(agent, baseline, Observation.WATCH, chosen.holdback) if chosen.watch else None
 
     def look(self) -> int:
-        """Look at everything that runs, at most once in `interval` seconds (rarely, where looking takes long); returns
-        how many were decided.
-        """
+        """Look at everything that runs, at most once in `interval` seconds. Returns how many observations were
+        decided."""
         begun = time.monotonic()
         if begun < self._next:
             return 0
         with self._journal.read() as session:
-            rows = [row for row in canaries.running(session) if "comparison" in row.evidence]  # others see to their own
+            # the others have their own deciders
+            rows = [row for row in canaries.running(session) if "comparison" in row.evidence]
             undone = canaries.stopped(session, time.time() - LATE_ROWS)
         n_decided = sum(self._look_at(row) for row in rows)
         for row in undone:
@@ -113,7 +113,7 @@ class Observer:
             if isinstance(each, Mirrored):
                 seen.add_mirrored(each.user, each.outcome, each.baseline, each.version)
             elif each.version == row.version and each.ended_at <= row.started_at:
-                continue  # of its canary: what let it pass is no evidence any more
+                continue  # for its canary; the evidence that let it pass is outdated
             else:
                 seen.add(each.version == row.version, each.user, observation.shown(each.turn, row.share))
             decision = _decide(row, seen, hours)
@@ -145,7 +145,7 @@ class Observer:
                     canaries.end(session, row, decision.state, decision.reason, actor="watch")
                 publish.sync(self._journal, self._file, row.agent)
                 log.info("a watch ended", version=_name(row), reason=decision.reason)
-        except Conflict as error:  # an operator was faster: what ran has been ended with the alias
+        except Conflict as error:  # an operator was faster: the alias change has ended what ran
             log.warning("a decision came too late", version=_name(row), error=str(error))
             return False
         return True
@@ -168,7 +168,7 @@ class Observer:
             publish.move(self._journal, self._file, row.agent, row.baseline, back)
         except (
             publish.NotLoaded
-        ):  # the swapper's next look at the engines loads it; meanwhile nobody gets the worse one
+        ):  # the swapper's next look at the engines loads it; nobody gets the worse one meanwhile
             with self._journal.write() as session:
                 back(session)
             publish.sync(self._journal, self._file, row.agent, also_loaded=row.baseline)
@@ -205,7 +205,7 @@ class Observer:
         return observation.rules_of(self._settings_of(agent).canary, self._rules)
 
     def _drop_late_rows(self, row: CanaryRow) -> None:
-        """Turns that were under way when their version was stopped, or that nobody had filed yet."""
+        """Turns that were running when their version was stopped, or that were filed later."""
         since = (row.ended_at or 0.0) - self._rules.patience
         with self._journal.read() as session:
             is_needed = auto_rollback.has_rows(session, row.agent, row.version, since)

@@ -1,7 +1,7 @@
-"""What users have wished for: accepted hints about other turns, which a turn's group is graded on beside its own.
+"""Accepted hints of a user about other turns. A turn's group is graded on them beside its own hint.
 
-A wish for a style lasts longer than the turn that made somebody voice it. So a reply that nobody complained about can
-be compared with its group as well, by what its user is known to want.
+A wish for a style lasts longer than the turn that caused it. So a reply that nobody complained about can be compared
+with its group by what its user is known to want.
 """
 
 from sqlalchemy import select
@@ -14,13 +14,13 @@ from burnish.journal.tables import InteractionRow, JudgementRow
 from burnish.rewards import ACCEPTED, compose
 
 LOOKED_THROUGH = 4096
-"""Of the latest hints, whoever gave them: a look must not cost more as the journal grows."""
+"""How many of the latest hints are read, so that a look does not cost more as the journal grows."""
 OF_USER = 64
-"""Of a user's latest hints among them: people repeat themselves."""
+"""How many of a user's latest hints are read, because people repeat themselves."""
 
 
 class Wishes:
-    """Of users (tenant, key and user field), each looked up once, in one look at the journal."""
+    """Hints of users (tenant, key and user field). One look at the journal looks each user up once."""
 
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
@@ -29,15 +29,17 @@ class Wishes:
         self._known: dict[tuple[str | None, ...], list[str]] = {}
 
     def of(self, row: InteractionRow, own: str | None) -> str:
-        """The turn's own wish first, then the latest others of its user, none twice, a line each; empty where there is
-        none."""
+        """The turn's own hint first, then its user's latest others, without repeats, one a line. Empty if there is
+        none.
+        """
         first = [_one_line(own)] if own else []
         others = [wish for wish in self._of_user(row) if wish not in first] if self._most else []
         return "\n".join(first + others[: self._most])
 
     def _of_user(self, row: InteractionRow) -> list[str]:
-        """Different wishes, the latest first. Those that were taken back, of held-out sessions or not for training do
-        not count."""
+        """Different hints, the latest first. Deleted ones, those of held-out sessions, and those not for training do
+        not count.
+        """
         key = (row.agent, row.tenant, row.key_id, row.user)
         if key not in self._known:
             user = col(InteractionRow.user).is_(None) if row.user is None else col(InteractionRow.user) == row.user

@@ -1,9 +1,8 @@
-"""The drawer: begins shadow groups for live turns, and draws them while an engine is idle and the budget lasts.
+"""The drawer: begins shadow groups for live turns and draws them while an engine is idle and the budget lasts.
 
-It lives in the swapper's process: that one holds the engines and the settings by agent, is not on the hot path, and
-stands behind the gateways for the CPU. A group is filed whole, with its rubric job, in one transaction: a crash in
-mid-group leaves a job whose lease runs out, and the group is drawn anew. What fails here is logged and counted; it
-never ends the process.
+It runs in the swapper's process, which knows the engines and the settings by agent and is not on the hot path. A group
+is filed whole, with its rubric job, in one transaction. After a crash in the middle of a group its lease runs out, and
+the group is drawn again. Failures are logged and counted. They never end the process.
 """
 
 import asyncio
@@ -31,11 +30,11 @@ LEASE_SECONDS = 150.0
 MINUTE = 60.0
 PICK_SECONDS = 2.0
 MAX_TRIES = 8
-"""Times that a group's drawing may be broken off."""
+"""How many times a group's drawing may be interrupted."""
 
 
 class Drawer:
-    """One per serving host. `run_once` draws one group at most and tells whether it did."""
+    """One per serving host. `run_once` draws at most one group and returns True if it did."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class Drawer:
         self._picked_at = -math.inf
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
-        """Draw until `is_stopping()`; whatever goes wrong here is none of serving's business."""
+        """Draw until `is_stopping()`. Errors never reach serving."""
         self._is_stopping, is_away = is_stopping, False
         while not is_stopping():
             try:
@@ -68,15 +67,14 @@ class Drawer:
                 if not is_away:
                     log.info("no shadows while the engine does not answer", error=str(error))
                 is_away = True
-            except Exception:  # the swapper lives in the same process, and must not end with us
+            except Exception:  # the swapper runs in the same process and must not end
                 log.exception("drawing shadows failed")
                 has_drawn = False
             if not has_drawn:
                 await asyncio.sleep(interval)
 
     async def run_once(self) -> bool:
-        """Begin groups, look whether an engine is idle, draw the group that has waited longest. Raises
-        EngineUnavailable."""
+        """Begin groups, look for an idle engine, draw the group that has waited longest. Raises EngineUnavailable."""
         if time.monotonic() > self._picked_at + PICK_SECONDS:
             self._picked_at = time.monotonic()
             self._pick()
@@ -96,7 +94,7 @@ class Drawer:
                     pick(session, agent.name, {agent.live, *agent.loaded}, settings)
 
     def _has_work(self) -> bool:
-        """True where a group waits and the minute's tokens are not spent."""
+        """True if a group waits and the minute's tokens are not spent."""
         with self._journal.read() as session:
             counts = jobs.counts(session, ShadowJob)
             spent = shadows.tokens_since(session, time.time() - MINUTE)
@@ -113,7 +111,7 @@ class Drawer:
     async def _draw(self, job: jobs.Leased, source: Source) -> None:
         name = str(job.payload["interaction_id"])
         asked = self._asked(name)
-        if asked is None:  # the turn is gone, and its group with it; or the group has ended
+        if asked is None:  # the turn and its group were deleted, or the group has ended
             return self._finish(job)
         prompt, n, max_tokens, estimate = asked
         try:
@@ -136,8 +134,9 @@ class Drawer:
                     log.info("drew shadows", turn=name, n=len(drawn), tokens=sum(len(each.token_ids) for each in drawn))
 
     def _asked(self, name: str) -> tuple[Prompt | None, int, int, int] | None:
-        """What to draw for a turn: the prompt (None where nothing can answer it any more), how many, their longest,
-        tokens to expect."""
+        """The drawing for a turn: the prompt (None if nothing can answer it any more), the number of replies, their
+        limit, and the expected tokens.
+        """
         with self._journal.read() as session:
             row, turn = session.get(ShadowGroupRow, name), session.get(InteractionRow, name)
             if row is None or turn is None or row.state != GroupState.DRAWING:
@@ -169,7 +168,7 @@ class Drawer:
             jobs.finish(session, ShadowJob, job)
 
     def _drop(self, job: jobs.Leased, reason: str, n_tokens: int) -> None:
-        """The group comes to nothing; the tokens are an estimate: each reply as long as the live one."""
+        """Drop the group. The tokens are an estimate: each reply as long as the live one."""
         name = str(job.payload["interaction_id"])
         with self._journal.write() as session:
             jobs.finish(session, ShadowJob, job)
@@ -179,7 +178,7 @@ class Drawer:
         log.info("a shadow group is dropped", turn=name, reason=reason)
 
     def _give_back(self, job: jobs.Leased, reason: str, n_tokens: int) -> None:
-        """The group is drawn later, or dropped after its last try."""
+        """Draw the group later, or drop it after its last try."""
         name = str(job.payload["interaction_id"])
         with self._journal.write() as session:
             is_dead = jobs.fail(session, ShadowJob, job, reason, max_attempts=MAX_TRIES)

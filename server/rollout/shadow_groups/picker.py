@@ -1,4 +1,4 @@
-"""Which live turns get a shadow group: recent final answers, sampled plainly, whose user has said what would be better."""
+"""Which live turns get a shadow group: recent final answers with plain sampling and a hint of their user."""
 
 import time
 from collections.abc import Collection
@@ -18,14 +18,14 @@ from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
 WAITING = 4
-"""Groups of an agent that may wait to be drawn: of what comes later, the latest is worth more."""
+"""Groups of an agent that may wait to be drawn. Later turns are worth more."""
 HOUR = 3600.0
 MAX_AGE = 1800.0
 """Seconds after a live reply in which its group must be drawn."""
 
 
 def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> int:
-    """Begin groups for turns that `loaded` versions of `agent` answered, the latest first; how many."""
+    """Begin groups for turns that `loaded` versions of `agent` answered, the latest first. Returns how many."""
     n_begun, n_free, group_size = 0, WAITING - _n_drawing(session, agent), settings.recipe.group_size
     if n_free <= 0:
         return 0
@@ -42,8 +42,9 @@ def pick(session: Session, agent: str, loaded: Collection[int], settings: Settin
 def eligible(
     session: Session, agent: str, loaded: Collection[int], settings: Settings
 ) -> list[tuple[InteractionRow, Reward, str]]:
-    """Turns that may get a group and have none, the latest first, with what came back and the wishes to grade on, a
-    line each."""
+    """Turns without a group that may get one, the latest first, with their next state and the hints to grade on, one a
+    line.
+    """
     longest = settings.recipe.group_max_tokens
     found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.gate)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
@@ -59,7 +60,7 @@ def eligible(
 
 
 def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:
-    """Turns without a group that ended by themselves in text; with an accepted hint where one of their own is needed."""
+    """Turns without a group that ended by themselves in text, with an accepted hint if they need one of their own."""
     mine = (
         col(InteractionRow.agent) == agent,
         col(InteractionRow.version).in_(list(loaded)),

@@ -16,10 +16,12 @@ def markdown() -> str:
         "# Settings",
         "",
         "Burnish reads `burnish.toml` in the working directory (or `--config FILE`), then variables such as",
-        "`BURNISH_LEARNER__MIN_ROWS=8`, then flags such as `--set learner.min_rows=8`. Later sources win. If the sandbox's",
+        "`BURNISH_LEARNER__MIN_ROWS=8`, then flags such as `--set learner.min_rows=8`. Later sources win. If the "
+        "sandbox's",
         "model is served, `sandbox/burnish.toml` lies below all of these. `burnish config` shows the values in force.",
         "",
-        "A default `preset: …` comes from the learner's preset `general` ([the recipe](recipe.md)). Each agent may have its",
+        "A default `preset: …` comes from the learner's preset `general` ([the recipe](recipe.md)). Each agent may "
+        "have its",
         "own `learner`, `gate`, `canary` and `versions` settings ([several agents](../how-to/agents.md)).",
     ]
     defaults, described = tree.defaults(), tree.described()

@@ -115,7 +115,8 @@ class Journal:
         current = self.revision()
         if current is not None and current not in known:
             raise JournalError(
-                f"the journal's schema is {current}, which this version of Burnish does not know (it knows up to {head}); "
+                f"the journal's schema is {current}, which this version of Burnish does not know (it knows up to "
+                f"{head}); "
                 "run the newer Burnish, or restore the backup beside the journal"
             )
         if current == head:

@@ -37,8 +37,10 @@ _NOTHING = r"(?:abstain|novote|noverdict)"
 _ORDER = re.compile(rf"{_ASKED}[^\n]{{0,40}}?(?:(?P<good>{_GOOD})|(?P<bad>{_BAD})|(?P<nothing>{_NOTHING}))")
 _HINT = re.compile(
     r"(?:hint|hindsight|instruction|lesson|takeaway|advice|pista|hinweis|indice|consigne|подсказк\w*|提示|ヒント|힌트)\b[^\n:.]{0,40}?"
-    r"(?::|\bis\b|\bthat\b|\bto\b|\bes\b|\best\b|\blautet\b|\bsays\b|\breads\b|\bmust be\b|是|は)[\s:\"'*>\])]*(?P<hint>[^\"\n}<]{4,160})|"
-    r"(?:future replies|all replies|next time|from now on|every reply|every answer|the assistant|the agent|the model)\b[^\n.]{0,12}?"
+    r"(?::|\bis\b|\bthat\b|\bto\b|\bes\b|\best\b|\blautet\b|\bsays\b|\breads\b|\bmust "
+    r"be\b|是|は)[\s:\"'*>\])]*(?P<hint>[^\"\n}<]{4,160})|"
+    r"(?:future replies|all replies|next time|from now on|every reply|every answer|the assistant|the agent|the "
+    r"model)\b[^\n.]{0,12}?"
     r"\b(?:must|should|shall|has to|needs to|is to|always|will)\b\s*(?P<rule>[^\"\n}<]{4,160})",
     re.IGNORECASE,
 )
@@ -48,7 +50,8 @@ _THANKS = re.compile(
     re.IGNORECASE,
 )
 _COMPLAINT = re.compile(
-    r"wrong|not right|incorrect|mistake|not good|do not like|not what|try again|not happy|\bbad\b|hmm, no|not like|error|failed|forgot|"
+    r"wrong|not right|incorrect|mistake|not good|do not like|not what|try again|not happy|\bbad\b|hmm, no|not "
+    r"like|error|failed|forgot|"
     r"\bno \w+ please|"
     r"please use|use \w+ please|drop the|skip the|leave out|without|i asked for|i miss|where is the|do not use",
     re.IGNORECASE,

@@ -66,7 +66,8 @@ FULL = Refusal(503, "ServiceUnavailable", "too many queued requests")
 TOO_LONG = Refusal(
     400,
     "BadRequestError",
-    "This model's maximum context length is 2048 tokens. However, your prompt contains 9000 input tokens, which exceeds this "
+    "This model's maximum context length is 2048 tokens. However, your prompt contains 9000 input tokens, which "
+    "exceeds this "
     "limit even without any output tokens. Please reduce the length of the input prompt.",
     param="input_tokens",
 )

@@ -28,7 +28,8 @@ def test_the_margin_is_of_all_prompts(n_passed: int, n_best: int | None, is_good
 @pytest.mark.parametrize(("margin", "n_passed", "told"), [(0.0, 59, "0%"), (0.025, 57, "2.5%")])
 def test_what_is_refused_is_told_with_the_margin_as_it_was_set(margin: float, n_passed: int, told: str) -> None:
     assert acceptance.faults(shown(n_passed, 60, margin=margin)) == [
-        f"{n_passed} of 100 replies to acceptance prompts passed, the best version so far 60: {told} of them are tolerated"
+        f"{n_passed} of 100 replies to acceptance prompts passed, the best version so far 60: {told} of them are "
+        "tolerated"
     ]
 
 

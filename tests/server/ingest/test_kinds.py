@@ -161,7 +161,8 @@ def test_cleared_tool_results_do_not_hide_the_last_reply(any_journal: Journal, p
         [
             {
                 "type": "text",
-                "text": "Calling tools: [{'id': 'chatcmpl-tool-00000000000000aa'}, {'id': 'chatcmpl-tool-00000000000000bb'}]",
+                "text": "Calling tools: [{'id': 'chatcmpl-tool-00000000000000aa'}, {'id': "
+                "'chatcmpl-tool-00000000000000bb'}]",
             }
         ],
     ],

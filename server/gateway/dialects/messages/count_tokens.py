@@ -1,5 +1,4 @@
-"""`/v1/messages/count_tokens`: how long the prompt would be, counted by the engine's own tokenizer. Nothing is
-recorded."""
+"""`/v1/messages/count_tokens`: the length of the prompt by the engine's tokenizer. Nothing is recorded."""
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -17,7 +16,7 @@ TOKENIZE = "/tokenize"
 
 
 class _Counted(msgspec.Struct):
-    """What the engine answers, of what it answers."""
+    """The part of the engine's answer that is used."""
 
     count: int
 
