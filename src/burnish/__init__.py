@@ -1,3 +1,5 @@
-"""Burnish: an agent server that trains while it serves. This package is its spine: nouns, journal, settings, commands."""
+"""Burnish, an agent server that trains while it serves. This package is its spine: records, journal, settings,
+commands.
+"""
 
 __version__ = "0.1.0"

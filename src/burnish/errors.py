@@ -1,12 +1,12 @@
-"""Every error that Burnish raises on purpose, as one tree.
+"""All errors that Burnish raises on purpose, as one tree.
 
-A message says what was expected, what was found and, where there is one, the remedy. HTTP status codes are decided in
-one place (`server/gateway/http/error_envelope.py`), never here.
+A message says what was expected, what was found and, if there is one, the remedy. HTTP status codes are decided in one
+place (`server/gateway/http/error_envelope.py`), never here.
 """
 
 
 class BurnishError(Exception):
-    """Root of the tree; its text is fit to be shown to the person who caused it."""
+    """Root of the tree. Its text may be shown to the person who caused it."""
 
 
 class ConfigError(BurnishError):
@@ -14,7 +14,7 @@ class ConfigError(BurnishError):
 
 
 class RequestError(BurnishError):
-    """A client's request cannot be honoured as it stands."""
+    """A client's request cannot be honoured."""
 
     def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
@@ -23,23 +23,23 @@ class RequestError(BurnishError):
 
 
 class NotAllowed(RequestError):
-    """The key is missing or unknown, or its scope does not cover this route, or the origin is foreign."""
+    """The key is missing or unknown, its scope does not cover the route, or the origin is foreign."""
 
 
 class NotFound(RequestError):
-    """The model, version, agent or response that was named does not exist."""
+    """The named model, version, agent or response does not exist."""
 
 
 class Conflict(RequestError):
-    """The object changed since the caller looked: a compare-and-set lost."""
+    """The object has changed since the caller looked: a compare-and-set failed."""
 
 
 class EngineError(BurnishError):
-    """The inference engine refused, failed or is away."""
+    """The inference engine refused, failed or is absent."""
 
 
 class EngineUnavailable(EngineError):
-    """No engine answers at present; `retry_after` (seconds) says when to come back."""
+    """No engine answers now. `retry_after` (seconds) says when to come back."""
 
     def __init__(self, message: str, *, retry_after: float = 2.0) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class EngineUnavailable(EngineError):
 
 
 class RateLimited(BurnishError):
-    """A key has used up its share; `retry_after` (seconds) says when it has some again."""
+    """A key has used up its share. `retry_after` (seconds) says when to come back."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ class RateLimited(BurnishError):
 
 
 class Overloaded(EngineUnavailable):
-    """This gateway process has taken on all that it may."""
+    """This gateway process runs as many requests as it may."""
 
 
 class JournalError(BurnishError):
@@ -63,19 +63,21 @@ class JournalError(BurnishError):
 
 
 class TableError(BurnishError):
-    """The serving table cannot be read. It is left as it is: a table made from nothing has no keys and no engines."""
+    """The serving table cannot be read. It is left as it is, because a table made from nothing has no keys and no
+    engines.
+    """
 
 
 class SegmentError(JournalError):
-    """A segment's frame is torn or fails its checksum; nothing before it is affected."""
+    """A segment's frame is torn or fails its checksum. Nothing before it is affected."""
 
 
 class AdapterError(BurnishError):
-    """An adapter directory is incomplete, altered or of the wrong shape, or the store is another journal's."""
+    """An adapter directory is incomplete, altered or of the wrong shape, or the store belongs to another journal."""
 
 
 class Postponed(BurnishError):
-    """A decision waits for something that is still to come; the text says for what."""
+    """A decision waits for something. The text says for what."""
 
 
 class LearnerError(BurnishError):

@@ -1,6 +1,6 @@
-"""Small files that several processes share: written aside, renamed over, so that a reader sees the old text or the new.
+"""Small files that several processes share: written aside and renamed, so that a reader sees the old or the new text.
 
-A disk that takes only a part of the new text leaves the old one in place.
+If the disk takes only a part of the new text, the old one stays.
 """
 
 import errno
@@ -18,14 +18,13 @@ log = structlog.get_logger(__name__)
 
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-"""What parsing raises where a file was cut off, or holds something else."""
+"""The errors of parsing a file that was cut off or holds something else."""
 
 
 def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool = True) -> None:
-    """Make `text` the content of `path` in one rename, durable on return unless told otherwise. Creates the parent
-    directory.
+    """Make `text` the content of `path` in one rename, durable on return by default. Creates the parent directory.
 
-    Raises OSError where the disk does not take all of `text`; what was in `path` before is still there.
+    Raises OSError if the disk does not take all of `text`. The old content then stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -44,7 +43,7 @@ def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool =
 
 
 def _write_all(handle: int, data: bytes, path: Path) -> None:
-    """Write every byte: on a disk that is nearly full, one `write` takes a part of them and reports no error."""
+    """Write every byte: on a nearly full disk, one `write` takes a part of them and reports no error."""
     rest = memoryview(data)
     while rest:
         n_written = os.write(handle, rest)
@@ -54,7 +53,7 @@ def _write_all(handle: int, data: bytes, path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until what is in `path` now is on the disk; nothing where it is gone."""
+    """Wait until the content of `path` is on the disk. Does nothing if the file is gone."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -66,7 +65,7 @@ def sync(path: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in `path`, or None where the file is missing."""
+    """The JSON value in `path`. None if the file is missing."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -74,10 +73,10 @@ def read_json(path: Path) -> Any:
 
 
 class Watched(Generic[T]):
-    """A parsed file that is read again only when it has been replaced; `current` costs one stat, at most once in
-    `max_age` s.
+    """A parsed file that is read again only after it was replaced. `current` costs one stat at most every `max_age`
+    seconds.
 
-    Where a replaced file cannot be parsed, the value before stands and the log says so. Without one before, `current`
+    If a replaced file cannot be parsed, the value before stays and the log says so. Without a value before, `current`
     raises.
     """
 

@@ -1,4 +1,4 @@
-"""When a version may be unloaded: what the gateways' in-flight reports (`server/gateway/heartbeat.py`) add up to."""
+"""The gateways' in-flight reports (`server/gateway/heartbeat.py`), read to decide when a version may be unloaded."""
 
 import json
 import os
@@ -16,15 +16,16 @@ def path_of(run_dir: Path, pid: int) -> Path:
 
 
 class Report(NamedTuple):
-    """What one gateway process says: the generation of the serving table that it has seen, its requests by version
-    name."""
+    """One gateway process's report: the generation of the serving table that it has seen, and its requests by version
+    name.
+    """
 
     generation: int
     in_flight: Mapping[str, int]
 
 
 def is_drained(run_dir: Path, model: str, generation: int) -> bool:
-    """True when every living gateway has seen `generation` and has no request on `model` in flight."""
+    """True if every living gateway has seen `generation` and has no request on `model`."""
     return all(
         report is not None and report.generation >= generation and not report.in_flight.get(model, 0)
         for report in _reports(run_dir)
@@ -32,7 +33,7 @@ def is_drained(run_dir: Path, model: str, generation: int) -> bool:
 
 
 def in_flight(run_dir: Path) -> set[str] | None:
-    """Names of the versions with a request under way; None where a living gateway's report cannot be read."""
+    """The names of versions with a running request. None if a living gateway's report cannot be read."""
     names: set[str] = set()
     for report in _reports(run_dir):
         if report is None:
@@ -42,7 +43,7 @@ def in_flight(run_dir: Path) -> set[str] | None:
 
 
 def _reports(run_dir: Path) -> Iterator[Report | None]:
-    """Every living gateway's report; None for one that cannot be read."""
+    """Every living gateway's report. None for one that cannot be read."""
     for path in run_dir.glob("gateway-*.json"):
         try:
             report: Mapping[str, object] = json.loads(path.read_text(encoding="utf-8"))
@@ -57,12 +58,12 @@ def _reports(run_dir: Path) -> Iterator[Report | None]:
             continue
         pid = report.get("pid")
         if time.time() - at > STALE_SECONDS and not (isinstance(pid, int) and _lives(pid)):
-            continue  # its process is gone, and with it its requests
+            continue  # its process is gone, and so are its requests
         yield Report(seen, counts)
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process `pid` exists on this machine."""
+    """True if a process `pid` exists on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

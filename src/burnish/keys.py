@@ -1,7 +1,7 @@
-"""Keys and scopes. A key is shown once, when it is made; what is stored is its SHA-256 and its first characters.
+"""Keys and scopes. A key is shown once, when it is made. Its SHA-256 and its first characters are stored.
 
-An inference key may talk and may leave feedback that is stored as the harness's and never a reward; only a key with the
-feedback scope speaks for a user. A viewer sees what is served and why, an operator changes it (promote, roll back),
+An inference key may talk. It may leave feedback, which is stored as the harness's and is never a reward. Only a key
+with the feedback scope speaks for a user. A viewer reads, an operator changes what is served (promote, roll back), and
 admin may do everything, keys included.
 """
 
@@ -32,9 +32,9 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it is stored. `digest` is the hex SHA-256 of the secret; `agents` limits the models, empty allows all.
+    """A stored key. `digest` is the hex SHA-256 of the secret. `agents` limits the models; empty allows all.
 
-    `requests_per_minute` and `max_concurrent` limit what it may ask; 0 means no limit.
+    `requests_per_minute` and `max_concurrent` are limits; 0 means none.
     """
 
     key_id: str
@@ -51,7 +51,7 @@ class Key:
 
 
 def covers(held: Collection[Scope], needed: Scope) -> bool:
-    """Whether the scopes `held` allow what `needed` does."""
+    """True if the scopes `held` allow what `needed` does."""
     return needed in held or Scope.ADMIN in held or (needed is Scope.VIEWER and Scope.OPERATOR in held)
 
 
@@ -76,7 +76,7 @@ def mint(
 
 
 def ensure_secret(path: Path) -> str:
-    """The secret in `path`, made with mode 0600 where it does not exist yet; of processes that start together one makes
+    """The secret in `path`, made with mode 0600 if it does not exist. Of processes that start together, one makes
     it."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def ensure_secret(path: Path) -> str:
 
 
 def engine_key(settings: Settings) -> str:
-    """The key that the engine wants; where none is set, the engine started here gets one of its own, mode 0600."""
+    """The key that the engine asks for. If none is set, the engine started here gets one of its own, mode 0600."""
     if settings.engine.api_key or settings.engine.urls:
         return settings.engine.api_key
     return ensure_secret(settings.run_dir / "engine.key")

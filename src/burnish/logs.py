@@ -1,7 +1,6 @@
-"""How log lines look: structlog, readable on a terminal or one JSON object a line; never a request's body.
+"""Logging: structlog, readable on a terminal or one JSON object a line. A request's body is never logged.
 
-Tracebacks show files, lines and messages, never the values of local variables: those hold keys, bodies and whole
-records.
+Tracebacks show files, lines and messages. They never show local variables, because those hold keys, bodies and records.
 """
 
 import io
@@ -13,7 +12,7 @@ import structlog
 
 
 def configure(log_format: str, part: str | None = None) -> None:
-    """Set up structlog for this process. `part` names it in every JSON line; on a console the supervisor's prefix does."""
+    """Set up structlog for this process. `part` names it in JSON lines; on a console the supervisor's prefix does."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -38,7 +37,7 @@ def configure(log_format: str, part: str | None = None) -> None:
 
 
 class _Stderr(io.TextIOBase):
-    """Standard error as it is when a line is written: loggers are kept, and who captures output replaces the stream."""
+    """Standard error at the time of writing: loggers are cached, and code that captures output replaces the stream."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)

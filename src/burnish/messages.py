@@ -7,7 +7,7 @@ from burnish.records import Message
 
 
 def text_of(message: Message) -> str:
-    """A message's text; that of its text parts where it has several."""
+    """A message's text, or its text parts joined."""
     content: Any = message.get("content")
     if isinstance(content, list):
         content = "\n".join(str(part.get("text") or "") for part in content if isinstance(part, dict))

@@ -18,7 +18,7 @@ FloatArray: TypeAlias = "array[float]"
 
 
 def int_array(values: Sequence[int]) -> IntArray:
-    """`values` as int32; raises OverflowError where one does not fit. Half the time of array's own constructor."""
+    """`values` as int32. Raises OverflowError if one does not fit. Takes half the time of array's own constructor."""
     made: IntArray = array("i")
     try:
         made.frombytes(struct.pack(f"={len(values)}i", *values))
@@ -28,7 +28,7 @@ def int_array(values: Sequence[int]) -> IntArray:
 
 
 class NextStateKind(StrEnum):
-    """What came back after a reply. The last three are what is left where nobody answered it."""
+    """What came back after a reply. The last three apply if nobody answered it."""
 
     USER_REPLY = "user_reply"
     TOOL_RESULT = "tool_result"
@@ -48,7 +48,7 @@ class Provenance(StrEnum):
 
 
 class SignalKind(StrEnum):
-    """What a next state shows besides its words."""
+    """A typed fact in a next state."""
 
     EXIT_CODE = "exit_code"
     HTTP_STATUS = "http_status"
@@ -58,7 +58,7 @@ class SignalKind(StrEnum):
 
 
 class LinkRule(StrEnum):
-    """The rule that decided which session a turn belongs to."""
+    """The rule that decided the session of a turn."""
 
     HEADER = "header"
     HARNESS = "harness"
@@ -71,8 +71,9 @@ class LinkRule(StrEnum):
 
 
 class FeedbackSource(StrEnum):
-    """Who gave feedback, and with it how far it is trusted: a verifier outranks a user, a user the judge. The harness's
-    is no reward."""
+    """Who gave feedback, and so how far it is trusted: a verifier outranks a user, a user the judge. The harness's is
+    no reward.
+    """
 
     VERIFIER = "verifier"
     USER = "user"
@@ -80,7 +81,7 @@ class FeedbackSource(StrEnum):
 
 
 class TargetKind(StrEnum):
-    """What a piece of feedback is about: one reply, all replies to one request, or a whole session."""
+    """The target of feedback: one reply, all replies to one request, or a whole session."""
 
     RESPONSE = "response"
     TURN = "turn"
@@ -88,7 +89,7 @@ class TargetKind(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """How a training step ended. `OPEN` is the only one that is not final."""
+    """How a training step ended. Only `OPEN` is not final."""
 
     OPEN = "open"
     PUBLISHED = "published"
@@ -99,7 +100,7 @@ class StepOutcome(StrEnum):
 
 
 class VersionState(StrEnum):
-    """Where an adapter version is in its life."""
+    """The state of an adapter version."""
 
     CANDIDATE = "candidate"
     CANARY = "canary"
@@ -110,11 +111,11 @@ class VersionState(StrEnum):
 
 
 UNDECIDED = (VersionState.CANDIDATE, VersionState.CANARY)
-"""States of a version that may still go live by itself; an agent has one such version at most."""
+"""States of a version that may still go live automatically. An agent has at most one such version."""
 
 
 class Observation(StrEnum):
-    """Why a version is watched beside another while it answers: before its promotion, unseen, or after it."""
+    """The kind of an observation: before a promotion, unseen, or after it."""
 
     CANARY = "canary"
     SHADOW = "shadow"
@@ -122,11 +123,11 @@ class Observation(StrEnum):
 
 
 TRIALS = (Observation.CANARY, Observation.SHADOW)
-"""What comes before a promotion: an agent has one of these at most, and its version is the alias `canary`."""
+"""Observations before a promotion. An agent has at most one, and its version has the alias `canary`."""
 
 
 class CanaryState(StrEnum):
-    """How an observation stands. `RUNNING` is the only state that is not final; `SKIPPED` means too little evidence."""
+    """The state of an observation. Only `RUNNING` is not final. `SKIPPED` means too little evidence."""
 
     RUNNING = "running"
     PASSED = "passed"
@@ -136,7 +137,7 @@ class CanaryState(StrEnum):
 
 
 class GroupState(StrEnum):
-    """Where a shadow group is in its life: its replies are drawn, scored, spent in a step; or it is dropped, with a
+    """The state of a shadow group: its replies are drawn, scored, and spent in a step, or it is dropped with a
     reason."""
 
     DRAWING = "drawing"
@@ -147,7 +148,7 @@ class GroupState(StrEnum):
 
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
-"""Outside, tempered log-probs say little about the policy that is served."""
+"""Temperatures with usable log-probs. Outside, tempered log-probs say little about the served policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,9 @@ class Sampling:
 
     @property
     def is_plain(self) -> bool:
-        """True where the recorded log-probs are those of the full softmax at `temperature`: a learner can reproduce
-        them."""
+        """True if the recorded log-probs are those of the full softmax at `temperature`, so that a learner can
+        reproduce them.
+        """
         return (
             self.top_p >= 1.0
             and self.top_k in (-1, 0)
@@ -182,8 +184,9 @@ class Sampling:
 
     @property
     def has_ratio(self) -> bool:
-        """True where the log-probs may also be behaviour log-probs of a policy gradient: plain, at a temperature near
-        enough to 1."""
+        """True if the log-probs can be behaviour log-probs of a policy gradient: plain sampling at a temperature near
+        1.
+        """
         return self.is_plain and MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE
 
 
@@ -249,11 +252,11 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What somebody said about a reply, joined by response id, or about a request or a session, by its id (`about`).
+    """Feedback on a reply, a request or a session, joined by the target's id (`about` says which kind).
 
-    `rating` and `outcome` are in [-1, 1], `score` in [0, 1]; each is None where it was not given. An `outcome` is what
-    became of it later (`label` says which). A `demonstration` is a reply that would have been right. `is_deleted` takes
-    back what the same id said before.
+    `rating` and `outcome` are in [-1, 1], `score` in [0, 1]; each is None if it was not given. An `outcome` is a later
+    result (`label` names it). A `demonstration` is a reply that would have been right. `is_deleted` deletes the earlier
+    feedback with the same id.
     """
 
     feedback_id: str
@@ -275,13 +278,12 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A judge's word on one turn. `score` is +1, 0, -1, None for an abstention; `confidence` the share of votes behind
-    it.
+    """A judge's verdict on one turn. `score` is +1, 0 or -1, None for an abstention. `confidence` is the share of votes
+    behind it.
 
-    `reason` names the rule that gave the score without any vote, or why the votes came to an abstention. `hint` is what
-    the judge wrote, `hint_status` is `accepted` or the code of the reason why it is not used; `candidates` are other
-    hints of the same ballot that may be used. `findings` names what in the text looked like an attempt to speak to the
-    judge.
+    `reason` names the rule that gave the score without a vote, or why the judge abstained. `hint` is the judge's hint.
+    `hint_status` is `accepted` or the code of the reason why it is not used. `candidates` are other usable hints of the
+    same ballot. `findings` names texts that look like prompt injection.
     """
 
     interaction_id: str
@@ -300,10 +302,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """The effective reward of one turn, with the records that it was computed from (their ids, best source first).
+    """The effective reward of one turn, with the ids of the records behind it, the best source first.
 
-    `value` is in [-1, 1]; with `step`, the turn's place in a tool session whose outcome is known, it is outcome plus
-    step: [-2, 2]. `candidates` are hints that may stand in the place of `hint`: the teacher chooses.
+    `value` is in [-1, 1]. With `step`, the turn's place in a tool session with a known outcome, it is outcome plus
+    step: [-2, 2]. `candidates` are hints that the teacher may choose in place of `hint`.
     """
 
     value: float
@@ -326,6 +328,6 @@ class VersionName:
 
     @classmethod
     def parse(cls, text: str) -> "VersionName | None":
-        """The name in `text`, or None where it is not of the form `agent@v<number>`."""
+        """The name in `text`. None if it is not of the form `agent@v<number>`."""
         agent, mark, number = text.rpartition("@v")
         return cls(agent, int(number)) if mark and agent and number.isdecimal() and len(number) < 10 else None

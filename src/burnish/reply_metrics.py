@@ -1,4 +1,4 @@
-"""Measures of a reply that need no model: how much it repeats itself, and whether its tool calls can be read."""
+"""Metrics of a reply that need no model: its repetition, and whether its tool calls can be parsed."""
 
 import json
 from collections.abc import Hashable, Sequence
@@ -7,13 +7,15 @@ from typing import Any
 from burnish.records import Message
 
 _MARKS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=")
-"""How the usual templates begin a tool call; in a reply's text they show a call that the engine's parser could not
-read."""
+"""The usual beginnings of a tool call in a template. In a reply's text they show a call that the engine could not
+parse.
+"""
 
 
 def repetition(tokens: Sequence[Hashable], n: int = 4) -> float:
-    """Share of the n-grams in `tokens` (token ids, or words) that occurred before, in [0, 1); 0 for less than n of
-    them."""
+    """The share of n-grams in `tokens` (token ids, or words) that occurred before, in [0, 1). 0 for fewer than n
+    tokens.
+    """
     total = len(tokens) - n + 1
     if total < 1:
         return 0.0
@@ -21,8 +23,9 @@ def repetition(tokens: Sequence[Hashable], n: int = 4) -> float:
 
 
 def tool_calls(reply: Message, has_tools: bool) -> tuple[int, int]:
-    """Tool calls in `reply`, and how many of them are broken: arguments that are no JSON object, or a call left in the
-    text."""
+    """The number of tool calls in `reply`, and of broken ones: arguments that are no JSON object, or a call left in the
+    text.
+    """
     calls = reply.get("tool_calls") or ()
     broken = sum(not _is_object(call) for call in calls)
     left = _left_in_text(reply.get("content")) if has_tools and not calls else 0

@@ -1,16 +1,16 @@
-"""The effective reward of a turn: a pure function of the stored records, recomputable for any past version.
+"""The effective reward of a turn: a pure function of the stored records, which can be computed again for any past
+version.
 
-Levels, highest first: what a program verified, what a user said, what became of it later, the judge and what is
-implied. The highest that has a word gives the reward; no lower one adds to it. No word is None, never 0. Strong words
-of the upper three against each other, and failures of the environment, withhold the turn: it is kept, with the reason,
-and never trained on.
+The levels, highest first: verifier, user, later outcome, judge, implied. The highest level with a value gives the
+reward, and no lower one adds to it. No value is None, never 0. If strong values of the upper three levels contradict
+each other, or the environment failed, the turn is withheld: it is kept with the reason and never trained on.
 
-Whoever holds an inference key writes tools' results and may send feedback as the harness. So the harness's feedback is
-never a reward, and a tool's result is one only where the operator named the tool (`journal.verifiers`). What another
-tool shows takes back no user's word.
+The holder of an inference key writes tools' results and may send feedback as the harness. So the harness's feedback is
+never a reward, and a tool's result is one only if the operator named the tool (`journal.verifiers`). The result of
+another tool never overrides a user.
 
-In a tool session whose outcome is known the reward of a step is that outcome plus the step's own (process and outcome
-integrated: R_t = o + Σ r_t,i / m). Only a user's own words become a hint.
+In a tool session with a known outcome, the reward of a step is the outcome plus the step's own reward (process and
+outcome integrated: R_t = o + Σ r_t,i / m). Only a user's own words become a hint.
 """
 
 from collections.abc import Sequence
@@ -33,19 +33,19 @@ from burnish.records import (
 NEXT_STATE = "next_state"
 FEEDBACK = "feedback"
 ACCEPTED = "accepted"
-"""The fate of a hint that may be used."""
+"""The status of a usable hint."""
 STRONG = 0.5
-"""The size from which a word is strong."""
+"""From this size on a value is strong."""
 REGENERATED = -0.5
-"""Somebody wanted another reply; why, nobody said."""
+"""The value if somebody asked for another reply without a reason."""
 REWRITTEN = 0.02
-"""The share of a reply up to which a change of it is taken for the harness's own spelling."""
+"""Up to this share, a change of a reply counts as the harness's own spelling."""
 NOT_THE_AGENTS_FAULT = frozenset({401, 403, 407, 408, 425, 429, 451})
-"""Statuses of the fours that no other argument would have avoided: credentials, limits, time."""
+"""4xx statuses that no other argument would have avoided: credentials, limits, time."""
 
 
 class Level(StrEnum):
-    """Whose word a reward is. The order is the rank."""
+    """The source of a reward. The order is the rank."""
 
     VERIFIABLE = "verifiable"
     USER = "user"
@@ -55,7 +55,7 @@ class Level(StrEnum):
 
 
 INTEGRATED = "integrated"
-"""The source of a reward made of a session's outcome and a step's own."""
+"""The source of a reward made of a session's outcome and a step's own reward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All records on one turn. `on_session` is feedback on its whole session, where that used tools; `step` the turn's
-    place in it."""
+    """All records on one turn. `on_session` is feedback on its whole session if that used tools. `step` is the turn's
+    place in it.
+    """
 
     feedback: Sequence[Feedback] = ()
     verdicts: Sequence[Verdict] = ()
@@ -83,14 +84,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The reward, or why there is none although something was said (`withheld`)."""
+    """The reward, or the reason why it is `withheld`."""
 
     reward: Reward | None
     withheld: str | None = None
 
 
 class Word(NamedTuple):
-    """What one level says, and the record that it stands in."""
+    """The value of one level, and the record that holds it."""
 
     level: Level
     value: float
@@ -98,7 +99,7 @@ class Word(NamedTuple):
 
 
 def compose(evidence: Evidence) -> Effective:
-    """The reward of the highest level that has one; within a level of people the latest word counts."""
+    """The reward of the highest level that has one. Among people, the latest value counts."""
     if (fault := _fault(evidence)) is not None:
         return Effective(None, f"environment fault: {fault}")
     feedback = [f for f in evidence.feedback if not f.is_deleted]
@@ -118,7 +119,7 @@ def compose(evidence: Evidence) -> Effective:
 
 
 def environment_fault(signals: Sequence[Signal]) -> str | None:
-    """What went wrong that no reply could have helped: a server's error or a time-out. None where nothing did."""
+    """A failure that no reply could have avoided: a server's error or a time-out. None if there is none."""
     for signal in signals:
         if signal.kind is SignalKind.TIMEOUT:
             return "time-out"
@@ -128,8 +129,7 @@ def environment_fault(signals: Sequence[Signal]) -> str | None:
 
 
 def _fault(evidence: Evidence) -> str | None:
-    """The fault that withholds the turn. Where a user or a verifier has spoken, only a tool that the operator named can
-    show one."""
+    """The failure that withholds the turn. If a user or a verifier has spoken, only a named tool can show one."""
     said = (*evidence.feedback, *evidence.on_session)
     if any(f.source is not FeedbackSource.HARNESS and not f.is_deleted for f in said):
         return environment_fault([s for s in evidence.signals if s.provenance is Provenance.VERIFIER])
@@ -137,21 +137,21 @@ def _fault(evidence: Evidence) -> str | None:
 
 
 def value_of(feedback: Feedback) -> float | None:
-    """A rating, or a score in [0, 1] as one; None where neither was given."""
+    """A rating, or a score in [0, 1] as a rating. None if neither was given."""
     if feedback.rating is not None:
         return feedback.rating
     return 2.0 * feedback.score - 1.0 if feedback.score is not None else None
 
 
 def _upper(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word]:
-    """The words of the levels above the judge."""
+    """The values of the levels above the judge."""
     return [word for word in (*_verified(feedback, signals), _user(feedback), _outcome(feedback)) if word]
 
 
 def _verified(feedback: Sequence[Feedback], signals: Sequence[Signal]) -> list[Word]:
-    """The worst that a program says: an operator's verifier, or a tool that the operator named.
+    """The worst value of the operator's verifiers and named tools.
 
-    What another tool prints is no word: agents and clients can print what they like.
+    Other tools' output does not count, because agents and clients can print what they like.
     """
     values = [
         (value, f.feedback_id)
@@ -187,7 +187,7 @@ def _user(feedback: Sequence[Feedback]) -> Word | None:
 
 
 def _outcome(feedback: Sequence[Feedback]) -> Word | None:
-    """What became of it later, and a user's word on the whole conversation that this turn ends."""
+    """The later outcome, and a user's rating of the whole conversation that this turn ends."""
     found = [
         (f.created_at, value, f.feedback_id)
         for f in feedback
@@ -218,7 +218,7 @@ def _any(feedback: Feedback) -> float | None:
 
 
 def _contradiction(words: Sequence[Word]) -> str | None:
-    """Two of the upper levels that say the opposite, and say it strongly."""
+    """Two of the upper levels with strong and opposite values. None if there is no contradiction."""
     for one in words:
         for other in words:
             if one.value >= STRONG and other.value <= -STRONG:
@@ -227,7 +227,7 @@ def _contradiction(words: Sequence[Word]) -> str | None:
 
 
 def _users_disagree(feedback: Sequence[Feedback]) -> str | None:
-    """Different people's last words on one turn, strong and opposite; of one key the latest counts."""
+    """Different people's last ratings of one turn, strong and opposite. The latest of one key counts."""
     last: dict[str, float] = {}
     for f in sorted(feedback, key=lambda f: f.created_at):
         value = value_of(f)
@@ -240,7 +240,7 @@ def _users_disagree(feedback: Sequence[Feedback]) -> str | None:
 
 
 def _of_session(on_session: Sequence[Feedback]) -> Word | None:
-    """A session's outcome: a verifier's word on it before a user's, then the latest."""
+    """A session's outcome: a verifier's before a user's, then the latest."""
     found = [
         (f.source is FeedbackSource.VERIFIER, f.created_at, value, f.feedback_id)
         for f in on_session
@@ -253,7 +253,9 @@ def _of_session(on_session: Sequence[Feedback]) -> Word | None:
 
 
 def _integrated(outcome: Word, step: Word | None, evidence: Evidence, hint: Verdict | None) -> Reward:
-    """Outcome plus the step's own word; of the judge the mean of its votes, since agreement tells how sure it is."""
+    """The outcome plus the step's own value. The judge's is the mean of its votes, because agreement shows its
+    certainty.
+    """
     own, records = 0.0, [outcome.record_id]
     if step is not None:
         own = step.value
@@ -265,8 +267,9 @@ def _integrated(outcome: Word, step: Word | None, evidence: Evidence, hint: Verd
 
 
 def _hint(verdicts: Sequence[Verdict], user: Word | None) -> Verdict | None:
-    """The verdict whose hint to use: from explicit feedback before the next state; none for a reply that a user
-    praised."""
+    """The verdict with the hint to use: from explicit feedback before the next state. None for a reply that a user
+    praised.
+    """
     if user is not None and user.value > 0.0:
         return None
     usable = [v for v in verdicts if v.is_from_user and v.judgement.hint and v.judgement.hint_status == ACCEPTED]

@@ -1,8 +1,8 @@
-"""The serving table: what the gateway must know to answer, as one small file that is replaced as a whole.
+"""The serving table: what the gateway needs to answer, as one small file that is replaced as a whole.
 
-The registry (SQL) is the truth; this file is its shadow on the serving machine, so that no request ever waits for SQL.
-Who changes an alias commits first and then writes the table (an operator's word is shown before it is committed:
-adapters/serving/publish.py); every gateway process sees it at its next request.
+The registry (SQL) is the truth. This file mirrors it on the serving machine, so that no request waits for SQL. A change
+of an alias is committed first and then written here (an operator's change is shown first: adapters/serving/publish.py).
+Every gateway process sees it at its next request.
 """
 
 import fcntl
@@ -25,12 +25,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AgentRoute:
-    """One agent: its tenant, the versions behind its aliases (0 = the frozen base) and those that every engine has
-    loaded.
+    """One agent: its tenant, the versions of its aliases (0 = the frozen base) and those that every engine has loaded.
 
-    `canary` answers the share `canary_share` of the conversations (server/gateway/routing.py), None where no other
-    version than `live` does. A personal agent has the agent that it branches from as its `parent`; it answers that
-    one's users and has no name for clients.
+    `canary` answers the share `canary_share` of the conversations (server/gateway/routing.py). It is None if only
+    `live` answers. A personal agent has its parent agent as `parent`. It answers that agent's users and clients cannot
+    name it.
     """
 
     name: str
@@ -44,7 +43,7 @@ class AgentRoute:
 
     @property
     def named(self) -> set[int]:
-        """The versions that a request without a version may get; none of them is ever unloaded."""
+        """The versions that a request without a version may get. None of them is ever unloaded."""
         return {number for number in (self.live, self.previous, self.canary) if number is not None}
 
     def engine_model(self, version: int, base_name: str) -> str:
@@ -54,10 +53,10 @@ class AgentRoute:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The whole table. `generation` grows with every write; `engines` are base URLs, all holding the same versions.
+    """The whole table. `generation` grows with every write. `engines` are base URLs; all hold the same versions.
 
-    `remote_url` is the process that asks the remote model, empty for none. `memo` holds what readers have worked out
-    from this very table; each new one begins with none.
+    `remote_url` is the process that asks the remote model, empty for none. `memo` caches what readers have computed
+    from this table; a new table begins with an empty one.
     """
 
     generation: int = 0
@@ -103,7 +102,8 @@ def parse(tree: Mapping[str, Any]) -> Routes:
 
 
 def write(path: Path, routes: Routes) -> None:
-    """Replace the table: seen at once, on the disk whenever the system writes it. Mode 0600: it holds the engine's key."""
+    """Replace the table. It is seen at once and reaches the disk later. Mode 0600, because it holds the engine's
+    key."""
     tree = {
         "generation": routes.generation,
         "base_name": routes.base_name,
@@ -141,16 +141,15 @@ def write(path: Path, routes: Routes) -> None:
 
 
 def watch(path: Path, max_age: float = 0.0) -> Watched[Routes]:
-    """The table in `path`, re-read when replaced; an empty one until it exists. Looked at no more than once in
-    `max_age` s."""
+    """The table in `path`, read again when replaced, at most once in `max_age` seconds. Empty until it exists."""
     return Watched(path, parse, Routes(), max_age)
 
 
 class LockedTable:
     """The table while no other process changes it.
 
-    Raises TableError where the table is missing or cannot be read, unless `is_made_anew`: then what is put next holds
-    all of it.
+    Raises TableError if the table is missing or cannot be read, unless `is_made_anew`: then the next `put` holds all of
+    it.
     """
 
     def __init__(self, path: Path, *, is_made_anew: bool = False) -> None:
@@ -168,7 +167,7 @@ class LockedTable:
             self.table = Routes()
 
     def put(self, table: Routes) -> Routes:
-        """Replace the table; the generation grows by one."""
+        """Replace the table. The generation grows by one."""
         self.table = replace(table, generation=self.table.generation + 1)
         write(self._path, self.table)
         return self.table
@@ -180,11 +179,10 @@ def _present(path: Path) -> Any:
 
 @contextmanager
 def held(path: Path, *, is_made_anew: bool = False) -> Iterator[LockedTable]:
-    """Keep every other process from changing the table. Nobody waits for a disk meanwhile: what was put is made durable
-    afterwards.
+    """Keep every other process from changing the table. The change is made durable afterwards, without the lock.
 
-    `is_made_anew`: the block puts keys, engines and agents, so that a table that cannot be read may be replaced
-    (adapters/serving/prepare.py). Raises TableError where another one cannot be read.
+    `is_made_anew`: the block puts keys, engines and agents, so a table that cannot be read may be replaced
+    (adapters/serving/prepare.py). Raises TableError otherwise if the table cannot be read.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:

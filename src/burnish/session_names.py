@@ -1,4 +1,4 @@
-"""The headers that name a session: ours, and those of known harnesses. The header that fired is stored with the turn."""
+"""The headers that name a session: ours, and those of known harnesses. The header found is stored with the turn."""
 
 OURS = (b"x-burnish-session", b"x-session-id")
 HARNESS = (

@@ -1,8 +1,8 @@
-"""The journal: SQL tables and work queues where the stages meet. Append-only where it records; a cursor never sees a
+"""The journal: SQL tables and work queues where the stages meet. Records are append-only, and a cursor never sees a
 gap.
 
-`Journal.open` brings the schema up to date (the SQLite file is copied aside first) and refuses a schema newer than this
-program. SQLite runs in WAL mode; PostgreSQL is chosen by its URL.
+`Journal.open` brings the schema up to date (the SQLite file is copied first) and refuses a schema newer than this
+program. SQLite runs in WAL mode. PostgreSQL is chosen by its URL.
 """
 
 import fcntl
@@ -25,30 +25,30 @@ from sqlmodel import Session
 from burnish.errors import JournalError
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_MIGRATION_LOCK = 0x6275726E  # any number, the same for all processes
+_MIGRATION_LOCK = 0x6275726E  # any number; it must be the same for all processes
 
 
 PATIENCE = 10.0
 LOOK = 0.001
-"""Seconds between two looks at whether it is a waiting writer's turn."""
+"""Seconds between two looks for a waiting writer's turn."""
 
 
 class Journal:
-    """A handle on the database; cheap to make, one per process."""
+    """A handle on the database. Cheap to make, one per process."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     @classmethod
     def open(cls, url: str, *, migrate: bool = True) -> "Journal":
-        """Connect and bring the schema up to date; without `migrate`, be content with a journal that is there.
+        """Connect and bring the schema up to date. Without `migrate`, open an existing journal as it is.
 
-        Raises JournalError with the remedy where that is impossible.
+        Raises JournalError with the remedy if that is impossible.
         """
         try:
             engine = create_engine(
                 url, pool_pre_ping=True, hide_parameters=True
-            )  # errors are logged; parameters are records
+            )  # errors are logged, and parameters are records
         except (ArgumentError, ModuleNotFoundError) as error:
             raise JournalError(f"journal.url is not usable: {error}") from error
         if engine.dialect.name == "sqlite":
@@ -69,13 +69,13 @@ class Journal:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction: committed when the block ends, rolled back when it raises. Not to be begun within another."""
+        """A transaction: committed at the end of the block, rolled back if the block raises. It cannot be nested."""
         with self._turn(), Session(self.engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session for reading; it never waits for a writer."""
+        """A session for reading. It never waits for a writer."""
         with Session(self.engine.execution_options(burnish_reads=True), expire_on_commit=False) as session:
             yield session
 
@@ -83,15 +83,15 @@ class Journal:
         self.engine.dispose()
 
     def revision(self) -> str | None:
-        """The schema that is there; None where there is none."""
+        """The schema's revision. None if there is no schema."""
         with self.engine.execution_options(burnish_reads=True).connect() as connection:
             return MigrationContext.configure(connection).get_current_revision()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """This writer's turn among all processes: SQLite itself has waiting writers look again after up to 100 ms only,
-        and whoever comes by meanwhile goes first. A process that dies gives its turn back. After `PATIENCE` SQLite's
-        own lock has the word.
+        """Wait for this writer's turn among all processes. SQLite itself lets waiting writers look again only after up
+        to 100 ms, and a newcomer goes first. A process that dies gives its turn back. After `PATIENCE`, SQLite's own
+        lock decides.
         """
         if self._file is None:
             yield
@@ -121,7 +121,7 @@ class Journal:
             )
         if current == head:
             return
-        # Processes that start together wait for one another here, and the later ones find nothing left to do.
+        # Processes that start together wait here for one another, and the later ones find nothing left to do.
         with self.engine.begin() as connection:
             if self.engine.dialect.name == "postgresql":
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
@@ -134,7 +134,7 @@ class Journal:
             command.upgrade(config, "head")
 
     def _back_up(self, revision: str) -> None:
-        """Copy the SQLite file aside as it was committed last; the caller holds the write lock and has changed nothing."""
+        """Copy the SQLite file as it was committed last. The caller holds the write lock and has changed nothing."""
         if self._file is None:
             return
         target = self._file.with_name(f"{self._file.name}.before-{revision}")
@@ -156,7 +156,7 @@ def _has_locked(handle: int) -> bool:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    # The driver's own transaction control would begin deferred transactions, which fail as "locked" when two writers
+    # The driver's own transaction control would begin deferred transactions, which fail as "locked" if two writers
     # meet.
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -167,8 +167,8 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _write_ahead(cursor: Any) -> None:
-    """A new file's journal becomes a write-ahead log. Of several processes that ask for it at once, SQLite tells some
-    at once that the file is locked, whatever their timeout: these ask again.
+    """Turn a new file's journal mode to write-ahead logging. If several processes ask for it at once, SQLite tells some
+    at once that the file is locked, whatever their time-out. These ask again.
     """
     until = time.monotonic() + PATIENCE
     while True:

@@ -20,12 +20,12 @@ def text_of(value: Any) -> tuple[str, str]:
 
 
 def store(session: Session, value: Any) -> str:
-    """Store `value` unless it is there; its digest."""
+    """Store `value` unless it is stored already. Returns its digest."""
     digest, body = text_of(value)
     insert_or_skip(session, BlobRow, {"digest": digest, "body": body})
     return digest
 
 
 def storable(text: str) -> str:
-    """`text` without what no text column holds: NUL, which PostgreSQL refuses, and halves of surrogate pairs."""
+    """`text` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate pairs."""
     return _UNSTORABLE.sub("\ufffd", text)

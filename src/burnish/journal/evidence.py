@@ -1,7 +1,6 @@
-"""What the records say about turns: the evidence behind a reward, and whether a turn is ready for the learner.
+"""The evidence behind a turn's reward, from the records, and whether the turn is ready for the learner.
 
-Turns are looked at together wherever they come together: a statement for many of them costs little more than one for
-each.
+Turns are read together if possible: one statement for many turns costs little more than one for each.
 """
 
 from collections import defaultdict
@@ -19,12 +18,12 @@ from burnish.rewards import FEEDBACK, NEXT_STATE, Evidence, Verdict, compose
 
 
 def evidence_of(session: Session, interaction_id: str) -> Evidence:
-    """All records on one turn, as they stand now."""
+    """All records on one turn as they are now."""
     return evidence_of_all(session, [interaction_id])[interaction_id]
 
 
 def evidence_of_all(session: Session, interaction_ids: Collection[str]) -> dict[str, Evidence]:
-    """All records on each of several turns, as they stand now."""
+    """All records on each of several turns as they are now."""
     feedback = _by_turn(session, FeedbackRow, interaction_ids)
     came = _by_turn(session, NextStateRow, interaction_ids)
     judgements = _by_turn(session, JudgementRow, interaction_ids)
@@ -33,7 +32,7 @@ def evidence_of_all(session: Session, interaction_ids: Collection[str]) -> dict[
     for name in interaction_ids:
         said = [feedback_of(row) for row in feedback.get(name, ())]
         followed = came[name][0] if name in came else None
-        # The judge is asked about users' comments only; a harness's words must not borrow the authority of a user's
+        # The judge is asked about users' comments only. A harness's words must not borrow the authority of a user's
         # rating.
         speaks = {
             NEXT_STATE: followed is not None and followed.kind == NextStateKind.USER_REPLY,
@@ -57,12 +56,12 @@ def evidence_of_all(session: Session, interaction_ids: Collection[str]) -> dict[
 
 
 def reward_of(session: Session, interaction_id: str) -> Reward | None:
-    """The effective reward as the records stand now."""
+    """The effective reward by the records as they are now."""
     return compose(evidence_of(session, interaction_id)).reward
 
 
 def settle(session: Session, *interaction_ids: str) -> None:
-    """Mark turns ready for the learner once their reward, or a right reply, is known and no judge job on them is still
+    """Mark turns as ready for the learner if their reward or a right reply is known and no judge job on them is
     open."""
     subjects = {judge_subject(name, origin): name for name in interaction_ids for origin in (NEXT_STATE, FEEDBACK)}
     is_open = {
@@ -85,7 +84,7 @@ def _has_lesson(session: Session, interaction_id: str, evidence: Evidence) -> bo
 def _by_turn(
     session: Session, table: type[RecordRow], interaction_ids: Collection[str]
 ) -> Mapping[str, Sequence[RecordRow]]:
-    """The turns' rows of `table`, in the order in which they were made: plain rows that have its columns."""
+    """The turns' rows of `table` in the order of their making, as plain rows with its columns."""
     found = defaultdict[str, list[RecordRow]](list)
     for some in _batches(interaction_ids):
         for row in session.connection().execute(_rows_of(table), some):
@@ -94,7 +93,7 @@ def _by_turn(
 
 
 def _on_sessions(session: Session, interaction_ids: Collection[str]) -> Mapping[str, Sequence[FeedbackRow]]:
-    """Of turns in sessions that used tools and that somebody spoke of as a whole: what was said of the session."""
+    """Feedback on whole sessions, by turn, for sessions that used tools."""
     found = defaultdict[str, list[FeedbackRow]](list)
     for some in _batches(interaction_ids):
         for row in session.connection().execute(_ON_SESSION, some):
@@ -103,7 +102,7 @@ def _on_sessions(session: Session, interaction_ids: Collection[str]) -> Mapping[
 
 
 def _batches(names: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Parameters of statements on some of `names` each; none for none."""
+    """Parameters of statements on some of `names` each. Empty if there are none."""
     listed = list(names)
     for start in range(0, len(listed), MANY):
         yield {"names": listed[start : start + MANY]}
@@ -111,12 +110,12 @@ def _batches(names: Collection[str]) -> Iterator[dict[str, Any]]:
 
 @lru_cache
 def _rows_of(table: type[RecordRow]) -> Select[*tuple[Any, ...]]:
-    """The statement, built once: building costs more than running it."""
+    """The statement, built once, because building costs more than running it."""
     return select(*inspect(table).columns).where(col(table.interaction_id).in_(_NAMES)).order_by(col(table.created_at))
 
 
 _NAMES: BindParameter[Sequence[str]] = bindparam("names", expanding=True)
-# Text: for statements as frequent as these, SQLAlchemy's own way costs several times what running them does.
+# Text, because SQLAlchemy's query building costs several times what running such a frequent statement does.
 _OPEN_JOBS = text(
     f"SELECT subject FROM {JudgeJob.__tablename__} WHERE subject IN :names AND state IN ('queued', 'leased')"
 ).bindparams(_NAMES)

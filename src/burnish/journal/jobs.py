@@ -1,7 +1,7 @@
-"""Work queues as tables with leases: a job is done once, by one worker, and a dead worker's job comes back by itself.
+"""Work queues as tables with leases. A job is done once by one worker, and a dead worker's job comes back by itself.
 
-`lease` hands out jobs whose time has come and whose lease, if any, has run out; `finish`, `fail` and `renew` count only
-while the caller still holds the lease. After `max_attempts` failures a job is dead and keeps its last error.
+`lease` hands out jobs that are due and not leased. `finish` and `fail` count only while the caller holds the lease.
+After `max_attempts` failures a job is dead and keeps its last error.
 """
 
 import time
@@ -22,7 +22,7 @@ J = TypeVar("J", bound=JobRow)
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """One job in hand. `attempt` counts from 1."""
+    """One leased job. `attempt` counts from 1."""
 
     subject: str
     payload: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Leased:
 def enqueue(
     session: Session, table: type[JobRow], subject: str, payload: Mapping[str, Any], *, now: float | None = None
 ) -> None:
-    """Add a job; a subject that is already there stays as it is."""
+    """Add a job. An existing job with the subject stays as it is."""
     insert_or_skip(
         session,
         table,
@@ -49,7 +49,7 @@ def enqueue(
 
 
 def enqueue_again(session: Session, table: type[JobRow], subject: str, payload: Mapping[str, Any]) -> None:
-    """Add a job, also where the same one has ended before; one that still waits or is being worked on stays as it is."""
+    """Add a job, or queue it again if the same one has ended. A waiting or leased job stays as it is."""
     row = session.get(table, subject)
     if row is not None and row.state in ("done", "dead"):
         session.delete(row)
@@ -58,17 +58,17 @@ def enqueue_again(session: Session, table: type[JobRow], subject: str, payload: 
 
 
 def insert_or_skip(session: Session, table: type[SQLModel], values: Mapping[str, Any]) -> bool:
-    """Insert one row unless a unique key of it is taken; True where it was new. Safe among concurrent writers."""
+    """Insert one row unless a unique key of it is taken. True if it was new. Safe among concurrent writers."""
     connection = session.connection()
     return connection.execute(_insert_into(table, connection.dialect.name), dict(values)).first() is not None
 
 
 @lru_cache
 def _insert_into(table: type[SQLModel], dialect: str) -> ReturningInsert[str]:
-    """The statement, built once: building costs more than running it."""
+    """The statement, built once, because building costs more than running it."""
     insert: postgresql.Insert | sqlite.Insert
     insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    # The row itself tells: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
+    # The row itself decides: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
     return insert.on_conflict_do_nothing().returning(literal_column("1"))
 
 
@@ -102,15 +102,16 @@ def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seco
 
 
 def finish(session: Session, table: type[JobRow], job: Leased) -> bool:
-    """Mark done; False where the lease was lost meanwhile (someone else has the job)."""
+    """Mark the job as done. False if the lease was lost and another worker has the job."""
     return _end(session, table, job, state="done", ended_at=time.time(), error=None)
 
 
 def fail(
     session: Session, table: type[JobRow], job: Leased, error: str, *, max_attempts: int, delay: float = 1.0
 ) -> bool:
-    """Give back after a failure, or mark dead; True where dead. The next try waits `delay` × 2^(attempt−1) s, a minute
-    at most."""
+    """Give the job back after a failure, or mark it dead. True if dead. The next try waits `delay` × 2^(attempt−1) s,
+    at most a minute.
+    """
     is_dead = job.attempt >= max_attempts
     now = time.time()
     if is_dead:
@@ -140,8 +141,9 @@ def _end(session: Session, table: type[JobRow], job: Leased, **values: Any) -> b
 
 @lru_cache
 def _ending(table: str, columns: tuple[str, ...]) -> TextClause:
-    """The statement that sets `columns` of a job while its lease is held: as text, for building it anew costs more than
-    running it."""
+    """The statement that sets `columns` of a job while its lease is held. Text, because building costs more than
+    running it.
+    """
     return text(
         f"UPDATE {table} SET {', '.join(f'{name} = :{name}' for name in columns)} WHERE subject = :held_subject "
         "AND worker = :held_worker AND state = 'leased' AND attempts = :held_attempt"

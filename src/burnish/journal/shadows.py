@@ -1,7 +1,7 @@
 """Shadow groups in the journal: begun, drawn, scored, dropped, spent. Each change is one transaction of its caller.
 
-A group is whole or it is not there: its drawn replies are filed together, scored together, and trained together. Every
-end that is not a step has a reason, and the reasons are counted.
+A group is whole or absent: its replies are filed, scored and trained on together. Every end other than a step has a
+reason, and the reasons are counted.
 """
 
 import time
@@ -23,7 +23,7 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One reply that was drawn: its message, and its tokens with their log-probs as sampled."""
+    """One drawn reply: its message, and its tokens with their log-probs as sampled."""
 
     reply: Message
     finish_reason: str
@@ -32,7 +32,7 @@ class Drawn:
 
 
 def begin(session: Session, turn: InteractionRow, n_members: int, wish: str, record_id: str | None) -> bool:
-    """Have a group of `n_members` drawn for a turn; False where it has one already, whatever became of that."""
+    """Request a group of `n_members` for a turn. False if it has had one, whatever became of that."""
     values = {
         "interaction_id": turn.interaction_id,
         "agent": turn.agent,
@@ -53,9 +53,9 @@ def begin(session: Session, turn: InteractionRow, n_members: int, wish: str, rec
 
 
 def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_judge: bool = True) -> bool:
-    """Store all replies of a group at once, and have a judge score them unless somebody else does.
+    """Store all replies of a group at once, and let a judge score them unless another grader does.
 
-    False where the group is not being drawn (any more).
+    False if the group is no longer being drawn.
     """
     n_tokens = sum(len(each.token_ids) for each in drawn)
     told = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
@@ -79,7 +79,7 @@ def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_j
 
 
 def charge(session: Session, interaction_id: str, n_tokens: int) -> None:
-    """Count tokens that were drawn for a group and came to nothing."""
+    """Count tokens that were drawn for a group in vain."""
     values = {"n_tokens": col(ShadowGroupRow.n_tokens) + n_tokens, "drawn_at": time.time()}
     session.connection().execute(
         update(ShadowGroupRow).where(col(ShadowGroupRow.interaction_id) == interaction_id).values(**values)
@@ -93,7 +93,7 @@ def score(
     judge_id: str,
     votes: Sequence[Sequence[int] | None],
 ) -> bool:
-    """Store the scores of all members, the live reply's first; False where the group does not wait for them."""
+    """Store the scores of all members, the live reply's first. False if the group does not wait for them."""
     told = {"score": scores[0], "judge_id": judge_id, "votes": [None if vote is None else list(vote) for vote in votes]}
     if not _move(session, interaction_id, GroupState.DRAWN, GroupState.SCORED, **told):
         return False
@@ -104,7 +104,7 @@ def score(
 
 
 def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> bool:
-    """The group comes to nothing; False where it is spent, or has come to nothing before."""
+    """Drop the group. False if it was spent or dropped before."""
     is_open = col(ShadowGroupRow.state).in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
     values = {"state": GroupState.DROPPED, "reason": reason[:500], **told}
     changed = session.connection().execute(
@@ -116,7 +116,7 @@ def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> boo
 
 
 def drop_version(session: Session, agent: str, version: int, reason: str) -> None:
-    """Every group of a version's replies that is not spent comes to nothing."""
+    """Drop every unspent group of a version's replies."""
     is_open = col(ShadowGroupRow.state).in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
     mine = (
         col(ShadowGroupRow.agent) == agent,
@@ -128,7 +128,7 @@ def drop_version(session: Session, agent: str, version: int, reason: str) -> Non
 
 
 def spend(session: Session, step_id: int) -> None:
-    """The groups of a step whose outcome is recorded are spent, once and together with its rows."""
+    """Spend the groups of a step with a recorded outcome, once and together with its rows."""
     names = select(col(GroupSampleRow.interaction_id)).where(col(GroupSampleRow.step_id) == step_id)
     mine = (col(ShadowGroupRow.interaction_id).in_(names), col(ShadowGroupRow.spent_step).is_(None))
     session.connection().execute(update(ShadowGroupRow).where(*mine).values(state=GroupState.SPENT, spent_step=step_id))
@@ -144,8 +144,7 @@ def members_of(session: Session, interaction_id: str) -> list[ShadowRow]:
 
 
 def totals(session: Session, agent: str) -> Tree:
-    """What the agent's groups have come to: groups by state, reasons of those dropped, tokens drawn, votes asked of the
-    judge."""
+    """The agent's groups: counts by state, reasons of dropped ones, tokens drawn, votes of the judge."""
     execute = session.connection().execute
     count = (func.count(), func.coalesce(func.sum(col(ShadowGroupRow.n_tokens)), 0))
     states = execute(
@@ -158,7 +157,7 @@ def totals(session: Session, agent: str) -> Tree:
         col(ShadowGroupRow.agent) == agent, col(ShadowGroupRow.state) == GroupState.DROPPED
     )
     for reason, n in execute(reasons.group_by(col(ShadowGroupRow.reason))):
-        name = str(reason).partition(":")[0]  # what stands behind the colon is this group's own
+        name = str(reason).partition(":")[0]  # the part after the colon is this group's own
         dropped[name] = dropped.get(name, 0) + int(n)
     by_state = {str(state): int(n) for state, n, _ in states}
     votes = sum(
@@ -169,7 +168,7 @@ def totals(session: Session, agent: str) -> Tree:
 
 
 def tokens_since(session: Session, since: float) -> int:
-    """Tokens of all groups for which any were drawn at `since` or later: no fewer than were drawn since then."""
+    """Tokens of all groups that were drawn from at `since` or later. At least as many as were drawn since then."""
     total = select(func.coalesce(func.sum(col(ShadowGroupRow.n_tokens)), 0)).where(
         col(ShadowGroupRow.drawn_at) >= since
     )
@@ -177,7 +176,7 @@ def tokens_since(session: Session, since: float) -> int:
 
 
 def tell(session: Session, interaction_id: str) -> Tree | None:
-    """A turn's group as a tree of plain values; None where it has none."""
+    """A turn's group as a tree of plain values. None if it has none."""
     row = session.get(ShadowGroupRow, interaction_id)
     if row is None:
         return None

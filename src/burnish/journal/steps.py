@@ -1,4 +1,4 @@
-"""What the learner did, as the journal has it: its steps, one step's whole story, and where it stands now. Read only."""
+"""The learner's work from the journal: its steps, one step in full, and its present state. Read only."""
 
 import time
 from collections import Counter
@@ -16,11 +16,11 @@ Tree = dict[str, Any]
 
 
 class UnknownStep(BurnishError):
-    """No step made, or tried to make, such a version."""
+    """No step made, or tried to make, this version."""
 
 
 def runs(session: Session, agent: str, limit: int = 20) -> list[Tree]:
-    """The agent's last steps, newest first, each with how many rows it used and how many of them said nothing."""
+    """The agent's last steps, newest first, each with its rows used and rows without effect."""
     found = session.scalars(
         select(StepRow).where(col(StepRow.agent) == agent).order_by(col(StepRow.version).desc()).limit(limit)
     )
@@ -28,7 +28,7 @@ def runs(session: Session, agent: str, limit: int = 20) -> list[Tree]:
 
 
 def story(session: Session, agent: str, version: int) -> Tree:
-    """The step behind `version`, its rows (reward then, hint, why a row or a hint was not used) and its shadow groups.
+    """The step of `version`, its rows (reward then, hint, why a row or a hint was not used) and its shadow groups.
 
     Raises UnknownStep.
     """
@@ -54,8 +54,9 @@ def story(session: Session, agent: str, version: int) -> Tree:
 
 
 def standing(session: Session, agent: str) -> Tree:
-    """What the learner of `agent` has before it: rows that wait, the version on trial, what was dropped and why, its
-    last step."""
+    """The state of the learner of `agent`: waiting rows, the candidate on trial, dropped rows with reasons, the last
+    step.
+    """
     mine = (col(InteractionRow.agent) == agent,)
     waits = (
         *mine,

@@ -1,5 +1,4 @@
-"""One turn's full story, from what the journal holds: what was said, what came back, who judged it how, and what became
-of it."""
+"""One turn in full from the journal: messages, next state, judgements, reward, and training status."""
 
 from typing import Any
 
@@ -30,7 +29,7 @@ def recent(session: Session, agent: str, limit: int) -> list[InteractionRow]:
 
 
 def tell(session: Session, interaction_id: str) -> Tree:
-    """Everything about one turn as a tree of plain values; raises NotFound where there is no such turn."""
+    """Everything about one turn as a tree of plain values. Raises NotFound if there is no such turn."""
     row = session.get(InteractionRow, interaction_id)
     if row is None:
         raise NotFound(f"there is no turn {interaction_id!r} in the journal; `burnish turns list` names the latest")
@@ -62,7 +61,7 @@ def tell(session: Session, interaction_id: str) -> Tree:
 
 
 def training_status(session: Session, row: InteractionRow) -> str:
-    """What has become of a turn, or what it waits for, in words."""
+    """The training status of a turn in words: what became of it, or what it waits for."""
     if row.skip_reason is not None:
         return f"never trained: {row.skip_reason}"
     if row.spent_step is not None:

@@ -1,4 +1,4 @@
-"""Figures about one agent, as the journal has them now."""
+"""Figures about one agent from the journal."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from burnish.journal.tables import AliasRow, FeedbackRow, InteractionRow, JudgeJ
 
 
 def summary(session: Session, agent: str) -> dict[str, Any]:
-    """Counts by kind; "skip_reasons" says why turns are not trained, with how many each."""
+    """Counts by kind. `skip_reasons` counts why turns are not trained on."""
     execute = session.connection().execute
 
     def tally(column: Mapped[str | None], *where: ColumnElement[bool]) -> dict[str, int]:
@@ -52,7 +52,7 @@ def summary(session: Session, agent: str) -> dict[str, Any]:
 
 
 def _feedback_counts(session: Session) -> dict[str, int]:
-    """How much was said, how much of it still waits for its reply, was given up, was taken back."""
+    """Counts of feedback: all, waiting for its reply, expired, deleted."""
     is_there, is_open = col(FeedbackRow.is_deleted).is_(False), col(FeedbackRow.expired_at).is_(None)
     places: dict[str, tuple[ColumnElement[bool], ...]] = {
         "feedback": (),

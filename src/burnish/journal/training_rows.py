@@ -30,11 +30,11 @@ Row = dict[str, Any]
 PAGE = 200
 MIN_REWARD = 0.5
 _MAY_LEAVE = ("stale", "not_plain", "neutral", "no_signal", "unrenderable", "duplicated", "capped")
-"""Fates that say something of the learner's own ways, and nothing against the turn."""
+"""Skip reasons that concern the learner's own ways and say nothing against the turn."""
 
 
 class Format(StrEnum):
-    """For which kind of trainer."""
+    """The kind of trainer that reads the rows."""
 
     SFT = "sft"
     DPO = "dpo"
@@ -52,7 +52,7 @@ def rows(
     until: float | None = None,
     min_reward: float = MIN_REWARD,
 ) -> Iterator[Row]:
-    """The rows, oldest turn first. `since` and `until` are seconds since the epoch, `min_reward` is above 0."""
+    """The rows, oldest turn first. `since` and `until` are seconds since the epoch. `min_reward` is above 0."""
     place: tuple[float, str] | None = None
     while True:
         with journal.read() as session:
@@ -107,7 +107,7 @@ def _page(
 
 
 def _row(session: Session, turn: InteractionRow, form: Format, min_reward: float) -> Row | None:
-    """The turn in this format; None where it has nothing to say in it, or what no text column holds (a picture)."""
+    """The turn in this format. None if it has no row in it, or holds what no text column can (a picture)."""
     effective = compose(evidence_of(session, turn.interaction_id))
     if effective.withheld is not None:
         return None
@@ -133,7 +133,7 @@ def _row(session: Session, turn: InteractionRow, form: Format, min_reward: float
 
 
 def _lesson(form: Format, reward: Reward | None, text: str | None, min_reward: float) -> Row | None:
-    """What the turn says in this format besides its words; None where nothing."""
+    """The columns of this format besides the prompt. None if the turn has none."""
     value = reward.value if reward is not None else None
     match form:
         case Format.SFT:
@@ -147,7 +147,7 @@ def _lesson(form: Format, reward: Reward | None, text: str | None, min_reward: f
 
 
 def _plain(message: Message) -> Row | None:
-    """A message with text alone; None where it holds something else."""
+    """A message with text only. None if it holds something else."""
     content = message.get("content")
     if isinstance(content, list):
         if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in content):

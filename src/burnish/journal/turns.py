@@ -1,4 +1,4 @@
-"""Turns as the stages read them from the journal: rows turned back into the vocabulary of `burnish.records`."""
+"""Turns as the stages read them: rows of the journal become the types of `burnish.records`."""
 
 import json
 import uuid
@@ -27,7 +27,7 @@ from burnish.records import (
 
 RecordRow = TypeVar("RecordRow", FeedbackRow, JudgementRow, NextStateRow)
 MANY = 5000
-"""Parameters of one statement, at most; SQLite takes 32,766."""
+"""Most parameters of one statement. SQLite takes 32,766."""
 
 
 def to_bytes(values: "array[Any]") -> bytes:
@@ -41,13 +41,13 @@ def from_bytes(code: str, data: bytes) -> "array[Any]":
 
 
 def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
-    """The messages behind `digests`, in their order."""
+    """The messages with `digests`, in their order."""
     found = blobs_of(session, digests)
     return [found[digest] for digest in digests]
 
 
 def blobs_of(session: Session, digests: Collection[str]) -> dict[str, Any]:
-    """What is stored under each of `digests`."""
+    """The stored text of each of `digests`."""
     wanted = list(set(digests))
     found: dict[str, Any] = {}
     for start in range(0, len(wanted), MANY):
@@ -93,8 +93,9 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
 
 
 def right_reply_of(session: Session, interaction_id: str) -> FeedbackRow | None:
-    """The latest word of a user that holds a right reply to the turn, as a demonstration or a correction; None where
-    there is none."""
+    """The latest feedback of a user with a right reply to the turn (a demonstration or a correction). None if there is
+    none.
+    """
     holds = or_(col(FeedbackRow.demonstration) != "", col(FeedbackRow.correction) != "")
     users = (
         col(FeedbackRow.source) == FeedbackSource.USER,
@@ -117,7 +118,7 @@ def ask_judge(session: Session, interaction_id: str, origin: str) -> None:
 
 
 def record_judgement(session: Session, judgement: Judgement, origin: str) -> bool:
-    """Store a judgement, once per turn, judge and origin; False where it was there already."""
+    """Store a judgement, once per turn, judge and origin. False if it was stored already."""
     values: Mapping[str, Any] = {
         "judgement_id": f"j-{uuid.uuid4().hex}",
         "interaction_id": judgement.interaction_id,
@@ -152,7 +153,7 @@ def feedback_of(row: FeedbackRow) -> Feedback:
 
 
 def rows_of(session: Session, table: type[RecordRow], interaction_id: str) -> Sequence[RecordRow]:
-    """One turn's rows of `table`, in the order in which they were made: plain rows that have its columns."""
+    """One turn's rows of `table` in the order of their making, as plain rows with its columns."""
     return cast(
         Sequence[RecordRow], session.connection().execute(_rows_of(table), {"interaction": interaction_id}).all()
     )
@@ -160,6 +161,6 @@ def rows_of(session: Session, table: type[RecordRow], interaction_id: str) -> Se
 
 @lru_cache
 def _rows_of(table: type[RecordRow]) -> Select[*tuple[Any, ...]]:
-    """The statement, built once: building costs more than running it."""
+    """The statement, built once, because building costs more than running it."""
     mine = col(table.interaction_id) == bindparam("interaction")
     return select(*inspect(table).columns).where(mine).order_by(col(table.created_at))

@@ -1,1 +1,1 @@
-"""The parts of Burnish as processes: what they are, who starts them, who restarts them."""
+"""The parts of Burnish as processes: their commands, their start, their restart."""

@@ -1,8 +1,8 @@
-"""The judging pool: `judge.pool` judges side by side, as processes here or as actors of a Ray cluster, each started
-again when it dies.
+"""The judging pool: `judge.pool` judges in parallel, as processes here or as actors of a Ray cluster, restarted if they
+die.
 
-All run `burnish.judges.process.run`. They share nothing but the journal, whose leases see to it that each turn is
-judged once.
+Each runs `burnish.judges.process.run`. They share only the journal, and its leases make sure that each turn is judged
+once.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from burnish.processes.supervisor import Launcher, LocalLauncher, Part, Supervis
 
 
 def judge(settings: Settings, is_stopping: Callable[[], bool]) -> None:
-    """One judge, until `is_stopping()`: what a process and an actor run."""
+    """One judge, until `is_stopping()`. A process and an actor both run it."""
     from burnish.judges.process import run
     from burnish.keys import engine_key
 
@@ -32,7 +32,7 @@ def is_pool(settings: Settings) -> bool:
 
 
 def parts(settings: Settings, environment: Mapping[str, str]) -> list[Part]:
-    """The pool's judges, each as a part that is no pool itself."""
+    """The judges of the pool as parts, each with a pool of one."""
     alone = settings.model_copy(update={"judge": settings.judge.model_copy(update={"pool": 1, "ray": ""})})
     child = {**environment, **config.to_environment(alone), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "burnish", "run", "judge"]
@@ -40,7 +40,7 @@ def parts(settings: Settings, environment: Mapping[str, str]) -> list[Part]:
 
 
 def run(settings: Settings, emit: Callable[[str, str], None]) -> None:
-    """Keep the pool going until SIGINT or SIGTERM. Raises ConfigError where it cannot work."""
+    """Keep the pool running until SIGINT or SIGTERM. Raises ConfigError if it cannot work."""
     check(settings)
     members = parts(settings, os.environ)
     if not settings.judge.ray:
@@ -51,7 +51,7 @@ def run(settings: Settings, emit: Callable[[str, str], None]) -> None:
 
 
 def check(settings: Settings) -> None:
-    """Raises ConfigError where actors on other machines could not reach what they need."""
+    """Raises ConfigError if actors on other machines could not reach what they need."""
     if settings.judge.ray in ("", LOCAL):
         return
     if settings.journal_url.startswith("sqlite"):

@@ -1,8 +1,8 @@
 """A tiny process that outlives its parent just long enough to end the parent's children.
 
 The supervisor writes process-group ids to its standard input. When that pipe closes, however the supervisor ended,
-every group still listed is killed: no orphan remains, not even a grandchild. Standard library only, so that it starts
-at once.
+every listed group is killed. So no orphan remains, not even a grandchild. Standard library only, so that it starts at
+once.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 
 def watch(lines: Iterable[str]) -> set[int]:
-    """The process groups alive at the end of `lines`: `+ID` adds one, `-ID` removes one."""
+    """The process groups left at the end of `lines`: `+ID` adds one, `-ID` removes one."""
     groups: set[int] = set()
     for line in lines:
         sign, number = line[:1], line[1:].strip()

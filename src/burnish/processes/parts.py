@@ -1,4 +1,4 @@
-"""The parts of a whole Burnish on one machine, and how to tell that each works."""
+"""The parts of a whole Burnish on one machine, and their health checks."""
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ DESCRIPTIONS = {
 
 
 def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[Part]:
-    """What `burnish up` supervises, in the order of starting."""
+    """The parts that `burnish up` supervises, in the order of starting."""
     from burnish.processes.vllm_server import engine_url
 
     child = {**environment, **config.to_environment(settings), "PYTHONUNBUFFERED": "1"}
@@ -28,7 +28,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
     left_out |= set() if settings.learner.enabled else {"learner"}
     left_out |= set() if settings.remote.model else {"remote"}
     kinds = [kind for kind in DESCRIPTIONS if kind not in left_out]
-    # gateways that share a port are parts of their own; a health check reaches any of them
+    # gateways that share a port are separate parts; a health check reaches any of them
     instances = [
         (kind, f"{kind}-{i}" if i > 1 else kind) for kind in kinds for i in range(1, _n_of(kind, settings) + 1)
     ]
@@ -38,7 +38,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         "remote": f"http://127.0.0.1:{settings.remote_port}/health",
     }
     patience = {"engine": 900.0}
-    # judges side by side are parts of their own as well; on Ray, `burnish run judge` starts its actors
+    # parallel judges are separate parts too; on Ray, `burnish run judge` starts its actors
     alone = {} if settings.judge.ray else {"judge": {"BURNISH_JUDGE__POOL": "1"}}
     return [
         Part(

@@ -1,7 +1,7 @@
 """The launcher for a Ray cluster: a part runs as an actor around an entry point, wherever the cluster has room.
 
-Ray is imported here and nowhere else, and only when a cluster is used. An actor does not outlive the process that
-started it: Ray ends the actors of a driver that is gone, and a cluster that was started here ends with it.
+Ray is imported only here, and only if a cluster is used. An actor does not outlive the process that started it: Ray
+ends the actors of a driver that is gone, and a cluster that was started here ends with it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from burnish.processes.supervisor import Part, Running
 
 LOCAL = "local"
 STORE_BYTES = 80 * 2**20
-"""Ray's shared memory for a cluster started here: actors hand each other nothing through it."""
+"""Ray's shared memory for a cluster started here. Actors pass nothing through it."""
 CONNECT_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class RayLauncher:
 
 
 def _must_answer(address: str) -> None:
-    """Ray itself would look for a cluster that is not there for minutes."""
+    """Fail at once: Ray itself would look for an absent cluster for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError(f"judge.ray: expected HOST:PORT of a Ray cluster, or `local`, got {address!r}")
@@ -86,7 +86,7 @@ def _must_answer(address: str) -> None:
 
 
 class Body:
-    """The actor: `run` in one thread of it, `stop` in another."""
+    """The actor. `run` runs in one of its threads, `stop` in another."""
 
     def __init__(self) -> None:
         self._stopping = threading.Event()

@@ -1,7 +1,7 @@
-"""Keeps the parts running: starts them, watches their health, restarts what dies, and leaves nobody behind.
+"""The supervisor: starts the parts, watches their health, restarts what dies, and leaves no process behind.
 
-Each part is a process group of its own. Whatever ends a part also ends its group, and a lifeline process ends all
-groups when the supervisor itself dies, even by `kill -9`. A part that keeps dying is restarted with growing pauses.
+Each part is a process group of its own. The end of a part ends its group. A guard process ends all groups if the
+supervisor dies, even by `kill -9`. A part that keeps dying is restarted with growing pauses.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class PartState(StrEnum):
-    """Where a part is."""
+    """The state of a part."""
 
     STARTING = "starting"
     READY = "ready"
@@ -40,8 +40,9 @@ class PartState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What to run. `is_healthy` says whether it works (None: running is enough); `patience` seconds may pass before it
-    does."""
+    """A part to run. `is_healthy` checks it (None: running is enough). `patience` is the time in seconds until it must
+    be healthy.
+    """
 
     name: str
     command: Sequence[str]
@@ -52,17 +53,17 @@ class Part:
 
 
 class Running(Protocol):
-    """A part that has been started."""
+    """A started part."""
 
     @property
     def group(self) -> int | None:
-        """Process-group id, where it is a local process."""
+        """The process-group id of a local process."""
 
     async def lines(self) -> None:
         """Forward its output until it ends."""
 
     async def wait(self) -> int:
-        """Exit status, once it has ended and its whole group is gone."""
+        """The exit status, once it has ended and its whole group is gone."""
 
     def interrupt(self) -> None:
         """Ask it to end."""
@@ -72,7 +73,7 @@ class Running(Protocol):
 
 
 class Launcher(Protocol):
-    """The seam to where parts run: processes on this machine, or actors elsewhere."""
+    """The seam to the place where parts run: processes on this machine, or actors elsewhere."""
 
     async def start(self, part: Part) -> Running:
         """Start `part`."""
@@ -112,13 +113,13 @@ class _LocalProcess:
 
 
 class LocalLauncher:
-    """Parts as child processes; their output goes to `emit(part, line)`."""
+    """Parts as child processes. Their output goes to `emit(part, line)`."""
 
     def __init__(self, emit: Callable[[str, str], None]) -> None:
         self._emit = emit
 
     async def start(self, part: Part) -> Running:
-        # A pipe of our own: asyncio's would keep `wait` waiting as long as any child of the part holds it open.
+        # A pipe of our own: with asyncio's, `wait` would wait as long as any child of the part holds it open.
         receiving, sending = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -174,7 +175,7 @@ class Supervisor:
         self._stopping.set()
 
     async def wait_ready(self, names: Sequence[str] | None = None) -> None:
-        """Until the named parts (default: all) have been healthy once."""
+        """Wait until the named parts (default: all) have been healthy once."""
         await asyncio.gather(*(self._watched[name].ready.wait() for name in names or list(self._watched)))
 
     async def run(self) -> None:
@@ -184,7 +185,7 @@ class Supervisor:
         await self._stopping.wait()
         for watched in reversed(self._watched.values()):
             await self._end(watched)
-        await asyncio.gather(*keepers)  # not cancelled: one may be starting its part in this moment
+        await asyncio.gather(*keepers)  # not cancelled, because one may be starting its part at this moment
         orphan_guard.cancel()
         await asyncio.gather(orphan_guard, return_exceptions=True)
         if self._orphan_guard is not None and self._orphan_guard.stdin is not None:
@@ -192,7 +193,7 @@ class Supervisor:
             await self._orphan_guard.wait()
 
     async def _keep(self, watched: _Watched) -> None:
-        """One part's lives: start, watch, and start again."""
+        """Run one part: start, watch, and start again."""
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             watched.state, started = PartState.STARTING, time.monotonic()
@@ -208,7 +209,7 @@ class Supervisor:
         watched.state = PartState.STOPPED
 
     async def _live(self, watched: _Watched) -> str:
-        """One life of a part; says how it ended."""
+        """Run one part once. Returns how it ended."""
         watched.ended.clear()
         try:
             running = await self._launcher.start(watched.part)
@@ -216,7 +217,7 @@ class Supervisor:
             return f"cannot be started: {error}"
         watched.running = running
         self._tell_orphan_guard("+", running.group)
-        if self._stopping.is_set():  # `stop` came while it was being started
+        if self._stopping.is_set():  # `stop` came while the part was starting
             running.kill()
         output = asyncio.create_task(running.lines())
         health = asyncio.create_task(self._watch_health(watched, running))
@@ -289,13 +290,13 @@ def _die_with_parent() -> None:
 async def _is_healthy(check: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await check()
-    except Exception as error:  # whatever breaks in a check, the part has not shown that it works
+    except Exception as error:  # an error in a check means that the part has not shown that it works
         log.warning("a health check failed", error=repr(error))
         return False
 
 
 async def _read_line(stream: asyncio.StreamReader) -> bytes:
-    """The next line; an overlong one comes in pieces instead of ending the stream."""
+    """The next line. An overlong one comes in pieces and does not end the stream."""
     try:
         return await stream.readuntil(b"\n")
     except asyncio.IncompleteReadError as error:

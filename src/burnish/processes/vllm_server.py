@@ -1,7 +1,7 @@
-"""The engine's own process: vLLM's API server with the flags that Burnish relies on.
+"""The engine's process: vLLM's API server with the flags that Burnish relies on.
 
-`exec` replaces this process by vLLM, so whoever started it holds vLLM itself. The versions that the serving table lists
-are given on the command line: an engine that comes back has them before it answers anyone.
+`exec` replaces this process by vLLM, so the supervisor watches vLLM itself. The versions in the serving table are given
+on the command line, so an engine that comes back has them before it answers.
 """
 
 import json
@@ -19,13 +19,13 @@ from burnish.keys import engine_key
 from burnish.records import VersionName
 
 IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-"""vLLM's worker in its scheduler's process. As two, which it makes of them on a CPU, one spins on a core while it waits
-for the other; by its short name (`uni`) vLLM would not take it there
-(docs/decisions/0014-one-process-for-scheduler-and-worker.md)."""
+"""vLLM's worker in its scheduler's process. On a CPU vLLM makes two processes, and the one that waits spins on a core.
+It rejects the short name (`uni`) there, so the full name is given (decision 14).
+"""
 SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--distributed-executor-backend")
-"""What a user may ask vLLM for that one process cannot do."""
+"""vLLM flags for several workers, which one process cannot serve."""
 MAX_QUEUED = 512
-"""Requests that may wait in the engine before it answers 503."""
+"""Requests that may wait in the engine. Beyond that it answers 503."""
 
 
 def engine_url(settings: Settings) -> str:
@@ -75,7 +75,7 @@ def command(settings: Settings) -> list[str]:
 
 
 def environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the vLLM server; what the user has set stays."""
+    """The environment of the vLLM server. Variables that the user has set stay."""
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
@@ -92,7 +92,7 @@ def environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, s
 
 
 def check_model(settings: Settings) -> None:
-    """Raises ConfigError where the model is a directory path that does not hold a model."""
+    """Raises ConfigError if the model is a path without a model."""
     path = Path(settings.engine.model)
     looks_like_path = path.is_absolute() or settings.engine.model.startswith((".", "~")) or path.exists()
     if looks_like_path and not (path / "config.json").exists():

@@ -1,12 +1,12 @@
-"""Segment files: what the gateway writes in one `write()` per record, before the client sees the end of its reply.
+"""Segment files: the gateway writes each record with one `write()` before the client sees the end of its reply.
 
-Append-only; a frame (src/burnish/segments/frames.py) once written never changes. A torn last frame (a process killed in
-mid-write) ends the file and harms nothing before it. When the disk is full the preallocated reserve is given back to
-the file system and used; after that `append` reports the loss, and the caller goes on serving unrecorded.
+Append-only: a written frame (src/burnish/segments/frames.py) never changes. A torn last frame (a process killed while
+it wrote) ends the file and harms nothing before it. If the disk is full, the preallocated reserve is given back to the
+file system and used. After that `append` reports the loss, and the caller serves on unrecorded.
 
-A long text that begins as an earlier one of the same file does is written from where they part, behind the place of
-what they share. Length is that of what is written, the checksum that of the frame as it would stand without sharing: a
-reader puts it together and checks all of it. What is shared is always a frame written whole, so one look back is
+If a long text begins like an earlier one of the same file, only the rest is written, with the place of the shared
+beginning. The length is that of what is written. The checksum is that of the whole frame, so a reader assembles the
+frame and checks all of it. A shared beginning always lies in a frame that was written whole, so one look back is
 enough.
 """
 
@@ -24,14 +24,13 @@ from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, piece
 from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
 
 SHARED = b"BRN2"
-_TEXT = 2  # the text's place among a frame's pieces, behind header and counts
-_SHARE = struct.Struct("<QI")  # where the shared beginning stands in this file, and its length
-_MOST_ANEW = 0.25  # of a text is written beside what is shared; with more, the whole: later ones then share with that
+_TEXT = 2  # the text's place among a frame's pieces, after header and counts
+_SHARE = struct.Struct("<QI")  # the place of the shared beginning in this file, and its length
+_MOST_ANEW = 0.25  # a larger rest is written as a whole text, so that later ones can share with it
 
 
 class SegmentWriter:
-    """One process's own segment files. Not shared between processes; a new file begins at `max_bytes` and at every
-    start."""
+    """One process's own segment files. A new file begins at `max_bytes` and at every start."""
 
     def __init__(
         self, folder: Path, *, max_bytes: int = 64 * 2**20, reserve_bytes: int = 0, fsync: bool = False
@@ -47,17 +46,17 @@ class SegmentWriter:
         self._serial = 0
         self._handle = -1
         self._size = 0
-        self._found = bytearray()  # kept: to clear so many bytes anew each time costs as much as to read them
-        self._read_flags = os.RWF_NOWAIT  # what is no longer in memory is not waited for
+        self._found = bytearray()  # kept, because clearing so many bytes each time costs as much as reading them
+        self._read_flags = os.RWF_NOWAIT  # pages that have left memory are not waited for
         self.n_lost = 0
         self._open()
 
     def append(self, record: Record) -> bool:
-        """Write one record; False where the disk has no room even after the reserve (`n_lost` counts those)."""
+        """Write one record. False if the disk has no room even after the reserve (`n_lost` counts those)."""
         return self.write(pieces(record))
 
     def write(self, frame: list[bytes]) -> bool:
-        """The same for a frame that is there already."""
+        """The same for an encoded frame."""
         length = sum(map(len, frame))
         if self._size and self._size + length > self._max_bytes:
             self._roll()
@@ -91,7 +90,7 @@ class SegmentWriter:
         self._prefixes = Prefixes()
 
     def _roll(self) -> None:
-        """Begin a new file; where none can be opened, the old one grows on."""
+        """Begin a new file. If none can be opened, the old one grows on."""
         old = self._handle
         try:
             self._open()
@@ -107,12 +106,12 @@ class SegmentWriter:
         if written == length:
             self._size += written
             return True
-        if written:  # a torn frame would hide what is appended behind it
+        if written:  # a torn frame would hide frames that are appended after it
             os.ftruncate(self._handle, self._size)
         return False
 
     def _n_shared(self, text: bytes, place: Place | None) -> int:
-        """How much of `text` need not be written, since the text at `place` begins with it; 0 where that is too little."""
+        """How many bytes of `text` the text at `place` already holds at its beginning. 0 if too few to share."""
         if place is None or len(text) - place.length > len(text) * _MOST_ANEW:
             return 0
         n_wanted = min(place.length, len(text))
@@ -136,7 +135,7 @@ class SegmentWriter:
 
 
 def _sharing(frame: list[bytes], shared: Place) -> list[bytes]:
-    """The same frame without the beginning of its text, which stands at `shared`."""
+    """The same frame without the beginning of its text, which lies at `shared`."""
     header, counts, text, *rest = frame
     _, length, checksum = HEADER.unpack(header)
     header = HEADER.pack(SHARED, length - shared.length + _SHARE.size, checksum)
@@ -144,7 +143,7 @@ def _sharing(frame: list[bytes], shared: Place) -> list[bytes]:
 
 
 def _put_together(payload: bytes, handle: int, before: int) -> bytes:
-    """The payload as it would stand without sharing; as it is where no text that stands `before` it is named."""
+    """The payload as it would be without sharing. Unchanged if no shared text is named."""
     start = _SHARE.size + COUNTS.size
     if len(payload) < start or sum(share := _SHARE.unpack_from(payload)) > before:
         return payload
@@ -153,7 +152,7 @@ def _put_together(payload: bytes, handle: int, before: int) -> bytes:
 
 
 def read(path: Path, offset: int = 0) -> Iterator[tuple[Record, int]]:
-    """The records from `offset` on, each with the offset behind it. Stops quietly before an incomplete last frame.
+    """The records from `offset` on, each with the offset after it. Stops before an incomplete last frame.
 
     Raises SegmentError at a complete frame with the wrong magic or checksum.
     """

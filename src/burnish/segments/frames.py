@@ -1,11 +1,11 @@
-"""Frames: how one record is written to a segment file, and what of it is left to be worked out by whoever reads it.
+"""Frames: the form of one record in a segment file.
 
-A frame is `magic, payload length, CRC-32` and the payload: the lengths of what follows, a JSON head, then either the
-token arrays in binary or, for a reply that came whole, the engine's answer as it wrote it. Such an answer is taken
-apart by its reader: in the gateway, where a client waits, a long prompt's ids would cost more than all the rest.
+A frame is `magic, payload length, CRC-32` and the payload: the lengths of its parts, a JSON head, then the token arrays
+in binary. If a reply came whole, the engine's answer follows unchanged in their place. Its reader parses it: in the
+gateway, where a client waits, a long prompt's ids would cost more than everything else.
 
-The head begins with tools and messages: what a conversation's requests have in common (src/burnish/segments/file.py
-writes it once).
+The head begins with tools and messages, which a conversation's requests share (src/burnish/segments/file.py writes them
+once).
 """
 
 import json
@@ -31,8 +31,7 @@ Record = Interaction | Feedback
 class Begun:
     """The part of an interaction's record that is known before the engine answers, as JSON text.
 
-    Messages and tools may be given as JSON text (msgspec.Raw): a long conversation is not taken apart to be put
-    together again.
+    Messages and tools may be JSON text (msgspec.Raw), so that a long conversation is not parsed and encoded again.
     """
 
     __slots__ = ("text",)
@@ -42,25 +41,25 @@ class Begun:
         self.text = _to_json({"kind": "interaction", "tools": (), "messages": (), **fields})[:-1]
 
     def finished(self, rest: Mapping[str, Any], *arrays: "array[Any]") -> list[bytes]:
-        """The frame, in pieces: with what the answer brought, and the arrays of prompt ids, token ids and log-probs."""
+        """The frame in pieces: the parts of the answer, and the arrays of prompt ids, token ids and log-probs."""
         assert rest.keys() == _RESULT, f"expected {sorted(_RESULT)}"
         return _frame(
             [self.text, b",", _to_json(rest)[1:]], [len(values) for values in arrays], [a.tobytes() for a in arrays]
         )
 
     def answered(self, interaction_id: str, ended_at: float, answer: bytes) -> list[bytes]:
-        """The frame, in pieces, of a reply that came whole and has one choice: with the engine's `answer` as it stands."""
+        """The frame, in pieces, of a whole reply with one choice, with the engine's `answer` unchanged."""
         rest = b',"interaction_id":%b,"ended_at":%b,"has_answer":true}' % (_encode(interaction_id), _encode(ended_at))
         return _frame([self.text, rest], (0, 0, 0), [answer])
 
 
 def encode(record: Record) -> bytes:
-    """One frame, whole."""
+    """One frame as one text of bytes."""
     return b"".join(pieces(record))
 
 
 def pieces(record: Record) -> list[bytes]:
-    """One frame, in the pieces that it is written from."""
+    """One frame in the pieces that are written."""
     if isinstance(record, Feedback):
         return _frame([_to_json(asdict(record) | {"kind": "feedback"})], (0, 0, 0), ())
     begun = Begun({name: getattr(record, name) for name in _BEGUN})
@@ -90,7 +89,7 @@ def decode(payload: bytes) -> Record:
 
 
 def _taken_apart(answer: bytes, *, is_remote: bool) -> dict[str, Any]:
-    """What an engine's whole answer adds to the record of its one choice."""
+    """The parts of the record that an engine's whole answer adds for its one choice."""
     draft, problem = _draft_of(answer)
     return {
         "reply": draft.message,
@@ -105,7 +104,7 @@ def _taken_apart(answer: bytes, *, is_remote: bool) -> dict[str, Any]:
 
 
 def _draft_of(answer: bytes) -> tuple[Draft, str | None]:
-    """The reply, and why its ids cannot be trusted: where they cannot be read, its words alone, else nothing of it."""
+    """The reply and its quarantine reason. If the ids cannot be read, only its words; if nothing can, nothing."""
     problem = None
     try:
         read = chunks.read(answer)

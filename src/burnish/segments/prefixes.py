@@ -1,9 +1,9 @@
-"""Which long texts begin alike, so that a segment file holds what they have in common once.
+"""Texts with a common beginning, so that a segment file holds it once.
 
-An agent sends its tools and its whole conversation with every request. To write them anew each time costs more than all
-else that a gateway does for such a request: the pages of a growing file have to be found, cleared and filled. What is
-remembered here are checksums of each text's beginnings, one at every `STEP` bytes, of samples only: they say where to
-look, and that two texts are alike is decided by their bytes alone.
+An agent sends its tools and its whole conversation with every request. Writing them again each time costs more than
+everything else in the gateway, because the pages of a growing file must be found, cleared and filled. This file keeps
+checksums of each text's beginnings, one at every `STEP` bytes, over samples only. They say where to look. The bytes
+alone decide whether two texts are alike.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ Mark = tuple[int, int]
 
 
 class Place(NamedTuple):
-    """Where a text stands in a file, and how long it is, in bytes."""
+    """The place and length, in bytes, of a text in a file."""
 
     offset: int
     length: int
@@ -30,14 +30,14 @@ class Prefixes:
         self._places: dict[Mark, Place] = {}
 
     def find(self, marks: list[Mark]) -> Place | None:
-        """The latest of the texts that begin, going by their checksums, most like the one with these `marks`."""
+        """The latest text with the longest common beginning, by the checksums `marks`."""
         for mark in reversed(marks):
             if (place := self._places.get(mark)) is not None:
                 return place
         return None
 
     def add(self, marks: list[Mark], place: Place) -> None:
-        """Remember a text; of very many the oldest are forgotten."""
+        """Remember a text. If there are too many, the oldest are forgotten."""
         for mark in marks:
             self._places.pop(mark, None)
             self._places[mark] = place
@@ -46,8 +46,7 @@ class Prefixes:
 
 
 def marks_of(text: bytes) -> list[Mark]:
-    """Length of, and checksum of samples from, every beginning of `text` that is a multiple of `STEP` long, shortest
-    first."""
+    """The length, and a checksum of samples, of every beginning of `text` at a multiple of `STEP`, shortest first."""
     marks = []
     view = memoryview(text)
     checksum = crc32(view[:SAMPLE])
@@ -58,10 +57,10 @@ def marks_of(text: bytes) -> list[Mark]:
 
 
 def n_alike(text: bytes, other: bytes | memoryview) -> int:
-    """How many bytes `text` and `other` have in common at their beginnings."""
+    """How many bytes `text` and `other` share at their beginnings."""
     view = memoryview(other)
     low, high = 0, min(len(text), len(other))
-    while low < high:  # the first `low` bytes are alike, the first `high` + 1 are not
+    while low < high:  # the first `low` bytes are equal, the first `high` + 1 are not
         middle = (low + high + 1) // 2
         if text.startswith(view[low:middle], low):
             low = middle

@@ -1,8 +1,7 @@
 """Fakes that ship: a stand-in for vLLM for tests, and for trying a set-up without a model.
 
-`StubEngine` replies from a list or a function; `ScriptedEngine` plays scenes to real clients and notes what really
-happened, so that a journal can be compared with the truth. `python -m burnish.testing` runs either as a process of its
-own.
+`StubEngine` replies from a list or a function. `ScriptedEngine` plays scenes to real clients and records what really
+happened, so that a journal can be compared with the truth. `python -m burnish.testing` runs either as a process.
 """
 
 from burnish.testing.scenes import Outcome, Part, Scene, Script, Side, Step, Truth

@@ -1,4 +1,4 @@
-"""`python -m burnish.testing`: the stub engine as a process of its own; with `--script FILE`, one that plays a script."""
+"""`python -m burnish.testing`: the stub engine as a process. With `--script FILE` it plays a script."""
 
 import argparse
 import signal

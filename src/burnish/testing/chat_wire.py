@@ -1,5 +1,6 @@
-"""vLLM's JSON for chat completions, whole and streamed. tests/contracts/test_engine_wire.py holds it to the real
-server's."""
+"""vLLM's JSON for chat completions, whole and streamed. tests/contracts/test_engine_wire.py compares it with the real
+one.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -51,7 +52,7 @@ def _choices(body: Tree, replies: Sequence[Played]) -> list[Tree]:
 
 
 async def chunks(body: Tree, head: Tree, replies: Sequence[Played], delay: float) -> AsyncIterator[Tree]:
-    """A stream's chunks: roles first, then one token of every choice in turn, the end of a choice on its last token."""
+    """A stream's chunks: roles first, then one token of each choice in turn. A choice ends with its last token."""
     head = head | {"object": "chat.completion.chunk"}
     ids = prompt_ids(body)
     wants_usage = (body.get("stream_options") or {}).get("include_usage")
@@ -94,7 +95,7 @@ def _entry(body: Tree, reply: Played, position: int) -> Tree:
 
 
 def n_prompt(ids: Sequence[int], replies: Sequence[Played]) -> int:
-    """The prompt's length as the engine tells it."""
+    """The prompt's length as the engine reports it."""
     told = [reply.n_prompt for reply in replies if reply.n_prompt is not None]
     return told[0] if told else len(ids)
 

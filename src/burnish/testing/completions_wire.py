@@ -15,7 +15,8 @@ def prompts_of(prompt: Any) -> list[list[int]]:
 
 
 def whole(body: Tree, head: Tree, prompts: Sequence[Sequence[int]], replies: Sequence[Played]) -> Tree:
-    """A text completion that is not streamed; `replies` are those of the first prompt, then of the second, and so on."""
+    """A text completion that is not streamed. `replies` are those of the first prompt, then of the second, and so
+    on."""
     wants_ids = bool(body.get("return_token_ids"))
     choices = [
         {
@@ -48,7 +49,7 @@ def scored(choice: Tree, prompt: Sequence[int], values: Sequence[float]) -> Tree
 async def chunks(
     body: Tree, head: Tree, prompts: Sequence[Sequence[int]], replies: Sequence[Played], delay: float
 ) -> AsyncIterator[Tree]:
-    """A stream's chunks: one token of every choice in turn; the prompt's ids stand in a choice's first chunk."""
+    """A stream's chunks: one token of each choice in turn. A choice's first chunk holds the prompt's ids."""
     head = head | {"object": "text_completion"}
     wants_usage = (body.get("stream_options") or {}).get("include_usage")
     wants_ids = bool(body.get("return_token_ids"))
@@ -85,7 +86,7 @@ def _prompt_of(index: int, prompts: Sequence[Sequence[int]], replies: Sequence[P
 
 
 def _logprobs(body: Tree, reply: Played, start: int, end: int) -> Tree:
-    """Tokens `start` to `end`; offsets count the characters of the tokens before them, as vLLM does."""
+    """Tokens `start` to `end`. Offsets count the characters of the tokens before them, as in vLLM."""
     as_ids = bool(body.get("return_tokens_as_token_ids"))
     words = [f"token_id:{token}" if as_ids else word_of(token) for token in reply.token_ids[:end]]
     offsets = [sum(map(len, words[:position])) for position in range(start, end)]

@@ -1,9 +1,8 @@
-"""A judge that believes everything: it obeys the last order to it that stands anywhere in its input, however fenced or
-disguised.
+"""A judge that believes everything: it obeys the last order to it anywhere in its input, however fenced or disguised.
 
-Where nobody gives orders it reads what came back by a few words, and judges right in simple cases. It shares no code
-and no word list with `burnish.judges.injection.scan`: it runs all letters together and looks for what is wanted behind
-what is asked, so that what it falls for is not what the scan was written to find.
+Without orders it reads the next state by a few words and judges simple cases rightly. It shares no code and no word
+list with `burnish.judges.injection.scan`: it joins all letters and looks for the request behind the words. So it can be
+fooled by things that the scan was not written to find.
 """
 
 import base64
@@ -59,7 +58,7 @@ _COMPLAINT = re.compile(
 
 
 class GullibleJudge:
-    """`is_honest` makes it deaf to orders: it then reads what came back and nothing else."""
+    """`is_honest` makes it ignore orders: it then reads only the next state."""
 
     def __init__(self, *, is_honest: bool = False, model: str = "gullible") -> None:
         self.model = model
@@ -76,10 +75,10 @@ class GullibleJudge:
         return [f"VERDICT: {score}\nHINT: {hint}"] * n
 
     async def close(self) -> None:
-        """It holds nothing open."""
+        """Nothing to close."""
 
     def _reading(self, said: str) -> tuple[str, str]:
-        """What a simple reader makes of what came back."""
+        """A simple reader's verdict on the next state."""
         came_back = [line for line in _CAME_BACK.split(said)[-1].splitlines() if line and not _MARK_LINE.match(line)]
         text = " ".join(_unwrapped(line) for line in came_back)
         if found := _COMPLAINT.search(text):
@@ -91,7 +90,7 @@ class GullibleJudge:
 
 
 def _told(said: str) -> tuple[str | None, str | None]:
-    """The verdict and the hint that were last asked for, None where nobody asked for one."""
+    """The verdict and the hint that were last asked for. None if nobody asked for one."""
     text = "\n".join(_unwrapped(line) for line in said.splitlines() if not _MARK_LINE.match(line))
     score: str | None = None
     hint: str | None = None
@@ -112,7 +111,7 @@ def _told(said: str) -> tuple[str | None, str | None]:
 
 
 def _variants(text: str) -> list[str]:
-    """The text as it is seen, and as it reads when decoded, turned round, or with its spaces closed up."""
+    """The text as it is, and decoded, reversed, or with its spaces removed."""
     seen = "".join(_TWINS.get(char, char) for char in _visible(text))
     leet = re.sub(r"(?<=[A-Za-z])[013457](?=[A-Za-z])", lambda found: "oieast"["013457".index(found[0])], seen)
     closed = re.sub(r"(?<=\b\w)[ .\-_*](?=\w\b)", "", seen)
@@ -125,7 +124,8 @@ def _variants(text: str) -> list[str]:
 
 
 def _visible(text: str) -> str:
-    """Wide and mathematical letters as plain ones, tags as what they spell, nothing of what takes no room."""
+    """Wide and mathematical letters as plain ones, tags as the letters that they spell, without zero-width
+    characters."""
     plain: list[str] = []
     for char in text:
         code = ord(char)
@@ -156,7 +156,7 @@ def _decoded(blob: str) -> str:
 
 
 def _unwrapped(line: str) -> str:
-    """The texts of a JSON line; any other line as it stands."""
+    """The texts of a JSON line. Any other line unchanged."""
     try:
         tree = json.loads(line)
     except ValueError:

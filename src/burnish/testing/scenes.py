@@ -1,10 +1,9 @@
-"""A script for real clients: scenes, and the truth about each request that was played.
+"""Scripts for real clients: scenes, and the truth about each request.
 
-A client says which scene it plays by a marker in its first words (`scene:parallel`, or `scene:parallel.7` to play it
-many times). Every reply carries a mark of its own (`@mark` in its text or arguments becomes `parallel.7#2`), so a
-request tells by the highest mark that it repeats how far it has come, whatever else the client has done to its history.
-Nothing is remembered to decide what to answer but how often a step was asked for: what the linker does with the same
-requests is not known here.
+A client names its scene by a marker in its first words (`scene:parallel`, or `scene:parallel.7` to play it many times).
+Every reply carries a mark of its own (`@mark` in its text or arguments becomes `parallel.7#2`). So the highest mark
+that a request repeats says how far it has come, whatever the client has done to its history. The only state is how
+often each step was asked for. The linker's view of the requests is not known here.
 """
 
 import json
@@ -22,7 +21,7 @@ RUN = "@run"
 
 
 class Part(StrEnum):
-    """What a request is to its conversation."""
+    """The kind of a request in its conversation."""
 
     MAIN = "main"
     SIDE = "side"
@@ -30,7 +29,7 @@ class Part(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a request."""
+    """The end of a request."""
 
     OPEN = "open"
     ANSWERED = "answered"
@@ -40,10 +39,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to answer when a conversation has come so far.
+    """The answer at one point of a conversation.
 
-    The first requests for it get the `refusals`, one each; the next ones the `replies`, the last of them again and
-    again.
+    The first requests for it get the `refusals`, one each. The next ones get the `replies`, and the last of them again
+    and again.
     """
 
     replies: Sequence[Scripted]
@@ -52,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A conversation: its steps in order. A sub-agent's is a scene of its own, which names the one it belongs to."""
+    """A conversation: its steps in order. A sub-agent's conversation is a scene of its own, which names its parent."""
 
     name: str
     steps: Sequence[Step]
@@ -62,8 +61,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A request that is about a conversation and no part of it: `pattern` is found in its system prompt or last
-    message."""
+    """A request about a conversation that is no part of it. `pattern` matches its system prompt or last message."""
 
     name: str
     pattern: str
@@ -72,7 +70,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Scenes by name, and what is asked beside them."""
+    """Scenes by name, and the side requests."""
 
     scenes: Sequence[Scene]
     sides: Sequence[Side] = ()
@@ -86,7 +84,7 @@ class Script:
 
     @classmethod
     def load(cls, path: Path) -> "Script":
-        """From a JSON file: {"scenes": [{"name", "steps": [{"replies": [{…}], "refusals": [{…}]}]}], "sides": [{…}]}."""
+        """From a JSON file: {"scenes": [{"name", "steps": [{"replies": […], "refusals": […]}]}], "sides": [{…}]}."""
         tree = json.loads(path.read_text(encoding="utf-8"))
         scenes = [Scene(**scene | {"steps": [_step(step) for step in scene["steps"]]}) for scene in tree["scenes"]]
         sides = [Side(side["name"], side["pattern"], _reply(side["reply"])) for side in tree.get("sides", ())]
@@ -95,12 +93,12 @@ class Script:
 
 @dataclass(slots=True)
 class Truth:
-    """What one request of the gateway's really was. `request_id` is the gateway's, so it joins with the journal.
+    """The truth about one request of the gateway. `request_id` is the gateway's, so it joins with the journal.
 
     `family` is the run that a sub-agent works for. `continues` are the request id and the choice of the reply that it
-    goes on from; None at a conversation's start. `is_rewritten` says that the client has dropped that reply from its
-    history, `collides` that it looks like other runs' requests. `token_ids`, `n_calls`: what was sampled, for each
-    choice; `n_results`: the tool results behind the last reply.
+    continues, None at a conversation's start. `is_rewritten`: the client has dropped that reply from its history.
+    `collides`: it looks like other runs' requests. `token_ids`, `n_calls`: the sampled tokens and calls of each choice.
+    `n_results`: the tool results after the last reply.
     """
 
     request_id: str
@@ -126,7 +124,7 @@ class Truth:
 
 
 class Play:
-    """One performance of a script: answers requests and keeps the truth about them, in the order they came."""
+    """One performance of a script: it answers requests and keeps the truth about them in order."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -136,7 +134,7 @@ class Play:
         self.truths: list[Truth] = []
 
     def answer(self, body: Tree, request_id: str, n: int) -> tuple[Truth, list[Scripted] | Refusal]:
-        """The truth about a request, and what to answer."""
+        """The truth about a request, and its answer."""
         messages = _messages(body)
         whole = json.dumps(messages)
         scene, run = self._find(messages, whole)
@@ -161,9 +159,9 @@ class Play:
         return truth, self._replies(truth, scene.steps[min(step, len(scene.steps) - 1)], n)
 
     def settle(self, truth: Truth, outcome: Outcome) -> None:
-        """What became of a request that was answered."""
+        """Record the end of an answered request."""
         truth.outcome = outcome
-        if outcome is Outcome.LEFT:  # no client has seen these; a later try may have taken their place already
+        if outcome is Outcome.LEFT:  # no client has seen these; a later try may have taken their place
             for mark, answered in list(self._answered.items()):
                 if answered[0] == truth.request_id:
                     del self._answered[mark]
@@ -173,7 +171,7 @@ class Play:
             return step.refusals[truth.attempt - 1]
         which = min(truth.attempt - len(step.refusals), len(step.replies)) - 1
         texts = [reply.text for reply in step.replies]
-        first = texts.index(texts[which])  # replies that read the same cannot be told apart
+        first = texts.index(texts[which])  # replies with the same text cannot be distinguished
         marks = [(truth.run, truth.step, first + choice) for choice in range(n)]
         self._answered |= {mark: (truth.request_id, choice) for choice, mark in enumerate(marks)}
         return [
@@ -182,7 +180,7 @@ class Play:
         ]
 
     def _find(self, messages: Sequence[Tree], whole: str) -> tuple[Scene | None, str]:
-        """The scene that is played, by the first marker in the user's words, else anywhere."""
+        """The scene of a request, by the first marker in the user's words, else by the first one anywhere."""
         asked = json.dumps([message for message in messages if message.get("role") == "user"])
         found = _MARKER.search(asked) or _MARKER.search(whole)
         if found is None:
@@ -190,9 +188,9 @@ class Play:
         return self._scenes.get(found["scene"]), found["scene"] + (f".{found['run']}" if found["run"] else "")
 
     def _progress(self, messages: Sequence[Tree], run: str) -> tuple[int, int, bool]:
-        """The last step that a request repeats and which variant of its reply; whether that reply itself is gone.
+        """The last step that a request repeats, the variant of its reply, and whether that reply itself is gone.
 
-        A summary that a client has put in the place of its history repeats marks too, as words of the agent's own.
+        A summary that a client has put in place of its history repeats marks too, in the agent's own words.
         """
         pattern = re.compile(re.escape(run) + r"#(\d+)(?:\.(\d+))?")
         asides = {side.reply.content.replace(RUN, run).strip() for side in self._script.sides}
@@ -213,7 +211,7 @@ _MARKER = re.compile(r"scene:(?P<scene>[a-z][a-z0-9-]*)(?:\.(?P<run>[a-z0-9]+))?
 
 
 def _told(reply: Scripted, run: str, mark: str) -> Scripted:
-    """`reply` with its mark in it."""
+    """`reply` with its mark filled in."""
 
     def fill(text: str) -> str:
         return text.replace(MARK, mark).replace(RUN, run)
@@ -236,7 +234,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _n_results(messages: Sequence[Tree]) -> int:
-    """The number of tool results behind the last reply."""
+    """The number of tool results after the last reply."""
     behind = 0
     for message in reversed(messages):
         if message.get("role") == "assistant":
@@ -258,7 +256,7 @@ def _as_json(arguments: Any) -> str:
 
 
 def _step(tree: Tree | str) -> Step:
-    """A step; one that always gets the same reply may be written as that reply."""
+    """A step. A step that always gets the same reply may be written as that reply."""
     if isinstance(tree, dict) and ("replies" in tree or "refusals" in tree):
         return Step(
             [_reply(reply) for reply in tree.get("replies", ())], [Refusal(**one) for one in tree.get("refusals", ())]

@@ -1,5 +1,4 @@
-"""The scripted engine: a stub engine that plays scenes to real clients. `GET /script/truth` tells what was really
-played."""
+"""The scripted engine: a stub engine that plays scenes to real clients. `GET /script/truth` returns what was played."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from burnish.testing.stub_reply import Played, Refusal, Scripted, Tree
 
 @dataclass
 class ScriptedEngine(StubEngine):
-    """Answers by its script; `truths` are there while it runs."""
+    """Answers by its script. `truths` exist while it runs."""
 
     script: Script = field(default_factory=lambda: Script(()))
 

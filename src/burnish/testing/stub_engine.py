@@ -1,7 +1,7 @@
 """The stub engine: a small real HTTP server in vLLM's wire shape.
 
-Deterministic: replies come from a list or a function, a token is a byte of UTF-8, a log-prob follows from model and
-token. It can be slow, fail and die on demand.
+It is deterministic: replies come from a list or a function, a token is a byte of UTF-8, and a log-prob follows from
+model and token. It can be slow, fail and die on demand.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Replies = Callable[[Tree, int], Scripted | str] | Sequence[Scripted | str]
 
 
 class Failure(StrEnum):
-    """What the stub does instead of answering requests for a reply."""
+    """How the stub fails instead of answering."""
 
     REFUSE = "refuse"  # 500 before the first byte
     FULL = "full"  # 503, the queue is full
@@ -41,11 +41,11 @@ _REFUSALS = {
 
 @dataclass
 class StubEngine:
-    """The server. Use it as a context manager; `url` is there while it runs, `requests` keeps the body of
-    every request for a reply, `headers` its headers; `n_running` counts the replies under way, as /metrics tells.
+    """The server. Use it as a context manager. `url` exists while it runs. `requests` keeps the body of every request
+    for a reply, `headers` its headers. `n_running` counts the running replies, as /metrics reports.
 
-    `replies` is a list that is gone through again and again, or a function of (body, choice). `score` gives the prompt
-    log-probs of /v1/completions.
+    `replies` is a list that is repeated, or a function of (body, choice). `score` gives the prompt log-probs of
+    /v1/completions.
     """
 
     replies: Replies = ("hello",)
@@ -178,20 +178,20 @@ class StubEngine:
             self.ended(headers, was_heard=was_heard)
 
     def plan(self, body: Tree, headers: Headers, n: int) -> list[Scripted] | Refusal:
-        """What to answer: `n` replies, or a refusal."""
+        """The answer: `n` replies, or a refusal."""
         return [self._next(body, choice) for choice in range(n)]
 
     def began(self, headers: Headers, replies: list[Played]) -> None:
-        """A request is about to be answered."""
+        """Called when a request is about to be answered."""
 
     def ended(self, headers: Headers, *, was_heard: bool) -> None:
-        """A request has been answered; `was_heard` is False where the client left before the end."""
+        """Called when a request has been answered. `was_heard` is False if the client left before the end."""
 
     def add_routes(self, app: web.Application) -> None:
-        """More routes than vLLM has."""
+        """Further routes, beside vLLM's."""
 
     def _objection(self, body: Tree) -> Refusal | None:
-        """Why a request cannot be answered at all."""
+        """The reason why a request cannot be answered at all. None if it can."""
         if self.failure in _REFUSALS:
             return _REFUSALS[self.failure]
         if self.needs_loaded and body["model"] != self.base_name and body["model"] not in self.loaded:
@@ -288,7 +288,7 @@ class StubEngine:
         return web.Response(text=f"Success: LoRA adapter '{name}' removed successfully.")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        """Two of vLLM's gauges; nothing ever waits here."""
+        """Two of vLLM's gauges. Nothing ever waits here."""
         labels = f'{{engine="0",model_name="{self.base_name}"}}'
         gauges = {"running": float(self.n_running), "waiting": 0.0}
         return web.Response(text="".join(f"vllm:num_requests_{name}{labels} {n}\n" for name, n in gauges.items()))

@@ -1,7 +1,7 @@
-"""What the stub engine says: a reply from a script, and how it comes out token by token under a request's limits.
+"""The stub engine's replies: a reply from a script, token by token under a request's limits.
 
-A token is a byte of UTF-8, and EOS ends a reply; a log-prob follows from model and token. Nothing here is random but
-the ids of tool calls.
+A token is a byte of UTF-8, and EOS ends a reply. A log-prob follows from model and token. Only the ids of tool calls
+are random.
 """
 
 import uuid
@@ -15,11 +15,11 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """One reply. `tool_calls` are (name, arguments as JSON text); `logprobs` overrides the made-up ones, None leaves
+    """One reply. `tool_calls` are (name, arguments as JSON text). `logprobs` overrides the made-up ones; None leaves
     one out.
 
-    `pause` is how long the engine thinks before the first token, in seconds, `hang` how long it stops in mid-stream;
-    `n_prompt` what it says the prompt's length was, where that should not be the truth.
+    `pause` is the time before the first token in seconds, `hang` a stop in the middle of the stream. `n_prompt` is the
+    reported length of the prompt, if it should differ from the real one.
     """
 
     content: str = ""
@@ -33,12 +33,12 @@ class Scripted:
 
     @property
     def text(self) -> str:
-        """What was sampled: reasoning in think tags, tool calls in hermes form."""
+        """The sampled text: reasoning in think tags, tool calls in Hermes form."""
         return self.opening + self.content + "\n".join(_hermes(name, arguments) for name, arguments in self.tool_calls)
 
     @property
     def opening(self) -> str:
-        """What was sampled ahead of the content."""
+        """The sampled text before the content."""
         return f"<think>{self.reasoning}</think>" if self.reasoning else ""
 
     @property
@@ -52,7 +52,7 @@ class Scripted:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What the engine says instead of a reply. With `cut` it says nothing: the connection breaks before the first byte."""
+    """A refusal instead of a reply. With `cut`, the connection breaks before the first byte."""
 
     status: int = 500
     kind: str = "InternalServerError"
@@ -107,7 +107,7 @@ def play(reply: Scripted, body: Tree) -> Played:
 
 
 def deltas_of(reply: Scripted) -> list[Tree]:
-    """What each token adds: text as its characters complete, tool calls withheld until they are whole, nothing for the
+    """What each token adds: text once its characters are complete, tool calls once they are whole, nothing for the
     end."""
     deltas: list[Tree] = [{} for _ in reply.token_ids]
     at = len(b"<think>") if reply.reasoning else 0
@@ -120,7 +120,7 @@ def deltas_of(reply: Scripted) -> list[Tree]:
         deltas[at - 1] = {"content": character}
     for index, (name, arguments) in enumerate(reply.tool_calls):
         call_id = f"chatcmpl-tool-{uuid.uuid4().hex[:16]}"
-        start = at + 12  # somewhere inside this call's text
+        start = at + 12  # inside this call's text
         deltas[start] = {
             "content": None,
             "tool_calls": [{"id": call_id, "type": "function", "index": index, "function": {"name": name}}],
@@ -135,7 +135,7 @@ def deltas_of(reply: Scripted) -> list[Tree]:
 
 
 def logprob_of(model: str, token: int) -> float:
-    """The stub's log-prob of `token` under `model`: another one for every model."""
+    """The stub's log-prob of `token` under `model`, different for every model."""
     return -0.25 - ((token * 31 + sum(model.encode()) * 7) % 97) / 97
 
 
@@ -156,7 +156,7 @@ def _hermes(name: str, arguments: str) -> str:
 
 
 def _message(deltas: Sequence[Tree]) -> Tree:
-    """The deltas put together; a tool call that was cut short is not there."""
+    """The deltas joined, without a tool call that was cut short."""
     calls: list[Tree] = []
     for piece in (piece for delta in deltas for piece in delta.get("tool_calls") or ()):
         if "id" in piece:

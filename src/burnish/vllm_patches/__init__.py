@@ -1,8 +1,7 @@
-"""Patches for vLLM 0.32 on a CPU (docs/decisions/0011-vllm-mended-on-a-cpu.md): of adapters, and of requests with a
-seed.
+"""Patches for vLLM 0.32 on a CPU (decision 11): for adapters, and for requests with a seed.
 
 vLLM's worker imports this package because the engine is started with `--worker-extension-cls
-burnish.vllm_patches.Patched`; nothing else does.
+burnish.vllm_patches.Patched`. Nothing else imports it.
 """
 
 from burnish.vllm_patches import lora, seeds

@@ -1,12 +1,12 @@
-"""A request without an adapter gets none, and adapters cost a small part of a step instead of most of it.
+"""Patches for LoRA on a CPU: a request without an adapter gets none, and adapters cost a small part of a step.
 
-vLLM marks a request without an adapter with slot -1, and its PyTorch operations index the adapters' weights with that:
-batched beside requests with adapters, the base answered with the adapter in the last slot (46 of 48 greedy answers were
-others than alone). The frozen base judges, so its verdicts were partly the policy's own. Here slot -1 adds nothing.
+vLLM marks a request without an adapter with slot -1, and its PyTorch operations index the adapters' weights with that.
+In a batch with adapters, the base answered with the adapter in the last slot (46 of 48 greedy answers differed). The
+frozen base judges, so its verdicts were partly the policy's own. With the patch, slot -1 adds nothing.
 
-The same operations copy the adapter's two matrices once for every *token*, in every layer: of the worker's time in a
-run of the sandbox 64 % was theirs, a tenth the base's own products'. Here a layer keeps the matrices of all its slots
-and slices in one piece, and a step takes two products a layer, whoever is in it: with a small model the number of
+The same operations copy the adapter's two matrices once for every *token* in every layer. In a run of the sandbox they
+took 64 % of the worker's time; the base's own products took a tenth. With the patch, a layer keeps the matrices of all
+its slots and slices in one piece, and a step takes two products a layer, because with a small model the number of
 operations is what costs.
 
 GPUs have kernels of their own, which leave slot -1 out and copy nothing.
@@ -24,7 +24,7 @@ from vllm.lora.punica_wrapper import punica_cpu
 from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
 
 FEW = 64
-"""Tokens of a step up to which all slots are multiplied together."""
+"""Up to this many tokens of a step, all slots are multiplied together."""
 
 _shrink = lora_ops.bgmv_shrink
 _update_metadata = PunicaWrapperCPU.update_metadata
@@ -37,8 +37,9 @@ class Joined(tuple[Any, ...]):
 
 
 def joined(a: Sequence[Any], b: Sequence[Any]) -> tuple[Joined, Joined]:
-    """The same numbers in one piece each. In that of B [slots, 1, outputs, rank] each slice has columns of its own, and
-    zeros elsewhere."""
+    """The same numbers in one piece each. In B [slots, 1, outputs, rank] each slice has its own columns, with zeros
+    elsewhere.
+    """
     n_slots, _, rank, hidden = a[0].shape
     whole_a = a[0].new_zeros(n_slots, len(a), rank, hidden)
     whole_b = b[0].new_zeros(n_slots, len(b), rank, sum(each.shape[2] for each in b))
@@ -56,8 +57,7 @@ def joined(a: Sequence[Any], b: Sequence[Any]) -> tuple[Joined, Joined]:
 
 
 def joining(create: Callable[..., None]) -> Callable[..., None]:
-    """A layer's `create_lora_weights`, whose tensors are in one piece then; not where several workers share an
-    adapter's rank."""
+    """A layer's `create_lora_weights` with tensors in one piece, unless several workers share an adapter's rank."""
 
     @functools.wraps(create)
     def created(self: Any, *given: Any, **named: Any) -> None:
@@ -69,21 +69,23 @@ def joining(create: Callable[..., None]) -> Callable[..., None]:
 
 
 class Part:
-    """The tokens of a step that are multiplied together: those from slot `first` up to `stop`; `slots` has each
-    token's, -1 where none."""
+    """The slots of a step that are multiplied together, from `first` up to `stop`. `slots` has each token's slot, -1
+    for none.
+    """
 
     def __init__(self, slots: Sequence[int], first: int, stop: int) -> None:
         mine = [row for row, slot in enumerate(slots) if first <= slot < stop]
         self.slots = slice(first, stop)
         self.rows = slice(mine[0], mine[-1] + 1)
-        """From the first of them to the last: cheaper than to gather a few and to scatter them again."""
+        """From the first slot to the last: cheaper than gathering a few and scattering them again."""
         within = slots[self.rows]
         self._of = None if stop == first + 1 and len(within) == len(mine) else torch.tensor(within).unsqueeze(1)
         self._others: dict[int, Any] = {}
 
     def others(self, width: int) -> Any:
-        """[rows, slots · width]: True where a column is of another slot than the token; None where none is. `width`:
-        columns a slot."""
+        """[rows, slots · width]: True if a column belongs to another slot than the token's. None if none does. `width`:
+        columns of a slot.
+        """
         if self._of is not None and width not in self._others:
             of_another = self._of != torch.arange(self.slots.start, self.slots.stop)
             self._others[width] = of_another.repeat_interleave(width, 1)
@@ -91,8 +93,8 @@ class Part:
 
 
 def parts(slots: Sequence[int]) -> list[Part]:
-    """All tokens of a small step together, as each operation costs more than what it computes; those of a large one
-    slot by slot."""
+    """All tokens of a small step together, because each operation costs more than its work. A large step slot by
+    slot."""
     used = sorted({*slots} - {-1})
     if used and len(slots) <= FEW:
         return [Part(slots, used[0], used[-1] + 1)]
@@ -100,7 +102,7 @@ def parts(slots: Sequence[int]) -> list[Part]:
 
 
 def update_metadata(self: Any, *given: Any, **named: Any) -> None:
-    """As vLLM's, once a step; and whose the step's tokens are, for all of its layers."""
+    """vLLM's own, called once a step. It also keeps the slots of the step's tokens for all layers."""
     _update_metadata(self, *given, **named)
     self.parts = parts(self.token_lora_indices.tolist())
 
@@ -118,7 +120,7 @@ def add_lora_linear(
     """`y` [tokens, Σ outputs] += scale · (x [tokens, hidden] · A [rank, hidden]ᵀ) · B [outputs, rank]ᵀ of each token's
     slot.
 
-    All slices at once; between the two products numbers are fp32, as in vLLM's own operations.
+    All slices at once. Between the two products numbers are fp32, as in vLLM's own operations.
     """
     if not (isinstance(lora_a_stacked, Joined) and isinstance(lora_b_stacked, Joined)):
         lora_a_stacked, lora_b_stacked = joined(lora_a_stacked, lora_b_stacked)
@@ -130,7 +132,7 @@ def add_lora_linear(
         others = part.others(len(a) // (part.slots.stop - part.slots.start))
         if (
             others is not None
-        ):  # not a product with zeros: what another adapter makes infinite must not touch this token
+        ):  # not a product with zeros: an infinite value of another adapter must not touch this token
             middle.masked_fill_(others, 0.0)
         flat[part.rows].addmm_(middle.to(flat.dtype), b.to(flat.dtype), alpha=scale)
 
@@ -138,13 +140,14 @@ def add_lora_linear(
 def bgmv_shrink(
     inputs: Any, lora_b_weights: Any, output_tensor: Any, lora_indices_tensor: Any, scaling: float = 1.0
 ) -> None:
-    """As vLLM's: `output_tensor` [tokens, rank] = scaling · inputs [tokens, hidden] · A of each token's slot; zero for
-    slot -1."""
+    """Like vLLM's: `output_tensor` [tokens, rank] = scaling · inputs [tokens, hidden] · A of each token's slot. 0 for
+    slot -1.
+    """
     _shrink(inputs, lora_b_weights, output_tensor, lora_indices_tensor, scaling)
     output_tensor.masked_fill_((lora_indices_tensor < 0).unsqueeze(1), 0.0)
 
 
-# what is left to vLLM's own operations: `sgmv_shrink` calls the first, the wrapper has a reference of its own
+# vLLM's own operations keep these: `sgmv_shrink` calls the first, and the wrapper holds a reference of its own
 lora_ops.bgmv_shrink = bgmv_shrink
 punica_cpu.bgmv_shrink = bgmv_shrink
 PunicaWrapperCPU.parts = []

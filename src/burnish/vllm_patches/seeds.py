@@ -1,10 +1,10 @@
-"""A request with a `seed` whose prompt is read in several pieces no longer ends the engine.
+"""Patch for seeds on a CPU: a request with a `seed` and a prompt that is read in pieces no longer ends the engine.
 
-After each piece but the last vLLM takes back the draw of a token that nobody wanted by setting the request's generator
-to an offset, which a generator on a CPU does not have: the worker fails, and the engine with it, for all clients.
-Prompts are read in pieces where they are longer than a step's tokens, or come beside many others. Here nothing is drawn
-from the generator of a request that is not to be sampled yet, so there is nothing to take back, and the same seed gives
-the same tokens however its prompt was read.
+After each piece but the last, vLLM takes back the draw of an unwanted token by setting the request's generator to an
+offset. A generator on a CPU has no offset, so the worker fails and the engine ends for all clients. Prompts are read in
+pieces if they are longer than a step's tokens or come beside many others. With the patch, nothing is drawn from the
+generator of a request that is not to be sampled yet. So nothing has to be taken back, and the same seed gives the same
+tokens however its prompt was read.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from vllm.v1.worker.gpu_model_runner import GPUModelRunner  # the CPU's inherits from it
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner  # the CPU's runner inherits from it
 
 
 def sampling(sample: Callable[..., Any]) -> Callable[..., Any]:
-    """A model runner's `sample_tokens`, to which requests that are not to be sampled in this step have no generator."""
+    """A model runner's `sample_tokens` in which requests that are not sampled in this step have no generator."""
 
     @wraps(sample)
     def sampled(self: Any, *given: Any, **named: Any) -> Any:

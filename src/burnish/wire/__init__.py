@@ -1,1 +1,1 @@
-"""What an engine says, typed: chunks of a stream, whole replies, and the reply that they add up to."""
+"""An engine's answers, typed: chunks of a stream, whole replies, and the reply that they form."""

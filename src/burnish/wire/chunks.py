@@ -1,7 +1,7 @@
-"""What an engine says, typed: one chunk of a stream or one whole reply, of chat or text completions.
+"""An engine's answers, typed: one chunk of a stream or one whole reply, of chat or text completions.
 
-Only what Burnish acts on is decoded; all other fields are skipped here and passed on as bytes where they are passed on.
-A reply can be skimmed for what its client reads, which takes half the time, and read for what was sampled later.
+Only the fields that Burnish acts on are decoded. The others are skipped, and passed on as bytes if they are passed on.
+A reply can be skimmed for what its client reads, which takes half the time, and read later for what was sampled.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ NOTHING = msgspec.Raw(b"")
 
 
 class Function(msgspec.Struct, gc=False):
-    """A tool call's name and arguments (JSON text); in a stream, pieces of them."""
+    """A tool call's name and arguments (JSON text). In a stream, pieces of them."""
 
     name: str | None = None
     arguments: str | None = None
 
 
 class CallPiece(msgspec.Struct, gc=False):
-    """One tool call, or a piece of it; `index` is its place in the reply, absent in whole replies."""
+    """One tool call or a piece of it. `index` is its place in the reply, absent in whole replies."""
 
     index: int | None = None
     id: str | None = None
@@ -44,15 +44,14 @@ class Entry(msgspec.Struct, gc=False):
 
 
 class Logprobs(msgspec.Struct, gc=False):
-    """Of chat (`content`) or of text completions (`token_logprobs`)."""
+    """Log-probs of chat (`content`) or of text completions (`token_logprobs`)."""
 
     content: list[Entry] | None = None
     token_logprobs: list[float | None] | None = None
 
 
 class Words(msgspec.Struct, gc=False):
-    """What a client reads of one element of `choices`. A whole reply's `message` is kept as text, to be passed on as
-    the engine wrote it."""
+    """The fields of `choices` that a client reads. A whole reply's `message` stays text, to be passed on unchanged."""
 
     index: int
     delta: Piece | None = None
@@ -63,14 +62,14 @@ class Words(msgspec.Struct, gc=False):
 
     @property
     def piece(self) -> Piece | None:
-        """The delta, or the message taken apart."""
+        """The delta, or the parsed message."""
         if self.delta is not None or not bytes(self.message):
             return self.delta
         return _piece_decoder.decode(self.message)
 
 
 class Choice(Words, gc=False):
-    """The whole of it, with what was sampled."""
+    """The whole choice, with what was sampled."""
 
     logprobs: Logprobs | None = None
     token_ids: list[int] | None = None
@@ -122,10 +121,10 @@ _piece_decoder: "msgspec.json.Decoder[Piece | None]" = msgspec.json.Decoder(Piec
 
 
 def read(data: bytes) -> Chunk:
-    """The chunk in `data`; raises msgspec.DecodeError where it is none."""
+    """The chunk in `data`. Raises msgspec.DecodeError if it is none."""
     return _decoder.decode(data)
 
 
 def skim(data: bytes) -> Answer:
-    """The answer in `data` without ids and log-probs; raises msgspec.DecodeError where it is none."""
+    """The answer in `data` without ids and log-probs. Raises msgspec.DecodeError if it is none."""
     return _skimmer.decode(data)

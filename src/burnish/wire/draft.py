@@ -1,7 +1,7 @@
-"""A choice as it grows: the pieces of a reply, merged to one assistant message with its token ids and log-probs.
+"""A choice as it grows: the pieces of a reply, merged into one assistant message with token ids and log-probs.
 
-Nothing is invented. A log-prob that the engine left out, a value that is not finite, a count that does not match: each
-makes the reply quarantined, with the reason, and never trained.
+Nothing is invented. If the engine left out a log-prob, a value is not finite, or a count does not match, the reply is
+quarantined with the reason and never trained on.
 """
 
 import math
@@ -12,9 +12,9 @@ from burnish.records import FloatArray, IntArray, int_array
 from burnish.wire.chunks import CallPiece, Choice, Words
 
 ABORTED = "abort"  # vLLM's finish_reason for a reply that it gave up
-ABSENT_LOGPROB = -9998.0  # vLLM writes -9999 where it has none
+ABSENT_LOGPROB = -9998.0  # vLLM writes -9999 if it has none
 MANY = 16
-TOLERANCE = 1e-3  # rounding may leave the log of a probability of 1 a little above 0
+TOLERANCE = 1e-3  # rounding may leave the log of a probability of 1 slightly above 0
 
 
 class Draft:
@@ -39,7 +39,7 @@ class Draft:
 
     @classmethod
     def of(cls, choice: Words) -> "Draft":
-        """A reply that came whole; without ids and log-probs where these could not be read."""
+        """A reply that came whole, without ids and log-probs if these could not be read."""
         draft = cls(choice.index)
         if isinstance(choice, Choice):
             draft.add(choice)
@@ -85,7 +85,7 @@ class Draft:
         return message
 
     def quarantine(self, prompt_ids: IntArray) -> str | None:
-        """Why ids and log-probs cannot be trusted; None where they add up."""
+        """Why ids and log-probs cannot be trusted. None if they are consistent."""
         if self._problem is not None:
             return self._problem
         if not prompt_ids:

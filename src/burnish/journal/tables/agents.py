@@ -1,15 +1,15 @@
-"""Who is served, and who may ask: agents and keys."""
+"""Agents, and the keys with which clients ask for them."""
 
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel
 
 
 class AgentRow(SQLModel, table=True):
-    """A named policy line, owned by a tenant. `settings` lays dotted keys over the configuration, for this agent alone.
+    """A named policy line of a tenant. `settings` are dotted keys over the configuration, for this agent only.
 
-    A personal agent has the agent it branches from as its `parent` and an end user of that one as its `user`. State:
-    `settings`, `is_paused` (the learner takes no new step), `held` (why nothing is promoted without an operator until
-    it is released, None where it is not held), `last_used_at` (when a personal agent was last asked for).
+    A personal agent has its parent agent as `parent` and that agent's end user as `user`. State: `settings`,
+    `is_paused` (the learner takes no new step), `held` (why nothing is promoted automatically until an operator ends
+    the hold, None without a hold), `last_used_at` (the last use of a personal agent).
     """
 
     __tablename__ = "agent"
@@ -25,7 +25,7 @@ class AgentRow(SQLModel, table=True):
 
 
 class KeyRow(SQLModel, table=True):
-    """An API key, hashed. Limits of 0 mean none. `revoked_at` (state)."""
+    """An API key, hashed. Limits of 0 mean none. State: `revoked_at`."""
 
     __tablename__ = "key"
     key_id: str = Field(primary_key=True)

@@ -1,17 +1,16 @@
-"""Shadow groups: replies drawn beside a live one, and the steps that took them."""
+"""Shadow groups: replies drawn beside a live one, and the steps that used them."""
 
 from sqlalchemy import JSON, Column, Index, LargeBinary
 from sqlmodel import Field, SQLModel
 
 
 class ShadowGroupRow(SQLModel, table=True):
-    """A live reply and the replies drawn beside it (`ShadowRow`) to the same prompt by the same version: a group of
-    `n_members` in all.
+    """A live reply and the replies drawn beside it (`ShadowRow`) by the same version: a group of `n_members` in all.
 
-    `sampling` is the live reply's. `wish` is the accepted hint that the members are scored on, empty for none,
-    `record_id` the judgement that holds it. State: `state` (burnish.records.GroupState), `reason` (why it was dropped),
-    `n_tokens` (drawn for it so far), `score` (the live reply's, in [0, 1]), `judge_id`, `votes` (grades by vote, in the
-    members' order), `spent_step`, `drawn_at` (when tokens were last drawn for it).
+    `sampling` is the live reply's. `wish` is the accepted hint that the members are scored on, empty for none;
+    `record_id` is its judgement. State: `state` (burnish.records.GroupState), `reason` (why it was dropped), `n_tokens`
+    (drawn so far), `score` (the live reply's, in [0, 1]), `judge_id`, `votes` (grades by vote, in the members' order),
+    `spent_step`, `drawn_at` (when tokens were last drawn).
     """
 
     __tablename__ = "shadow_group"
@@ -35,8 +34,9 @@ class ShadowGroupRow(SQLModel, table=True):
 
 
 class ShadowRow(SQLModel, table=True):
-    """A reply that nobody was shown, exactly as sampled; `member` counts from 1, the live reply being member 0. State:
-    `score`."""
+    """A reply that nobody was shown, exactly as sampled. `member` counts from 1; the live reply is member 0. State:
+    `score`.
+    """
 
     __tablename__ = "shadow"
     interaction_id: str = Field(primary_key=True, foreign_key="shadow_group.interaction_id", ondelete="CASCADE")
@@ -49,9 +49,9 @@ class ShadowRow(SQLModel, table=True):
 
 
 class GroupSampleRow(SQLModel, table=True):
-    """One group of one step, with its members' scores as they stood then, the live reply's first.
+    """One group of one step, with its members' scores of that time, the live reply's first.
 
-    State: `skipped` (why it carried no term), `weight` (what the caps left it of its say, None for all).
+    State: `skipped` (why it carried no term), `weight` (what the caps left of it, None for all).
     """
 
     __tablename__ = "group_sample"

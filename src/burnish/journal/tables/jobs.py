@@ -1,4 +1,4 @@
-"""Work to be done, leased by whoever does it."""
+"""Jobs, leased by their workers."""
 
 from typing import ClassVar
 
@@ -7,7 +7,8 @@ from sqlmodel import Field, SQLModel
 
 
 class LeaseRow(SQLModel, table=True):
-    """Who may do what only one process may do at a time (state); and, for ever, which adapter store is this journal's."""
+    """A lease on work that one process may do at a time (state). One row holds the id of this journal's adapter
+    store."""
 
     __tablename__ = "lease"
     name: str = Field(primary_key=True)
@@ -16,7 +17,7 @@ class LeaseRow(SQLModel, table=True):
 
 
 class JobRow(SQLModel):
-    """The columns of every job table. `subject` names the work once; all but it and `payload` are state."""
+    """The columns of every job table. `subject` identifies the work. All columns but it and `payload` are state."""
 
     subject: str = Field(primary_key=True)
     payload: dict[str, object] = Field(sa_type=JSON)

@@ -1,14 +1,14 @@
-"""What the learner's steps took, and what came of them."""
+"""The learner's steps and their rows."""
 
 from sqlalchemy import JSON, Column, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 
 class StepRow(SQLModel, table=True):
-    """One training step. Inserting it allocates `version`; `outcome`, `reason`, `metrics`, `monitors`, `level`,
-    `ended_at` are state.
+    """One training step. Inserting it allocates `version`. State: `outcome`, `reason`, `metrics`, `monitors`, `level`,
+    `ended_at`.
 
-    `monitors` tells of each monitor its level, value and why; `level` is the worst of them, None before the step ended.
+    `monitors` holds each monitor's level, value and reason. `level` is the worst of them, None before the step ended.
     """
 
     __tablename__ = "step"
@@ -28,10 +28,10 @@ class StepRow(SQLModel, table=True):
 
 
 class SampleRow(SQLModel, table=True):
-    """One row of one step, with its reward and the ids of the reward records as they stood then.
+    """One row of one step, with its reward and the ids of the reward records of that time.
 
-    `hint_status` is the code for which the teacher refused the hint, None where it did not. `weight` is what the caps
-    left the row of its say (1: all), `n_earlier` how many of its user's turns earlier steps had spent.
+    `hint_status` is the code for which the teacher refused the hint, None if it did not. `weight` is what the caps left
+    of the row (1: all). `n_earlier` counts its user's turns that earlier steps had spent.
     """
 
     __tablename__ = "sample"

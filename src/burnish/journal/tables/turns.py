@@ -1,4 +1,4 @@
-"""What was said and what came back: messages, segments, sessions, turns, next states, feedback, verdicts."""
+"""Turns and what came back: messages, segments, sessions, turns, next states, feedback, judgements."""
 
 from sqlalchemy import JSON, Column, Index, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
@@ -13,7 +13,7 @@ class BlobRow(SQLModel, table=True):
 
 
 class SegmentRow(SQLModel, table=True):
-    """How far the ingester has read one segment file (state). `error` says why the rest of it cannot be read."""
+    """How far the ingester has read one segment file (state). `error` says why the rest cannot be read."""
 
     __tablename__ = "segment"
     name: str = Field(primary_key=True)
@@ -45,9 +45,9 @@ class SessionRow(SQLModel, table=True):
 class InteractionRow(SQLModel, table=True):
     """One recorded reply.
 
-    `turn_type` is what the client said, `kind` what the turn is taken for; `quoted_by` the header or field that named
-    the session; `n_behind` the number of messages behind the continued reply. State: `is_ready` (its reward is known),
-    `skip_reason` (why it is never trained), `spent_step`, `kind` and `kind_reason`.
+    `turn_type` is the client's word, `kind` the kind that Burnish uses. `quoted_by` is the header or field that named
+    the session. `n_behind` is the number of messages after the continued reply. State: `is_ready` (its reward is
+    known), `skip_reason` (why it is never trained on), `spent_step`, `kind` and `kind_reason`.
     """
 
     __tablename__ = "interaction"
@@ -111,10 +111,10 @@ class NextStateRow(SQLModel, table=True):
 
 
 class FeedbackRow(SQLModel, table=True):
-    """What somebody said about a reply, a request or a session (`about`).
+    """Feedback on a reply, a request or a session (`about`).
 
-    State: `interaction_id` is None until the reply that it is about has been ingested (of a session: its last main
-    reply), and so is `session_id`, that reply's; `expired_at` is set where that never happened.
+    State: `interaction_id` is None until the reply is ingested (for a session: its last main reply), and so is
+    `session_id`, that reply's session. `expired_at` is set if that never happened.
     """
 
     __tablename__ = "feedback"
@@ -139,7 +139,7 @@ class FeedbackRow(SQLModel, table=True):
 
 
 class JudgementRow(SQLModel, table=True):
-    """A judge's word on one turn, once per judge and origin (next state or feedback)."""
+    """A judge's verdict on one turn, once per judge and origin (next state or feedback)."""
 
     __tablename__ = "judgement"
     __table_args__ = (

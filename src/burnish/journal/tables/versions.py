@@ -1,15 +1,15 @@
-"""Versions, the aliases that name them, what they were compared with, and the audit of every change."""
+"""Versions, their aliases, the comparisons that they were in, and the audit of every change."""
 
 from sqlalchemy import JSON, Column, Index
 from sqlmodel import Field, SQLModel
 
 
 class VersionRow(SQLModel, table=True):
-    """An adapter version that was published. `parent` is a version of `parent_agent`, None for the same agent.
+    """A published adapter version. `parent` is a version of `parent_agent`, None for the same agent.
 
     `origin`: made by a `step`, an `import`, or a `branch` from another agent's version. State: `state`, `evidence`,
-    `reason`, `decided_at`, `is_pinned` (never removed, whatever else goes), `removed_at` (its files are gone; the row
-    stays, so that its number and rows stay spent).
+    `reason`, `decided_at`, `is_pinned` (its files are never removed), `removed_at` (its files are gone; the row stays,
+    so that its number and rows stay spent).
     """
 
     __tablename__ = "version"
@@ -40,11 +40,10 @@ class AliasRow(SQLModel, table=True):
 
 
 class ComparisonRow(SQLModel, table=True):
-    """A candidate's reply to a held-out live turn beside the live version's (`baseline`), and the judge's word on which
-    is better.
+    """A candidate's and the live version's (`baseline`) replies to a held-out live turn, and the judge's comparison.
 
-    `outcome`: 1 the candidate's, −1 the other, 0 neither; None while nobody has said, or where the judge abstained
-    (then with a reason). State: everything from `outcome` on.
+    `outcome`: 1 the candidate is better, −1 the other, 0 a tie. None while undecided, or if the judge abstained (then
+    with a reason). State: everything from `outcome` on.
     """
 
     __tablename__ = "comparison"
@@ -62,7 +61,7 @@ class ComparisonRow(SQLModel, table=True):
 
 
 class CanaryRow(SQLModel, table=True):
-    """A version that is watched beside another (`baseline`) while it answers real requests.
+    """An observation: a version that is compared with another (`baseline`) while it answers real requests.
 
     `kind`: `canary` (a share of the traffic, before promotion), `shadow` (answers that nobody sees) or `watch` (after
     promotion). State: `share` (0 to 1), `state` (running, passed, stopped, skipped, cancelled), `evidence`, `reason`,
@@ -85,8 +84,9 @@ class CanaryRow(SQLModel, table=True):
 
 
 class AuditRow(SQLModel, table=True):
-    """Every change of what is served, written in the transaction that makes it. `agent`: whose, None where it is
-    nobody's alone."""
+    """Every change of what is served, written in the transaction of the change. `agent`: its agent, None if there is no
+    single one.
+    """
 
     __tablename__ = "audit"
     audit_id: int | None = Field(default=None, primary_key=True)
