@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from benchmarks.learning.stack import Stack
 from burnish import serving_table
-from burnish.adapters.registry import agents
+from burnish.adapters.registry import agents, canaries
 from burnish.adapters.serving.prepare import routes_file
 from burnish.journal import jobs, shadows
 from burnish.journal.tables import JudgementRow, ShadowJob, VersionRow
@@ -16,6 +16,7 @@ from burnish.records import VersionState
 from burnish.sandbox.demo import facts
 from burnish.server.rollout.shadow_groups import picker
 
+OPERATOR = "hurried operator"
 PATIENCE = 300.0
 """Seconds for the loop to catch up; after that the users go on, and it is counted."""
 INTERVAL = 0.05
@@ -89,3 +90,18 @@ def _count(stack: Stack, state: VersionState) -> int:
             )
             .scalar_one()
         )
+
+
+def let_go_on(stack: Stack) -> tuple[bool, bool]:
+    """Release a hold and resume learning, whatever they were for; whether there was either of them."""
+    with stack.journal.read() as session:
+        row = agents.find(session, stack.agent)
+        was_held, was_paused = row.held is not None, row.is_paused
+    if was_held or was_paused:
+        with stack.journal.write() as session:
+            if was_held:
+                agents.end_hold(session, stack.agent, actor=OPERATOR)
+                canaries.wake(session, stack.agent)
+            if was_paused:
+                agents.set_paused(session, stack.agent, False, actor=OPERATOR)
+    return was_held, was_paused

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.learning.operator import let_go_on
+from benchmarks.learning.loop import let_go_on
 from burnish.adapters.registry import agents
 from burnish.journal import Journal
 

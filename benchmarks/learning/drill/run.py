@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.learning import loop, operator, stack
+from benchmarks.learning import loop, stack
 from benchmarks.learning.drill import state, world
 from benchmarks.learning.drill.arms import Arm
 from benchmarks.learning.drill.looks import Look, Looks
@@ -50,7 +50,7 @@ async def play(
                 n_late += not await loop.catch_up(running, talk.n_had, heeds_holds=True)
                 await state.settle(running)
                 seen[n_asked] = await looks.look(await asyncio.to_thread(state.read, running))
-                was_held, was_paused = await asyncio.to_thread(operator.let_go_on, running)
+                was_held, was_paused = await asyncio.to_thread(loop.let_go_on, running)
                 n_released, n_resumed = n_released + was_held, n_resumed + was_paused
                 tell(n_round, _told(n_asked, seen[n_asked]))
         finally:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlmodel import col
 
-from benchmarks.learning import operator
+from benchmarks.learning import loop
 from benchmarks.learning.loop import INTERVAL, PATIENCE
 from benchmarks.learning.stack import Stack
 from burnish.adapters.registry import agents
@@ -113,7 +113,7 @@ def _is_decided(stack: Stack, n_before: int) -> bool:
 
     What a rollback holds is released: nobody else would decide what is on trial by then.
     """
-    operator.let_go_on(stack)
+    loop.let_go_on(stack)
     # counted first: a step that begins between the two looks is open in the second
     has_stepped = _n_steps(stack) > n_before
     pulse = facts.pulse(stack.journal, stack.agent)

@@ -10,7 +10,10 @@ from fastapi import FastAPI
 from burnish.server.gateway.openapi import raw_routes, request_schemas, response_schemas
 
 Tree = dict[str, Any]
-_ABOUT = "One endpoint to talk to an agent that learns from its use. docs/reference/http.md says in words what this says in schemas."
+_ABOUT = (
+    "One endpoint to talk to an agent that learns from its use. "
+    "docs/reference/http.md says in words what this document says in schemas."
+)
 # FastAPI's own errors; clients get the gateway's envelope instead
 _HIDDEN = frozenset({"HTTPValidationError", "ValidationError"})
 

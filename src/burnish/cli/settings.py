@@ -33,7 +33,7 @@ def markdown() -> str:
 
 
 def recipe_markdown() -> str:
-    """Every field of the recipe with its default, the presets' changes and its meaning, as docs/reference/recipe.md shows."""
+    """The table of docs/reference/recipe.md: each field with its default, the presets' changes and its meaning."""
     plain = tree.Recipe().model_dump(mode="json")
     presets = {name: changes for name, changes in tree.PRESETS.items() if changes}
     lines = [f"| field | `general` | {' | '.join(f'`{name}`' for name in presets)} | meaning |"]
