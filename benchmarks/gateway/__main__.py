@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.gateway import exactness, linking, litellm_proxy, ours, report, routes, servers
-from benchmarks.gateway.rounds import DIRECT, OURS, RELAY, Rounds
+from benchmarks.gateway.rounds import DIRECT, OURS, RELAY, Rounds, slope_mb_per_100k
 from benchmarks.gateway.servers import GATEWAY_CORE, LOAD_CORE, Server
 
 UPSTREAM_PORT, RELAY_PORT, OURS_PORT, LITELLM_PORT, EXTRA_PORT = 18701, 18702, 18700, 18703, 18704
@@ -62,7 +62,7 @@ def _measure(given: argparse.Namespace, folder: Path, tell: bars.Tell) -> dict[s
         for number in range(given.rounds):
             rounds.run_one(number, tell)
         tell("memory")
-        slope = rounds.slope_mb_per_100k(gateway, rounds.figures, given.memory_requests)
+        slope = slope_mb_per_100k(gateway, rounds.figures, given.memory_requests)
     tell("the journal")
     n_turns, ingested_per_s = exactness.check(settings, rounds.figures.request_ids, tell)
     tell("routes")
