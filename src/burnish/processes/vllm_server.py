@@ -21,7 +21,7 @@ from burnish.records import VersionName
 IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """vLLM's worker in its scheduler's process. As two, which it makes of them on a CPU, one spins on a core while it waits
 for the other; by its short name (`uni`) vLLM would not take it there
-(docs/decisions/0014-one-process-for-scheduler-and-worker.md)."""
+(docs/decisions/0014-vllm-worker-in-scheduler-process.md)."""
 SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--distributed-executor-backend")
 """What a user may ask vLLM for that one process cannot do."""
 

@@ -1,4 +1,4 @@
-"""Patches for vLLM 0.32 on a CPU (docs/decisions/0011-vllm-mended-on-a-cpu.md): of adapters, and of requests with a
+"""Patches for vLLM 0.32 on a CPU (docs/decisions/0011-vllm-patches-on-a-cpu.md): of adapters, and of requests with a
 seed.
 
 vLLM's worker imports this package because the engine is started with `--worker-extension-cls
