@@ -82,8 +82,8 @@ class Story:
             _publish(self._settings, self._journal, number, self._live())
             await self._talk_until(Observation.CANARY, number, outcome)
         await self._run("canary", "status")
-        await self._run("adapters", "list")
-        await self._run("turns", "show", self._last["agent@v2"], only=("agent", "reward", "training_status"))
+        await self._run("versions", "list")
+        await self._run("turns", "show", self._last["agent@v2"], only=("agent", "effective reward", "training"))
 
     async def _night(self) -> None:
         _say(f"v3, bad as well, comes at night: nobody asks anything for {NIGHT:.0f} s, and its canary is skipped")
@@ -92,9 +92,9 @@ class Story:
         _say("in the morning users talk again; v3 is live, and watched")
         await self._talk_until(Observation.WATCH, 3, CanaryState.STOPPED)
         await self._run("canary", "status", "--limit", "2")
-        await self._run("adapters", "list")
+        await self._run("versions", "list")
         await asyncio.sleep(1.0)
-        await self._run("turns", "show", self._last["agent@v3"], only=("agent", "reward", "training_status"))
+        await self._run("turns", "show", self._last["agent@v3"], only=("agent", "effective reward", "training"))
 
     async def _talk_until(self, kind: Observation, number: int, outcome: CanaryState) -> None:
         deadline = time.monotonic() + PATIENCE

@@ -3,7 +3,7 @@
 Chosen where candidate and base differ most by the learner's own reckoning, among tokens that the candidate finds
 likely: the engine is asked for its likeliest next tokens behind each place, the way that it answers any client. (vLLM's
 `prompt_logprobs` would score whole texts at once, but beside other requests it kills an engine with LoRA; see
-docs/decisions/0003-probe-by-next-token.md.)
+docs/decisions/0003-probe-by-next-token-log-probs.md.)
 
 JSON: {"schema": 2, "temperature": 1.0, "rows": [{"prompt_ids": [int], "completion_ids": [int]}],
 at most 4, each ≤ 512 tokens "positions": [{"row": int, "index": int, "token_id": int, "candidate": float, "parent":

@@ -285,7 +285,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "sandbox": {
             "learning_rate": 1e-3,
             # With one it learns half as fast at first; with four the gate refuses more versions
-            # (docs/decisions/0015-several-passes-over-a-batch.md).
+            # (docs/decisions/0015-several-optimiser-steps-per-batch.md).
             "num_iterations": 2,
             "max_rows": 24,
             "max_wait": 20.0,
