@@ -22,11 +22,11 @@ lint: setup ## Lint, types, import rules, and the documentation's links
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs: setup ## Write the generated pages and build the site into .work/site
 	$(BIN)/python docs/generate.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: lint ## Lint and the tests that start no server
 	$(BIN)/pytest -m "not engine and not slow and not harness and not browser and not fuzz"

@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 ROOT: Any = get_command(app)
 HOME = Path(__file__).resolve().parents[2]
 PAGES = [
-    *sorted((HOME / "docs").glob("*.md")),
+    *sorted((HOME / "docs").rglob("*.md")),
     *(HOME / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
 ]
 

@@ -108,7 +108,7 @@ def create(
     answer(f"agent {name} of tenant {tenant} exists", report, as_json)
 
 
-@app.command("set", epilog=example("agents set support --set learner.min_rows=8 --set gate.tier=auto"))
+@app.command("set", epilog=example("agents set support --set learner.min_rows=8 --set gate.tier=fast"))
 def set_(
     name: Name,
     own: Own = None,
