@@ -1,4 +1,4 @@
-"""first schema."""
+"""The first schema."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -109,7 +109,7 @@ def upgrade() -> None:
         sa.Column("is_aborted", sa.Boolean(), nullable=False),
         sa.Column("quarantine", sa.String(), nullable=True),
         sa.Column("is_ready", sa.Boolean(), nullable=False),
-        sa.Column("skip_reason", sa.String(), nullable=True),
+        sa.Column("fate", sa.String(), nullable=True),
         sa.Column("spent_step", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("interaction_id"),
     )

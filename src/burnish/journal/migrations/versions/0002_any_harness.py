@@ -1,4 +1,4 @@
-"""any harness: how a turn came in, what it is taken for, what it can be recognised by; limits of keys."""
+"""How a turn came in, its kind, what links it to the turn before, and the limits of keys."""
 
 from typing import Any
 
@@ -41,9 +41,8 @@ def upgrade() -> None:
         with op.batch_alter_table(table) as batch_op:
             for column in columns:
                 batch_op.add_column(column)
-        with op.batch_alter_table(
-            table
-        ) as batch_op:  # the defaults were for the rows that are there; new ones bring theirs
+        # The defaults were for the rows that are there. New rows bring their own values.
+        with op.batch_alter_table(table) as batch_op:
             for column in columns:
                 if not column.nullable:
                     batch_op.alter_column(column.name, existing_type=column.type, server_default=None)

@@ -1,4 +1,4 @@
-"""why a verdict is what it is: the rule that gave it, or why the votes did not count."""
+"""Why a verdict is what it is: the rule that gave it, or why the votes did not count."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,5 +1,4 @@
-"""next states with provenance and signals, feedback on requests and sessions, the status of hints, what looked like an
-injection."""
+"""Provenance and signals of next states, feedback on requests and sessions, the status of hints, findings."""
 
 from typing import Any
 
@@ -34,23 +33,23 @@ def upgrade() -> None:
         batch_op.add_column(sa.Column("is_deleted", sa.Boolean(), nullable=False, server_default=sa.false()))
         batch_op.add_column(sa.Column("expired_at", sa.Float(), nullable=True))
     with op.batch_alter_table("judgement") as batch_op:
-        batch_op.add_column(sa.Column("hint_status", sa.String(), nullable=True))
+        batch_op.add_column(sa.Column("hint_fate", sa.String(), nullable=True))
         batch_op.add_column(sa.Column("findings", sa.JSON(), nullable=False, server_default="[]"))
     with op.batch_alter_table("sample") as batch_op:
-        batch_op.add_column(sa.Column("hint_status", sa.String(), nullable=True))
+        batch_op.add_column(sa.Column("hint_fate", sa.String(), nullable=True))
     for table, name, kind in _FILLED:  # the default was for the rows that were there
         with op.batch_alter_table(table) as batch_op:
             batch_op.alter_column(name, existing_type=kind, existing_nullable=False, server_default=None)
     # A hint that was stored under the earlier rule (a user's own words) stays what it was.
-    op.execute("UPDATE judgement SET hint_status = 'accepted' WHERE hint IS NOT NULL")
+    op.execute("UPDATE judgement SET hint_fate = 'accepted' WHERE hint IS NOT NULL")
 
 
 def downgrade() -> None:
     with op.batch_alter_table("sample") as batch_op:
-        batch_op.drop_column("hint_status")
+        batch_op.drop_column("hint_fate")
     with op.batch_alter_table("judgement") as batch_op:
         batch_op.drop_column("findings")
-        batch_op.drop_column("hint_status")
+        batch_op.drop_column("hint_fate")
     with op.batch_alter_table("feedback") as batch_op:
         batch_op.drop_index("ix_feedback_session_id")
         for name in ("session_id", "expired_at", "is_deleted", "demonstration", "label", "outcome", "score", "about"):

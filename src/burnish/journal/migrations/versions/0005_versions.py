@@ -1,5 +1,4 @@
-"""agents with settings and holds; pinned and removed versions; canaries, comparisons; a step's monitors; hints to
-choose from."""
+"""Agents with settings and holds, pinned and removed versions, canaries, comparisons, monitors, lists of hints."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""shadow groups: more replies to a live prompt, their scores, and the steps that they were part of."""
+"""Shadow groups: more replies to a live prompt, their scores, and the steps that used them."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -9,7 +9,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_index("ix_judgement_hinted", "judgement", ["hint_status", "created_at"])
+    op.create_index("ix_judgement_hinted", "judgement", ["hint_fate", "created_at"])
 
 
 def downgrade() -> None:
