@@ -1,5 +1,4 @@
-"""Groups: shadow groups as the learner takes them up, whole or not at all, and the learner's side of them in the
-journal."""
+"""Shadow groups in the learner, taken whole or not at all, and the learner's side of them in the journal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from burnish.records import FloatArray, GroupState, IntArray, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One reply of a group: what was sampled, and its score in [0, 1]."""
+    """One reply of a group: the sampled tokens, and its score in [0, 1]."""
 
     token_ids: IntArray
     logprobs: FloatArray
@@ -58,14 +57,14 @@ class Group:
         ]
 
     def shuffled(self, generator: torch.Generator) -> "Group":
-        """The same replies with their scores permuted: the control whose gain must be none."""
+        """The same replies with permuted scores: the control, which must gain nothing."""
         order = torch.randperm(len(self.members), generator=generator).tolist()
         members = [replace(member, score=self.members[i].score) for member, i in zip(self.members, order, strict=True)]
         return replace(self, members=tuple(members))
 
 
 def fault(group: Group, n_vocab: int | None = None) -> str | None:
-    """Why a group cannot be trained on; None where it can."""
+    """Why a group cannot be trained on. None if it can."""
     if len(group.members) < 2 or max(group.scores) == min(group.scores):
         return "no spread"
     for number, member in enumerate(group.members):
@@ -83,14 +82,14 @@ class GroupLedger:
         self._wishes = wishes
 
     def grade(self, limit: int) -> None:
-        """Score up to `limit` groups that were drawn, where no judge does."""
+        """Score up to `limit` drawn groups if no judge does."""
         if self._wishes is not None:
             self._wishes.grade(limit)
 
     def choose(
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
     ) -> list[Group]:
-        """Up to `limit` scored groups, oldest first; those that never can be trained are dropped with the reason."""
+        """Up to `limit` scored groups, oldest first. Groups that can never be trained are dropped with the reason."""
         open_ones = (
             col(ShadowGroupRow.agent) == self._agent,
             col(ShadowGroupRow.state) == GroupState.SCORED,
@@ -122,7 +121,7 @@ class GroupLedger:
 
 
 def read(session: Session, interaction_id: str, scores: Sequence[float] | None = None) -> Group | None:
-    """The group of a turn, with `scores` as they stood once, else with those of now; None where it is not whole."""
+    """The group of a turn with past `scores`, else with the present ones. None if it is not complete."""
     row, turn = session.get(ShadowGroupRow, interaction_id), session.get(InteractionRow, interaction_id)
     if row is None or turn is None:
         return None
@@ -149,14 +148,14 @@ def read(session: Session, interaction_id: str, scores: Sequence[float] | None =
 
 
 def note(session: Session, step: StepRow, groups: Sequence[Group]) -> None:
-    """Write down which groups a step takes, with their scores as they stand."""
+    """Record which groups a step takes, with their present scores."""
     assert step.step_id is not None
     for group in groups:
         session.add(GroupSampleRow(step_id=step.step_id, interaction_id=group.interaction_id, scores=group.scores))
 
 
 def tell(session: Session, step: StepRow, skipped: Mapping[str, str], weights: Mapping[str, float]) -> None:
-    """Write down what became of a step's groups: which carried no term and why, which a cap made weigh less."""
+    """Record the outcome of a step's groups: which carried no term and why, and which weigh less because of a cap."""
     assert step.step_id is not None
     for column, values in (("skipped", skipped), ("weight", weights)):
         for name, value in values.items():
