@@ -63,7 +63,7 @@ def read_prompts(file: Path) -> list[Mapping[str, Any]]:
         raise LearnerError(f"cannot read the prompts {file}: {error.strerror}") from error
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, re.error) as error:
         raise LearnerError(
-            f"{file} is no file of prompts (lines of {{messages, tools?, check?}}): {error!r}"
+            f"{file} is not a file of prompts (lines of {{messages, tools?, check?}}): {error!r}"
         ) from error
     return prompts
 

@@ -40,7 +40,7 @@ def weights(voices: Sequence[Voice], *, user: float, session: float, new_users: 
     applies only if some users are not new. If those are too few for the users' cap to hand out the rest, they share it
     beyond their cap. The sessions' cap is left out if there are too few sessions for it.
     """
-    people = _People(voices)
+    people = _Sizes(voices)
     if not voices or len(people.users) * user < 1.0 - 1e-9:
         return [1.0] * len(voices)
     bounded = new_users if 0 < len(people.new) < len(people.users) else 1.0
@@ -66,14 +66,14 @@ def thin(voices: Sequence[Voice], found: Sequence[float]) -> list[bool]:
     return kept
 
 
-def _limits(people: "_People", user: float, new_users: float) -> dict[Hashable, float]:
+def _limits(people: "_Sizes", user: float, new_users: float) -> dict[Hashable, float]:
     """Each user's cap. Users who are not new may share what the bound on new users leaves, if they are few."""
     n_known = len(people.users) - len(people.new)
     known = max(user, (1.0 - new_users) / n_known) if n_known else user
     return {name: user if name in people.new else known for name in people.users}
 
 
-def _solve(people: "_People", limits: dict[Hashable, float], session: float, new_users: float) -> float:
+def _solve(people: "_Sizes", limits: dict[Hashable, float], session: float, new_users: float) -> float:
     """The largest total T that equals the sum of all capped sizes if the caps are shares of T.
 
     The capped sum is concave in T, and 0 at T = 0. So it is at least T exactly up to the solution.
@@ -88,7 +88,7 @@ def _solve(people: "_People", limits: dict[Hashable, float], session: float, new
     return high
 
 
-class _People:
+class _Sizes:
     """The sizes of a step's rows by user and session."""
 
     def __init__(self, voices: Sequence[Voice]) -> None:

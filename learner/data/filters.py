@@ -19,11 +19,11 @@ def admit(
     seen: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
     for sample in samples:
         reason = defect(sample.prompt_ids, sample.completion_ids, sample.behaviour_logprobs, n_vocab)
-        said = (tuple(sample.prompt_ids), tuple(sample.completion_ids))
-        if reason is None and said in seen and not keep_duplicates:
+        reply = (tuple(sample.prompt_ids), tuple(sample.completion_ids))
+        if reason is None and reply in seen and not keep_duplicates:
             reason = SkipReason.DUPLICATED
         if reason is None:
-            seen.add(said)
+            seen.add(reply)
             kept.append(sample)
         else:
             dropped[sample.interaction_id] = reason

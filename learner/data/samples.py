@@ -18,7 +18,7 @@ from burnish.reply_metrics import repetition, tool_calls
 
 MIN_LOOP, MAX_REPETITION = 64, 0.8
 """A long reply is a loop if more than this share of it are repeated 4-grams."""
-_GIVEN_UP = ("error", "abort")
+_ENGINE_STOPS = ("error", "abort")
 """Finish reasons of the engine that are no decision of the policy."""
 
 
@@ -233,7 +233,7 @@ def _unusable(interaction: Interaction, n_vocab: int | None) -> SkipReason | Non
         return SkipReason.ABORTED
     if interaction.finish_reason == "length":
         return SkipReason.TRUNCATED
-    if interaction.finish_reason in _GIVEN_UP:
+    if interaction.finish_reason in _ENGINE_STOPS:
         return SkipReason.ERROR
     return defect(interaction.prompt_ids, interaction.token_ids, interaction.logprobs, n_vocab)
 

@@ -76,15 +76,15 @@ def fault(group: Group, n_vocab: int | None = None) -> str | None:
 class GroupLedger:
     """One agent's shadow groups."""
 
-    def __init__(self, journal: Journal, agent: str, wishes: HintGrader | None = None) -> None:
+    def __init__(self, journal: Journal, agent: str, grader: HintGrader | None = None) -> None:
         self._journal = journal
         self._agent = agent
-        self._wishes = wishes
+        self._grader = grader
 
     def grade(self, limit: int) -> None:
         """Score up to `limit` drawn groups if no judge does."""
-        if self._wishes is not None:
-            self._wishes.grade(limit)
+        if self._grader is not None:
+            self._grader.grade(limit)
 
     def choose(
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
@@ -126,13 +126,17 @@ def read(session: Session, interaction_id: str, scores: Sequence[float] | None =
     if row is None or turn is None:
         return None
     drawn = shadows.members_of(session, interaction_id)
-    told = [row.score, *(member.score for member in drawn)] if scores is None else list(scores)
-    if len(drawn) != row.n_members - 1 or len(told) != row.n_members or any(value is None for value in told):
+    found_scores = [row.score, *(member.score for member in drawn)] if scores is None else list(scores)
+    if (
+        len(drawn) != row.n_members - 1
+        or len(found_scores) != row.n_members
+        or any(value is None for value in found_scores)
+    ):
         return None
     arrays = [(turn.token_ids, turn.logprobs), *((member.token_ids, member.logprobs) for member in drawn)]
     members = [
         Member(from_bytes("i", ids), from_bytes("f", logprobs), float(value))  # type: ignore[arg-type]
-        for (ids, logprobs), value in zip(arrays, told, strict=True)
+        for (ids, logprobs), value in zip(arrays, found_scores, strict=True)
     ]
     return Group(
         interaction_id,
@@ -147,14 +151,14 @@ def read(session: Session, interaction_id: str, scores: Sequence[float] | None =
     )
 
 
-def note(session: Session, step: StepRow, groups: Sequence[Group]) -> None:
+def record_choice(session: Session, step: StepRow, groups: Sequence[Group]) -> None:
     """Record which groups a step takes, with their present scores."""
     assert step.step_id is not None
     for group in groups:
         session.add(GroupSampleRow(step_id=step.step_id, interaction_id=group.interaction_id, scores=group.scores))
 
 
-def tell(session: Session, step: StepRow, skipped: Mapping[str, str], weights: Mapping[str, float]) -> None:
+def record_outcomes(session: Session, step: StepRow, skipped: Mapping[str, str], weights: Mapping[str, float]) -> None:
     """Record the outcome of a step's groups: which carried no term and why, and which weigh less because of a cap."""
     assert step.step_id is not None
     for column, values in (("skipped", skipped), ("weight", weights)):

@@ -46,7 +46,7 @@ def with_hint(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str
                 [*content, {"type": "text", "text": block}] if isinstance(content, list) else content + block
             )
             return extended
-    raise ValueError("a hint needs a user message to follow, got none")
+    raise ValueError("a hint must follow a user message, but the conversation has none")
 
 
 def neutral(hint: str) -> str:

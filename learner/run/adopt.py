@@ -64,7 +64,7 @@ def adopt(
         _compare_with(trainer.policy, store.path(agent, live) if live else None)
         adapter_file.copy(fitted, trainer.policy.parameters(), str(directory))
         probe = build_probe(trainer.policy, _texts(journal, agent, trainer.policy))
-        facts = {"origin": "import", "imported": _told(given)}
+        facts = {"origin": "import", "imported": _import_facts(given)}
         checkpoint.save(store, agent, number, trainer, parent=live, rows=[], metrics={}, probe=probe, facts=facts)
     except BaseException as error:
         with journal.write() as session:
@@ -83,7 +83,9 @@ def fit(found: Mapping[str, Tensor], given: Foreign, policy: Policy) -> dict[str
     layers that the policy does not train.
     """
     if odd := sorted(set(found) - set(policy.parameters())):
-        raise AdapterError(f"the learner trains no adapter on {odd[0].partition('.lora_')[0]}; leave that layer out")
+        raise AdapterError(
+            f"the learner does not train the layer {odd[0].partition('.lora_')[0]}; leave it out of the adapter"
+        )
     factor = given.scaling / (policy.config.lora_alpha / policy.config.r)
     policy.reset()
     made = policy.copy_adapter()
@@ -105,7 +107,8 @@ def _recipe_for(settings: Settings, given: Foreign) -> Recipe:
         return recipe
     if settings.learner.enabled:
         raise AdapterError(
-            f"rank {given.rank} is more than the learner's {recipe.rank}, so it could not go on from there; "
+            f"the adapter's rank {given.rank} exceeds the learner's {recipe.rank}, "
+            "so learning could not continue from it; "
             "raise learner.rank, or serve without learning (learner.enabled = false)"
         )
     return recipe.model_copy(update={"rank": given.rank, "alpha": round(given.scaling * given.rank) or 1})
@@ -142,7 +145,7 @@ def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
     return [Text(ids[: len(ids) // 2], ids[len(ids) // 2 :])]
 
 
-def _told(given: Foreign) -> dict[str, Any]:
+def _import_facts(given: Foreign) -> dict[str, Any]:
     file = given.directory / WEIGHTS
     return {
         "rank": given.rank,

@@ -22,7 +22,7 @@ from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import Right, RightKind
-from burnish.learner.data.shadow_groups import Group, note, tell
+from burnish.learner.data.shadow_groups import Group, record_choice, record_outcomes
 from burnish.learner.run.history import History
 from burnish.learner.run.step_report import StepReport
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
@@ -208,7 +208,7 @@ class Ledger:
                         n_earlier=row.n_earlier,
                     )
                 )
-            note(session, step, groups)
+            record_choice(session, step, groups)
             return OpenStep(step.step_id, step.version, parent, attempt)
 
     def announce(
@@ -311,7 +311,7 @@ def _record_ids(row: Ready) -> list[str]:
 def _write(session: Session, step: StepRow, report: StepReport) -> None:
     """Write a step report into the rows of its step."""
     step.metrics, step.level = dict(report.metrics), report.level
-    step.monitors = {name: dict(told) for name, told in report.monitors.items()}
+    step.monitors = {name: dict(reading) for name, reading in report.monitors.items()}
     skipped = {**dict.fromkeys(report.idle, "no advantage and no hint"), **report.dropped}
     columns: dict[str, Mapping[str, Any]] = {
         "skipped": skipped,
@@ -322,4 +322,4 @@ def _write(session: Session, step: StepRow, report: StepReport) -> None:
     for name, values in columns.items():
         for interaction_id, value in values.items():
             setattr(session.get_one(SampleRow, (step.step_id, interaction_id)), name, value)
-    tell(session, step, report.ungrouped, report.group_weights)
+    record_outcomes(session, step, report.ungrouped, report.group_weights)

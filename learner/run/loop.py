@@ -64,7 +64,9 @@ class Loop:
         self._holdout = holdout
         self._groups = groups
         self._loaded = loaded or LoadedVersions()
-        self._seen: tuple[int, dict[str, Any]] | None = None  # monitor findings beyond what the version's files hold
+        self._kept_monitors: tuple[int, dict[str, Any]] | None = (
+            None  # monitor findings beyond what the version's files hold
+        )
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._lease_until = 0.0
         self._has_recovered = False
@@ -164,11 +166,13 @@ class Loop:
                 checkpoint.restore(self._store.path(self._ledger.agent, live), self._trainer)
             else:
                 self._trainer.reset()
-            if self._seen is not None and self._seen[0] == live:  # another agent was in the trainer meanwhile
-                self._trainer.monitor_state.restore(self._seen[1])
+            if (
+                self._kept_monitors is not None and self._kept_monitors[0] == live
+            ):  # another agent was in the trainer meanwhile
+                self._trainer.monitor_state.restore(self._kept_monitors[1])
             if self._trainer.adapters is not None:
-                self._trainer.adapters = self._kept
-            log.info("holding", agent=self._ledger.agent, version=live)
+                self._trainer.adapters = self._existing_path
+            log.info("holding a version", agent=self._ledger.agent, version=live)
             self._loaded.current = mine
         if self._loaded.teacher != mine:
             self._trainer.policy.set_teacher(self._path(live))
@@ -229,17 +233,17 @@ class Loop:
         versions were refused of late.
         """
         anchors = self._anchors.draw(self._recipe.anchor_rows, self._trainer.generator) if self._anchors else []
-        seen = self._ledger.history.forgetting(live)
+        forgetting = self._ledger.history.forgetting(live)
         grows = bool(anchors) and self._recipe.anchor_growth > 1.0
-        pull = seen.factor(self._recipe.anchor_growth) if grows else 1.0
-        weight_factors = {Anchor.name: pull} if pull != 1.0 else {}
+        anchor_factor = forgetting.factor(self._recipe.anchor_growth) if grows else 1.0
+        weight_factors = {Anchor.name: anchor_factor} if anchor_factor != 1.0 else {}
         liked_replies = (
             self._ledger.history.liked_replies(self._recipe.n_liked_replies)
             if any(sample.hint for sample in samples)
             else []
         )
         rate = self._ledger.history.rate(self._recipe.backoff)
-        has_momentum, shrink = not (grows and seen.n_refused), seen.shrink(self._recipe.shrink)
+        has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
         return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink)
 
     def _train(self, work: Work) -> StepResult:
@@ -269,7 +273,7 @@ class Loop:
             rows=ids,
             metrics=report.metrics,
             probe=probe,
-            kept_answers=self._kept_answers.told(self._trainer.policy) if self._kept_answers is not None else None,
+            kept_answers=self._kept_answers.record(self._trainer.policy) if self._kept_answers is not None else None,
             facts=_facts(work),
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
@@ -290,7 +294,7 @@ class Loop:
             self._ledger.agent,
             step.parent,
         )  # the weights are unchanged, and a restore would clear the monitors' memory
-        self._seen = (step.parent, self._trainer.monitor_state.state())
+        self._kept_monitors = (step.parent, self._trainer.monitor_state.state())
         outcome = self._ledger.fail(step, result.reason or "", report)
         log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
         if result.level == "red" and self._recipe.monitors == "act":
@@ -299,7 +303,7 @@ class Loop:
                 "learning is paused, serving goes on; look at `burnish learner runs`, then `burnish learner resume`"
             )
 
-    def _kept(self, version: int) -> Path | None:
+    def _existing_path(self, version: int) -> Path | None:
         """The directory of one of the agent's versions. None if it is gone."""
         path = self._store.path(self._ledger.agent, version)
         return path if path.exists() else None
@@ -315,7 +319,7 @@ def _facts(work: Work) -> dict[str, Any]:
     if work.weight_factors:
         facts["emphasis"] = dict(work.weight_factors)
     if work.liked_replies:
-        facts["jurors"] = [juror.interaction_id for juror in work.liked_replies]
+        facts["jurors"] = [liked.interaction_id for liked in work.liked_replies]
     if work.rate != 1.0:
         facts["rate"] = work.rate
     if work.shrink != 1.0:

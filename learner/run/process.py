@@ -56,8 +56,8 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
             holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
-            wishes = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
-            groups = GroupLedger(journal, agent, wishes) if chosen.has_groups else None
+            grader = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
+            groups = GroupLedger(journal, agent, grader) if chosen.has_groups else None
             return Loop(
                 Ledger(journal, agent),
                 store,

@@ -59,15 +59,18 @@ class Reproduced:
         return asdict(self) | {"is_same": self.is_same}
 
 
-def recipe_of(told: Mapping[str, Any]) -> Recipe:
+def recipe_of(recorded: Mapping[str, Any]) -> Recipe:
     """The recipe that a version was made with.
 
     Raises AdapterError for a field that the recipe does not have.
     """
-    lost = [name for name in told if name not in Recipe.model_fields]
-    if lost:
-        raise AdapterError(f"it was made with {', '.join(lost)} in its recipe, which this Burnish does not have")
-    return Recipe.model_validate(told)
+    unknown = [name for name in recorded if name not in Recipe.model_fields]
+    if unknown:
+        raise AdapterError(
+            f"its recipe has the fields {', '.join(unknown)}, which this version of Burnish does not know; "
+            "use the one that made it"
+        )
+    return Recipe.model_validate(recorded)
 
 
 def reproduce(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Reproduced:
@@ -92,7 +95,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
-        liked_replies = _jurors(session, agent, version, manifest.get("jurors", []))
+        liked_replies = _liked_replies(session, agent, version, manifest.get("jurors", []))
     drawn = anchors.draw(recipe.anchor_rows, trainer.generator) if anchors else []
     weight_factors, has_momentum, rate = (
         manifest.get("emphasis", {}),
@@ -171,11 +174,11 @@ def _groups(session: Session, agent: str, version: int, names: list[str]) -> lis
     return found
 
 
-def _jurors(session: Session, agent: str, version: int, names: list[str]) -> list[LikedReply]:
+def _liked_replies(session: Session, agent: str, version: int, names: list[str]) -> list[LikedReply]:
     """The liked replies of earlier turns that validated the hints, in the order of the manifest."""
     found = hint_validation.read(session, names)
     if len(found) < len(names):
-        raise AdapterError(f"the hints of {agent}@v{version} were heard by turns that are no longer in the journal")
+        raise AdapterError(f"the hints of {agent}@v{version} were validated by turns that are no longer in the journal")
     return found
 
 

@@ -90,7 +90,8 @@ class Scheduler:
             settings = for_agent(self._settings, overlay)
             if settings.recipe.rank > settings.engine.max_lora_rank:
                 raise ConfigError(
-                    f"the rank is {settings.recipe.rank}, the engine takes {settings.engine.max_lora_rank} at most; "
+                    f"learner.rank is {settings.recipe.rank}, "
+                    f"but the engine loads ranks up to {settings.engine.max_lora_rank}; "
                     "lower learner.rank, or raise engine.max_lora_rank"
                 )
             if settings.learner.enabled:

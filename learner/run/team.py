@@ -39,7 +39,7 @@ def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
     """Make the other ranks take each step of `trainer` too."""
     trainer.ranks = ranks
 
-    def tell(work: Work) -> None:
+    def send_order(work: Work) -> None:
         find = trainer.adapters
         directories = (
             {v: find(v) for v in {sample.version for sample in work.samples} if v} if find is not None else None
@@ -57,7 +57,7 @@ def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
             )
         )
 
-    trainer.before_step = tell
+    trainer.before_step = send_order
 
 
 def follow(ranks: Ranks, trainer_of: Callable[[Settings], Trainer]) -> None:

@@ -90,8 +90,8 @@ class Throttle:
     """Samples the engines at intervals, in its own thread, and rests between the pieces of a step as `WorkShare`
     says."""
 
-    def __init__(self, pace: WorkShare, read: Callable[[], TokenGaps | None], interval: float = INTERVAL) -> None:
-        self.pace = pace
+    def __init__(self, work_share: WorkShare, read: Callable[[], TokenGaps | None], interval: float = INTERVAL) -> None:
+        self.work_share = work_share
         self._read = read
         self._interval = interval
         self._is_working = threading.Event()
@@ -117,7 +117,7 @@ class Throttle:
 
     def rest(self, worked: float) -> None:
         """Call between pieces of work with the seconds that the last one took."""
-        if (seconds := self.pace.pause(worked)) > 0.001:
+        if (seconds := self.work_share.pause(worked)) > 0.001:
             time.sleep(seconds)
 
     def _watch(self) -> None:
@@ -125,10 +125,14 @@ class Throttle:
         while not self._is_over.wait(self._interval):
             if (gaps := self._read()) is None:
                 continue
-            self.pace.look(gaps, is_working=self._is_working.is_set())
-            if (is_slow := self.pace.share < 0.5) != was_slow:
+            self.work_share.look(gaps, is_working=self._is_working.is_set())
+            if (is_slow := self.work_share.share < 0.5) != was_slow:
                 was_slow = is_slow
-                log.info("serving suffers: learning slows down" if is_slow else "learning at speed again")
+                log.info(
+                    "serving is slow: learning slows down"
+                    if is_slow
+                    else "serving has recovered: learning at full speed"
+                )
 
 
 def token_gaps(urls: Sequence[str], timeout: float = 1.0) -> TokenGaps | None:

@@ -38,7 +38,7 @@ from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
 
 BETAS = (0.9, 0.98)
-_AT_LAST = ("loss", "policy_gradient/ratio", "policy_gradient/clip_fraction")
+_LAST_PASS_METRICS = ("loss", "policy_gradient/ratio", "policy_gradient/clip_fraction")
 """Metrics of the last of several passes that are reported beside the first one's: how far the policy moved."""
 
 
@@ -61,7 +61,7 @@ class Trainer:
         self.micro_tokens = recipe.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
-        self.before_step: Callable[[Work], None] = _tell_nobody
+        self.before_step: Callable[[Work], None] = _no_other_ranks
         self.objectives = build(recipe)
         self.monitor_state = MonitorState(recipe)
         self.control = ShuffledSignals()
@@ -123,10 +123,10 @@ class Trainer:
         except NotFinite as error:
             reason = str(error)
             readings = self._check(metrics, math.inf)
-            self._take_back(weights)
+            self._undo(weights)
         except BaseException:
             self.restore(before)
-            self._take_back(weights)
+            self._undo(weights)
             raise
         finally:
             self.optimizer.zero_grad(set_to_none=True)
@@ -144,7 +144,7 @@ class Trainer:
             refusals,
             batch.dropped,
             batch.weights,
-            {name: reading.told() for name, reading in readings.items()},
+            {name: reading.to_json() for name, reading in readings.items()},
             worst(readings).name.lower(),
             reason,
             {name: hint for objective, _ in self.objectives for name, hint in objective.chosen.items()},
@@ -214,9 +214,11 @@ class Trainer:
             facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
         with self.policy.shared_among(self.ranks):
-            heard = hint_validation.validate_hints(admitted, work.liked_replies, self.policy, recipe.n_liked_replies)
-        admitted = list(heard.samples)
-        facts |= heard.facts
+            validated = hint_validation.validate_hints(
+                admitted, work.liked_replies, self.policy, recipe.n_liked_replies
+            )
+        admitted = list(validated.samples)
+        facts |= validated.facts
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in work.anchors]
         members = [(group, group.rows()) for group in work.groups]
@@ -225,7 +227,7 @@ class Trainer:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
         prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, recipe, members)
-        return replace(prepared, disputed=heard.refused, hint_share=heard.share)
+        return replace(prepared, disputed=validated.refused, hint_share=validated.share)
 
     def _further(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
         """The passes after the first: the same rows and streams, with the policy as it is by then. Each term's own
@@ -237,14 +239,14 @@ class Trainer:
             found = self._accumulate(rows, weight_factors)
             self._clip()
             self.optimizer.step()
-            metrics = {f"last/{name}": found[name] for name in _AT_LAST if name in found}
+            metrics = {f"last/{name}": found[name] for name in _LAST_PASS_METRICS if name in found}
         return metrics
 
     def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """The state to restore if a pass after the first optimiser step fails. None if no such pass follows."""
         return (self.policy.copy_adapter(), self.tensors()) if self.recipe.num_iterations > 1 else None
 
-    def _take_back(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
+    def _undo(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
         if weights is not None:
             self.policy.take_adapter(weights[0])
             self.restore_tensors(weights[1])
@@ -252,15 +254,16 @@ class Trainer:
     def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
         """Add the gradient's norm and z-score to `metrics`, and update the monitors with the step."""
         score = self.monitor_state.z_score(norm)
-        seen = metrics | {"grad_norm": norm} | ({"grad_z": score} if score is not None else {})
-        metrics |= {name: value for name, value in seen.items() if math.isfinite(value)}
-        return self.monitor_state.observe(seen)
+        measured = metrics | {"grad_norm": norm} | ({"grad_z": score} if score is not None else {})
+        metrics |= {name: value for name, value in measured.items() if math.isfinite(value)}
+        return self.monitor_state.observe(measured)
 
     def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading], factor: float) -> str | None:
         """The reason not to take this step, None if there is none. Sets the step's learning rate."""
         limit, score = self.recipe.outlier_z, metrics.get("grad_z", 0.0)
         if limit and score > limit:
-            return f"an outlier: the gradient's norm {metrics['grad_norm']:.3g} is {score:.1f} deviations above the last steps'"
+            norm = metrics["grad_norm"]
+            return f"an outlier: the gradient's norm {norm:.3g} is {score:.1f} deviations above the last steps'"
         is_acting, level = self.recipe.monitors == "act", worst(readings)
         if is_acting and level is Level.RED:
             return "; ".join(f"{name} is red: {r.why}" for name, r in readings.items() if r.level is Level.RED)
@@ -309,7 +312,7 @@ class Trainer:
             self.policy.rest(time.perf_counter() - began)
         metrics = self.ranks.add(metrics)
         if not math.isfinite(metrics["loss"]):
-            raise NotFinite(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
+            raise NotFinite(f"the loss is {metrics['loss']}; the step is abandoned and the weights are unchanged")
         self.ranks.add_gradients(self.policy.parameters().values())
         if not n_live:
             del metrics["entropy"]  # right replies alone: no token of the policy's
@@ -325,11 +328,11 @@ class Trainer:
         parameters = list(self.policy.parameters().values())
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.recipe.max_grad_norm))
         if not math.isfinite(norm):
-            raise NotFinite(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
+            raise NotFinite(f"the gradient's norm is {norm}; the step is abandoned and the weights are unchanged")
         return norm
 
 
-def _tell_nobody(work: Work) -> None:
+def _no_other_ranks(work: Work) -> None:
     """The default: no other ranks."""
 
 

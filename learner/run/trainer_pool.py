@@ -21,7 +21,7 @@ class LoadedVersions:
     teacher: Which | None = None
 
 
-WHEN = (
+_SCHEDULE_FIELDS = (
     "min_rows",
     "max_rows",
     "max_wait",
@@ -51,7 +51,7 @@ class TrainerPool:
             self._policies[form] = (self._load(settings), LoadedVersions())
         policy, loaded = self._policies[form]
         plain = Recipe()
-        key = (id(policy), recipe.model_copy(update={name: getattr(plain, name) for name in WHEN}))
+        key = (id(policy), recipe.model_copy(update={name: getattr(plain, name) for name in _SCHEDULE_FIELDS}))
         if key not in self._trainers:
             self._trainers[key] = Trainer(policy, recipe)
         return self._trainers[key], loaded

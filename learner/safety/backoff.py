@@ -18,11 +18,11 @@ from sqlmodel import Session, col
 from burnish.journal.tables import StepRow, VersionRow
 from burnish.records import StepOutcome, VersionState
 
-SEEN = 64
+N_CONSIDERED = 64
 """Versions that are considered."""
 MOST = 5.0
 """Refusals that count. At a factor of one half each, the rate is then 1/32. One more resets the count to 0."""
-GIVEN_BACK = 0.25
+RECOVERY = 0.25
 """Share of a refusal that each version that goes live compensates."""
 BEHAVIOUR = ("retention", "acceptance", "replay", "canary")
 """Evidence that is collected after a candidate was loaded and sound. A refusal on it is for what the version had
@@ -35,7 +35,7 @@ def open_refusals(outcomes: Iterable[bool]) -> float:
     """Refusals not yet compensated, after versions that were good or not, oldest first: 0 to `MOST`."""
     found = 0.0
     for is_good in outcomes:
-        found = max(0.0, found - GIVEN_BACK) if is_good else found + 1.0
+        found = max(0.0, found - RECOVERY) if is_good else found + 1.0
         if found > MOST:
             found = 0.0
     return found
@@ -48,7 +48,9 @@ def rate(session: Session, agent: str, backoff_factor: float) -> float:
         StepRow, col(StepRow.step_id) == col(VersionRow.step_id)
     )
     counts = or_(col(StepRow.outcome).is_(None), col(StepRow.outcome) != StepOutcome.SUPERSEDED)
-    query = query.where(col(VersionRow.agent) == agent, counts).order_by(col(VersionRow.version).desc()).limit(SEEN)
+    query = (
+        query.where(col(VersionRow.agent) == agent, counts).order_by(col(VersionRow.version).desc()).limit(N_CONSIDERED)
+    )
     decided = [outcome for row in session.execute(query) if (outcome := _outcome(row.state, row.evidence)) is not None]
     return float(backoff_factor ** open_refusals(reversed(decided)))
 

@@ -87,7 +87,7 @@ def counted(children: Iterable[Mapping[str, Any]]) -> int:
 def _lost(evidence: Mapping[str, Any]) -> tuple[int, int]:
     """Prompts lost, the unanswered ones among them, and how many the gate tolerates. Zeros if the gate has not
     asked."""
-    seen = evidence.get("retention")
-    if not seen:
+    figures = evidence.get("retention")
+    if not figures:
         return 0, 0
-    return seen["n_lost"] + seen.get("n_open", 0), max(0, tolerated(seen["n"], seen["margin"]))
+    return figures["n_lost"] + figures.get("n_open", 0), max(0, tolerated(figures["n"], figures["margin"]))

@@ -51,7 +51,7 @@ class LikedReply:
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
 
-    def told(self, words: str, tokenizer: Any) -> Text | None:
+    def hinted(self, words: str, tokenizer: Any) -> Text | None:
         """The praised reply behind a prompt with `words` as a hint. None if they cannot be inserted there."""
         ids = hinted_prompt(tokenizer, self.messages, self.tools, words, self.prompt_ids)
         return Text(ids, self.completion_ids, self.temperature) if ids is not None else None
@@ -95,9 +95,10 @@ def validate_hints(
     tested against at most `n_liked_replies`. With 0, or with fewer users than could refuse a hint, nothing changes and
     nothing is computed.
     """
-    seated = latest_liked(samples, earlier)
+    liked_replies = latest_liked(samples, earlier)
     cases = [
-        _Case(sample, [liked for liked in seated if liked.user != sample.who][:n_liked_replies]) for sample in samples
+        _Case(sample, [liked for liked in liked_replies if liked.user != sample.who][:n_liked_replies])
+        for sample in samples
     ]
     cases = [case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.liked_replies) >= FEWEST]
     if not cases:
@@ -184,7 +185,7 @@ def _gains(cases: Sequence[_Case], policy: Policy) -> dict[tuple[str, str], floa
         for liked in (case.author, *case.liked_replies):
             for words in (case.hint, neutral(case.hint)):
                 if (liked.interaction_id, words) not in texts and (
-                    text := liked.told(words, policy.tokenizer)
+                    text := liked.hinted(words, policy.tokenizer)
                 ) is not None:
                     texts[liked.interaction_id, words] = text
     scored = policy.logprobs(list(texts.values()), Weights.TEACHER)

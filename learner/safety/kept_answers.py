@@ -50,7 +50,7 @@ class KeptAnswers:
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls(digest, [Text(*pair) if pair else None for pair in pairs])
 
-    def told(self, policy: Policy) -> dict[str, Any]:
+    def record(self, policy: Policy) -> dict[str, Any]:
         """The record in a version directory for the policy's current weights."""
         known = [(i, answer) for i, answer in enumerate(self.answers) if answer is not None]
         with torch.no_grad(), policy.folded():

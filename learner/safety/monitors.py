@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     value: float
     why: str
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return {"level": self.level.name.lower(), "value": self.value, "why": self.why}
 
@@ -81,12 +81,12 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     smooth = [sum(stds[i - RECENT : i]) / RECENT for i in range(RECENT, len(stds) + 1)]
     peak = max(range(len(smooth)), key=lambda i: smooth[i])
     if smooth[peak] == 0.0:
-        return Reading(Level.YELLOW, 0.0, f"in none of the last {len(stds)} steps did rewards differ")
+        return Reading(Level.YELLOW, 0.0, f"the rewards were equal in each of the last {len(stds)} steps")
     fall = 1.0 - smooth[-1] / smooth[peak]
     level = Level.RED if not any(stds[-EQUAL:]) else _level(fall, limits)
     if level and sum(means[-RECENT:]) > sum(means[peak : peak + RECENT]):
-        return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better than then")
-    return Reading(level, fall, f"rewards vary {fall:.0%} less than at their peak, and are no better than then")
+        return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better")
+    return Reading(level, fall, f"rewards vary {fall:.0%} less than at their peak, and are not better")
 
 
 def entropy(history: History, limits: tuple[float, float], least: float) -> Reading | None:
@@ -130,7 +130,7 @@ def grad_norm(history: History, limits: tuple[float, float]) -> Reading | None:
     return Reading(
         level,
         values[-1],
-        f"gradient norm {values[-1]:.1f} deviations above the last; {n_wild} times above {limits[1]:g}",
+        f"gradient norm {values[-1]:.1f} deviations above the last ones; {n_wild} times above {limits[1]:g}",
     )
 
 
@@ -165,7 +165,7 @@ def tool_json(history: History, limits: tuple[float, float]) -> Reading | None:
     if start is None or present is None:
         return None
     fall = start - present
-    return Reading(_level(fall, limits), present, f"{present:.1%} of tool calls can be read, {start:.1%} at the start")
+    return Reading(_level(fall, limits), present, f"{present:.1%} of tool calls parse, {start:.1%} at the start")
 
 
 def _share(steps: Sequence[Metrics]) -> float | None:
