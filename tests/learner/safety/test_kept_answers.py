@@ -59,5 +59,5 @@ def test_answers_are_made_once(sandbox: Policy, tmp_path: Path) -> None:
 
 def test_a_bad_file_is_a_readable_error(sandbox: Policy, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"prompt": "x"}\n')
-    with pytest.raises(LearnerError, match="no file of prompts"):
+    with pytest.raises(LearnerError, match="not a file of prompts"):
         KeptAnswers.load(tmp_path / "bad.jsonl", 4, sandbox, tmp_path)
