@@ -42,7 +42,7 @@ def test_an_unknown_key_names_the_nearest_one() -> None:
     [
         ({"learner.min_rows": "many"}, "learner.min_rows"),
         ({"gateway.port": 70000}, "gateway.port"),
-        ({"engine.max_lora_rank": 12}, "vLLM accepts one of"),
+        ({"engine.max_lora_rank": 12}, "a rank that vLLM accepts: one of"),
         ({"agent.name": "a b"}, "agent.name"),
     ],
 )
