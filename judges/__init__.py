@@ -1,1 +1,1 @@
-"""An Interaction and what followed become a Judgement."""
+"""An Interaction and the reaction to it become a Judgement."""

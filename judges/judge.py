@@ -1,4 +1,4 @@
-"""The seam to a judging model: ask it m times, get m answers as text."""
+"""The seam to a judging model: it is asked m times and gives m answers as text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,39 +17,39 @@ VOTE_SECONDS = 30.0
 
 
 class JudgeUnavailable(BurnishError):
-    """The judging model did not answer; nothing is known about the turn."""
+    """The judging model did not answer, so nothing is known about the turn."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """What a judge has cost since it was made: requests sent, and tokens as the model's server counts them."""
+    """A judge's cost since it was made: requests sent, and tokens as the model's server counts them."""
 
     n_requests: int = 0
     n_prompt_tokens: int = 0
     n_answer_tokens: int = 0
 
-    def add(self, told: object) -> None:
-        """One more request, with the `usage` of its answer (a mapping of the OpenAI form, or anything else for
+    def add(self, usage: object) -> None:
+        """Add one request, with the `usage` of its answer (a mapping of the OpenAI form, or anything else for
         unknown)."""
         self.n_requests += 1
-        counts = told if isinstance(told, Mapping) else {}
+        counts = usage if isinstance(usage, Mapping) else {}
         self.n_prompt_tokens += int(counts.get("prompt_tokens") or 0)
         self.n_answer_tokens += int(counts.get("completion_tokens") or 0)
 
 
 class Judge(Protocol):
-    """A model that can be asked. `model` is its name, part of every judgement's identity."""
+    """A model that can be asked. `model` is its name and part of every judgement's identity."""
 
     model: str
     usage: Usage
 
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
-        """`n` independent answers. Raises JudgeUnavailable where the model fails or takes too long."""
+        """`n` independent answers. Raises JudgeUnavailable if the model fails or takes too long."""
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
 
 def identity(model: str, prompt: str, rubric: str = "") -> str:
-    """`model/prompt-hash`: changes when the model, the prompt's words or the rubric behind them do."""
+    """`model/prompt-hash`. It changes with the model, the prompt's words or the rubric."""
     return f"{model}/{prompts.digest(prompt, rubric)}"

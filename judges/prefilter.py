@@ -1,8 +1,8 @@
-"""What needs no judge: replies that say nothing, told by rules before any model is asked.
+"""The prefilter: rules that find replies without content before any model is asked.
 
 Model judges praise an empty reply, a colon or "Thought process:" in up to a third of cases, and one policy trained on
-such praise collapsed into those openers (2507.08794). A reply that one of these rules fits gets -1; every other reply
-goes to the judge.
+such praise collapsed into those openers (2507.08794). A reply that matches one of these rules gets -1. Every other
+reply goes to the judge.
 """
 
 import hashlib
@@ -19,7 +19,9 @@ PUNCTUATION = "punctuation only"
 OPENER = "opener only"
 ECHO = "repeats the request"
 MIN_ECHO = 12
-"""Letters and digits from which a reply that repeats a message says nothing: "hi" may well be answered with "hi"."""
+"""Letters and digits from which a repeated message counts as an echo. A short one does not: "hi" may well be answered
+with "hi".
+"""
 _ANNOUNCEMENTS = (
     *(
         "thought process",
@@ -146,8 +148,9 @@ _ASIDES = (
         "yes",
     ),
 )
-"""These say nothing before an announcement. Alone they may be a whole answer: "from now on, be brief" – "Sure." """
-_NOT_SAID = re.compile(r"[\W_]+")
+"""Words without content before an announcement. (Alone they may be a whole answer: "from now on, be brief" –
+"Sure".)"""
+_SEPARATORS = re.compile(r"[\W_]+")
 _TAGS = re.compile(
     r"\\(?:boxed|text|begin|end)\b|</?(?:think|thinking|answer|solution|reasoning|final|output|response|s|br|p)\s*/?>",
     re.IGNORECASE,
@@ -155,10 +158,9 @@ _TAGS = re.compile(
 
 
 def reason(conversation: Sequence[Mapping[str, Any]], reply: Mapping[str, Any]) -> str | None:
-    """The rule that `reply` falls under; None where it says something. A reply that calls tools does something, so it
-    says it.
+    """The rule that `reply` matches. None if it has content. A reply with tool calls has content.
 
-    `conversation` is what the reply answers; both in chat form.
+    `conversation` is what the reply answers. Both are in chat form.
     """
     if reply.get("tool_calls"):
         return None
@@ -170,8 +172,8 @@ def reason(conversation: Sequence[Mapping[str, Any]], reply: Mapping[str, Any]) 
         return PUNCTUATION
     if _is_opener(words):
         return OPENER
-    said = "".join(words)
-    if len(said) >= MIN_ECHO and any(_repeats(said, _text_of(message)) for message in conversation):
+    joined = "".join(words)
+    if len(joined) >= MIN_ECHO and any(_repeats(joined, _text_of(message)) for message in conversation):
         return ECHO
     return None
 
@@ -182,8 +184,8 @@ def identity() -> str:
     return f"prefilter/{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"
 
 
-def _repeats(said: str, text: str) -> bool:
-    return len(said) <= len(text) <= 4 * len(said) and said == "".join(_words(text))
+def _repeats(reply: str, text: str) -> bool:
+    return len(reply) <= len(text) <= 4 * len(reply) and reply == "".join(_words(text))
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
@@ -201,13 +203,14 @@ def _part(part: Any) -> str:
 
 def _words(text: str) -> list[str]:
     """Words in one spelling: compatible forms of characters made equal, marks of apostrophe, emphasis and markup left
-    out."""
-    said = plain(_TAGS.sub(" ", text)).replace("'", "").replace("’", "")
-    return [word for word in _NOT_SAID.split(said) if word]
+    out.
+    """
+    bare = plain(_TAGS.sub(" ", text)).replace("'", "").replace("’", "")
+    return [word for word in _SEPARATORS.split(bare) if word]
 
 
 def _is_opener(words: Sequence[str]) -> bool:
-    """True where nothing but announcements of an answer stands there, with or without asides."""
+    """True if the text only announces an answer, with or without asides."""
     at = 0
     announces = False
     while at < len(words):

@@ -15,11 +15,11 @@ from burnish.judges.models.remote import RemoteJudge
 from burnish.judges.worker import Worker
 
 GRADE_TOKENS = 16
-"""Room for one member's line in a grader's answer."""
+"""Tokens for one member's line in a grader's answer."""
 
 
 def make_judges(settings: Settings, engine_url: str, engine_key: str, **options: Any) -> list[Judge]:
-    """The judges that the settings name, best first; the frozen base on the serving engine if they name none.
+    """The judges in the settings, best first. By default the frozen base on the serving engine.
 
     `options` are those of `make_judge`.
     """
@@ -41,29 +41,30 @@ def make_judge(
     structured: Structured = "auto",
     max_tokens: int = MAX_TOKENS,
 ) -> Judge:
-    """The judge `model`, named as in `judge.model`; one that the serving engine knows (its base, `agent@v12`) is asked
+    """The judge `model`, named as in `judge.model`. A model of the serving engine (its base, `agent@v12`) is asked
     there.
 
-    `structured` holds it to the form of a verdict: "auto" until it is refused once.
+    `structured` restricts its answers to the form of a verdict: "auto" until it is refused once.
     """
     if not model or (not url and is_ours(settings, model)):
         model = model or BASE_NAME
         return LocalJudge(engine_url, model, api_key=engine_key, structured=structured, max_tokens=max_tokens)
     if url and "/" not in model:
-        # Another server than our engine may misread the request for structured output in silence.
+        # A server other than our engine may silently misread the request for structured output.
         return LocalJudge(url, model, api_key=api_key, max_tokens=max_tokens)
     return RemoteJudge(model, url=url, api_key=api_key, structured=structured, max_tokens=max_tokens)
 
 
 def is_ours(settings: Settings, model: str) -> bool:
-    """True where the serving engine answers to the name: its base, an adapter that it was given, or a version of the
-    agent."""
+    """True if the serving engine has the model: its base, an adapter that it was started with, or a version of the
+    agent.
+    """
     is_given = model == BASE_NAME or model in settings.engine_adapters
     return is_given or model.startswith(f"{settings.agent.name}@v")
 
 
 def make_graders(settings: Settings, engine_url: str, engine_key: str) -> list[Judge]:
-    """The judges of shadow groups, best first: those of turns, with room for a line a member."""
+    """The judges of shadow groups, best first: those of turns, with tokens for a line per member."""
     room = max(MAX_TOKENS, GRADE_TOKENS * settings.recipe.group_size)
     return make_judges(settings, engine_url, engine_key, structured="off", max_tokens=room)
 
@@ -71,18 +72,18 @@ def make_graders(settings: Settings, engine_url: str, engine_key: str) -> list[J
 async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping: Callable[[], bool]) -> None:
     """Judge until `is_stopping()`."""
     panel = Panel(make_judges(settings, engine_url, engine_key))
-    # Structured output holds an answer to the form of a verdict; a comparison has another.
-    free = Panel(make_judges(settings, engine_url, engine_key, structured="off"))
+    # Structured output restricts an answer to the form of a verdict. A comparison has another form.
+    unconstrained = Panel(make_judges(settings, engine_url, engine_key, structured="off"))
     graders = Panel(make_graders(settings, engine_url, engine_key))
     journal = Journal.open(settings.journal_url)
     try:
         await asyncio.gather(
             Worker(journal, panel, settings.judge).run_forever(is_stopping),
-            Comparer(journal, free, settings.judge).run_forever(is_stopping),
+            Comparer(journal, unconstrained, settings.judge).run_forever(is_stopping),
             Grader(journal, graders, settings.judge).run_forever(is_stopping),
         )
     finally:
         await panel.close()
-        await free.close()
+        await unconstrained.close()
         await graders.close()
         journal.close()

@@ -1,8 +1,8 @@
-"""The judge's worker: leases turns, asks, stores verdicts. It reads and writes the journal only; serving never waits
-for it.
+"""The judge's worker: leases turns, asks the judges, stores verdicts. It reads and writes the journal only. Serving
+never waits for it.
 
-A verdict is stored once per turn, judge and origin. A judge that fails is tried again later; after the last try the
-turn stays unjudged and is counted, and nothing is invented in its place.
+A verdict is stored once per turn, judge and origin. A failed request is tried again later. After the last try the turn
+stays unjudged and is counted, and no verdict is invented.
 """
 
 import asyncio
@@ -40,8 +40,9 @@ LEASE_MARGIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one job: a judgement, or the error for which it is given back, to be tried again after `delay`
-    seconds."""
+    """The outcome of one job: a judgement, or the error for which it is given back, to be tried again after `delay`
+    seconds.
+    """
 
     job: jobs.Leased
     judgement: Judgement | None = None
@@ -59,10 +60,9 @@ class Outcome:
 
 
 class Worker:
-    """One process's judging: up to `concurrency` turns side by side, and what came of several of them in one
-    transaction.
+    """One process's judging: up to `concurrency` turns side by side, and several outcomes in one transaction.
 
-    A turn is leased for as long as the whole panel may take over it and a little more; `lease_seconds` says otherwise.
+    A turn is leased for as long as the whole panel may take, with a margin. `lease_seconds` overrides that.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class Worker:
         self._is_spent = False
 
     async def run_once(self) -> int:
-        """Judge what is due, up to `concurrency` turns; returns how many were taken in hand."""
+        """Judge what is due, up to `concurrency` turns. Returns how many were leased."""
         taken = self._take(self._concurrency, 0)
         self._store(await asyncio.gather(*(self._ask(job, asked) for job, asked in taken)))
         return len(taken)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Keep `concurrency` judgements going until `is_stopping()`, then let those under way end.
+        """Keep `concurrency` judgements going until `is_stopping()`, then let running ones end.
 
-        While the judge is away the pauses grow: an engine that restarts for half a minute must not use up the tries of
-        what waits.
+        While the judge is unavailable the pauses grow: an engine that restarts for half a minute must not use up the
+        tries of waiting turns.
         """
         running: set[asyncio.Task[Outcome]] = set()
         while not is_stopping():
@@ -117,15 +117,15 @@ class Worker:
             running = await self._settle_some(running, interval)
 
     async def _settle_some(self, running: set[asyncio.Task[Outcome]], interval: float) -> set[asyncio.Task[Outcome]]:
-        """Wait a moment for judgements, store those that are there; the others."""
+        """Wait a moment for judgements and store the finished ones. Returns the others."""
         done, running = await asyncio.wait(running, timeout=interval, return_when=asyncio.FIRST_COMPLETED)
         self._store([task.result() for task in done])
         return running
 
     def _take(self, limit: int, n_running: int) -> list[tuple[jobs.Leased, Case | Exception]]:
-        """Up to `limit` turns, leased, and what is asked about each; none where the day's votes are spent."""
+        """Up to `limit` leased turns, and the case of each. None if the day's votes are spent."""
         limit = self._budget.turns_left(self._votes, n_running, limit)
-        self._tell_spent(is_spent=not limit and not n_running)
+        self._report_spent(is_spent=not limit and not n_running)
         if not limit:
             return []
         with self._journal.write() as session:
@@ -136,7 +136,7 @@ class Worker:
             return list(zip(leased, case.read(session, leased, self._rubrics), strict=True))
 
     async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:
-        """What the judge says of one turn, or why it says nothing."""
+        """The judge's outcome on one turn: a judgement or an error."""
         interaction_id, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
         judge_id = prefilter.identity()
         try:
@@ -151,13 +151,13 @@ class Worker:
             return Outcome(job, error=str(error), delay=LONGEST_PAUSE, is_silent=True)
         except VoidBallot as error:
             return Outcome(job, error=str(error))
-        except Exception as error:  # one turn of a shape that nobody thought of must not stop the judging of all others
+        except Exception as error:  # one malformed turn must not stop the judging of all others
             log.exception("cannot judge a turn", turn=interaction_id, origin=origin)
             return Outcome(job, error=repr(error))
         return Outcome(job, entry.judgement(interaction_id, judge_id, result, asked))
 
     def _store(self, outcomes: Sequence[Outcome]) -> None:
-        """All in one transaction; each counts only while its lease is held."""
+        """All in one transaction. Each counts only while its lease is held."""
         if not outcomes:
             return
         self._budget.note()
@@ -165,14 +165,17 @@ class Worker:
         with self._journal.write() as session:
             settle(session, *dict.fromkeys(outcome.turn for outcome in outcomes if self._is_over(session, outcome)))
 
-    def _tell_spent(self, *, is_spent: bool) -> None:
+    def _report_spent(self, *, is_spent: bool) -> None:
         if is_spent and not self._is_spent:
             hours = self._budget.seconds_to_tomorrow / 3600
-            log.warning("the day's votes are spent; turns wait (judge.max_votes_per_day)", hours_to_go=round(hours, 1))
+            log.warning(
+                "the day's votes are spent; turns wait (raise judge.max_votes_per_day to judge more)",
+                hours_to_go=round(hours, 1),
+            )
         self._is_spent = is_spent
 
     def _is_over(self, session: Session, outcome: Outcome) -> bool:
-        """Store one outcome; False where the turn will be judged again, by us or by whoever took its lease."""
+        """Store one outcome. False if the turn will be judged again, by us or by a new holder of its lease."""
         if outcome.judgement is None:
             return self._give_back(session, outcome)
         if not jobs.finish(session, JudgeJob, outcome.job):
@@ -181,8 +184,12 @@ class Worker:
         return True
 
     def _give_back(self, session: Session, outcome: Outcome) -> bool:
-        """True where that was its last try."""
+        """True if that was its last try."""
         attempts, delay = self._max_attempts, outcome.delay
         is_dead = jobs.fail(session, JudgeJob, outcome.job, outcome.error, max_attempts=attempts, delay=delay)
-        log.warning("left unjudged" if is_dead else "will be judged again", turn=outcome.turn, error=outcome.error)
+        log.warning(
+            "a turn is left unjudged" if is_dead else "a turn will be judged again",
+            turn=outcome.turn,
+            error=outcome.error,
+        )
         return is_dead

@@ -1,7 +1,6 @@
 """A small world that learns in minutes on a CPU: its language, its base model, and its simulated users.
 
-`language`, `hints`, `tools`, `reactions`, `users`, `heldout` and `retention` are free of torch; `recipe` and what it
-calls (`training`, `tokenizer`, `measure`) are the only files here that need torch and transformers.
+`world` needs no torch. Only `training` needs torch and transformers.
 """
 
 from pathlib import Path

@@ -49,7 +49,7 @@ def main() -> None:
         print(f"ready {len(samples)}", flush=True)
         for line in sys.stdin:
             (go.set if line.strip() == "go" else go.clear)()
-            print(f"{n_steps} {throttle.pace.share:.3f}", flush=True)
+            print(f"{n_steps} {throttle.work_share.share:.3f}", flush=True)
         is_over.set()
         worker.join()
 

@@ -1,1 +1,1 @@
-"""How far a judge can be trusted: golden sets, agreement, judging again."""
+"""How far a judge can be trusted: golden sets, agreement, and judging recorded turns again."""

@@ -1,4 +1,4 @@
-"""How far two judges agree, and how far one may be trusted: pure functions of counts and verdicts."""
+"""How far two judges agree, and how far one can be trusted: pure functions of counts and verdicts."""
 
 import math
 from collections import Counter
@@ -8,27 +8,27 @@ BINS = 10
 
 
 def kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
-    """Cohen's κ of (one, other) verdicts: agreement beyond chance, 1 for all, 0 for what chance gives.
+    """Cohen's κ of (one, other) verdicts: agreement beyond chance. 1 is full agreement, 0 is chance.
 
-    None where it is not defined: without pairs, or where both give one and the same verdict throughout.
+    None if it is undefined: without pairs, or if both judges give the same single verdict throughout.
     """
     n = len(pairs)
     if not n:
         return None
-    seen = sum(one == other for one, other in pairs) / n
+    observed = sum(one == other for one, other in pairs) / n
     ones, others = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
     by_chance = sum(ones[score] * others[score] for score in ones) / n**2
-    return None if by_chance >= 1.0 else (seen - by_chance) / (1.0 - by_chance)
+    return None if by_chance >= 1.0 else (observed - by_chance) / (1.0 - by_chance)
 
 
-def calibration_error(told: Iterable[tuple[float, bool]], bins: int = BINS) -> float | None:
+def calibration_error(outcomes: Iterable[tuple[float, bool]], bins: int = BINS) -> float | None:
     """The expected calibration error of (confidence, was it right): mean gap of confidence and share of right, weighted
     by bin.
 
-    Bin k of `bins` holds confidences in (k/bins, (k+1)/bins], the first one 0 as well. None without any.
+    Bin k of `bins` holds confidences in (k/bins, (k+1)/bins]. The first one holds 0 as well. None without pairs.
     """
     held: dict[int, list[tuple[float, bool]]] = {}
-    for confidence, is_right in told:
+    for confidence, is_right in outcomes:
         # the nudge keeps 0.7 · 10 = 7.000000000000001 in its bin
         held.setdefault(max(0, math.ceil(confidence * bins - 1e-9) - 1), []).append((confidence, is_right))
     n = sum(map(len, held.values()))
@@ -39,7 +39,7 @@ def calibration_error(told: Iterable[tuple[float, bool]], bins: int = BINS) -> f
 
 
 def wilson(n_hits: int, n: int, z: float = 1.959964) -> tuple[float, float] | None:
-    """Wilson's interval (95 % by default) of a share of `n_hits` in `n`; None where there is nothing to share."""
+    """Wilson's interval (95 % by default) of a share of `n_hits` in `n`. None if `n` is 0."""
     if not n:
         return None
     share, spread = n_hits / n, z * z / n

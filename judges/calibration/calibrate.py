@@ -1,7 +1,7 @@
-"""A judge put to the test: what it says of turns whose right verdict is known, and what that costs.
+"""Calibration: a judge's answers to turns with known verdicts, and their cost.
 
-An abstention and a ballot that could not be read are no verdicts: accuracy, κ and the rest are over the verdicts that
-were given, and the shares of those that were not stand beside them.
+An abstention and a ballot that cannot be parsed are no verdicts. Accuracy, κ and the rest are over the verdicts given.
+The shares of abstentions and failures are reported beside them.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ ABSTAINED, FAILED = "abstained", "failed"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How each turn is asked about: votes, turns side by side, share of the votes that must agree, seconds for all of
+    """How each turn is judged: votes, turns side by side, share of the votes that must agree, seconds for all of
     them."""
 
     votes: int
@@ -37,8 +37,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a judge says of one turn: a result by `judge_id`, or the error for which there is none (then `judge_id` is
-    empty)."""
+    """A judge's opinion on one turn: a result by `judge_id`, or an error (`judge_id` is then empty)."""
 
     judge_id: str
     result: Result | None
@@ -55,8 +54,9 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A judge's opinions on golden cases, in their order, and what they cost; `seconds` from the first question to the
-    last answer."""
+    """A judge's opinions on golden cases, in their order, and their cost. `seconds` run from the first question to the
+    last answer.
+    """
 
     model: str
     cases: Sequence[GoldenCase]
@@ -67,30 +67,32 @@ class Calibration:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """All figures by name; None where there is nothing to say."""
-        told = list(zip(self.cases, self.opinions, strict=True))
+        """All figures by name. None for a figure without data."""
+        paired = list(zip(self.cases, self.opinions, strict=True))
         given = [
             (case.score, o.result.score, o.result.confidence)
-            for case, o in told
+            for case, o in paired
             if o.result and o.result.score is not None
         ]
-        n_right = sum(right == said for right, said, _ in given)
-        not_good = [said for right, said, _ in given if right != 1]
+        n_right = sum(right == score for right, score, _ in given)
+        not_good = [score for right, score, _ in given if right != 1]
         interval = agreement.wilson(n_right, len(given))
         outcomes = Counter(opinion.outcome for opinion in self.opinions)
         n_failed_votes = sum(o.result.n_failed if o.result else 0 for o in self.opinions)
         n_votes = sum(len(o.result.votes) if o.result else 0 for o in self.opinions)
         return {
-            "cases": len(told),
+            "cases": len(paired),
             "verdicts": len(given),
             "accuracy": _share(n_right, len(given)),
             "accuracy_interval": interval,
-            "right_of_all": _share(n_right, len(told)),
-            "false_positive_rate": _share(sum(said == 1 for said in not_good), len(not_good)),
-            "kappa": agreement.kappa([(right, said) for right, said, _ in given]),
-            "calibration_error": agreement.calibration_error((sure, right == said) for right, said, sure in given),
-            "abstained": _share(outcomes[ABSTAINED], len(told)),
-            "failed": _share(outcomes[FAILED], len(told)),
+            "right_of_all": _share(n_right, len(paired)),
+            "false_positive_rate": _share(sum(score == 1 for score in not_good), len(not_good)),
+            "kappa": agreement.kappa([(right, score) for right, score, _ in given]),
+            "calibration_error": agreement.calibration_error(
+                (confidence, right == score) for right, score, confidence in given
+            ),
+            "abstained": _share(outcomes[ABSTAINED], len(paired)),
+            "failed": _share(outcomes[FAILED], len(paired)),
             "by_rule": sum(o.judge_id == prefilter.identity() for o in self.opinions),
             "votes_asked": self.n_votes_asked,
             "votes_read": n_votes,
@@ -104,7 +106,7 @@ class Calibration:
 
     @property
     def confusion(self) -> dict[int, dict[int | str, int]]:
-        """How many cases of each right score (rows: +1, 0, -1) came out as what."""
+        """How many cases of each right score (rows: +1, 0, -1) got which outcome."""
         table: dict[int, dict[int | str, int]] = {
             right: dict.fromkeys((*SCORES, ABSTAINED, FAILED), 0) for right in SCORES
         }
@@ -115,9 +117,9 @@ class Calibration:
     @property
     def wrong(self) -> list[tuple[int, GoldenCase, Opinion]]:
         """The cases without the right verdict, each with its number from 1."""
-        told = zip(self.cases, self.opinions, strict=True)
+        paired = zip(self.cases, self.opinions, strict=True)
         return [
-            (number, case, opinion) for number, (case, opinion) in enumerate(told, 1) if opinion.outcome != case.score
+            (number, case, opinion) for number, (case, opinion) in enumerate(paired, 1) if opinion.outcome != case.score
         ]
 
 
@@ -128,9 +130,9 @@ async def calibrate(
     progress: Callable[[], None] = lambda: None,
     rubric: str = "",
 ) -> Calibration:
-    """Ask about every case, with `rubric` behind the prompt; `progress` is called after each.
+    """Ask about every case, with `rubric` after the prompt. `progress` is called after each.
 
-    Raises JudgeUnavailable where the judge does not answer about the first one that it is asked about; later it counts
+    Raises JudgeUnavailable if the judge does not answer the first question. A later question without an answer counts
     as failed.
     """
     questions = [golden.question(case, rubric) for case in cases]
@@ -144,20 +146,20 @@ async def opinions_on(
     judge: Judge, questions: Sequence[Case], terms: Terms, progress: Callable[[], None] = lambda: None
 ) -> list[Opinion]:
     """The judge's opinion on each, in order. Raises JudgeUnavailable as `calibrate` does."""
-    panel, free = Panel([judge], terms.deadline), asyncio.Semaphore(terms.concurrency)
+    panel, slots = Panel([judge], terms.deadline), asyncio.Semaphore(terms.concurrency)
     found: dict[int, Opinion] = {}
 
     async def ask(number: int) -> Opinion:
-        async with free:
+        async with slots:
             found[number] = await _opinion(panel, questions[number], terms)
         progress()
         return found[number]
 
-    # One turn alone first: a judge that is away is one error, not one for every turn.
+    # The first turn is asked alone, so that an unavailable judge is one error and not one for every turn.
     first = next((number for number, question in enumerate(questions) if question.rule is None), None)
     if first is not None and (opinion := await ask(first)).is_away:
         raise JudgeUnavailable(
-            f"{opinion.error}; is it running, and are judge.model, judge.url and judge.api_key right?"
+            f"{opinion.error}; check that it is running and that judge.model, judge.url and judge.api_key are right"
         )
     await asyncio.gather(*(ask(number) for number in range(len(questions)) if number != first))
     return [found[number] for number in range(len(questions))]

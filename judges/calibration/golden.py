@@ -1,9 +1,9 @@
-"""Golden sets: turns whose right verdict is known, one JSON object a line.
+"""Golden sets: turns with known right verdicts, one JSON object a line.
 
-`messages` is the conversation, `reply` what was said (a message, or its text), `next_state` the messages that came back
-(a text is one message), `from` whose they are ("user", "tool", or "feedback" for a comment left about the reply),
-`score` the right verdict. `note`, and `turn`, the id of the recorded turn that the case was taken from, may be left
-out. A case holds the conversation, not the prompt: it stays valid when the prompt changes.
+`messages` is the conversation, `reply` the agent's reply (a message, or its text), `next_state` the messages that came
+back (a text is one message), `from` their source ("user", "tool", or "feedback" for a comment on the reply), `score`
+the right verdict. `note`, and `turn`, the id of the recorded turn of the case, are optional. A case holds the
+conversation and not the prompt, so it stays valid when the prompt changes.
 """
 
 import json
@@ -22,7 +22,7 @@ from burnish.judges.verdicts.verdict import as_text
 from burnish.records import Message
 
 SHIPPED = Path(__file__).parent / "golden.sandbox.jsonl"
-"""The sandbox language's; `python -m benchmarks.judging.golden` makes it again."""
+"""The sandbox language's golden set. `python -m benchmarks.judging.golden` makes it again."""
 SCORES = (1, 0, -1)
 ORIGINS = ("user", "tool", "feedback")
 _FIELDS = ("messages", "reply", "next_state", "from", "score", "note", "turn")
@@ -30,7 +30,7 @@ Origin = Literal["user", "tool", "feedback"]
 
 
 class GoldenError(BurnishError):
-    """A golden set cannot be read; the message names the line and what was expected there."""
+    """A golden set cannot be read. The message names the line and what was expected there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,21 @@ class GoldenCase:
     turn: str | None = None
 
     def to_line(self) -> str:
-        """The case as one line, its end included."""
-        told: dict[str, Any] = {
+        """The case as one line, with its line end."""
+        given: dict[str, Any] = {
             "messages": list(self.messages),
             "reply": self.reply,
             "next_state": list(self.next_state),
             "from": self.origin,
             "score": self.score,
         }
-        told |= {"note": self.note} if self.note else {}
-        told |= {"turn": self.turn} if self.turn else {}
-        return json.dumps(told, ensure_ascii=False) + "\n"
+        given |= {"note": self.note} if self.note else {}
+        given |= {"turn": self.turn} if self.turn else {}
+        return json.dumps(given, ensure_ascii=False) + "\n"
 
 
 def question(case: GoldenCase, rubric: str = "") -> Case:
-    """What the judge is asked about the case: as in production, rules go first."""
+    """The judge's question about the case. As in production, rules go first."""
     if case.origin != "feedback" and (rule := prefilter.reason(case.messages, case.reply)) is not None:
         return Case([], rule)
     came_back = "\n".join(map(as_text, case.next_state)) if case.origin == "feedback" else case.next_state
@@ -74,7 +74,7 @@ def scored(case: GoldenCase, score: int) -> GoldenCase:
 
 
 def load(path: Path) -> list[GoldenCase]:
-    """The cases of the file. Raises GoldenError where there is none, or where a line is no case."""
+    """The cases of the file. Raises GoldenError if there is no file, or if a line is not a case."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def load(path: Path) -> list[GoldenCase]:
 
 
 def append(path: Path, case: GoldenCase) -> None:
-    """Add one case; it is on the disk when this returns, and a last line without its end is ended first."""
+    """Add one case. It is on the disk when this returns. A last line without a line end is ended first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         if file.tell():
@@ -110,46 +110,46 @@ def append(path: Path, case: GoldenCase) -> None:
 
 def _case(line: str) -> GoldenCase:
     try:
-        told = json.loads(line)
+        given = json.loads(line)
     except ValueError as error:
         raise ValueError(f"expected one JSON object, got {line[:80]!r} ({error})") from error
-    if not isinstance(told, Mapping):
+    if not isinstance(given, Mapping):
         raise ValueError(f"expected a JSON object with the fields {', '.join(_FIELDS[:5])}, got {line[:80]!r}")
     for name in _FIELDS[:5]:
-        if name not in told:
+        if name not in given:
             raise ValueError(f"the field {name!r} is missing; expected {', '.join(_FIELDS[:5])}")
-    if unknown := [name for name in told if name not in _FIELDS]:
+    if unknown := [name for name in given if name not in _FIELDS]:
         raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(_FIELDS)}")
-    if told["from"] not in ORIGINS:
-        raise ValueError(f"'from': expected one of {', '.join(ORIGINS)}, got {told['from']!r}")
-    if told["score"] not in SCORES or not isinstance(told["score"], int) or isinstance(told["score"], bool):
-        raise ValueError(f"'score': expected 1, 0 or -1, got {told['score']!r}")
+    if given["from"] not in ORIGINS:
+        raise ValueError(f"'from': expected one of {', '.join(ORIGINS)}, got {given['from']!r}")
+    if given["score"] not in SCORES or not isinstance(given["score"], int) or isinstance(given["score"], bool):
+        raise ValueError(f"'score': expected 1, 0 or -1, got {given['score']!r}")
     for name in ("note", "turn"):
-        if not isinstance(told.get(name), str | None):
-            raise ValueError(f"{name!r}: expected a text, got {told[name]!r}")
-    role = "tool" if told["from"] == "tool" else "user"
+        if not isinstance(given.get(name), str | None):
+            raise ValueError(f"{name!r}: expected a text, got {given[name]!r}")
+    role = "tool" if given["from"] == "tool" else "user"
     return GoldenCase(
-        messages=_messages("messages", told["messages"], "user"),
-        reply=_message("reply", told["reply"], "assistant"),
-        next_state=_messages("next_state", told["next_state"], role),
-        origin=told["from"],
-        score=told["score"],
-        note=told.get("note") or "",
-        turn=told.get("turn"),
+        messages=_messages("messages", given["messages"], "user"),
+        reply=_message("reply", given["reply"], "assistant"),
+        next_state=_messages("next_state", given["next_state"], role),
+        origin=given["from"],
+        score=given["score"],
+        note=given.get("note") or "",
+        turn=given.get("turn"),
     )
 
 
-def _messages(name: str, told: Any, role: str) -> tuple[Message, ...]:
-    listed = [told] if isinstance(told, str) else told
+def _messages(name: str, given: Any, role: str) -> tuple[Message, ...]:
+    listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list) or not listed:
-        raise ValueError(f"{name!r}: expected a list of messages, at least one, got {str(told)[:80]!r}")
+        raise ValueError(f"{name!r}: expected a list of messages, at least one, got {str(given)[:80]!r}")
     return tuple(_message(name, each, role) for each in listed)
 
 
-def _message(name: str, told: Any, role: str) -> Message:
-    """A text is a message of `role`."""
-    if isinstance(told, str):
-        return {"role": role, "content": told}
-    if not isinstance(told, Mapping) or not isinstance(told.get("role"), str):
-        raise ValueError(f"{name!r}: expected a text or a message with 'role' and 'content', got {str(told)[:80]!r}")
-    return told
+def _message(name: str, given: Any, role: str) -> Message:
+    """A list of messages. A text is one message of `role`."""
+    if isinstance(given, str):
+        return {"role": role, "content": given}
+    if not isinstance(given, Mapping) or not isinstance(given.get("role"), str):
+        raise ValueError(f"{name!r}: expected a text or a message with 'role' and 'content', got {str(given)[:80]!r}")
+    return given

@@ -1,7 +1,7 @@
-"""Recorded turns judged again, beside what was said of them before.
+"""Rejudging: recorded turns judged again, compared with their earlier verdicts.
 
-Nothing is stored unless asked for; then each new verdict stands under its own judge's identity beside the old ones, and
-counts as the judges' latest word on turns that are not spent yet.
+Nothing is stored unless requested. A stored verdict stands under its own judge's identity beside the old ones, and
+counts as the judges' latest one on turns that are not spent yet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,9 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One verdict of the past: the turn, what it was made from (`origin`), by whom; `score` None for an abstention."""
+    """One past verdict: the turn, the source that was judged (`origin`), the judge, and the score (None for an
+    abstention).
+    """
 
     turn: str
     origin: str
@@ -46,7 +48,7 @@ class Again:
 
     @property
     def has_changed(self) -> bool:
-        """True where both gave a verdict or abstained, and not the same."""
+        """True if both gave a verdict or abstained, with different outcomes."""
         return self.new.result is not None and self.new.result.score != self.old.score
 
 
@@ -54,7 +56,7 @@ def recorded(session: Session, *, agent: str, since: float = 0.0, limit: int = 2
     """The last `limit` judged turns of an agent that ended at `since` or later, newest first: the latest verdict on
     each origin.
 
-    Verdicts of judge `but` are passed over where another judge has spoken as well.
+    Verdicts of judge `but` are skipped if another judge has judged the turn as well.
     """
     columns, turn = JudgementRow.__table__.c, InteractionRow.__table__.c  # type: ignore[attr-defined]
     ranked = (
@@ -86,8 +88,9 @@ def recorded(session: Session, *, agent: str, since: float = 0.0, limit: int = 2
 def questions(
     session: Session, turns: Sequence[Recorded], rubrics: Mapping[str, str] | None = None
 ) -> list[tuple[Recorded, Case]]:
-    """What a judge is asked about each of `turns`, as the worker asks it; a turn that cannot be asked about is left
-    out."""
+    """The judge's question about each of `turns`, the same as the worker's. A turn that cannot be asked about is left
+    out.
+    """
     jobs = [Leased(turn.turn, {"interaction_id": turn.turn, "origin": turn.origin}, 0, "") for turn in turns]
     read = case.read(session, jobs, rubrics)
     return [(turn, question) for turn, question in zip(turns, read, strict=True) if isinstance(question, Case)]
@@ -100,25 +103,26 @@ async def judge_again(
     progress: Callable[[], None] = lambda: None,
     keep: Callable[[Sequence[Again]], None] | None = None,
 ) -> list[Again]:
-    """The judge's opinion on each turn, `AT_ONCE` by `AT_ONCE`; `keep` gets those of each round, so that an end in
-    between loses one.
+    """The judge's opinion on each turn, `AT_ONCE` at a time. `keep` gets those of each round, so that an interruption
+    loses one round.
 
-    Raises JudgeUnavailable where the judge does not answer about the first turn of a round.
+    Raises JudgeUnavailable if the judge does not answer about the first turn of a round.
     """
     again: list[Again] = []
     for start in range(0, len(asked), AT_ONCE):
         some = asked[start : start + AT_ONCE]
         opinions = await opinions_on(judge, [question for _, question in some], terms, progress)
-        told = [Again(old, question, opinion) for (old, question), opinion in zip(some, opinions, strict=True)]
+        judged = [Again(old, question, opinion) for (old, question), opinion in zip(some, opinions, strict=True)]
         if keep is not None:
-            keep(told)
-        again += told
+            keep(judged)
+        again += judged
     return again
 
 
 def store(journal: Journal, again: Sequence[Again]) -> int:
-    """Store the new verdicts in one transaction; how many were new (a judge's second word on the same turn is not
-    kept)."""
+    """Store the new verdicts in one transaction. Returns how many were new (a judge's second verdict on a turn is not
+    kept).
+    """
     n_stored = 0
     with journal.write() as session:
         for each in again:
@@ -133,10 +137,11 @@ def store(journal: Journal, again: Sequence[Again]) -> int:
 
 
 def compare(again: Sequence[Again]) -> dict[str, object]:
-    """Figures: how many were asked about, agreement and κ where both gave a verdict, the table old score → new score →
-    turns."""
-    told = [each for each in again if each.new.result is not None]
-    both = [(e.old.score, e.new.result.score) for e in told if e.new.result]
+    """Figures: how many were asked about, agreement and κ if both gave a verdict, the table old score → new score →
+    turns.
+    """
+    with_result = [each for each in again if each.new.result is not None]
+    both = [(e.old.score, e.new.result.score) for e in with_result if e.new.result]
     given = [(old, new) for old, new in both if old is not None and new is not None]
     table: dict[str, dict[str, int]] = {}
     for old, new in both:
@@ -145,7 +150,7 @@ def compare(again: Sequence[Again]) -> dict[str, object]:
     n_same = sum(old == new for old, new in given)
     return {
         "turns": len(again),
-        "failed": len(again) - len(told),
+        "failed": len(again) - len(with_result),
         "both_gave_a_verdict": len(given),
         "agreement": n_same / len(given) if given else None,
         "agreement_interval": agreement.wilson(n_same, len(given)),

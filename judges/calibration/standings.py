@@ -1,8 +1,8 @@
-"""What the journal says of each judge: how much it judged, and how often users said the same.
+"""Standings: how much each judge in the journal has judged, and how often users agreed.
 
-Agreement compares a judge's verdict on what came back with the latest rating that an authenticated user gave the same
-reply: they agree where the rating's sign is the score. Verdicts on a user's comment are left out: they were read off
-the rating itself.
+Agreement compares a judge's verdict on the reaction with the latest rating of the same reply by an authenticated user.
+They agree if the rating's sign is the score. Verdicts on a user's comment are left out, because they were read from the
+rating itself.
 """
 
 from dataclasses import asdict, dataclass
@@ -19,8 +19,9 @@ from burnish.rewards import NEXT_STATE
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One judge in the journal: turns it gave a verdict on, abstained on, votes that could not be read, and users'
-    agreement."""
+    """One judge in the journal: turns with a verdict, abstentions, votes that could not be parsed, and users'
+    agreement.
+    """
 
     judge_id: str
     n_verdicts: int
@@ -33,7 +34,7 @@ class Standing:
 
     @property
     def agreement(self) -> float | None:
-        """Share of rated turns on which the user's sign is the judge's; None where no user has rated any."""
+        """Share of rated turns on which the user's sign equals the judge's. None if no user has rated any."""
         return self.n_agreed / self.n_rated if self.n_rated else None
 
     def to_json(self) -> dict[str, Any]:
@@ -42,20 +43,19 @@ class Standing:
 
 
 def standings(session: Session, agent: str | None = None) -> list[Standing]:
-    """Every judge seen in the journal, busiest first; with `agent`, on its turns alone. One statement; it reads,
-    nothing else."""
+    """Every judge in the journal, busiest first. With `agent`, only on its turns. One read-only statement."""
     verdict, turn = JudgementRow.__table__.c, InteractionRow.__table__.c  # type: ignore[attr-defined]
-    said = FeedbackRow.__table__.c  # type: ignore[attr-defined]
+    feedback = FeedbackRow.__table__.c  # type: ignore[attr-defined]
     by_time = func.row_number().over(
-        partition_by=said.interaction_id, order_by=(said.created_at.desc(), said.feedback_id)
+        partition_by=feedback.interaction_id, order_by=(feedback.created_at.desc(), feedback.feedback_id)
     )
     ratings = (
-        select(said.interaction_id, said.rating, by_time.label("place"))
+        select(feedback.interaction_id, feedback.rating, by_time.label("place"))
         .where(
-            said.source == FeedbackSource.USER,
-            said.rating.is_not(None),
-            said.interaction_id.is_not(None),
-            said.is_deleted.is_(False),
+            feedback.source == FeedbackSource.USER,
+            feedback.rating.is_not(None),
+            feedback.interaction_id.is_not(None),
+            feedback.is_deleted.is_(False),
         )
         .subquery()
     )

@@ -1,7 +1,7 @@
-"""The comparer: leases pairs of replies from the journal, asks the judge which is better, stores what it said.
+"""The comparer: leases pairs of replies from the journal, asks the judge which is better, and stores its answer.
 
-It works beside the worker that judges turns, in the same process and with the same judges. A judge that fails is tried
-again; after the last try the pair stays undecided, with the reason, and the gate counts it as that.
+It works beside the worker that judges turns, in the same process and with the same judges. A failed request is tried
+again. After the last try the pair stays undecided, with the reason, and the gate counts it as undecided.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ log = structlog.get_logger()
 LEASE_MARGIN = 10.0
 PAUSE = 5.0
 MAX_ATTEMPTS = 3
-"""Tries before it is given up."""
+"""Tries before a pair is given up."""
 """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What is compared: the conversation, the candidate's reply and the other one."""
+    """The subject of a comparison: the conversation, the candidate's reply and the other one."""
 
     conversation: list[Mapping[str, Any]]
     candidate: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Pair:
 
 
 class Comparer:
-    """Up to `judge.concurrency` pairs side by side."""
+    """Compares up to `judge.concurrency` pairs side by side."""
 
     def __init__(
         self, journal: Journal, panel: Panel, chosen: config.Judge, *, max_attempts: int = MAX_ATTEMPTS
@@ -53,7 +53,7 @@ class Comparer:
         self._name = f"comparer-{os.getpid()}"
 
     async def run_once(self) -> int:
-        """Compare what is due; returns how many pairs were taken in hand."""
+        """Compare the pairs that are due. Returns how many were leased."""
         seconds = self._panel.patience + LEASE_MARGIN
         with self._journal.write() as session:
             leased = jobs.lease(session, CompareJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
@@ -61,7 +61,7 @@ class Comparer:
         return len(leased)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
-        """Compare whatever comes, until `is_stopping()`."""
+        """Compare pairs as they arrive, until `is_stopping()`."""
         while not is_stopping():
             if not await self.run_once():
                 await asyncio.sleep(interval)
@@ -75,11 +75,11 @@ class Comparer:
             answers = await asyncio.gather(*(self._panel.ask(each, n) for each in asked))
         except JudgeUnavailable as error:
             return self._give_back(job, subject, str(error))
-        except Exception as error:  # one pair of a shape that nobody thought of must not stop the others
+        except Exception as error:  # one malformed pair must not stop the others
             log.exception("cannot compare a pair", **subject)
             return self._give_back(job, subject, repr(error))
         outcome, votes, reason = reply_pair.outcome(answers[0].texts, answers[1].texts, MIN_AGREEMENT)
-        told = {
+        facts = {
             "outcome": outcome,
             "votes": votes,
             "reason": reason,
@@ -87,7 +87,7 @@ class Comparer:
         }
         with self._journal.write() as session:
             if jobs.finish(session, CompareJob, job):
-                session.connection().execute(_of(subject).values(**told))
+                session.connection().execute(_of(subject).values(**facts))
 
     def _read(self, subject: Mapping[str, Any]) -> Pair:
         with self._journal.read() as session:

@@ -1,8 +1,8 @@
 """The grader: leases shadow groups that were drawn, has all members scored by one judge, blind and shuffled, and stores
 the scores.
 
-It works beside the worker and the comparer, in the same process. A judge that fails is tried again; where it abstains,
-where a member speaks to it, and where all members are scored alike the group is dropped with the reason. A score is
+It works beside the worker and the comparer, in the same process. A failed request is tried again. A group is dropped
+with the reason if the judge abstains, if a member contains prompt injection, or if all scores are equal. A score is
 never invented.
 """
 
@@ -31,13 +31,13 @@ log = structlog.get_logger(__name__)
 LEASE_MARGIN = 10.0
 PAUSE = 5.0
 MAX_ATTEMPTS = 3
-"""Tries before it is given up."""
+"""Tries before a group is given up."""
 """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What is scored: the conversation, the wish, and the members' replies, the live one first."""
+    """The subject of a scoring: the conversation, the hint, and the members' replies, the live one first."""
 
     conversation: Sequence[Mapping[str, Any]]
     wish: str
@@ -45,20 +45,21 @@ class Drawn:
 
     @property
     def ruled_out(self) -> set[int]:
-        """Members that say nothing, told by the same rules as any reply; they get the lowest score, and the judge does
-        not see them."""
+        """Members without content, by the same rules as for any reply. They get the lowest score, and the judge does
+        not see them.
+        """
         return {
             place for place, reply in enumerate(self.replies) if prefilter.reason(self.conversation, reply) is not None
         }
 
     def speaks_to_judge(self) -> bool:
-        """True where a member looks like an attempt to address whoever grades it: the group is not worth finding out."""
-        told = [question((), as_text(reply), [], "assistant") for reply in self.replies]
-        return any(scan.of_question(each).spans for each in told)
+        """True if a member looks like prompt injection. The group is then dropped without a closer look."""
+        facts = [question((), as_text(reply), [], "assistant") for reply in self.replies]
+        return any(scan.of_question(each).spans for each in facts)
 
 
 class Grader:
-    """Up to `judge.concurrency` groups side by side; `judge.votes` votes on each, every one in an order of its own."""
+    """Up to `judge.concurrency` groups side by side. `judge.votes` votes on each, every one in its own order."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Grader:
         self._name = f"grader-{os.getpid()}"
 
     async def run_once(self) -> int:
-        """Score what is due; returns how many groups were taken in hand."""
+        """Score the groups that are due. Returns how many were leased."""
         seconds = self._panel.patience + LEASE_MARGIN
         with self._journal.write() as session:
             leased = jobs.lease(session, RubricJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
@@ -85,7 +86,7 @@ class Grader:
         return len(leased)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
-        """Score whatever comes, until `is_stopping()`."""
+        """Score groups as they arrive, until `is_stopping()`."""
         while not is_stopping():
             if not await self.run_once():
                 await asyncio.sleep(interval)
@@ -105,12 +106,12 @@ class Grader:
             model, grades = await self._ask(drawn, shown)
         except JudgeUnavailable as error:
             return self._give_back(job, str(error))
-        except Exception as error:  # one group of a shape that nobody thought of must not stop the others
+        except Exception as error:  # one malformed group must not stop the others
             log.exception("cannot score a shadow group", turn=name)
             return self._give_back(job, repr(error))
         if grades.scores is None:
-            told = {"judge_id": identity(model, rubric.PROMPT), "votes": [None] * len(grades.votes)}
-            return self._end(job, f"the judge abstained: {grades.reason}", **told)
+            facts = {"judge_id": identity(model, rubric.PROMPT), "votes": [None] * len(grades.votes)}
+            return self._end(job, f"the judge abstained: {grades.reason}", **facts)
         n = len(drawn.replies)
         scores = _spread(shown, grades.scores, n)
         votes = [None if vote is None else [int(grade) for grade in _spread(shown, vote, n)] for vote in grades.votes]
@@ -132,12 +133,12 @@ class Grader:
         ]
         answers = await asyncio.gather(*(self._panel.ask(each, 1) for each in asked))
         if len(models := {answer.model for answer in answers}) > 1:  # one reward function in a group
-            raise JudgeUnavailable(f"two judges answered: {', '.join(sorted(models))}")
+            raise JudgeUnavailable(f"expected one judge for a shadow group, got {', '.join(sorted(models))}")
         texts = [answer.texts[0] if answer.texts else "" for answer in answers]
         return answers[0].model, rubric.count(texts, orders, n)
 
     def _read(self, name: str) -> Drawn | None:
-        """None where the turn is gone, or the group waits for no score."""
+        """None if the turn is gone, or the group does not wait for a score."""
         with self._journal.read() as session:
             row, turn = session.get(ShadowGroupRow, name), session.get(InteractionRow, name)
             if row is None or turn is None or row.state != GroupState.DRAWN:
@@ -145,21 +146,21 @@ class Grader:
             digests = [turn.reply_digest, *(member.reply_digest for member in shadows.members_of(session, name))]
             return Drawn(messages_of(session, turn.message_digests), row.wish, messages_of(session, digests))
 
-    def _end(self, job: jobs.Leased, reason: str | None = None, **told: Any) -> None:
-        """Nothing more is to be done; with a `reason` the group is dropped."""
+    def _end(self, job: jobs.Leased, reason: str | None = None, **facts: Any) -> None:
+        """End the job. With a `reason` the group is dropped."""
         with self._journal.write() as session:
             if jobs.finish(session, RubricJob, job) and reason is not None:
-                shadows.drop(session, str(job.payload["interaction_id"]), reason, **told)
+                shadows.drop(session, str(job.payload["interaction_id"]), reason, **facts)
 
     def _give_back(self, job: jobs.Leased, error: str) -> None:
         name = str(job.payload["interaction_id"])
         with self._journal.write() as session:
             if jobs.fail(session, RubricJob, job, error, max_attempts=self._max_attempts, delay=PAUSE):
                 shadows.drop(session, name, f"left unscored: {error}")
-                log.warning("a shadow group is left unscored", turn=name, error=error)
+                log.warning("a shadow group stays unscored", turn=name, error=error)
 
 
-def _spread(shown: Sequence[int], told: Sequence[float], n: int) -> list[float]:
-    """What was `told` of the members `shown`, for all `n`: those that the judge was not shown have the lowest."""
-    known = dict(zip(shown, told, strict=True))
+def _spread(shown: Sequence[int], facts: Sequence[float], n: int) -> list[float]:
+    """The grades of the members `shown`, extended to all `n`: those that the judge did not see get the lowest."""
+    known = dict(zip(shown, facts, strict=True))
     return [known.get(place, float(rubric.WORST)) for place in range(n)]

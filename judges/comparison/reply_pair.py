@@ -1,6 +1,6 @@
 """Two replies to one conversation: the prompt that asks which is better, and the parser of its answer.
 
-Each pair is shown in both orders, so that a judge who likes whatever stands first says nothing (position bias: arXiv
+Each pair is shown in both orders, so that a judge that prefers the first place has no effect (position bias: arXiv
 2306.05685).
 """
 
@@ -25,9 +25,9 @@ def messages(
     `burnish.judges.verdicts.question.Question.messages`."""
     asked = question(conversation, as_text(a), as_text(b), "assistant")
     parts = {
-        "conversation": "\n".join(said.line for said in asked.conversation),
+        "conversation": "\n".join(quoted.line for quoted in asked.conversation),
         "a": asked.reply.line,
-        "b": "\n".join(QuotedMessage("assistant", said.text).line for said in asked.came_back),
+        "b": "\n".join(QuotedMessage("assistant", quoted.text).line for quoted in asked.came_back),
     }
     while nonce is None or any(nonce in part for part in parts.values()):
         nonce = secrets.token_hex(4)
@@ -35,8 +35,9 @@ def messages(
 
 
 def parse(answer: str) -> int:
-    """1 where A is better, −1 where B is, 0 where they are the same. Raises UnreadableVerdict, with the text, where it
-    says none."""
+    """1 if A is better, −1 if B is, 0 if they are equal. Raises UnreadableVerdict, with the text, if it names none of
+    these.
+    """
     found = _ANSWER.search(answer)
     if found is None:
         raise UnreadableVerdict(f"expected a line 'BETTER: A, B or SAME', got {answer[:200]!r}")
@@ -48,14 +49,14 @@ def outcome(
 ) -> tuple[int | None, list[int | None], str | None]:
     """(outcome, votes, reason) of the answers in both orders: 1 for the first reply, −1 for the second, 0 for neither.
 
-    A vote that cannot be read is None. Where fewer than half of either order's can be read nobody knows (None, with the
-    reason). A reply wins with `min_agreement` of all readable votes, and only where neither order's own majority is for
-    the other; else neither does.
+    A vote that cannot be parsed is None. If fewer than half of either order's votes parse, the outcome is unknown
+    (None, with the reason). A reply wins with `min_agreement` of all parsed votes, and only if neither order's own
+    majority is for the other reply. Otherwise neither wins.
     """
     first, second = [_vote(answer, 1) for answer in as_shown], [_vote(answer, -1) for answer in turned]
     votes = [*first, *second]
     read = [[vote for vote in side if vote is not None] for side in (first, second)]
-    if any(2 * len(told) < len(side) or not told for told, side in zip(read, (first, second), strict=True)):
+    if any(2 * len(known) < len(side) or not known for known, side in zip(read, (first, second), strict=True)):
         return None, votes, "too few answers could be read"
     every = [vote for side in read for vote in side]
     for winner in (1, -1):

@@ -1,9 +1,8 @@
-"""Several replies to one conversation, graded beside each other: the prompt that asks for grades, and the strict parser
-of the answer.
+"""Several replies to one conversation, graded side by side: the prompt that asks for grades, and the strict parser.
 
-The judge sees neither who wrote a reply nor when: the live reply and its shadows are lines with a number, in an order
-that is drawn anew for each vote, so that no reply gains by its place (position bias: arXiv 2306.05685). What they are
-graded on is the task and the wish that the user's own reaction to the live reply came to (its accepted hint).
+The judge sees neither the author nor the time of a reply. The live reply and its shadows are numbered lines, in an
+order that is drawn anew for each vote, so that no reply gains by its place (position bias: arXiv 2306.05685). They are
+graded on the task and on the hint from the user's reaction to the live reply (its accepted hint).
 """
 
 import re
@@ -23,15 +22,15 @@ _LINE = re.compile(r"REPLY (?P<number>[1-9]\d?): (?P<grade>10|\d)")
 
 
 class UnreadableGrades(ValueError):
-    """The judge's answer is not in the form that the prompt asks for; the message quotes it."""
+    """The judge's answer does not have the form that the prompt asks for. The message quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """What several votes came to. `scores` [G] are means in [0, 1] in the members' order, None with a `reason` where
-    the judge abstained.
+    """The outcome of several votes. `scores` [G] are means in [0, 1] in the members' order, None with a `reason` if the
+    judge abstained.
 
-    `votes` has the grades (0 to 10) of each vote, in the members' order, None for one that could not be read.
+    `votes` has the grades (0 to 10) of each vote, in the members' order, None for one that could not be parsed.
     """
 
     scores: tuple[float, ...] | None
@@ -40,7 +39,7 @@ class Grades:
 
 
 def shuffled(n: int, rng: Random) -> list[int]:
-    """The members 0 … n−1 in the order in which one vote sees them."""
+    """The members 0 … n−1 in the order for one vote."""
     return rng.sample(range(n), n)
 
 
@@ -56,7 +55,7 @@ def messages(
     asked = question(conversation, "", [], "assistant")
     shown = [question((), as_text(reply), [], "assistant").reply.text for reply in replies]
     parts = {
-        "conversation": "\n".join(said.line for said in asked.conversation),
+        "conversation": "\n".join(quoted.line for quoted in asked.conversation),
         "wish": QuotedMessage("wish", wish or "none").line,
         "replies": "\n".join(QuotedMessage(f"reply {number}", text).line for number, text in enumerate(shown, 1)),
     }
@@ -71,8 +70,8 @@ def answer(grades: Sequence[int]) -> str:
 
 
 def parse(text: str, n: int) -> list[int]:
-    """The grades of `n` replies, in the order shown. Raises UnreadableGrades unless there is one line for each and no
-    other."""
+    """The grades of `n` replies, in the order shown. Raises UnreadableGrades unless there is exactly one line for
+    each."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     found = [_LINE.fullmatch(line) for line in lines]
     numbers = [int(match["number"]) for match in found if match is not None]
@@ -82,8 +81,9 @@ def parse(text: str, n: int) -> list[int]:
 
 
 def count(answers: Sequence[str], orders: Sequence[Sequence[int]], n_asked: int) -> Grades:
-    """The grades of `answers`, each to its own order of the same members. Fewer than half of `n_asked` readable: an
-    abstention."""
+    """The grades of `answers`, each in its own order of the same members. Fewer than half of `n_asked` parsed: an
+    abstention.
+    """
     votes: list[tuple[int, ...] | None] = []
     why = "no answer came back"
     for text, order in zip(answers, orders, strict=True):

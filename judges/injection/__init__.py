@@ -1,1 +1,1 @@
-"""Finding text that tries to speak to the judge."""
+"""Detection of prompt injection: text that speaks to the judge."""

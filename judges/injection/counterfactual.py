@@ -1,8 +1,8 @@
-"""Two readings of one turn: as it stands, and without what looks like an attempt to speak to the judge.
+"""Two readings of one turn: the original, and one without possible prompt injection.
 
-Where every vote of both comes to the same verdict it stands, with the hint of the second reading only. Where they
-differ, or where nothing is left of what came back, the turn is quarantined: an abstention with the reason `injection`,
-no hint, both readings' votes kept.
+If every vote of both comes to the same verdict, it stands, with the hint of the second reading only. If they differ, or
+if nothing is left of the reaction, the turn is quarantined: an abstention with the reason `injection`, no hint, both
+readings' votes kept.
 """
 
 import asyncio
@@ -15,8 +15,9 @@ from burnish.judges.verdicts.case import Case
 
 INJECTION = "injection"
 UNANIMOUS = 1.0
-"""Of a turn that speaks to its judge every vote must agree: one that was swayed now and then may not pass as a
-majority."""
+"""On a turn that speaks to its judge every vote must agree. A judge that the text sways only now and then must not pass
+as a majority.
+"""
 
 
 async def examine(panel: Panel, case: Case, votes: int, min_agreement: float = 0.0) -> tuple[str, Result]:
@@ -29,9 +30,7 @@ async def examine(panel: Panel, case: Case, votes: int, min_agreement: float = 0
         readings.append(answers)
     model = readings[0].model
     if any(reading.model != model for reading in readings):
-        raise JudgeUnavailable(
-            f"two readings of one turn by two judges, {model} and {readings[1].model}, cannot be compared"
-        )
+        raise JudgeUnavailable(f"expected one judge for both readings of a turn, got {model} and {readings[1].model}")
     if case.redacted is None:
         return model, count(readings[0].texts, votes, min_agreement)
     first, second = (count(reading.texts, votes, UNANIMOUS) for reading in readings)
@@ -39,7 +38,9 @@ async def examine(panel: Panel, case: Case, votes: int, min_agreement: float = 0
 
 
 def decide(as_it_stands: Result, without: Result, *, is_hollow: bool = False) -> Result:
-    """One result of both readings. A `is_hollow` second one read nothing that came back: it can confirm no verdict."""
+    """One result of both readings. A second reading that `is_hollow` contained no reaction, so it can confirm no
+    verdict.
+    """
     votes = (*as_it_stands.votes, *without.votes)
     n_failed = as_it_stands.n_failed + without.n_failed
     if as_it_stands.score == without.score and not is_hollow:

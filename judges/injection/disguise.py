@@ -1,7 +1,6 @@
-"""What a text says under a cover: letters set apart, words turned round, and codes that anyone can read.
+"""Disguised text: letters set apart, words reversed, and common encodings.
 
-Each cover comes with the span of the original that carries it, so that what speaks to the judge inside can be cut out
-with its cover.
+Each disguise comes with its span in the original, so that prompt injection inside it can be cut out whole.
 """
 
 import base64
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 MAX_COVERS = 64
-"""Of one kind in one text; a text of thousands of codes costs no more."""
+"""Spans of one kind in one text. The cap bounds the cost of a text with thousands of codes."""
 _SPACED = re.compile(r"(?<!\w)\w(?:[\s.\-_*·•|/~,]{1,3}\w(?!\w)){3,}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{11,}={0,2}")
 _HEX = re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2}[\s:,]?){8,}")
@@ -27,14 +26,14 @@ _NOT_LETTERS = re.compile(r"[\W_]+")
 
 
 def covers(text: str) -> Iterator[tuple[int, int, str]]:
-    """(start, end, what it says) of every stretch of `text` that can be read in another way."""
+    """(start, end, decoded text) of every stretch of `text` that can be read in another way."""
     for found in islice(_TAGS.finditer(text), MAX_COVERS):
         yield *found.span(), "".join(chr(ord(char) - 0xE0000) for char in found[0])
     for pattern, decode in _CODES:
         for found in islice(pattern.finditer(text), MAX_COVERS):
-            said = decode(found[0])
-            if said and said != found[0] and _is_text(said):
-                yield *found.span(), said
+            decoded = decode(found[0])
+            if decoded and decoded != found[0] and _is_text(decoded):
+                yield *found.span(), decoded
 
 
 def spaced(text: str) -> Iterator[tuple[int, int, str]]:
@@ -83,5 +82,5 @@ _CODES = (
 )
 
 
-def _is_text(said: str) -> bool:
-    return sum(char.isprintable() or char.isspace() for char in said) >= 0.9 * len(said)
+def _is_text(decoded: str) -> bool:
+    return sum(char.isprintable() or char.isspace() for char in decoded) >= 0.9 * len(decoded)

@@ -1,7 +1,7 @@
-"""One spelling for many: text as the rules read it, with the place of every character in the text as it was written.
+"""Folding: one spelling of a text for the rules, with the place of every character in the original.
 
-Compatible forms are made equal, letters lose their case and accents, characters that nobody sees are left out;
-`undisguised` goes further and reads look-alike letters and digits in words as the letters that they stand for.
+Compatible forms are made equal, letters lose their case and accents, and invisible characters are left out.
+`undisguised` goes further: it replaces look-alike letters and digits in words by the letters that they stand for.
 """
 
 import re
@@ -31,7 +31,7 @@ class Folded:
 
 
 def fold(text: str) -> Folded:
-    """`text` in one spelling; line ends and other blanks stay what they are."""
+    """`text` in one spelling. Line ends and other blanks are kept."""
     if text.isascii():
         lowered = text.lower()
         return Folded(lowered, range(len(lowered)))
@@ -50,7 +50,7 @@ def plain(text: str) -> str:
 
 
 def undisguised(folded: Folded) -> Folded | None:
-    """The same read past disguises, character by character; None where there are none."""
+    """The same without look-alike characters, character by character. None if there are none."""
     text = folded.text if folded.text.isascii() else folded.text.translate(_LOOKALIKES)
     text = _MIXED.sub(lambda found: found[0].translate(_DIGITS), text)
     return None if text == folded.text else Folded(text, folded.at)

@@ -1,7 +1,7 @@
-"""How people speak to a judge, as patterns over folded text. Deliberately wide: a finding decides nothing.
+"""Prompt injection as patterns over folded text. They are deliberately wide, because a finding decides nothing.
 
-The words, in a dozen languages, stand in `words.toml`. A pattern is named by what it shows: `verdict` (a value beside
-the name of a mark), `label`, `hint`, `order` (to look away, or to count something as something), `judge` (an address),
+The words, in a dozen languages, are in `words.toml`. A pattern is named by what it finds: `verdict` (a value beside the
+name of a mark), `label`, `hint`, `order` (to look away, or to count something as something), `judge` (an address),
 `authority`, `role` (a line that pretends to come from somebody else), `mark` (a token that pretends to end the data).
 """
 
@@ -15,13 +15,13 @@ _WORDS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("words.tom
 
 
 def _any(name: str) -> str:
-    """An alternation of the words of list `name`, folded as the text will be."""
+    """An alternation of the words of list `name`, folded like the text."""
     folded = {re.escape(plain(word)).replace(r"\*", r"\w*").replace(r"\ ", r"\s+") for word in _WORDS[name]}
     return "(?:" + "|".join(sorted(folded, key=lambda each: (-len(each), each))) + ")"
 
 
 def _spelled(source: str) -> str:
-    """A pattern with its words folded as the text will be: 플러스, プラス and सकारात्मक change by it."""
+    """A pattern with its words folded like the text. Folding changes 플러스, プラス and सकारात्मक."""
     return re.sub(r"[^\x00-\x7f]+", lambda found: plain(found[0]), source)
 
 
@@ -37,14 +37,17 @@ _VALUE = (
     r"(?:положительн|отрицательн)\w*|满分|正面|負面|负面|肯定|満点|긍정|만점|إيجابي|ايجابي|सकारात्मक|\b1\b|\b10\s?/\s?10\b|\b100\s?%)"
 )
 _STRICT_VALUE = rf"(?:(?<![a-z0-9]){_SIGNED}|\b(?:plus|minus|positive|negative)\s+(?:one|1)\b|\babstain\b)"
-_ROLES = r"(?:system|assistant|user|human|ai|tool|developer|judge|grader|evaluator|came[_ ]back|feedback|model|function|observation)"
+_ROLES = (
+    r"(?:system|assistant|user|human|ai|tool|developer|judge|grader|evaluator|came[_ ]back|feedback|model|function|"
+    r"observation)"
+)
 _FIELDS = (
     r"(?:conversation|reply|came_back|end|next_state|data|system|user|assistant|instructions?|verdict|hint|judge|answer|"
     r"tool_response)"
 )
 _GAP = r"[^\n]{0,48}?"
 _IT = r"\s+(?:it|this|that|him|me|the\s+\w+|my\s+\w+|its\s+\w+)"
-_FROM, _TO = r"(?<![a-z0-9_])", r"(?![a-z0-9_])"  # word ends that also hold where no blanks stand between words
+_FROM, _TO = r"(?<![a-z0-9_])", r"(?![a-z0-9_])"  # word ends that also hold without blanks between words
 _MUST = r"(?:must|should|shall|has\s+to|have\s+to|will|needs?\s+to|is\s+to|are\s+to)"
 _SOURCES: tuple[tuple[str, str], ...] = (
     ("verdict", rf"{_FROM}{_MARK}{_GAP}{_VALUE}"),
@@ -119,7 +122,7 @@ _SOURCES: tuple[tuple[str, str], ...] = (
     ),
 )
 PATTERNS = tuple((code, re.compile(_spelled(source), re.MULTILINE)) for code, source in _SOURCES)
-"""(code, pattern) over folded text; no pattern looks across a line's end further than blanks go."""
+"""(code, pattern) over folded text. No pattern looks across a line's end further than blanks go."""
 STEMS = re.compile(
     rf"{_MARK}|{_HINT}|{_JUDGES}|{_LOOK_AWAY}|{_WHO}|{_STRICT_VALUE}|{_COUNT_AS}|[<>\[{{]|^[^\w\n]*{_ROLES}|assistants?|agents?|models?|future|"
     r"from now on|(?:begin|end|start|close)\s|grad|judg|evaluat|scor|rating",
@@ -130,4 +133,4 @@ CORE = re.compile(
     r"verdict|veredict|judge|evaluator|grader|hint|ignoreall|ignoreprev|ignorethe|disregard|instruction|plusone|minusone|reward|score|"
     r"abstain|вердикт|судья"
 )
-"""Stems that show through where letters were set apart or turned round."""
+"""Stems that remain recognisable in spaced or reversed letters."""

@@ -1,6 +1,6 @@
-"""What in a text looks like an attempt to speak to the judge: findings, each with the span to cut out.
+"""The scan for prompt injection: findings in a text, each with the span to cut out.
 
-Pure functions of the text. A finding alone decides nothing, since people talk about scores, hints and judges: it has
+Pure functions of the text. A finding alone decides nothing, because people talk about scores, hints and judges. It has
 the turn judged twice, with these spans and without them (`burnish.judges.injection.counterfactual`).
 """
 
@@ -17,17 +17,17 @@ from burnish.judges.injection.phrases import CORE, PATTERNS, STEMS
 from burnish.judges.verdicts.question import LEFT_OUT, Question, QuotedMessage
 
 HIDDEN = "hidden"
-"""Characters that nobody sees, in numbers that no language needs."""
+"""Invisible characters, more than any language needs."""
 QUOTE = 80
 """Characters of a text that a stored finding quotes."""
 _TO_THE_END = frozenset({"mark", "judge", HIDDEN})
-"""What follows a mark that pretends to end the data, or an address to the judge, is as suspect as these are."""
+"""The text after a mark that pretends to end the data, or after an address to the judge, is as suspect as the mark."""
 _ENDS = re.compile(r"\n|[.!?;](?=[\s\"')\]]|$)|[。！？；]|\"(?=\s*[,}\]])")
 _UNSEEN = re.compile(
     r"[\u202a-\u202e\u2066-\u2069]|[\u200b\u200c\u200d\u2060\ufeff\u00ad]{3,}|[\U000e0020-\U000e007e]{6,}"
 )
 _PART = re.compile(r"[^\n.!?;。！？；\s](?:[^\n.!?;。！？；]|[.!?;](?!\s|$))*")
-"""A sentence, or what stands between two marks that end one."""
+"""A sentence: the text between two sentence ends."""
 _SEAM = 80
 """Characters on both sides of the gap between two texts of one author that are read as one text."""
 _RATING = re.compile(r"rating: (?:good|bad|neutral)\n?(?:comment: )?")
@@ -36,7 +36,7 @@ MAX_DEPTH = 2
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`text[start:end]` is suspect; `code` says what it looks like."""
+    """`text[start:end]` is suspect. `code` says what it looks like."""
 
     code: str
     start: int
@@ -45,37 +45,38 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The suspect spans of a question, by text, in order and without overlap; `findings` tells of them in words, for
-    the record."""
+    """The suspect spans of a question, by text, in order and without overlap. `findings` describes them in words, for
+    the record.
+    """
 
     spans: dict[QuotedMessage, tuple[Span, ...]]
     findings: tuple[str, ...]
 
 
 def of_question(question: Question) -> Scan:
-    """Every text that the judge would read, and what stands across the gap between two texts of one author."""
-    spans = {said: list(of_text(said.text, _n_own(said))) for said in question}
+    """The scan of every text that the judge would read, and of the gaps between two texts of one author."""
+    spans = {quoted: list(of_text(quoted.text, _n_own(quoted))) for quoted in question}
     by_author: dict[str, list[QuotedMessage]] = {}
-    for said in question:
-        by_author.setdefault(said.author, []).append(said)
+    for quoted in question:
+        by_author.setdefault(quoted.author, []).append(quoted)
     for texts in by_author.values():
         for before, after in pairwise(texts):
             tail, head = _across(before.text, after.text)
             if tail and head:
                 spans[before].append(tail)
                 spans[after].append(head)
-    found = {said: _merged(each) for said, each in spans.items() if each}
+    found = {quoted: _merged(each) for quoted, each in spans.items() if each}
     findings = (
-        f"{span.code} in {said.author}: {said.text[span.start : span.end][:QUOTE]}"
-        for said, each in found.items()
+        f"{span.code} in {quoted.author}: {quoted.text[span.start : span.end][:QUOTE]}"
+        for quoted, each in found.items()
         for span in each
     )
     return Scan(found, tuple(dict.fromkeys(findings)))
 
 
 def redacted(question: Question, scan: Scan) -> Question:
-    """The question without the suspect spans: a neutral mark in the place of each."""
-    return question.rewritten(lambda said: _cut(said.text, scan.spans.get(said, ())))
+    """The question with a neutral mark in place of each suspect span."""
+    return question.rewritten(lambda quoted: _cut(quoted.text, scan.spans.get(quoted, ())))
 
 
 @lru_cache(4096)
@@ -87,17 +88,19 @@ def of_text(text: str, start: int = 0, depth: int = 0) -> tuple[Span, ...]:
         if view is not None:
             found += _matches(text, view)
     if depth < MAX_DEPTH:
-        found += [Span("encoded", *place) for *place, said in disguise.covers(text) if of_text(said, 0, depth + 1)]
+        found += [
+            Span("encoded", *place) for *place, decoded in disguise.covers(text) if of_text(decoded, 0, depth + 1)
+        ]
         found += [
             Span("disguised", a, _line_end(text, b))
-            for a, b, said in disguise.spaced(text)
-            if CORE.search(said.lower())
+            for a, b, letters in disguise.spaced(text)
+            if CORE.search(letters.lower())
         ]
         found += [
             Span("turned", part.start(), part.end())
             for part in _PART.finditer(text)
-            for said in disguise.turned(part[0].lower())
-            if CORE.search(said) and _is_turned(said, depth)
+            for reversed_text in disguise.turned(part[0].lower())
+            if CORE.search(reversed_text) and _is_turned(reversed_text, depth)
         ]
     return _merged([span for span in found if span.end > start])
 
@@ -112,7 +115,7 @@ def _matches(text: str, view: Folded) -> Iterator[Span]:
 
 
 def _widened(text: str, code: str, start: int, end: int) -> Span:
-    """The match with the sentence that it stands in; what it announces with a colon; or all that follows."""
+    """The match, widened: to its sentence, to what it announces with a colon, or to the rest of the text."""
     ends = _sentence_ends(text)
     before = bisect_right(ends, start)
     start = ends[before - 1] if before else 0
@@ -120,7 +123,7 @@ def _widened(text: str, code: str, start: int, end: int) -> Span:
         start += 1
     end = len(text) if code in _TO_THE_END else _line_end(text, end) if code == "role" else _sentence_end(text, end)
     if text[start:end].rstrip(" \t\n\"'*_").endswith((":", "：")) and end < len(text):
-        end = _sentence_end(text, min(len(text), _next_said(text, end)))
+        end = _sentence_end(text, min(len(text), _next_text(text, end)))
     return Span(code, start, start + max(1, len(text[start:end].rstrip())))
 
 
@@ -140,26 +143,26 @@ def _line_end(text: str, place: int) -> int:
     return found if found >= 0 else len(text)
 
 
-def _next_said(text: str, place: int) -> int:
-    """The first place behind `place` that is no blank, and one character on."""
+def _next_text(text: str, place: int) -> int:
+    """The first place after `place` that is not blank, plus one."""
     found = re.compile(r"\S").search(text, place)
     return found.end() if found else len(text)
 
 
-def _is_turned(said: str, depth: int) -> bool:
-    """Whether a text that was turned round speaks to the judge; one stem alone may stand there by chance."""
-    return depth == 0 and len(CORE.findall(said)) > 0 and any(of_text(said, 0, MAX_DEPTH))
+def _is_turned(text: str, depth: int) -> bool:
+    """True if a reversed text speaks to the judge. A single stem may be there by chance."""
+    return depth == 0 and len(CORE.findall(text)) > 0 and any(of_text(text, 0, MAX_DEPTH))
 
 
 def _may_speak(text: str) -> bool:
-    """False where no pattern can match: most texts are settled by this one look."""
+    """False if no pattern can match. This one check settles most texts."""
     folded = fold(text)
     plainer = undisguised(folded)
     return bool(STEMS.search(folded.text) or (plainer and STEMS.search(plainer.text)) or _UNSEEN.search(text))
 
 
 def _across(before: str, after: str) -> tuple[Span | None, Span | None]:
-    """The end of `before` and the beginning of `after`, where only both together speak to the judge."""
+    """The end of `before` and the beginning of `after`, if only both together speak to the judge."""
     tail, head = before[-_SEAM:], after[:_SEAM]
     for gap in (" ", ""):
         joined = tail + gap + head
@@ -196,7 +199,7 @@ def _cut(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _n_own(said: QuotedMessage) -> int:
-    """How many characters at the beginning are ours: the rating that stands before a user's comment."""
-    found = _RATING.match(said.text) if said.author == "feedback" else None
+def _n_own(quoted: QuotedMessage) -> int:
+    """How many characters at the beginning are ours: the rating before a user's comment."""
+    found = _RATING.match(quoted.text) if quoted.author == "feedback" else None
     return found.end() if found else 0

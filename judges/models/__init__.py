@@ -1,1 +1,1 @@
-"""Where a judge's answers come from: models here and elsewhere, their order, their budget."""
+"""Judging models, local and remote, their order and their budget."""

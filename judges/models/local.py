@@ -1,7 +1,6 @@
-"""A judge behind an OpenAI-compatible server of our own, through one pooled connection: m votes are one request with n
-= m.
+"""A judge behind our own OpenAI-compatible server, through one pooled connection: m votes are one request with n = m.
 
-With structured output the engine can write nothing but an answer in the form that the prompt asks for.
+With structured output the engine can only write an answer in the form that the prompt asks for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from burnish.judges.judge import MAX_TOKENS, TEMPERATURE, VOTE_SECONDS, JudgeUna
 from burnish.judges.verdicts.verdict import ANSWER_FORM
 
 LOW_PRIORITY = 10
-"""Behind live traffic and behind the gate, where the engine schedules by priority."""
+"""After live traffic and after the gate, if the engine schedules by priority."""
 _REFUSED = (400, 404, 422, 501)
 log = structlog.get_logger(__name__)
 
@@ -22,7 +21,7 @@ log = structlog.get_logger(__name__)
 class LocalJudge:
     """The model `model` at `url` (vLLM: the frozen base on the serving engine by default).
 
-    `structured` "auto" asks for structured output until the server refuses it once; "on" insists.
+    With `structured` "auto", structured output is used until the server refuses it once. "on" requires it.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class LocalJudge:
         self._http: aiohttp.ClientSession | None = None
 
     def body(self, messages: Sequence[Mapping[str, str]], n: int) -> dict[str, Any]:
-        """The request for `n` answers, in the form that is asked for at present."""
+        """The request for `n` answers, in the present form."""
         asked = {"model": self.model, "messages": list(messages), "n": n, **self._options}
         return asked if self._structured == "off" else asked | {"structured_outputs": {"regex": ANSWER_FORM}}
 
@@ -58,16 +57,20 @@ class LocalJudge:
         refusal = str(reply)[:300]
         if self._structured == "on":
             raise JudgeUnavailable(f"the judge answered {status}: {refusal} (structured output was required)")
-        # Only a request that goes through without it shows that structured output was what the server refused.
+        # Structured output is to blame only if the request succeeds without it.
         del asked["structured_outputs"]
         texts = self._texts(*await self._post(asked))
         if self._structured == "auto":
             self._structured = "off"
-            log.warning("the judge's server refuses structured output; asked without", model=self.model, error=refusal)
+            log.warning(
+                "the judge's server refuses structured output; votes are now requested without it",
+                model=self.model,
+                error=refusal,
+            )
         return texts
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Any]:
-        """The status and the body: parsed where the status is 200, else its text."""
+        """The status and the body: parsed if the status is 200, else its text."""
         if self._http is None:
             self._http = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
         try:
@@ -76,7 +79,7 @@ class LocalJudge:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise JudgeUnavailable(f"the judge did not answer: {type(error).__name__} {error}") from error
         except ValueError as error:
-            raise JudgeUnavailable(f"the judge answered something else than a chat completion: {error!r}") from error
+            raise JudgeUnavailable(f"expected a chat completion from the judge, got another body: {error!r}") from error
 
     def _texts(self, status: int, reply: Any) -> list[str]:
         if status != 200:
@@ -85,7 +88,7 @@ class LocalJudge:
             texts = [choice["message"].get("content") or "" for choice in reply["choices"]]
             self.usage.add(reply.get("usage"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise JudgeUnavailable(f"the judge answered something else than a chat completion: {error!r}") from error
+            raise JudgeUnavailable(f"expected a chat completion from the judge, got another body: {error!r}") from error
         return texts
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The judges of one process, best first: who is asked when one of them fails, and which of them gets a rest.
+"""The judges of one process, best first, each with a circuit breaker.
 
-A judge that has failed several times in a row is passed over for a while, so that not every turn waits for its time-out
-first; then one turn tries it again. The last judge is always asked: the worker's own pauses protect it.
+A judge that has failed several times in a row is not asked for a while, so that not every turn waits for its time-out.
+Then one turn tries it again. The last judge is always asked: the worker's own pauses protect it.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import structlog
 from burnish.judges.judge import Judge, JudgeUnavailable
 
 DEADLINE = 60.0
-"""Seconds for all votes of a turn by one judge; then it counts as failed."""
+"""Seconds for all votes of a turn by one judge. After that it counts as failed."""
 FAILURES = 3
 REST = 30.0
 """Seconds."""
@@ -23,15 +23,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What came back, and the model that said it: the verdict's identity."""
+    """The answers, and the model that gave them: the verdict's identity."""
 
     model: str
     texts: Sequence[str]
 
 
 class Breaker:
-    """Open, which means that nobody asks, for `REST` seconds after `FAILURES` failures in a row; then for one request
-    half open."""
+    """A circuit breaker: open for `REST` seconds after `FAILURES` failures in a row, then half open for one request."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,7 +38,7 @@ class Breaker:
         self._open_until = 0.0
 
     def may_ask(self) -> bool:
-        """True where the judge may be asked now. An open breaker lets one request through when its time is over."""
+        """True if the judge may be asked now. An open breaker lets one request through when its time is over."""
         if self._n_failures < FAILURES:
             return True
         if self._clock() < self._open_until:
@@ -48,7 +47,7 @@ class Breaker:
         return True
 
     def note(self, *, is_good: bool) -> bool:
-        """Note how a request ended; True where that has just opened the breaker."""
+        """Record how a request ended. True if that has just opened the breaker."""
         self._n_failures = 0 if is_good else self._n_failures + 1
         if self._n_failures == FAILURES:
             self._open_until = self._clock() + REST
@@ -57,7 +56,7 @@ class Breaker:
 
 
 class Panel:
-    """`judges` in the order in which they are asked; `deadline` is the time for one of them to answer, in seconds."""
+    """`judges` in the order in which they are asked. `deadline` is the time for one of them to answer, in seconds."""
 
     def __init__(
         self, judges: Sequence[Judge], deadline: float = DEADLINE, clock: Callable[[], float] = time.monotonic
@@ -68,16 +67,16 @@ class Panel:
 
     @property
     def patience(self) -> float:
-        """Seconds after which every one of them has had its time."""
+        """Seconds after which all of them have used up their time."""
         return len(self._judges) * self._deadline
 
     async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
-        """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, where none does."""
+        """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, if none does."""
         reasons = []
         last = self._judges[-1][0]
         for judge, breaker in self._judges:
             if judge is not last and not breaker.may_ask():
-                reasons.append(f"{judge.model}: rests after {FAILURES} failures")
+                reasons.append(f"{judge.model}: not asked, its circuit breaker is open after {FAILURES} failures")
                 continue
             try:
                 async with asyncio.timeout(self._deadline):
@@ -86,7 +85,7 @@ class Panel:
                 reason = str(error) if isinstance(error, JudgeUnavailable) else f"no answer within {self._deadline:g} s"
                 reasons.append(f"{judge.model}: {reason}")
                 if breaker.note(is_good=False) and judge is not last:
-                    log.warning("a judge gets a rest", model=judge.model, seconds=REST, error=reason)
+                    log.warning("a judge's circuit breaker is open", model=judge.model, seconds=REST, error=reason)
                 continue
             breaker.note(is_good=True)
             return Answers(judge.model, texts)

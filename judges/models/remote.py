@@ -1,4 +1,4 @@
-"""A judge at any provider that litellm knows. Imported lazily: litellm takes seconds and 160 MB."""
+"""A judge at any provider that litellm supports. Imported lazily: litellm takes seconds and 160 MB."""
 
 import asyncio
 import os
@@ -14,10 +14,10 @@ log = structlog.get_logger(__name__)
 
 
 class RemoteJudge:
-    """`model` in litellm's notation, e.g. `openai/gpt-5`; `url` overrides the provider's address.
+    """`model` in litellm's notation, e.g. `openai/gpt-5`. `url` overrides the provider's address.
 
-    `structured` "auto" asks for JSON of a schema where litellm knows that the model can, until it is refused once; "on"
-    always asks.
+    With `structured` "auto", JSON of a schema is requested if litellm lists the model as capable, until it is refused
+    once. "on" always requests it.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class RemoteJudge:
             self._options["api_key"] = api_key
 
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
-        """One request per vote: few providers honour `n`. Votes that failed are left out; all failing is an error."""
+        """One request per vote: few providers honour `n`. Failed votes are left out. If all fail, it is an error."""
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         import litellm
 
-        litellm.suppress_debug_info = True  # it would print adverts for its documentation among our output
+        litellm.suppress_debug_info = True  # it would print links to its documentation into our output
         if self._structured is None:
             self._structured = "on" if litellm.supports_response_schema(self.model) else "off"
         answers = await self._ask(messages, n)

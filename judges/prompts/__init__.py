@@ -1,6 +1,6 @@
 """The judge's prompts, as files beside the code that parses the answers.
 
-`render` fills one pair of files; `digest` names it, so that a judge's identity changes whenever its words do.
+`render` fills one pair of files. `digest` names it, so that a judge's identity changes whenever its words do.
 """
 
 import hashlib
@@ -17,7 +17,8 @@ def _text(name: str) -> str:
 
 
 def render(name: str, fields: Mapping[str, str], rubric: str = "") -> list[dict[str, str]]:
-    """The chat messages of prompt `name`, its `{field}` marks filled from `fields` (values are not scanned for marks).
+    """The chat messages of prompt `name`, with its `{field}` marks filled from `fields` (values are not scanned for
+    marks).
 
     `rubric` ends the system message, which is otherwise the same for every case: engines keep it in their prefix cache.
     """
@@ -37,7 +38,7 @@ def render(name: str, fields: Mapping[str, str], rubric: str = "") -> list[dict[
 
 
 def digest(name: str, rubric: str = "") -> str:
-    """First 12 hex digits of the SHA-256 over both files of prompt `name`, with `rubric` where there is one."""
+    """First 12 hex digits of the SHA-256 over both files of prompt `name`, and `rubric` if there is one."""
     words = "\0".join((_system(name, rubric), _text(f"{name}.user.md")))
     return hashlib.sha256(words.encode()).hexdigest()[:12]
 

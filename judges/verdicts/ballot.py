@@ -1,7 +1,7 @@
-"""From answers to one verdict: read the votes, count them, find the hint that most of them wrote. Pure functions.
+"""From answers to one verdict: parse the votes, count them, find the hint that most of them wrote. Pure functions.
 
-A tie, a majority of abstentions, or a majority that is too small is an abstention, never 0. An unreadable answer is no
-vote; when fewer than half of the votes can be read the ballot is void and the turn is asked about again.
+A tie, a majority of abstentions, or a majority that is too small is an abstention, never 0. An answer that cannot be
+parsed is no vote. If fewer than half of the votes parse, the ballot is void and the turn is asked about again.
 """
 
 from collections import Counter
@@ -12,20 +12,20 @@ from burnish.judges.verdicts.verdict import UnreadableVerdict, Vote, parse_vote
 
 MAX_HINTS = 3
 MIN_AGREEMENT = 0.6
-"""Share of the votes that must agree; below it the judge abstains."""
-"""Of one ballot, for the teacher to choose from."""
+"""Share of the votes that must agree. Below it the judge abstains."""
+"""Hints of one ballot that the teacher can choose from."""
 
 
 class VoidBallot(ValueError):
-    """Too few votes could be read; the message quotes the first that could not."""
+    """Too few votes could be parsed. The message quotes the first that could not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of one ballot; `votes` has a score per readable vote, None for an abstention.
+    """The outcome of one ballot. `votes` has a score per parsed vote, None for an abstention.
 
-    `hint` is the one that most votes wrote, `others` are the next ones, whether they may be used or not
-    (judges/verdicts/hint_rules.py); `n_bearing` votes carry one and the verdict.
+    `hint` is the one that most votes wrote. `others` are the next ones, whether they may be used or not
+    (judges/verdicts/hint_rules.py). `n_bearing` votes carry a hint and the verdict.
     """
 
     score: int | None
@@ -41,8 +41,7 @@ class Result:
 def count(answers: Sequence[str], n_asked: int, min_agreement: float = 0.0) -> Result:
     """The result of `n_asked` votes, of which `answers` came back. Raises VoidBallot.
 
-    Where less than `min_agreement` of the readable votes agree, nobody knows: an abstention, with the share as
-    confidence.
+    If less than `min_agreement` of the parsed votes agree, the judge abstains, with the share as confidence.
     """
     votes: list[Vote] = []
     unread: list[UnreadableVerdict] = []

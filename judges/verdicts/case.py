@@ -1,7 +1,6 @@
-"""What a judge is asked about one turn, from what the journal holds. Several turns are read at once: they share
-messages.
+"""The judge's case on one turn, from the journal. Several turns are read at once, because they share messages.
 
-Where something in a turn looks like an attempt to speak to the judge, the case holds a second question without it.
+If a turn contains possible prompt injection, the case holds a second question without it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,11 +25,11 @@ from burnish.rewards import FEEDBACK
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The chat messages to send; `rule` settles the turn without asking anybody.
+    """The chat messages to send. `rule` settles the turn without a model.
 
-    `redacted` asks the same without what looks like words to the judge, None where there are none; `is_hollow` says
-    that nothing of what came back is left in it. Both questions end their system message with `rubric`. `grounds` are
-    what a hint would be written from, `question` what the messages were made of.
+    `redacted` asks the same without possible prompt injection, None if there is none. `is_hollow`: nothing of the
+    reaction is left in it. Both questions end their system message with `rubric`. `grounds` are the sources of a hint,
+    `question` is the source of the messages.
     """
 
     messages: list[dict[str, str]]
@@ -43,12 +42,13 @@ class Case:
 
     @property
     def n_readings(self) -> int:
-        """How often a judge is asked for its votes: twice where something speaks to it, never where a rule settles the
-        turn."""
+        """How often a judge is asked for its votes: twice with possible prompt injection, never if a rule settles the
+        turn.
+        """
         return 0 if self.rule is not None else 1 if self.redacted is None else 2
 
     def grounds_of(self, hint: str) -> Grounds:
-        """What this hint was written from: whether its words are the user's own depends on the hint."""
+        """The sources of this hint. Whether its words are the user's own depends on the hint."""
         return replace(
             self.grounds, is_grounded=self.question is not None and provenance.is_users_own(hint, self.question)
         )
@@ -57,10 +57,10 @@ class Case:
 def read(
     session: Session, leased: Sequence[Leased], rubrics: Mapping[str, str] | None = None
 ) -> list[Case | Exception]:
-    """A case for each job, or why there is none: one turn of a shape that nobody thought of must not stop the others.
+    """A case for each job, or the error: one malformed turn must not stop the others.
 
-    `rubrics` maps an agent's name, or a route for the agents that have none of their own, to what the judge is told
-    besides.
+    `rubrics` maps an agent's name, or a route for agents without their own, to the additional instructions for the
+    judge.
     """
     names = {str(job.payload["interaction_id"]) for job in leased}
     turns = {
@@ -94,18 +94,18 @@ def read(
             case = _case(session, name, origin, turns[name], next_states.get(name), blobs, rubrics or {})
             cases.append(replace(case, grounds=replace(case.grounds, gold=gold.get(name, ()))))
         except Exception as error:
-            cases.append(LookupError(f"there is no turn {name!r}") if name not in turns else error)
+            cases.append(LookupError(f"the journal has no turn {name!r}") if name not in turns else error)
     return cases
 
 
 def ask(asked: Question, grounds: Grounds = USERS, rubric: str = "") -> Case:
-    """The case that asks `asked`, and once more without what looks like words to the judge."""
+    """The case for `asked`, with a second question without possible prompt injection."""
     messages = asked.messages(PROMPT, rubric=rubric)
     scanned = scan.of_question(asked)
     if not scanned.spans:
         return Case(messages, grounds=grounds, rubric=rubric, question=asked)
     left = scan.redacted(asked, scanned)
-    is_hollow = not any(said.text.replace(LEFT_OUT, "").strip(" \t\n.,;:!?\"'") for said in left.came_back)
+    is_hollow = not any(quoted.text.replace(LEFT_OUT, "").strip(" \t\n.,;:!?\"'") for quoted in left.came_back)
     redacted, found = left.messages(PROMPT, rubric=rubric), replace(grounds, findings=scanned.findings)
     return Case(messages, None, found, redacted, rubric, asked, is_hollow)
 
@@ -119,17 +119,17 @@ def _case(
     blobs: Mapping[str, Message],
     rubrics: Mapping[str, str],
 ) -> Case:
-    """Where a user has spoken about a reply, no rule speaks for them."""
+    """If a user has commented on a reply, no rule applies."""
     conversation = [blobs[digest] for digest in turn.message_digests]
-    said = blobs[turn.reply_digest]
-    reply = as_text(said)
+    message = blobs[turn.reply_digest]
+    reply = as_text(message)
     rubric = rubrics.get(turn.agent) or rubrics.get(turn.route, "")
     if origin == FEEDBACK:
         return ask(question(conversation, reply, _feedback_text(session, name), "feedback"), USERS, rubric)
-    if (rule := prefilter.reason(conversation, said)) is not None:
+    if (rule := prefilter.reason(conversation, message)) is not None:
         return Case([], rule)
     if next_state is None:
-        raise LookupError(f"nothing has come back after {name!r}")
+        raise LookupError(f"the turn {name!r} has no next state to judge")
     came_back = [blobs[digest] for digest in next_state.message_digests]
     is_users = next_state.kind == NextStateKind.USER_REPLY
     asked = question(conversation, reply, came_back, "user" if is_users else "tool")
@@ -138,19 +138,19 @@ def _case(
 
 def _gold(session: Session, names: Collection[str]) -> dict[str, list[str]]:
     """The right answers that people gave to these turns."""
-    said = select(col(FeedbackRow.interaction_id), col(FeedbackRow.correction), col(FeedbackRow.demonstration)).where(
+    query = select(col(FeedbackRow.interaction_id), col(FeedbackRow.correction), col(FeedbackRow.demonstration)).where(
         col(FeedbackRow.interaction_id).in_(list(names)),
         or_(col(FeedbackRow.correction) != "", col(FeedbackRow.demonstration) != ""),
     )
     found: dict[str, list[str]] = {}
-    for name, correction, demonstration in session.connection().execute(said):
+    for name, correction, demonstration in session.connection().execute(query):
         if name is not None:
             found.setdefault(name, []).extend(text for text in (correction, demonstration) if text)
     return found
 
 
 def _feedback_text(session: Session, interaction_id: str) -> str:
-    """The latest comment of a user, with the rating beside it: what the harness says never reaches the judge."""
+    """The latest comment of a user, with its rating. Feedback from the harness never reaches the judge."""
     has_words = or_(col(FeedbackRow.comment) != "", col(FeedbackRow.correction) != "")
     words = (
         col(FeedbackRow.interaction_id) == interaction_id,

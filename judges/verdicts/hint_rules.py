@@ -1,6 +1,6 @@
-"""Whether a hint may be used: every rule must hold, and the first that does not is the hint's fate.
+"""Hint rules: a hint may be used if every rule holds. The first that fails becomes the hint's status.
 
-A hint that is accepted becomes a permanent change of weights, so the rules would rather lose one. Those that need the
+An accepted hint becomes a permanent change of weights, so the rules prefer to lose a good one. Rules that need the
 teacher's own probabilities are the learner's.
 """
 
@@ -14,7 +14,7 @@ MIN_VOTES = 3
 MIN_LENGTH, MAX_LENGTH = 10, 400
 """Characters."""
 LEAK_WORDS = 5
-"""So many words in a row that the hint shares with an answer to this very task give the answer away."""
+"""A hint that shares this many words in a row with an answer to this task gives the answer away."""
 FEW_VOTES = "few_votes"
 LENGTH = "length"
 CONTRADICTS_SCORE = "contradicts_score"
@@ -30,11 +30,11 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What a hint was written from.
+    """The sources of a hint.
 
-    `is_users`: the words came back from an authenticated user; `is_grounded`: they are not those of a tool or a web
-    page in the conversation; `gold`: texts that hold the right answer to this task; `findings`: what looked like an
-    attempt to speak to the judge.
+    `is_users`: the reaction came from an authenticated user. `is_grounded`: its words are not those of a tool or a web
+    page in the conversation. `gold`: texts that hold the right answer to this task. `findings`: possible prompt
+    injection.
     """
 
     is_users: bool
@@ -47,8 +47,9 @@ USERS, NOBODYS = Grounds(is_users=True), Grounds(is_users=False)
 
 
 def hint_status_of(hint: str, score: int | None, n_votes: int, n_bearing: int, grounds: Grounds) -> str:
-    """`accepted`, or the code of the first rule that fails. Of `n_votes` that were asked for `n_bearing` carry a hint
-    and the verdict."""
+    """`accepted`, or the code of the first rule that fails. Of `n_votes` requested, `n_bearing` carry a hint and the
+    verdict.
+    """
     if n_votes < MIN_VOTES or 2 * n_bearing <= n_votes:
         return FEW_VOTES
     if not MIN_LENGTH <= len(hint) <= MAX_LENGTH:

@@ -1,4 +1,4 @@
-"""From a ballot's result to the record that is stored: the hint's fate and what spoke to the judge go with it."""
+"""From a ballot's result to the stored record, with the hint's status and possible prompt injection."""
 
 import time
 
@@ -10,10 +10,10 @@ from burnish.rewards import ACCEPTED
 
 
 def judgement(turn: str, judge_id: str, result: Result, asked: Case) -> Judgement:
-    """The record of what `judge_id` said of `turn` when it was asked `asked`, made now.
+    """The record of `judge_id`'s result on `turn`, made now; `asked` is its case.
 
-    Of the ballot's hints that may be used the first is the hint; where none may, the one that most votes wrote stays,
-    with its fate.
+    Of the ballot's usable hints the first is the hint. If none is usable, the one that most votes wrote is kept, with
+    its status.
     """
     hints = [hint for hint in (result.hint, *result.others) if hint is not None]
     skip_reasons = [_skip_reason(hint, result, asked) for hint in hints]
@@ -35,6 +35,6 @@ def judgement(turn: str, judge_id: str, result: Result, asked: Case) -> Judgemen
 
 
 def _skip_reason(hint: str, result: Result, asked: Case) -> str:
-    """What becomes of one of the ballot's hints."""
+    """The status of one of the ballot's hints."""
     n_votes = len(result.votes) + result.n_failed
     return hint_status_of(hint, result.score, n_votes, result.n_bearing, asked.grounds_of(hint))

@@ -1,7 +1,7 @@
-"""Whose words a hint is made of. A hint changes weights for good, so only a user's own words may become one.
+"""The authors of a hint's words. A hint changes weights for good, so only a user's own words may become one.
 
-Compared are content words: what a hint shares with what a tool, a page or an assistant said, and with nothing that the
-user said, was not the user's wish. A word that nobody said is the judge's own way to put it, and counts for neither.
+Content words are compared. If a hint shares words with a tool, a page or an assistant and none with the user, it was
+not the user's wish. Words that nobody used are the judge's own phrasing, and count for neither.
 """
 
 import re
@@ -17,35 +17,37 @@ _SMALL = frozenset(
     re.findall(
         r"\w+",
         """
-        a an the and or but not no never always to of in on at for with without by from as is are be was were been it its this
-        that these those you your i my me we our they their he she his her do does did don dont should must shall will would
-        can could may please use using used when where what which who how if then than so all any each every only just also
-        more most less very into out up down about after before answer answers reply replies response responses user users
-        give make keep say
+        a an the and or but not no never always to of in on at for with without by from as is are be was were
+        been it its this that these those you your i my me we our they their he she his her do does did don dont
+        should must shall will would can could may please use using used when where what which who how if then
+        than so all any each every only just also more most less very into out up down about after before answer
+        answers reply replies response responses user users give make keep say
         """,
     )
 )
 _STEM = 5
-"""Letters by which two forms of a word are the same: recommend, recommended, recommending."""
+"""Letters after which two forms of a word count as the same: recommend, recommended, recommending."""
 
 
 def is_users_own(hint: str, question: Question) -> bool:
-    """False where the user said nothing at all after the reply, or more of the hint's words come from others alone than
-    from the user."""
-    if not any(said.author in OWN and said.text.strip() for said in question.came_back):
+    """False if the user wrote nothing after the reply, or if more of the hint's words come only from others than from
+    the user.
+    """
+    if not any(quoted.author in OWN and quoted.text.strip() for quoted in question.came_back):
         return False
     own, foreign = shares(hint, question)
     return foreign <= own
 
 
 def shares(hint: str, question: Question) -> tuple[float, float]:
-    """The share of the hint's content words that the user said, and the share that only others said; both 0 for a hint
-    without any."""
+    """The share of the hint's content words that the user used, and the share that only others used. Both 0 if it has
+    none.
+    """
     wanted = _content(hint)
     if not wanted:
         return 0.0, 0.0
-    own = set().union(*(_content(said.text) for said in question if said.author in OWN))
-    foreign = set().union(*(_content(said.text) for said in question if said.author not in OWN)) - own
+    own = set().union(*(_content(quoted.text) for quoted in question if quoted.author in OWN))
+    foreign = set().union(*(_content(quoted.text) for quoted in question if quoted.author not in OWN)) - own
     return len(wanted & own) / len(wanted), len(wanted & foreign) / len(wanted)
 
 

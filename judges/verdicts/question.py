@@ -1,7 +1,7 @@
-"""What the judge is shown: who said what, as data that cannot end its own fence.
+"""The question to the judge: each text with its author, as data that cannot end its own fence.
 
-Each text is one JSON object on one line, its key the role that said it, between marks that carry a number drawn for
-this case alone. Line ends are escaped by JSON; what could be a chat template's own mark is escaped as well, so that no
+Each text is one JSON object on one line, with the author's role as key, between marks that carry a number drawn for
+this case alone. JSON escapes line ends. Text that could be a chat template's own mark is escaped as well, so that no
 tokenizer reads it as one.
 """
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from burnish.judges import prompts
 
 LEFT_OUT = "[left out]"
-"""Stands where words were removed; the prompt says so."""
-# What begins a template's special token ("<|im_start|>", "</s>", "[INST]"), and characters that nobody sees or that
-# turn a line round.
+"""Replaces removed words. The prompt explains it."""
+# What begins a template's special token ("<|im_start|>", "</s>", "[INST]"), and characters that are invisible or
+# reverse a line.
 _MARKS = re.compile(
     r"<(?=[|｜/!A-Za-z])|\[(?=/?[A-Z_]+\])|[\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
@@ -24,7 +24,7 @@ _MARKS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class QuotedMessage:
-    """One text, and who said it: `user`, `assistant`, `tool`, `system`, or `feedback` for a comment with its rating."""
+    """One text, and its author: `user`, `assistant`, `tool`, `system`, or `feedback` for a comment with its rating."""
 
     author: str
     text: str
@@ -37,27 +37,28 @@ class QuotedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One reply to judge, the conversation before it, and what came back."""
+    """One reply to judge, the conversation before it, and the reaction."""
 
     conversation: tuple[QuotedMessage, ...]
     reply: QuotedMessage
     came_back: tuple[QuotedMessage, ...]
 
     def __iter__(self) -> Iterator[QuotedMessage]:
-        """Every text, in the order in which it was said."""
+        """Every text, in the order of the conversation."""
         yield from (*self.conversation, self.reply, *self.came_back)
 
     def rewritten(self, change: Callable[[QuotedMessage], str]) -> "Question":
-        """The same with every text replaced by what `change` makes of it."""
+        """The same question with `change` applied to every text."""
 
         def all_of(texts: Iterable[QuotedMessage]) -> tuple[QuotedMessage, ...]:
-            return tuple(replace(said, text=change(said)) for said in texts)
+            return tuple(replace(quoted, text=change(quoted)) for quoted in texts)
 
         return Question(all_of(self.conversation), all_of((self.reply,))[0], all_of(self.came_back))
 
     def messages(self, prompt: str, *, rubric: str = "", nonce: str | None = None) -> list[dict[str, str]]:
-        """The chat messages of `prompt`. `nonce`: hexadecimal digits; without one a fresh number that stands nowhere in
-        the texts."""
+        """The chat messages of `prompt`. `nonce`: hexadecimal digits. By default a fresh number that does not occur in
+        the texts.
+        """
         parts = {
             "conversation": _lines(self.conversation),
             "reply": self.reply.line,
@@ -69,7 +70,7 @@ class Question:
 
 
 def _lines(texts: Iterable[QuotedMessage]) -> str:
-    return "\n".join(said.line for said in texts)
+    return "\n".join(quoted.line for quoted in texts)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""The verdict prompt and the parser of its answer, side by side: what one asks for, the other reads.
+"""The verdict prompt and the parser of its answer, side by side.
 
-A judge's failure is never the policy's fault: an answer that cannot be read raises `UnreadableVerdict` with its text;
-it is never turned into a score.
+A judge's failure is never the policy's fault: an answer that cannot be parsed raises `UnreadableVerdict` with its text.
+It is never turned into a score.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from burnish.judges.verdicts.question import Question, QuotedMessage
 
 PROMPT = "verdict"
-# Behind the verdict no choice may go on: "+1, 0, -1 or abstain" is the prompt's own line echoed, and 0.5 or 1/10
+# No further choice may follow the verdict: "+1, 0, -1 or abstain" is the prompt's own line echoed, and 0.5 or 1/10
 # another scale.
 _ANSWER = re.compile(
     r"VERDICT:[ \t]*(?P<verdict>\+1|-1|0|1|abstain)\b(?!\.\d|[ \t]*(?:[,/|]|or\b))[ \t.]*"
@@ -22,23 +22,23 @@ _ANSWER = re.compile(
 )
 _SCORES = {"+1": 1, "1": 1, "0": 0, "-1": -1, "abstain": None}
 ANSWER_FORM = r"VERDICT: (\+1|0|-1|abstain)\nHINT: [^\r\n]+"
-"""Exactly what the prompt asks for, as a regular expression, for engines that can be held to one."""
+"""Exactly what the prompt asks for, as a regular expression, for engines with structured output."""
 ANSWER_SCHEMA = {
     "type": "object",
     "properties": {"verdict": {"enum": ["+1", "0", "-1", "abstain"]}, "hint": {"type": ["string", "null"]}},
     "required": ["verdict", "hint"],
     "additionalProperties": False,
 }
-"""The same as JSON, for providers that can be held to a schema."""
+"""The same as JSON, for providers that accept a schema."""
 
 
 class UnreadableVerdict(ValueError):
-    """The judge's answer is not in the form that the prompt asks for; the message quotes it."""
+    """The judge's answer does not have the form that the prompt asks for. The message quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One judge's answer: `score` is +1, 0, -1, or None where it abstained; `hint` is None where it wrote none."""
+    """One judge's answer: `score` is +1, 0, -1, or None for an abstention. `hint` is None if it wrote none."""
 
     score: int | None
     hint: str | None
@@ -53,11 +53,11 @@ def question(
     last_messages: int = 6,
     clip_chars: int = 4000,
 ) -> Question:
-    """What is asked about `reply`.
+    """The question about `reply`.
 
-    The conversation's last `last_messages` messages are shown, each one clipped in the middle to `clip_chars`
-    characters. The next state is one text, said by `origin` ("user", "tool" or "feedback"), or messages with roles of
-    their own.
+    The conversation's last `last_messages` messages are included, each one clipped in the middle to `clip_chars`
+    characters. The next state is one text by `origin` ("user", "tool" or "feedback"), or messages with roles of their
+    own.
     """
 
     def shown(author: str, text: str) -> QuotedMessage:
@@ -83,14 +83,15 @@ def verdict_messages(
     clip_chars: int = 4000,
     nonce: str | None = None,
 ) -> list[dict[str, str]]:
-    """The chat messages that ask for a verdict on `reply`; arguments as for `question`, `nonce` as for
-    `Question.messages`."""
+    """The chat messages that ask for a verdict on `reply`. Arguments as for `question`, `nonce` as for
+    `Question.messages`.
+    """
     asked = question(conversation, reply, next_state, origin, last_messages=last_messages, clip_chars=clip_chars)
     return asked.messages(PROMPT, nonce=nonce)
 
 
 def parse_vote(answer: str) -> Vote:
-    """Read one answer, two lines or JSON. Raises UnreadableVerdict, with the text, where no verdict is found."""
+    """Parse one answer, two lines or JSON. Raises UnreadableVerdict, with the text, if it holds no verdict."""
     if answer.lstrip().startswith("{"):
         return _parse_json(answer)
     found = _ANSWER.search(answer)
@@ -100,12 +101,14 @@ def parse_vote(answer: str) -> Vote:
 
 
 def _parse_json(answer: str) -> Vote:
-    """An object of ANSWER_SCHEMA. What begins as JSON is never searched for a verdict line: its hint may quote one."""
+    """Parse an object of ANSWER_SCHEMA. Text that begins as JSON is never searched for a verdict line, because its hint
+    may quote one.
+    """
     try:
-        told = json.loads(answer)
+        parsed = json.loads(answer)
     except ValueError as error:
         raise UnreadableVerdict(f"expected JSON with 'verdict' and 'hint', got {answer[:200]!r}: {error}") from error
-    verdict, hint = told.get("verdict"), told.get("hint")
+    verdict, hint = parsed.get("verdict"), parsed.get("hint")
     is_number = isinstance(verdict, int) and not isinstance(verdict, bool)
     score = str(verdict).lower() if is_number or isinstance(verdict, str) else ""
     if score not in _SCORES or not isinstance(hint, str | None):
@@ -139,7 +142,7 @@ def _part(part: Any) -> str:
 
 
 def _call(call: Any) -> str:
-    """`name(arguments)`; a client's call of another shape as it is."""
+    """`name(arguments)`. A client's call of another shape is kept as it is."""
     function = call.get("function") if isinstance(call, Mapping) else None
     return f"{function.get('name')}({function.get('arguments')})" if isinstance(function, Mapping) else str(call)
 

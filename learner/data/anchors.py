@@ -1,8 +1,8 @@
 """Anchors: the base's own answers to general prompts, replayed in every step against forgetting.
 
-Self-generated, so of the base's own distribution and free of anybody's data. Guarantees: sampled once per base and file
-(cached under a name made of both digests), the same on every machine for the same seed; an answer that breaks off at
-the length limit or fails its `check` is no anchor.
+They are self-generated, so they follow the base's own distribution and contain nobody's data. Guarantees: they are
+sampled once per base and file (cached under a name made of both digests), and are the same on every machine for the
+same seed. An answer that breaks off at the length limit or fails its `check` is not used.
 """
 
 import hashlib
@@ -46,13 +46,13 @@ class Anchors:
         return cls([Text(prompt_ids, completion_ids) for prompt_ids, completion_ids in pairs])
 
     def draw(self, n: int, generator: torch.Generator) -> list[Text]:
-        """`n` different anchors, or all where there are fewer."""
+        """`n` different anchors, or all if there are fewer."""
         order = torch.randperm(len(self.texts), generator=generator)[:n]
         return [self.texts[i] for i in order.tolist()]
 
 
 def read_prompts(file: Path) -> list[Mapping[str, Any]]:
-    """The prompts of a JSONL file. Raises LearnerError where it is none."""
+    """The prompts of a JSONL file. Raises LearnerError if it is not one."""
     try:
         lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         prompts = [json.loads(line) for line in lines]
@@ -63,13 +63,13 @@ def read_prompts(file: Path) -> list[Mapping[str, Any]]:
         raise LearnerError(f"cannot read the prompts {file}: {error.strerror}") from error
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, re.error) as error:
         raise LearnerError(
-            f"{file} is no file of prompts (lines of {{messages, tools?, check?}}): {error!r}"
+            f"{file} is not a file of prompts (lines of {{messages, tools?, check?}}): {error!r}"
         ) from error
     return prompts
 
 
 def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int, seed: int) -> list[Text]:
-    """The base's answer to each prompt at temperature 1, where it ends by itself and passes its check."""
+    """The base's answer to each prompt at temperature 1, if it ends by itself and passes its check."""
     tokenizer = policy.tokenizer
     rendered = [render(tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
     ends = end_ids(policy)

@@ -1,5 +1,4 @@
-"""Prepared: the rows of a step when all has been decided about them, and what they are, in numbers, before a gradient
-is taken."""
+"""Prepared: the rows of a step after all decisions about them and before a gradient is taken, with their metrics."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,11 +18,11 @@ from burnish.reply_metrics import repetition
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`used` are the rows that carry a term; the rest names samples by interaction id, as `StepResult` does.
+    """`used` are the rows that carry a term. The other fields name samples by interaction id, as `StepResult` does.
 
-    `grouped` names the shadow groups that carry a term, `group_weights` those whose weight a cap made less than 1,
-    `ungrouped` those that carry none, with the reason. `disputed` names those whose hints the jury refused, and
-    `hint_share` is the share that it left (`learner/safety/hint_validation.py`).
+    `grouped` names the shadow groups that carry a term, `group_weights` those with a weight below 1 from a cap,
+    `ungrouped` those that carry none, with the reason. `disputed` names the samples with contradicted hints, and
+    `hint_share` is the share of the hints that is left (`learner/safety/hint_validation.py`).
     """
 
     used: list[Row]
@@ -52,9 +51,9 @@ def finish(
     recipe: Recipe,
     groups: Sequence[tuple[Group, Sequence[Row]]] = (),
 ) -> Prepared:
-    """Weigh the stamped rows by who is behind them (`caps.py`), and count what became of all.
+    """Weigh the stamped rows by the users behind them (`caps.py`), and count the outcome of all.
 
-    A shadow group is weighed and thinned out as a whole, as words of the user whose turn it is drawn for.
+    A shadow group is weighed and thinned out as a whole. It counts for the user of its live turn.
     """
     rows = _by_sample(live, right)
     whole = {_GROUP + group.interaction_id: (group, list(members)) for group, members in groups if members[0].streams}
@@ -111,7 +110,7 @@ def finish(
 
 
 _GROUP = "group of "
-"""Tells a shadow group from the turn that it is named by: that one may be in the same step."""
+"""Distinguishes a shadow group from the turn that it is named by, which may be in the same step."""
 
 
 def measured(samples: Sequence[Sample]) -> dict[str, float]:
@@ -129,7 +128,7 @@ def measured(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def _by_sample(live: Sequence[Row], right: Sequence[RightReply]) -> dict[str, list[Row]]:
-    """The rows with a term that each sample stands behind: its reply's, its right reply's, or both; in the samples'
+    """The rows with a term that belong to each sample: its reply's, its right reply's, or both, in the samples'
     order."""
     found: dict[str, list[Row]] = {row.sample.interaction_id: [row] for row in live if row.sample is not None}
     for row in right:
@@ -147,7 +146,7 @@ def _voice(sample: Sample, rows: Sequence[Row], known_after_turns: int) -> Voice
 
 
 def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after_turns: int) -> Voice:
-    """The voice of the user whose turn the group was drawn for; new where a row of the same user in this step says so."""
+    """The voice of the user of the group's live turn. It is new if a row of the same user in this step is."""
     user = (group.tenant, group.key_id, group.user)
     is_new = any(
         sample.n_earlier is not None and sample.n_earlier < known_after_turns

@@ -1,11 +1,11 @@
-"""Caps: how much of a step's gradient one user, one session, or all new users together may be.
+"""Caps: the largest share of a step's gradient for one user, one session, or all new users together.
 
-Weights are pure functions of who said how much. They solve for the shares as they are *after* capping: with min(1,
-cap·B/n_u) alone, a batch of one loud user and two quiet ones would still be more than
-half the loud one's, and an optimiser that scales its steps, as Adam does, sees shares and not sums.
+Weights are pure functions of each user's and session's amount. They solve for the shares *after* capping. With min(1,
+cap·B/n_u) alone, one loud user in a batch with two quiet ones would still hold more than half of it, and an optimiser
+that scales its steps, as Adam does, responds to shares and not to sums.
 
-A cap protects users from each other. With fewer than 1/cap of them (4 at the default) no weights can satisfy it, so
-there none of the caps applies: a personal agent learns from its one user as ever.
+A cap protects users from each other. With fewer than 1/cap of them (4 at the default) no weights can satisfy it, so no
+cap applies. A personal agent learns from its one user without a cap.
 """
 
 import math
@@ -15,16 +15,15 @@ from dataclasses import dataclass
 MIN_WEIGHT = 0.1
 """Rows that would weigh less are thinned out."""
 _ROUNDS = 200
-"""Halvings of the interval that holds the solution: far below what a float can tell."""
+"""Halvings of the interval that holds the solution: far beyond the precision of a float."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """Who is behind a row, and its `size`: the tokens that it puts into the step.
+    """The user behind a row, and its `size`: the tokens that it puts into the step.
 
-    `user` names a person as far as the server can tell one (tenant, key, user field), `session` None where nobody
-    knows. `is_new`: few turns of this user have been trained on so far, so it may be one of many names of somebody
-    else.
+    `user` identifies a person as far as the server can (tenant, key, user field). `session` is None if unknown.
+    `is_new`: few turns of this user have been trained on so far, so it may be one of several names of the same person.
     """
 
     user: Hashable
@@ -35,13 +34,13 @@ class Voice:
 
 def weights(voices: Sequence[Voice], *, user: float, session: float, new_users: float) -> list[float]:
     """A weight in (0, 1] per row, so that of the weighted sizes no user has more than `user`, no session more than
-    `session` and all new users together no more than `new_users`; each in (0, 1], 1 switches it off.
+    `session`, and all new users together no more than `new_users`. Each cap is in (0, 1]; 1 switches it off.
 
-    The weights are the largest that satisfy this. All are 1 with fewer than 1/`user` users. Their bound needs
-    someone who is not new; where those are so few that the users' cap would leave the rest to nobody, they share it
-    beyond their cap. The sessions' cap is left out where there are too few sessions for it.
+    The weights are the largest that satisfy this. All are 1 with fewer than 1/`user` users. The bound on new users
+    applies only if some users are not new. If those are too few for the users' cap to hand out the rest, they share it
+    beyond their cap. The sessions' cap is left out if there are too few sessions for it.
     """
-    people = _People(voices)
+    people = _Sizes(voices)
     if not voices or len(people.users) * user < 1.0 - 1e-9:
         return [1.0] * len(voices)
     bounded = new_users if 0 < len(people.new) < len(people.users) else 1.0
@@ -52,10 +51,9 @@ def weights(voices: Sequence[Voice], *, user: float, session: float, new_users: 
 
 
 def thin(voices: Sequence[Voice], found: Sequence[float]) -> list[bool]:
-    """Which rows to keep where `weights` has `found` so little for some that they are not worth a forward pass.
+    """Which rows to keep if the `weights` found are too small for some of them to be worth a forward pass.
 
-    Of each user's rows as many go, the last ones first, as bring what is left up to about 1/10 each; a user's first row
-    stays.
+    Of each user's rows, the last ones are dropped until those left weigh about 1/10 each. A user's first row stays.
     """
     rows: dict[Hashable, list[int]] = {}
     for i, voice in enumerate(voices):
@@ -68,17 +66,17 @@ def thin(voices: Sequence[Voice], found: Sequence[float]) -> list[bool]:
     return kept
 
 
-def _limits(people: "_People", user: float, new_users: float) -> dict[Hashable, float]:
-    """Each user's cap: those who are not new may have what the bound of new users leaves, if there are few of them."""
+def _limits(people: "_Sizes", user: float, new_users: float) -> dict[Hashable, float]:
+    """Each user's cap. Users who are not new may share what the bound on new users leaves, if they are few."""
     n_known = len(people.users) - len(people.new)
     known = max(user, (1.0 - new_users) / n_known) if n_known else user
     return {name: user if name in people.new else known for name in people.users}
 
 
-def _solve(people: "_People", limits: dict[Hashable, float], session: float, new_users: float) -> float:
-    """The largest total T with T = Σ of what is left of each where the caps are shares of T.
+def _solve(people: "_Sizes", limits: dict[Hashable, float], session: float, new_users: float) -> float:
+    """The largest total T that equals the sum of all capped sizes if the caps are shares of T.
 
-    What is left is concave in T, and 0 at T = 0: it is at least T exactly up to the solution.
+    The capped sum is concave in T, and 0 at T = 0. So it is at least T exactly up to the solution.
     """
     low, high = 0.0, people.total
     for _ in range(_ROUNDS):
@@ -90,7 +88,7 @@ def _solve(people: "_People", limits: dict[Hashable, float], session: float, new
     return high
 
 
-class _People:
+class _Sizes:
     """The sizes of a step's rows by user and session."""
 
     def __init__(self, voices: Sequence[Voice]) -> None:
@@ -103,7 +101,7 @@ class _People:
         self.total = sum(voice.size for voice in voices)
 
     def reach(self, limits: dict[Hashable, float], session: float, new_users: float) -> float:
-        """The shares that the caps allow in all: below 1 they cannot be satisfied together."""
+        """The sum of the shares that the caps allow. Below 1 they cannot be satisfied together."""
         each = {name: min(len(sessions) * session, limits[name]) for name, sessions in self.users.items()}
         new = sum(share for name, share in each.items() if name in self.new)
         return sum(each.values()) - new + min(new, new_users)
@@ -112,13 +110,15 @@ class _People:
         return min(sum(min(size, session * total) for size in self.users[name].values()), limits[name] * total)
 
     def left(self, total: float, limits: dict[Hashable, float], session: float, new_users: float) -> float:
-        """What is left of all sizes where the caps are shares of `total`."""
+        """The sum of all capped sizes if the caps are shares of `total`."""
         each = {name: self.of_user(name, total, limits, session) for name in self.users}
         new = sum(size for name, size in each.items() if name in self.new)
         return sum(each.values()) - new + min(new, new_users * total)
 
     def weights(self, total: float, limits: dict[Hashable, float], session: float, new_users: float) -> list[float]:
-        """Each row's weight at the solution `total`: its session's, its user's and that of new users."""
+        """Each row's weight at the solution `total`: the product of its session's, its user's and the new users'
+        weight.
+        """
         each = {name: self.of_user(name, total, limits, session) for name in self.users}
         new = sum(size for name, size in each.items() if name in self.new)
         found = []
@@ -133,5 +133,5 @@ class _People:
 
 
 def _session(voice: Voice, i: int) -> Hashable:
-    """A row whose session nobody knows is a session of its own."""
+    """A row without a known session is a session of its own."""
     return voice.session if voice.session is not None else ("row", i)

@@ -1,7 +1,7 @@
-"""RightReply: the row of a reply that somebody gave as right, beside the row of what the agent said.
+"""RightReply: the row of a reply that a person gave as right, next to the row of what the agent replied.
 
-It is no reply of any policy: it has no behaviour log-probs, and neither a ratio nor a reward. Its temperature is that
-of the reply it stands beside, so that it is learned as the policy is asked.
+No policy sampled it: it has no behaviour log-probs, no ratio and no reward. Its temperature is that of the agent's
+reply, so that it is learned at the temperature at which the policy is asked.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from burnish.learner.data.samples import Sample
 
 @dataclass(slots=True)
 class RightReply(Row):
-    """`of_sample` is the sample whose prompt it answers; `sample` stays None, as no policy sampled it."""
+    """`of_sample` is the sample with the prompt that it answers. `sample` stays None, because no policy sampled it."""
 
     of_sample: Sample | None = None
 

@@ -1,7 +1,7 @@
-"""Row: one training sequence with the per-token streams that objectives put on it; TokenBatch: rows on one token axis.
+"""Row: one training sequence with the per-token streams of the objectives. TokenBatch: rows on one token axis.
 
-A stream is a tensor whose first axis is the row's completion. A row that lacks a stream has no such values: it is left
-out, never filled with zeros, so a term cannot touch a row that it was not meant for.
+A stream is a tensor with the row's completion as its first axis. A row that lacks a stream is left out of it and never
+filled with zeros, so a term cannot touch a row that it was not meant for.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from burnish.records import FloatArray
 
 
 class Tokens(Protocol):
-    """What the policy needs to score a completion: ids as the engine had them and the temperature of the softmax."""
+    """What the policy needs to score a completion: the engine's token ids and the temperature of the softmax."""
 
     @property
     def prompt_ids(self) -> Sequence[int]: ...
@@ -39,8 +39,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A row's place in a shadow group: the live turn that the group is named by, the member's score and its behaviour
-    log-probs."""
+    """A row's place in a shadow group: the live turn that names the group, the member's score and its behaviour
+    log-probs.
+    """
 
     group: str
     score: float
@@ -49,10 +50,10 @@ class Place:
 
 @dataclass(slots=True)
 class Row:
-    """One sequence of a step; `sample` is None for an anchor and for a member of a shadow group, which has a `place`
+    """One sequence of a step. `sample` is None for an anchor and for a member of a shadow group, which has a `place`
     instead.
 
-    `streams` maps a name to a tensor [T, ...]. `weight` is what its losses count for: 1, or less where a cap bites.
+    `streams` maps a name to a tensor [T, ...]. `weight` multiplies its losses: 1, or less if a cap applies.
     """
 
     prompt_ids: Sequence[int]
@@ -73,14 +74,14 @@ class Row:
 
     @property
     def behaviour_logprobs(self) -> "FloatArray | None":
-        """What the engine recorded, where it makes a usable ratio; None elsewhere."""
+        """The engine's log-probs if they make a usable ratio, else None."""
         if self.place is not None:
             return self.place.behaviour_logprobs
         return self.sample.behaviour_logprobs if self.sample is not None and self.sample.has_ratio else None
 
 
 class TokenBatch:
-    """The completions of `rows`, one behind the other, with what the model says at each of their tokens."""
+    """The completions of `rows`, concatenated, with the model's predictions at each of their tokens."""
 
     def __init__(self, rows: Sequence[Row], predictions: Predictions | Tensor) -> None:
         """`predictions`, or whole distributions: log-softmax [N, V] at each row's temperature."""
@@ -89,7 +90,7 @@ class TokenBatch:
 
     @property
     def logprobs(self) -> Tensor:
-        """All log-probs [N, V]: for tests and small vocabularies. An objective asks for `sampled` and `at_ids`."""
+        """All log-probs [N, V], for tests and small vocabularies. Objectives use `sampled` and `at_ids`."""
         return self.predictions.dense()
 
     @cached_property
@@ -124,7 +125,7 @@ class TokenBatch:
 def pack(rows: Sequence[Tokens], budget: int) -> list[list[int]]:
     """Indices of `rows` in micro-batches of at most `budget` padded tokens each (one row may exceed it alone).
 
-    Longest first, so that a batch's rows are of like length; the order is the same for the same rows.
+    Longest first, so that a batch's rows are of similar length. The same rows give the same order.
     """
     lengths = [len(row.prompt_ids) + len(row.completion_ids) for row in rows]
     batches: list[list[int]] = []

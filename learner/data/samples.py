@@ -1,8 +1,8 @@
-"""Sample: one recorded reply as training data, or the reason why it is none.
+"""Sample: one recorded reply as training data, or the reason why it cannot be used.
 
-Guarantees: token ids are the engine's, never re-tokenised; behaviour log-probs are the engine's, never filled in; what
-is absent is None. `has_ratio` says whether the log-probs are those of the full softmax at `temperature`: only then may
-a row carry a policy gradient. A row that was sampled otherwise (greedy, top-p, constrained) can still be distilled,
+Guarantees: token ids are the engine's and never re-tokenised. Behaviour log-probs are the engine's and never filled in.
+Absent values are None. `has_ratio` states that the log-probs are those of the full softmax at `temperature`. Only then
+may a row carry a policy gradient. A row that was sampled otherwise (greedy, top-p, constrained) can still be distilled,
 because a divergence at the states visited needs no importance ratio.
 """
 
@@ -17,35 +17,35 @@ from burnish.records import FloatArray, IntArray, Interaction, Message, Reward
 from burnish.reply_metrics import repetition, tool_calls
 
 MIN_LOOP, MAX_REPETITION = 64, 0.8
-"""A reply this long of which more than this share are repeated 4-grams goes round in circles."""
-_GIVEN_UP = ("error", "abort")
-"""Finish reasons of the engine that are nobody's decision."""
+"""A long reply is a loop if more than this share of it are repeated 4-grams."""
+_ENGINE_STOPS = ("error", "abort")
+"""Finish reasons of the engine that are no decision of the policy."""
 
 
 class SkipReason(StrEnum):
     """Why a reply is not trained on."""
 
-    OPTED_OUT = "opted_out"  # the client asked for it not to be
+    OPTED_OUT = "opted_out"  # the client asked for no training on it
     QUARANTINED = "quarantined"  # ids and log-probs do not belong together
-    ABORTED = "aborted"  # the client went away: what it did not read cannot be judged
+    ABORTED = "aborted"  # the client disconnected: nobody can judge what it did not read
     TRUNCATED = "truncated"  # the length limit ended it, not the policy
-    ERROR = "error"  # the engine gave up in mid-reply
+    ERROR = "error"  # the engine failed in mid-reply
     EMPTY = "empty"  # no prompt or no sampled token
     BAD_LOGPROBS = "bad_logprobs"  # a log-prob is not finite or above 0, or every token was certain
     FOREIGN_IDS = "foreign_ids"  # an id that the model's vocabulary does not have
-    DEGENERATE = "degenerate"  # most of it repeats itself: a loop, whatever was said of it
+    DEGENERATE = "degenerate"  # most of it repeats itself: a loop, whatever the feedback
     NO_SIGNAL = "no_signal"  # neither reward nor hint so far
     NEUTRAL = "neutral"  # a reward of exactly 0, no hint: the next state neither praised nor blamed
     NOT_PLAIN = "not_plain"  # a reward but no usable ratio, and no hint to distil
     UNRENDERABLE = "unrenderable"  # only a hint, and the teacher's prompt cannot be made
     DUPLICATED = "duplicated"  # the same reply to the same prompt is in the batch already
-    CAPPED = "capped"  # its user has so many rows in the batch that each would weigh next to nothing
-    MISMATCH = "mismatch"  # the engine's log-probs are not those of the version that it says it used
-    VETOED = "vetoed"  # a token whose ratio is beyond what any update explains
+    CAPPED = "capped"  # its user has so many rows in the batch that each would weigh almost nothing
+    MISMATCH = "mismatch"  # the engine's log-probs are not those of the version that it reports
+    VETOED = "vetoed"  # a token with a ratio that no update explains
 
 
 class RightKind(StrEnum):
-    """What a person gave as the right reply: one of their own, or the reply as it should have been."""
+    """The kind of a right reply: one that a person wrote, or the agent's reply corrected."""
 
     DEMONSTRATION = "demonstration"
     CORRECTION = "correction"
@@ -53,7 +53,7 @@ class RightKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """The text of a right reply, and the id of the feedback that it came in."""
+    """The text of a right reply, and the id of the feedback that contained it."""
 
     text: str
     kind: RightKind
@@ -62,8 +62,9 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A reply that is not trained on; final for all reasons but NO_SIGNAL and NEUTRAL, since better records may come
-    late."""
+    """A reply that is not trained on. Final for all reasons but NO_SIGNAL and NEUTRAL, because better records may come
+    late.
+    """
 
     interaction_id: str
     reason: SkipReason
@@ -71,8 +72,9 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Hinted:
-    """A hint, the teacher's prompt with it, and one with as many words that ask for nothing (None where that cannot be
-    made)."""
+    """A hint, the teacher's prompt with it, and a prompt with a neutral hint of equal length (None if it cannot be
+    made).
+    """
 
     hint: str
     prompt_ids: IntArray
@@ -83,14 +85,14 @@ class Hinted:
 class Sample:
     """One turn, ready to train. `version` is the policy that sampled it, `record_ids` the records behind the reward.
 
-    `messages` and `tools` are kept for the shuffled control alone, which has to put a hint into another row's prompt.
-    `hinted_prompt_ids` is None exactly where `hint` is; `control_prompt_ids` hold as many words that ask for nothing.
-    `is_hint_lost` says that there was a hint for which no teacher's prompt could be made. `step` is the turn's place in
-    a tool session whose outcome is part of the reward, else None. `demonstration_ids` are the ids of the right reply
-    that somebody gave (`right_kind` says as what), through the policy's tokenizer and template: the one thing here that
-    no engine sampled. `candidates` are hints, with their prompts, of which the teacher may choose one in the place of
-    `hint`. `n_earlier` counts the turns of the same user that earlier steps spent, None where nobody counted. `n_calls`
-    are the reply's tool calls, `n_broken_calls` those that cannot be read.
+    `messages` and `tools` are kept only for the shuffled control, which puts a hint into another row's prompt.
+    `hinted_prompt_ids` is None exactly if `hint` is. `control_prompt_ids` hold a neutral hint of equal length.
+    `is_hint_lost`: there was a hint, but no teacher's prompt could be made for it. `step` is the turn's place in a tool
+    session if the session's outcome is part of the reward, else None. `demonstration_ids` are the ids of a person's
+    right reply (`right_kind` is its kind), from the policy's tokenizer and template. They are the only ids here that no
+    engine sampled. `candidates` are hints with their prompts. The teacher may choose one of them in place of `hint`.
+    `n_earlier` counts the turns of the same user that earlier steps spent, None if not counted. `n_calls` are the
+    reply's tool calls, `n_broken_calls` those that do not parse.
     """
 
     interaction_id: str
@@ -131,7 +133,7 @@ class Sample:
         return (self.tenant, self.key_id, self.user)
 
     def unhinted(self) -> "Sample":
-        """The same turn as if nobody had hinted at anything."""
+        """The same turn without any hint."""
         return replace(self, hint=None, hinted_prompt_ids=None, control_prompt_ids=None, candidates=())
 
     def taught(self, chosen: Hinted) -> "Sample":
@@ -150,11 +152,11 @@ def to_sample(
     n_vocab: int | None = None,
     n_earlier: int | None = None,
 ) -> Sample | Skipped:
-    """What `interaction` teaches given its effective `reward`; `session` is the journal's, not the client's word.
+    """The sample of `interaction` with its effective `reward`. `session` is the journal's, not the client's claim.
 
-    A `right` reply alone is enough to make a sample: give one only where an objective learns from it. `n_vocab` is the
-    model's, to tell ids of another. A greedy row counts with temperature 1: that is where its teacher and student are
-    compared.
+    A `right` reply alone is enough for a sample, so give one only if an objective learns from it. `n_vocab` is the
+    model's, to detect foreign ids. A greedy row counts with temperature 1, because teacher and student are compared
+    there.
     """
     name, sampling = interaction.interaction_id, interaction.sampling
     if (unusable := _unusable(interaction, n_vocab)) is not None:
@@ -215,7 +217,7 @@ def to_sample(
 def _hinted(
     tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], hint: str, prompt_ids: IntArray
 ) -> Hinted | None:
-    """The teacher's prompts for one hint; None where it cannot be put into the prompt faithfully."""
+    """The teacher's prompts for one hint. None if it cannot be inserted into the prompt faithfully."""
     prompt = hinted_prompt(tokenizer, messages, tools, hint, prompt_ids)
     if prompt is None:
         return None
@@ -231,7 +233,7 @@ def _unusable(interaction: Interaction, n_vocab: int | None) -> SkipReason | Non
         return SkipReason.ABORTED
     if interaction.finish_reason == "length":
         return SkipReason.TRUNCATED
-    if interaction.finish_reason in _GIVEN_UP:
+    if interaction.finish_reason in _ENGINE_STOPS:
         return SkipReason.ERROR
     return defect(interaction.prompt_ids, interaction.token_ids, interaction.logprobs, n_vocab)
 
@@ -239,7 +241,7 @@ def _unusable(interaction: Interaction, n_vocab: int | None) -> SkipReason | Non
 def defect(
     prompt_ids: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], n_vocab: int | None = None
 ) -> SkipReason | None:
-    """What is wrong with a reply's arrays, None where they can be trained on. Without `n_vocab` only ids below 0 are
+    """The defect of a reply's arrays. None if they can be trained on. Without `n_vocab` only ids below 0 are
     foreign."""
     if len(ids) != len(logprobs):
         return SkipReason.QUARANTINED

@@ -1,5 +1,4 @@
-"""Groups: shadow groups as the learner takes them up, whole or not at all, and the learner's side of them in the
-journal."""
+"""Shadow groups in the learner, taken whole or not at all, and the learner's side of them in the journal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from burnish.records import FloatArray, GroupState, IntArray, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One reply of a group: what was sampled, and its score in [0, 1]."""
+    """One reply of a group: the sampled tokens, and its score in [0, 1]."""
 
     token_ids: IntArray
     logprobs: FloatArray
@@ -58,14 +57,14 @@ class Group:
         ]
 
     def shuffled(self, generator: torch.Generator) -> "Group":
-        """The same replies with their scores permuted: the control whose gain must be none."""
+        """The same replies with permuted scores: the control, which must gain nothing."""
         order = torch.randperm(len(self.members), generator=generator).tolist()
         members = [replace(member, score=self.members[i].score) for member, i in zip(self.members, order, strict=True)]
         return replace(self, members=tuple(members))
 
 
 def fault(group: Group, n_vocab: int | None = None) -> str | None:
-    """Why a group cannot be trained on; None where it can."""
+    """Why a group cannot be trained on. None if it can."""
     if len(group.members) < 2 or max(group.scores) == min(group.scores):
         return "no spread"
     for number, member in enumerate(group.members):
@@ -77,20 +76,20 @@ def fault(group: Group, n_vocab: int | None = None) -> str | None:
 class GroupLedger:
     """One agent's shadow groups."""
 
-    def __init__(self, journal: Journal, agent: str, wishes: HintGrader | None = None) -> None:
+    def __init__(self, journal: Journal, agent: str, grader: HintGrader | None = None) -> None:
         self._journal = journal
         self._agent = agent
-        self._wishes = wishes
+        self._grader = grader
 
     def grade(self, limit: int) -> None:
-        """Score up to `limit` groups that were drawn, where no judge does."""
-        if self._wishes is not None:
-            self._wishes.grade(limit)
+        """Score up to `limit` drawn groups if no judge does."""
+        if self._grader is not None:
+            self._grader.grade(limit)
 
     def choose(
         self, limit: int, lags: Callable[[int], int], max_lag: int, holdout: float, n_vocab: int | None = None
     ) -> list[Group]:
-        """Up to `limit` scored groups, oldest first; those that never can be trained are dropped with the reason."""
+        """Up to `limit` scored groups, oldest first. Groups that can never be trained are dropped with the reason."""
         open_ones = (
             col(ShadowGroupRow.agent) == self._agent,
             col(ShadowGroupRow.state) == GroupState.SCORED,
@@ -122,18 +121,22 @@ class GroupLedger:
 
 
 def read(session: Session, interaction_id: str, scores: Sequence[float] | None = None) -> Group | None:
-    """The group of a turn, with `scores` as they stood once, else with those of now; None where it is not whole."""
+    """The group of a turn with past `scores`, else with the present ones. None if it is not complete."""
     row, turn = session.get(ShadowGroupRow, interaction_id), session.get(InteractionRow, interaction_id)
     if row is None or turn is None:
         return None
     drawn = shadows.members_of(session, interaction_id)
-    told = [row.score, *(member.score for member in drawn)] if scores is None else list(scores)
-    if len(drawn) != row.n_members - 1 or len(told) != row.n_members or any(value is None for value in told):
+    found_scores = [row.score, *(member.score for member in drawn)] if scores is None else list(scores)
+    if (
+        len(drawn) != row.n_members - 1
+        or len(found_scores) != row.n_members
+        or any(value is None for value in found_scores)
+    ):
         return None
     arrays = [(turn.token_ids, turn.logprobs), *((member.token_ids, member.logprobs) for member in drawn)]
     members = [
         Member(from_bytes("i", ids), from_bytes("f", logprobs), float(value))  # type: ignore[arg-type]
-        for (ids, logprobs), value in zip(arrays, told, strict=True)
+        for (ids, logprobs), value in zip(arrays, found_scores, strict=True)
     ]
     return Group(
         interaction_id,
@@ -148,15 +151,15 @@ def read(session: Session, interaction_id: str, scores: Sequence[float] | None =
     )
 
 
-def note(session: Session, step: StepRow, groups: Sequence[Group]) -> None:
-    """Write down which groups a step takes, with their scores as they stand."""
+def record_choice(session: Session, step: StepRow, groups: Sequence[Group]) -> None:
+    """Record which groups a step takes, with their present scores."""
     assert step.step_id is not None
     for group in groups:
         session.add(GroupSampleRow(step_id=step.step_id, interaction_id=group.interaction_id, scores=group.scores))
 
 
-def tell(session: Session, step: StepRow, skipped: Mapping[str, str], weights: Mapping[str, float]) -> None:
-    """Write down what became of a step's groups: which carried no term and why, which a cap made weigh less."""
+def record_outcomes(session: Session, step: StepRow, skipped: Mapping[str, str], weights: Mapping[str, float]) -> None:
+    """Record the outcome of a step's groups: which carried no term and why, and which weigh less because of a cap."""
     assert step.step_id is not None
     for column, values in (("skipped", skipped), ("weight", weights)):
         for name, value in values.items():

@@ -1,11 +1,10 @@
-"""The shuffled control: the same rows, but each with a reward that an earlier step earned, and no hints or right
-replies.
+"""The shuffled control: the same rows, each with a reward that an earlier step earned, and no hints or right replies.
 
-What is learned from shuffled rewards is not learned from feedback; a score that rises all the same would be an
-artefact. Permuting them among the rows of one step is not enough: a step whose replies are better than usual keeps its
-better rewards, so that the mean of the step still praises what it did (seen: on average 0.07 to 0.16 after 512
-interactions). Hints are left out rather than shuffled: where all users want the same, anybody's hint teaches it beside
-any row (seen in the demo: with permuted hints the score still rose from 0.10 to 0.92).
+What is learned from shuffled rewards is not learned from feedback. If a score rises all the same, the rise is an
+artefact. A permutation among the rows of one step is not enough: a step with better replies keeps its better rewards,
+so the mean of the step still praises them (measured: 0.07 to 0.16 on average after 512 interactions). Hints are left
+out rather than shuffled: if all users want the same, any user's hint teaches it on any row (measured in the demo: with
+permuted hints the score still rose from 0.10 to 0.92).
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ _Signal = tuple[float | None, str | None]
 
 
 class ShuffledSignals:
-    """Rewards (with their sources) of earlier steps, at most `MOST`, the oldest forgotten first."""
+    """Rewards (with their sources) of earlier steps, at most `MOST`. The oldest are dropped first."""
 
     MOST = 64
 
@@ -31,7 +30,7 @@ class ShuffledSignals:
         """`samples` without hints and right replies, each with a reward drawn from earlier steps, none twice in one
         step.
 
-        Where too few are known yet, as in the first step, the samples' own are among those that are drawn from.
+        If too few rewards are known yet, as in the first step, the samples' own rewards are drawn from too.
         """
         own: list[_Signal] = [(sample.reward, sample.reward_source) for sample in samples]
         known = self.earlier if len(self.earlier) >= len(own) else [*self.earlier, *own]
@@ -47,5 +46,5 @@ class ShuffledSignals:
         return [list(signal) for signal in self.earlier]
 
     def restore(self, state: Sequence[Sequence[Any]]) -> None:
-        """Take up a `state`."""
+        """Restore a `state`."""
         self.earlier = [(reward, source) for reward, source in state]

@@ -1,8 +1,8 @@
-"""The teacher's prompt: the engine's own prompt ids with a hint put in, and nothing else changed.
+"""The teacher's prompt: the engine's own prompt ids with a hint inserted and nothing else changed.
 
-The chat template is rendered twice, without and with the hint; only from the first id that differs on is the rendered
-text used, the ids before it are the engine's. Where the engine's prompt does not end as our rendering does (other
-template arguments, a template that drops the hint), there is no teacher's prompt: distilling from it would teach the
+The chat template is rendered twice, without and with the hint. The ids before the first difference are the engine's,
+and only the rest comes from the rendered text. If the engine's prompt does not end like our rendering (other template
+arguments, a template that drops the hint), there is no teacher's prompt, because distilling from it would teach the
 template.
 """
 
@@ -33,10 +33,9 @@ _NEUTRAL = (
 
 
 def with_hint(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str, Any]]:
-    """A copy of `messages` whose last user message ends with `hint`.
+    """A copy of `messages` with `hint` at the end of the last user message.
 
-    Content may be a string or a list of parts (a text part is appended). Raises ValueError where no user message
-    exists.
+    Content may be a string or a list of parts (a text part is appended). Raises ValueError if there is no user message.
     """
     extended = [dict(message) for message in messages]
     block = _BLOCK.format(hint=hint)
@@ -47,11 +46,11 @@ def with_hint(messages: Sequence[Mapping[str, Any]], hint: str) -> list[dict[str
                 [*content, {"type": "text", "text": block}] if isinstance(content, list) else content + block
             )
             return extended
-    raise ValueError("a hint needs a user message to follow, got none")
+    raise ValueError("a hint must follow a user message, but the conversation has none")
 
 
 def neutral(hint: str) -> str:
-    """Words as many as in `hint` that ask for nothing: what any hint at all changes shows beside them."""
+    """A neutral hint with as many words as `hint`. It shows what any hint at all changes."""
     n_words = max(1, len(hint.split()))
     words = " ".join(_NEUTRAL[i % len(_NEUTRAL)] for i in range(n_words))
     return words[0].upper() + words[1:] + "."
@@ -69,7 +68,7 @@ def hinted_prompt(
     hint: str,
     prompt_ids: Sequence[int],
 ) -> "IntArray | None":
-    """`prompt_ids` with `hint` behind the last user message; None where it cannot be put there faithfully."""
+    """`prompt_ids` with `hint` after the last user message. None if it cannot be inserted faithfully."""
     try:
         plain = render(tokenizer, messages, tools)
         hinted = render(tokenizer, with_hint(messages, hint), tools)
@@ -88,27 +87,27 @@ def right_reply(
     text: str,
     prompt_ids: Sequence[int],
 ) -> "IntArray | None":
-    """Ids of `text` as the reply to `messages`, with the token that ends a reply; None where the template does not
-    allow it.
+    """Ids of `text` as the reply to `messages`, with the token that ends a reply. None if the template does not allow
+    it.
 
-    It has to begin where the engine's prompt ends, and to end as replies end; a reply of more than 4,096 tokens is
-    none.
+    The prompt has to match the engine's, and the reply has to end as replies end. None for a reply of more than 4,096
+    tokens.
     """
     try:
         plain = render(tokenizer, messages, tools)
         whole = render(tokenizer, [*messages, {"role": "assistant", "content": text}], tools, is_open=False)
-    except Exception:  # as above: what a template raises is not worth a step
+    except Exception:  # as above: an error in a template is not worth a step
         return None
     begins = len(plain)
     if whole[:begins] != plain or not _ends_alike(prompt_ids, plain, begins):
         return None
     end = next((i for i in range(begins, len(whole)) if whole[i] == tokenizer.eos_token_id), None)
-    # an end token as first is an empty reply: nothing to learn from
+    # an end token first is an empty reply: nothing to learn from
     return array("i", whole[begins : end + 1]) if end is not None and begins < end <= begins + _MAX_REPLY else None
 
 
 def _ends_alike(prompt_ids: Sequence[int], plain: Sequence[int], change: int) -> bool:
-    """Whether the engine's prompt ends as our rendering `plain` does, from a little before the `change` on."""
+    """True if the engine's prompt ends like our rendering `plain`, from a little before the `change` on."""
     tail = list(plain[max(0, change - _CONTEXT) :])
     return list(prompt_ids[-len(tail) :]) == tail
 
@@ -116,7 +115,8 @@ def _ends_alike(prompt_ids: Sequence[int], plain: Sequence[int], change: int) ->
 def render(
     tokenizer: Any, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], *, is_open: bool = True
 ) -> list[int]:
-    """Ids of the conversation, as vLLM's chat route makes them; `is_open`: up to where the assistant begins to answer."""
+    """Ids of the conversation, as vLLM's chat route makes them. `is_open`: up to where the assistant begins to
+    answer."""
     ids = tokenizer.apply_chat_template(
         [_plain(message) for message in messages],
         tools=[dict(tool) for tool in tools] or None,
@@ -128,7 +128,7 @@ def render(
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    """A message as templates expect it: text parts joined by line breaks, tool arguments parsed, as vLLM does both."""
+    """A message as templates expect it: text parts joined by line breaks, tool arguments parsed, as in vLLM."""
     flat = {key: value for key, value in message.items() if value is not None}
     content = flat.get("content")
     if isinstance(content, (list, tuple)):

@@ -1,6 +1,6 @@
 """An adapter as files in PEFT's layout, as vLLM loads it: `adapter_model.safetensors` and `adapter_config.json`.
 
-Guarantee: what is read back is bit for bit what was written; a tensor that is missing, surplus or of another shape is
+Guarantee: what is read back is bit for bit what was written. A tensor that is missing, surplus or of another shape is
 an error that names it.
 """
 
@@ -37,7 +37,7 @@ def fill(targets: Mapping[str, Tensor], directory: Path) -> None:
 
 
 def copy(found: Mapping[str, Tensor], targets: Mapping[str, Tensor], origin: str) -> None:
-    """Copy `found` into `targets`, whose names and shapes it must have; nothing is copied where one differs."""
+    """Copy `found` into `targets`. Names and shapes must match. Nothing is copied if one differs."""
     if odd := sorted(set(found) ^ set(targets)):
         raise AdapterError(
             f"adapter {origin} does not fit this base model: {len(odd)} tensors differ, the first is {odd[0]}"

@@ -1,4 +1,4 @@
-"""The base model's place; its identity is in adapters/base_model.py."""
+"""The base model's directory. Its identity is in adapters/base_model.py."""
 
 from pathlib import Path
 

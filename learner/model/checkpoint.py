@@ -1,7 +1,7 @@
-"""Checkpoint: everything that a step leaves behind, as one adapter version, and back.
+"""Checkpoint: a step's whole state as one adapter version, saved and restored.
 
-Guarantee: adapter, optimiser, RNG and baselines come back bit for bit, so that the next step after a restart is the one
-that would have been taken without it. No pickle is written or read.
+Guarantee: adapter, optimiser, RNG and baselines come back bit for bit, so that the next step after a restart is the
+same as without it. No pickle is written or read.
 """
 
 import json
@@ -38,11 +38,11 @@ def save(
     cursor: Any = None,
     facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Path:
-    """Publish the trainer's present state as `agent@v<version>`; returns its directory.
+    """Publish the trainer's present state as `agent@v<version>`. Returns its directory.
 
-    `rows` are the interaction ids that the step used, `kept_answers` what `burnish.learner.safety.kept_answers` tells
-    of it, `cursor` is the caller's own (any JSON value), handed back by `restore`, `facts` what else the manifest
-    should say. Raises AdapterError where the version exists already.
+    `rows` are the interaction ids that the step used. `kept_answers` is the record of
+    `burnish.learner.safety.kept_answers`. `cursor` is the caller's own (any JSON value), returned by `restore`. `facts`
+    are further entries of the manifest. Raises AdapterError if the version exists already.
     """
     policy = trainer.policy
     with store.aside(agent, version) as directory:
@@ -74,9 +74,9 @@ def save(
 
 
 def restore(directory: Path, trainer: Trainer) -> Any:
-    """Put the trainer into the state that `directory` holds; returns the cursor.
+    """Put the trainer into the state that `directory` holds. Returns the cursor.
 
-    Raises AdapterError where the files are unreadable or belong to another base; then the trainer is as it was.
+    Raises AdapterError if the files are unreadable or belong to another base. The trainer is then unchanged.
     """
     policy = trainer.policy
     try:

@@ -1,9 +1,8 @@
-"""Forward: rows through a causal LM to `Predictions`: packed and projected where the model allows it, else padded and
+"""Forward: rows through a causal LM to `Predictions`: packed and projected if the model allows it, else padded and
 whole.
 
-Whether it does is tried once, on a few tokens: a model whose layers carry a state from token to token, that scales or
-caps its logits, or that hands its attention no layout gives other values packed than it gives by itself, and stays
-padded.
+A trial on a few tokens decides this once. Some models give other values packed than alone: their layers carry a state
+from token to token, they scale or cap their logits, or they pass no layout to their attention. These stay padded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +22,9 @@ log = structlog.get_logger()
 
 
 class Forward:
-    """The way from rows to predictions. `is_packed` may be set to False by hand: the values are the same to rounding.
+    """Computes predictions for rows. `is_packed` may be set to False by hand: the values are the same up to rounding.
 
-    `is_checkpointed` keeps no activations of the layers: backward computes them again, in a third more time.
+    `is_checkpointed` keeps no activations of the layers. Backward computes them again, in a third more time.
     """
 
     def __init__(self, model: Any, *, is_checkpointed: bool = False) -> None:
@@ -38,18 +37,19 @@ class Forward:
             self._checkpointed = [module for module in base.modules() if isinstance(module, GradientCheckpointingLayer)]
 
     def batches(self, rows: Sequence[Tokens], budget: int) -> list[list[int]]:
-        """Indices of `rows` in micro-batches of at most `budget` tokens as this way counts them."""
+        """Indices of `rows` in micro-batches of at most `budget` tokens, counted packed or padded as they will run."""
         return fill(rows, budget) if self.is_packed else pack(rows, budget)
 
     def predictions(self, rows: Sequence[Tokens]) -> Predictions:
-        """What the model says at each row's completion, rows one behind the other, at each row's temperature."""
+        """The model's predictions at each row's completion, rows concatenated, at each row's temperature."""
         with self._keeping_little():
             return _packed(self._model, rows) if self.is_packed else _padded(self._model, rows)
 
     @contextmanager
     def _keeping_little(self) -> Iterator[None]:
-        """Layers recompute only in training mode, in which sampling would lose its cache; so only here, only with
-        gradient."""
+        """Layers recompute only in training mode, in which sampling would lose its cache. So this mode is on only here
+        and only with gradient.
+        """
         is_on = torch.is_grad_enabled()
         for layer in self._checkpointed:
             layer.training = is_on
@@ -73,7 +73,8 @@ def _packed(model: Any, rows: Sequence[Tokens]) -> Projected:
 
 def _padded(model: Any, rows: Sequence[Tokens]) -> Dense:
     """Padded on the left, so that all completions end in the last columns and `logits_to_keep` spares the head the
-    rest."""
+    rest.
+    """
     lengths = [len(row.prompt_ids) + len(row.completion_ids) - 1 for row in rows]
     width, n_keep = max(lengths), max(len(row.completion_ids) for row in rows)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
@@ -100,9 +101,9 @@ def _temperatures(rows: Sequence[Tokens], device: torch.device) -> Tensor:
 
 @torch.no_grad()
 def _agrees(model: Any) -> bool:
-    """Whether packed rows, some with a common beginning, get the distributions that the model gives them by itself.
+    """True if packed rows, some with a common beginning, get the same distributions as each row alone.
 
-    Where they do, the model keeps the attention that knows layouts; without one it works as SDPA does.
+    If so, the model keeps the attention that knows layouts. Without a layout it works as SDPA does.
     """
     base = model.get_base_model()
     config, n_vocab = base.config.get_text_config(), base.get_output_embeddings().weight.shape[0]
@@ -118,7 +119,7 @@ def _agrees(model: Any) -> bool:
         difference = (_packed(model, rows).dense() - alone).abs()
         if bool(difference.max() < 1e-3) if _is_float32(model) else bool(difference.mean() < 0.05):
             return True
-        log.warning("rows will be padded: packed ones get other values", largest=float(difference.max()))
+        log.warning("rows will be padded: packed rows give other values", largest=float(difference.max()))
     except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError) as error:
         log.warning("rows will be padded: the model cannot be run packed", error=str(error))
     config._attn_implementation = before

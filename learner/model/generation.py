@@ -1,5 +1,4 @@
-"""The base model answering prompts in batches: what anchors are made of, and what a version's retention is measured
-against."""
+"""The base model answers prompts in batches: for anchors, and as the reference for a version's forgetting."""
 
 from collections.abc import Sequence
 
@@ -12,11 +11,10 @@ BATCH = 32
 
 
 def generate(prompts: Sequence[Sequence[int]], policy: Policy, max_tokens: int, *, is_sampled: bool) -> list[list[int]]:
-    """Ids of one reply to each prompt (ids), under the weights in use, up to and with its end token or `max_tokens`
-    long.
+    """Ids of one reply to each prompt (ids), under the weights in use, through its end token or `max_tokens` long.
 
-    Sampled at temperature 1, or else greedy. Prompts of like length share a batch; the order of the replies is the
-    prompts'.
+    Sampled at temperature 1, or else greedy. Prompts of similar length share a batch. The replies are in the order of
+    the prompts.
     """
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     replies: dict[int, list[int]] = {}
@@ -43,10 +41,14 @@ def _batch(prompts: Sequence[Sequence[int]], policy: Policy, max_tokens: int, is
 
 
 def end_ids(policy: Policy) -> list[int]:
-    """Ids that end a reply: the generation configuration's, else the tokenizer's. Raises LearnerError where there is
-    none."""
+    """Ids that end a reply: the generation configuration's, else the tokenizer's. Raises LearnerError if there are
+    none.
+    """
     configured = policy.model.generation_config.eos_token_id
     found = configured if configured is not None else policy.tokenizer.eos_token_id
     if found is None:
-        raise LearnerError(f"the base model in {policy.base_dir} names no end-of-sequence token")
+        raise LearnerError(
+            f"the base model in {policy.base_dir} has no end-of-sequence token; "
+            "set eos_token_id in its generation_config.json"
+        )
     return list(found) if isinstance(found, list) else [int(found)]

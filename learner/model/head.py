@@ -1,9 +1,8 @@
-"""Head: log-probs from hidden states, a tile of tokens × vocabulary at a time; no [T, V] tensor is ever made.
+"""Head: log-probs from hidden states, a tile of tokens × vocabulary at a time. No [T, V] tensor is ever made.
 
-The head is frozen, so all that a gradient needs of the vocabulary is its expected row, E_p[w] = Σ_v p_v w_v: the
-gradient of log p_y by the hidden state is (w_y − E_p[w])/τ. One pass over the tiles with an online softmax gives log Z
-and E_p[w] together; backward reads nothing of the vocabulary but the rows of the ids that were asked for. The entropy
-comes for free: H = log Z − h·E_p[w]/τ.
+The head is frozen, so the gradient needs only the expected row of the vocabulary, E_p[w] = Σ_v p_v w_v: the gradient of
+log p_y by the hidden state is (w_y − E_p[w])/τ. One pass over the tiles with an online softmax gives log Z and E_p[w]
+together. Backward reads only the rows of the requested ids. The entropy needs no further pass: H = log Z − h·E_p[w]/τ.
 """
 
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ _GATHERED = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one pass over the vocabulary found: log Z [N], and where asked E_p[w] [N, H] and the top ids [N, K]."""
+    """The result of one pass over the vocabulary: log Z [N], and on request E_p[w] [N, H] and the top ids [N, K]."""
 
     log_z: Tensor
     expected: Tensor | None
@@ -30,8 +29,9 @@ class Scan:
 
 @torch.no_grad()
 def scan(hidden: Tensor, weight: Tensor, temperatures: Tensor, *, expected: bool, top: int = 0) -> Scan:
-    """One pass of `hidden` [N, H] over the head's `weight` [V, H] at `temperatures` [N]; all results in float32 or
-    better."""
+    """One pass of `hidden` [N, H] over the head's `weight` [V, H] at `temperatures` [N]. All results are in float32 or
+    better.
+    """
     n_tokens, n_vocab = (_GPU_TILE if hidden.is_cuda else _CPU_TILE) if weight.dtype != torch.float64 else (5, 7)
     parts = [
         _scan_tokens(h, weight, t, n_vocab, expected=expected, top=top)
@@ -84,14 +84,14 @@ def _merge(best: tuple[Tensor, Tensor] | None, logits: Tensor, start: int, k: in
 
 
 def logprobs_at(hidden: Tensor, weight: Tensor, temperatures: Tensor, found: Scan, ids: Tensor) -> Tensor:
-    """Log-probs [N, K] of `ids` [N, K], with gradient to `hidden` where the scan has `expected`."""
+    """Log-probs [N, K] of `ids` [N, K], with gradient to `hidden` if the scan has `expected`."""
     expected = torch.empty(0, device=hidden.device) if found.expected is None else found.expected
     values: Tensor = _LogProbs.apply(hidden, weight, temperatures, found.log_z, expected, ids)  # type: ignore[no-untyped-call]
     return values
 
 
 class _LogProbs(torch.autograd.Function):
-    """h·w_y/τ − log Z, and its gradient by h; the head is frozen."""
+    """h·w_y/τ − log Z, and its gradient by h. The head is frozen."""
 
     @staticmethod
     def forward(
@@ -125,5 +125,5 @@ def _n_gathered(weight: Tensor, ids: Tensor) -> int:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """`tensor` in float32, or as it is in float64."""
+    """`tensor` in float32, or unchanged if it is float64."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -1,14 +1,13 @@
-"""The wish as the grader of shadow groups: how likely a reply makes it that whoever wrote it had been told the wish.
+"""The hint as the grader of shadow groups: how likely a reply makes it that its author knew the hint.
 
-With even odds beforehand, Bayes' rule gives for a reply y to a prompt x and a wish h (the hint that the user's reaction
-came to)
+With even prior odds, Bayes' rule gives for a reply y to a prompt x and a hint h (from the user's reaction)
 
-    P(h | x, y) = π(y | x, h) / (π(y | x, h) + π(y | x)) = σ(log π(y | x, h) − log π(y | x)),
+P(h | x, y) = π(y | x, h) / (π(y | x, h) + π(y | x)) = σ(log π(y | x, h) − log π(y | x)),
 
-π the frozen base, h put where the teacher of hindsight distillation has it (learner/data/teacher_prompts.py). So a
-group is scored without asking a judge, by one reward function that does not drift. The base must obey hints in context,
-which distillation asks of it as well. If there are several wishes (`groups.earlier_hints`), the score is the mean over
-them: a reply that heeds one of two is better than one that heeds none.
+with π the frozen base, and h placed as for the teacher of hindsight distillation (learner/data/teacher_prompts.py). So
+a group is scored without a judge, by one reward function that does not drift. The base must obey hints in context,
+which distillation needs as well. If there are several hints (`groups.earlier_hints`), the score is the mean over them:
+a reply that follows one of two is better than one that follows none.
 """
 
 from collections.abc import Sequence
@@ -30,13 +29,14 @@ from burnish.records import GroupState
 
 log = structlog.get_logger(__name__)
 MIN_SPREAD = 0.05
-"""Scores that differ by less say nothing."""
+"""Scores that differ by less count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A group's replies, the live one first, under the plain prompt and under that of each wish that can be put into
-    it."""
+    """A group's replies, the live one first, under the plain prompt and under the prompt of each hint that can be
+    inserted.
+    """
 
     interaction_id: str
     plain: list[Text]
@@ -53,10 +53,10 @@ class HintGrader:
         self._name = f"wish/{revision(policy.base_dir)[:12]}"
 
     def grade(self, limit: int) -> int:
-        """Score up to `limit` groups that were drawn, oldest first; returns how many were taken in hand.
+        """Score up to `limit` groups that were drawn, oldest first. Returns how many were processed.
 
-        Dropped are, with the reason, groups whose wish cannot be put into the prompt faithfully and those whose scores
-        are alike.
+        Groups are dropped with the reason if their hint cannot be inserted into the prompt faithfully or their scores
+        are equal.
         """
         drawn = (
             col(ShadowGroupRow.agent) == self._agent,
@@ -82,13 +82,13 @@ class HintGrader:
         return len(found)
 
     def _scores(self, asked: Sequence[_Asked]) -> dict[str, list[float]]:
-        """By turn, each reply's mean posterior over the wishes."""
+        """By turn, each reply's mean posterior over the hints."""
         plain = [text for each in asked for _ in each.hinted for text in each.plain]
         hinted = [text for each in asked for replies in each.hinted for text in replies]
-        told = iter(posteriors(self._policy, plain, hinted))
-        by_wish = {each.interaction_id: [[next(told) for _ in each.plain] for _ in each.hinted] for each in asked}
+        scored = iter(posteriors(self._policy, plain, hinted))
+        by_hint = {each.interaction_id: [[next(scored) for _ in each.plain] for _ in each.hinted] for each in asked}
         return {
-            name: [sum(values) / len(values) for values in zip(*rows, strict=True)] for name, rows in by_wish.items()
+            name: [sum(values) / len(values) for values in zip(*rows, strict=True)] for name, rows in by_hint.items()
         }
 
     def _end(self, session: Session, name: str, scores: Sequence[float] | None) -> None:
@@ -101,12 +101,12 @@ class HintGrader:
         row, turn = session.get(ShadowGroupRow, name), session.get(InteractionRow, name)
         if row is None or turn is None:
             return None
-        said = interaction_of(session, turn)
-        replies = [said.token_ids, *(from_bytes("i", member.token_ids) for member in shadows.members_of(session, name))]
-        tokenizer, wishes = self._policy.tokenizer, row.wish.splitlines()
-        prompts = [hinted_prompt(tokenizer, said.messages, said.tools, wish, said.prompt_ids) for wish in wishes]
+        live = interaction_of(session, turn)
+        replies = [live.token_ids, *(from_bytes("i", member.token_ids) for member in shadows.members_of(session, name))]
+        tokenizer, hints = self._policy.tokenizer, row.wish.splitlines()
+        prompts = [hinted_prompt(tokenizer, live.messages, live.tools, hint, live.prompt_ids) for hint in hints]
         hinted = [[Text(prompt, ids) for ids in replies] for prompt in prompts if prompt is not None]
-        return _Asked(name, [Text(said.prompt_ids, ids) for ids in replies], hinted)
+        return _Asked(name, [Text(live.prompt_ids, ids) for ids in replies], hinted)
 
 
 def posteriors(policy: Policy, plain: Sequence[Text], hinted: Sequence[Text]) -> list[float]:

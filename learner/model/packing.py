@@ -1,7 +1,7 @@
-"""Layout: rows one behind the other on one token axis, without padding; what several rows begin with is there once.
+"""Layout: rows concatenated on one token axis, without padding. A beginning that several rows share is there once.
 
 Rows are put in the order of their ids, so that each shares its longest known beginning with the row before it. A row's
-own tokens are one segment; its queries look at the shared beginning, wherever it lies, and causally at themselves.
+own tokens are one segment. Its queries attend to the shared beginning, wherever it lies, and causally to themselves.
 Attention runs per segment (`attend`), everything else over all tokens at once. Gradients of shared tokens add up.
 """
 
@@ -21,12 +21,14 @@ from burnish.learner.data.rows import Tokens
 
 NAME = "burnish_packed"
 MIN_SHARED = 16
-"""A shorter common beginning is computed again: a segment that looks elsewhere needs a gather and a mask per layer."""
+"""Shorter common beginnings are computed again, because each shared segment needs a gather and a mask per layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Tokens `start`:`end` of the axis; `path` are all places that the last of them sees, itself included, in order."""
+    """Tokens `start`:`end` of the axis. `path` are all places that the last of them attends to, itself included, in
+    order.
+    """
 
     start: int
     end: int
@@ -36,7 +38,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`ids` and `positions` [T]; `targets` [N]: the places that predict the rows' completions, in the rows' order."""
+    """`ids` and `positions` [T]. `targets` [N]: the places that predict the rows' completions, in the rows' order."""
 
     ids: Tensor
     positions: Tensor
@@ -45,7 +47,7 @@ class Layout:
 
     @classmethod
     def of(cls, rows: Sequence[Tokens], device: torch.device) -> "Layout":
-        """The last token of a row is not fed: it predicts nothing."""
+        """The last token of a row is not fed, because it predicts nothing."""
         fed = [_fed(row) for row in rows]
         ids: list[int] = []
         positions: list[int] = []
@@ -74,7 +76,8 @@ class Layout:
 
 def fill(rows: Sequence[Tokens], budget: int) -> list[list[int]]:
     """Indices of `rows` in micro-batches of at most `budget` tokens each, shared beginnings counted once (one row may
-    exceed it alone). In the order of their ids, so that rows that share a beginning meet; the same for the same rows.
+    exceed it alone). They are in the order of their ids, so that rows that share a beginning meet. The same rows give
+    the same batches.
     """
     fed = [_fed(row) for row in rows]
     batches: list[list[int]] = []
@@ -102,8 +105,9 @@ def attend(
     sliding_window: int | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention interface over a `Layout`: [1, heads, T, d] -> [1, T, heads, d]; without one, its own
-    SDPA."""
+    """transformers' attention interface over a `Layout`: [1, heads, T, d] -> [1, T, heads, d]. Without one, its own
+    SDPA.
+    """
     if packed is None:
         windowed = {"scaling": scaling, "sliding_window": sliding_window}
         found: tuple[Tensor, None] = sdpa_attention_forward(
@@ -130,7 +134,7 @@ def attend(
 
 
 def _mask(n: int, m: int, window: int | None, device: torch.device) -> Tensor:
-    """Which of m keys each of the last n places may see [n, m]."""
+    """Which of m keys each of the last n places may attend to [n, m]."""
     distance = torch.arange(m - n, m, device=device)[:, None] - torch.arange(m, device=device)
     return (distance >= 0) if window is None else (distance >= 0) & (distance < window)
 
@@ -140,14 +144,14 @@ def _fed(row: Tokens) -> list[int]:
 
 
 def _n_shared(one: list[int], two: list[int]) -> int:
-    """Length of the common beginning, 0 where it is not worth sharing."""
+    """Length of the common beginning, 0 if it is not worth sharing."""
     n = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
     return n if n >= MIN_SHARED else 0
 
 
 @contextmanager
 def without_mask() -> Iterator[None]:
-    """Inside the block no mask is made: a [T, T] one would say what the layout says, at T² the memory."""
+    """No mask is made inside the block. A [T, T] mask would hold what the layout holds, at T² the memory."""
     token = _is_unmasked.set(True)
     try:
         yield

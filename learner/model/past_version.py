@@ -1,4 +1,4 @@
-"""What an earlier version thinks: log-probs under the adapter in a directory, by the model that holds the current one."""
+"""Log-probs of an earlier version, from the model that holds the current one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +11,11 @@ from burnish.learner.model.policy import Policy, Weights
 
 
 def logprobs_under(policy: Policy, directory: Path | None, rows: Sequence[Tokens]) -> list[Tensor]:
-    """Log-probs of each row's completion ids [T] under the adapter in `directory`, or the base where it is None; on the
+    """Log-probs of each row's completion ids [T] under the adapter in `directory`, or the base if it is None. On the
     CPU.
 
-    Costs one forward pass without gradient and two copies of the adapter. The current adapter is afterwards what it
-    was, bit for bit, whatever happens. Raises AdapterError where the directory's adapter cannot be read or is of
-    another shape.
+    Costs one forward pass without gradient and two copies of the adapter. Afterwards the current adapter is bit for bit
+    what it was, whatever happens. Raises AdapterError if the directory's adapter cannot be read or has another shape.
     """
     if directory is None:
         return policy.logprobs(rows, Weights.BASE)

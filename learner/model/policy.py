@@ -1,9 +1,10 @@
-"""Policy: the base model with the adapter being trained, and how likely it, the teacher or the base finds given tokens.
+"""Policy: the base model with the adapter being trained, and the log-probs of given tokens under it, the teacher or the
+base.
 
 One model in memory serves three sets of weights: the current adapter, the teacher (a second, frozen adapter: the last
-promoted one) and the base (adapters disabled). Guarantees: only completion positions pass the LM head; what a row is
-packed with changes no value (to rounding); scoring under other weights leaves the current adapter as it was and
-trainable.
+promoted one) and the base (adapters disabled). Guarantees: only completion positions pass the LM head. The other rows
+of a batch do not change a row's values (up to rounding). Scoring under other weights leaves the current adapter
+unchanged and trainable.
 """
 
 import time
@@ -32,7 +33,7 @@ _CURRENT, _TEACHER = "default", "teacher"
 
 
 class Weights(StrEnum):
-    """Whose opinion is asked."""
+    """The set of weights to score with."""
 
     CURRENT = "current"
     TEACHER = "teacher"
@@ -79,9 +80,9 @@ class Policy:
         """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32
         adapter on a GPU.
 
-        `score_tokens` bounds the tokens of one forward pass without gradient (by itself 1,024 on a CPU, 8,192 on a
-        GPU); `is_checkpointed` trades time for memory in those with one. On a GPU no more than `gpu_share` of its
-        memory is taken (0: no cap): torch raises its own out-of-memory error beyond.
+        `score_tokens` bounds the tokens of one forward pass without gradient (default 1,024 on a CPU, 8,192 on a GPU).
+        `is_checkpointed` trades time for memory in passes with gradient. On a GPU at most `gpu_share` of its memory is
+        used (0: no cap). Beyond it torch raises its out-of-memory error.
         """
         base_dir = locate(base_dir)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
@@ -89,7 +90,7 @@ class Policy:
             torch.set_num_threads(threads)
         elif gpu_share:
             torch.cuda.set_per_process_memory_fraction(gpu_share)
-        transformers_logging.disable_progress_bar()  # it would scramble the supervisor's prefixed lines
+        transformers_logging.disable_progress_bar()  # it would break the supervisor's line prefixes
         dtype = torch.float32 if where == "cpu" else torch.bfloat16
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(base_dir))
@@ -107,7 +108,7 @@ class Policy:
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             model = get_peft_model(base, config, adapter_name=_CURRENT)
-        model.eval()  # no dropout anywhere: training and scoring see the same network
+        model.eval()  # no dropout anywhere: training and scoring run the same network
         return cls(
             model, tokenizer, config, base_dir, score_tokens or (1024 if where == "cpu" else 8192), is_checkpointed
         )
@@ -130,15 +131,15 @@ class Policy:
         return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in self.parameters().items()}
 
     def load_adapter(self, directory: Path) -> None:
-        """Take the current adapter's weights from a version directory, bit for bit."""
+        """Load the current adapter's weights from a version directory, bit for bit."""
         adapter_file.fill(self._adapter(_CURRENT), directory)
 
     def reset(self) -> None:
-        """Make the current adapter the fresh one again, bit for bit: the policy is the base."""
+        """Make the current adapter the fresh one again, bit for bit. The policy is then the base."""
         adapter_file.copy(self._initial, self.parameters(), "the fresh adapter")
 
     def set_teacher(self, directory: Path | None) -> None:
-        """Teach with the adapter in `directory`, or with the base where it is None."""
+        """Use the adapter in `directory` as the teacher, or the base if it is None."""
         self.has_teacher = directory is not None
         if directory is None:
             return
@@ -146,18 +147,18 @@ class Policy:
         adapter_file.fill(self._adapter(_TEACHER), directory)
 
     def take_adapter(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the current adapter's weights from copies, bit for bit."""
+        """Load the current adapter's weights from copies, bit for bit."""
         adapter_file.copy(dict(tensors), self.parameters(), "the adapter that was sent")
 
     def shrink(self, factor: float) -> None:
-        """Go from the current adapter towards the base: W = W₀ + `factor`·BA (WiSE-FT, arXiv 2109.01903)."""
+        """Shrink the current adapter towards the base: W = W₀ + `factor`·BA (WiSE-FT, arXiv 2109.01903)."""
         with torch.no_grad():
             for name, tensor in self.parameters().items():
                 if ".lora_B." in name:
                     tensor.mul_(factor)
 
     def copy_teacher(self) -> dict[str, Tensor] | None:
-        """The teacher's adapter as copies on the CPU; None where the base teaches."""
+        """The teacher's adapter as copies on the CPU. None if the base is the teacher."""
         if not self.has_teacher:
             return None
         return {
@@ -165,7 +166,7 @@ class Policy:
         }
 
     def take_teacher(self, tensors: Mapping[str, Tensor] | None) -> None:
-        """Teach with the adapter in `tensors`, or with the base where they are None."""
+        """Use the adapter in `tensors` as the teacher, or the base if they are None."""
         self.has_teacher = tensors is not None
         if tensors is not None:
             self._make_teacher()
@@ -173,7 +174,7 @@ class Policy:
 
     @contextmanager
     def using(self, weights: Weights) -> Iterator[None]:
-        """Answer with `weights` inside the block."""
+        """Use `weights` inside the block."""
         if weights is Weights.CURRENT:
             yield
         elif weights is Weights.BASE or not self.has_teacher:
@@ -188,11 +189,11 @@ class Policy:
 
     @contextmanager
     def folded(self) -> Iterator[None]:
-        """Inside the block the current adapter is part of the base's own matrices, W + s·B·A: scoring without gradient
+        """Inside the block the current adapter is folded into the base's matrices, W + s·B·A: scoring without gradient
         takes a sixth less.
 
-        To rounding it says what it says unfolded. Nothing may be trained or switched meanwhile; afterwards the base is
-        bit for bit what it was. A base that is not fp32 would lose digits: there nothing is folded.
+        Values equal the unfolded ones up to rounding. Nothing may be trained or switched meanwhile. Afterwards the base
+        is bit for bit what it was. A base that is not fp32 would lose digits, so it is not folded.
         """
         layers = [module for module in self.model.modules() if isinstance(module, LoraLayer)]
         weights = [layer.get_base_layer().weight for layer in layers]
@@ -210,9 +211,9 @@ class Policy:
                 weight.data = data
 
     def predictions(self, rows: Sequence[Tokens]) -> Predictions:
-        """What the current adapter says where each row's completion was sampled, rows one behind the other.
+        """The current adapter's predictions at each row's sampled tokens, rows concatenated.
 
-        One forward pass, with gradient where it is enabled; no tensor of tokens × vocabulary is made.
+        One forward pass, with gradient if it is enabled. No tensor of tokens × vocabulary is made.
         """
         return self._forward.predictions(rows)
 
@@ -221,7 +222,7 @@ class Policy:
         return self._forward.batches(rows, budget)
 
     def distributions(self, rows: Sequence[Tokens]) -> Tensor:
-        """Log-softmax [N, V] of `predictions(rows)`: for tests and small vocabularies."""
+        """Log-softmax [N, V] of `predictions(rows)`, for tests and small vocabularies."""
         return self.predictions(rows).dense()
 
     def logprobs(self, rows: Sequence[Tokens], weights: Weights = Weights.CURRENT) -> list[Tensor]:
@@ -255,8 +256,9 @@ class Policy:
         return self._ranks.merged(found)
 
     def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list[tuple[Tensor, float]]:
-        """For each row the log-probs of the given ids [T, K], and the mean share of them that is in `weights`' own top
-        K too."""
+        """For each row the log-probs of the given ids [T, K], and the mean share of them that is also in the top K of
+        `weights`.
+        """
         found: dict[int, tuple[Tensor, float]] = {}
         for i, predictions, places in self._scored(rows, weights):
             asked = ids[i].to(places.device)
@@ -266,10 +268,11 @@ class Policy:
         return self._ranks.merged(found)
 
     def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Predictions, Tensor]]:
-        """Each row's index with the predictions of its batch and its places there."""
+        """Each row's index with the predictions of its batch and its places in them."""
         for batch in self._ranks.share(self.batches(rows, self._ranks.budget(rows, self.score_tokens)), rows):
             began = time.perf_counter()
-            with self.using(weights), torch.no_grad():  # not around the yield: the caller's code is not ours to switch
+            # not around the yield, so that the caller's code keeps its own grad mode
+            with self.using(weights), torch.no_grad():
                 predictions = self.predictions([rows[i] for i in batch])
             start = 0
             for i in batch:
@@ -280,7 +283,9 @@ class Policy:
 
     @contextmanager
     def shared_among(self, ranks: Ranks) -> Iterator[None]:
-        """Inside the block each of `ranks` scores its share of the rows and all get all; every rank must ask the same."""
+        """Inside the block each of `ranks` scores its share of the rows and all get all. Every rank must ask for the
+        same.
+        """
         before, self._ranks = self._ranks, ranks
         try:
             yield
@@ -303,11 +308,11 @@ class Policy:
 
 
 def _no_rest(worked: float) -> None:
-    """Nobody is disturbed."""
+    """The default: no rest between batches."""
 
 
 def _linear_names(base: Any) -> list[str]:
-    """Last names of all linear layers but the head: PEFT's "all-linear" would write out every layer's full name."""
+    """Last names of all linear layers but the head. PEFT's "all-linear" would write out every layer's full name."""
     head = base.get_output_embeddings()
     linear = (
         name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear) and module is not head

@@ -1,5 +1,4 @@
-"""Predictions: what a model says of the next token at N places; made from hidden states (no [N, V]) or from whole
-distributions."""
+"""Predictions of the next token at N places, made from hidden states (no [N, V]) or from whole distributions."""
 
 from abc import ABC, abstractmethod
 
@@ -20,7 +19,7 @@ class Predictions(ABC):
 
     @abstractmethod
     def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
-        """Log-probs [n, K] of `ids` [n, K] at the places `index` [n] (all by default), with gradient where it is
+        """Log-probs [n, K] of `ids` [n, K] at the places `index` [n] (all by default), with gradient if it is
         enabled."""
 
     @abstractmethod
@@ -33,11 +32,11 @@ class Predictions(ABC):
 
     @abstractmethod
     def dense(self) -> Tensor:
-        """All log-probs [N, V], with gradient: for tests and small vocabularies."""
+        """All log-probs [N, V], with gradient, for tests and small vocabularies."""
 
 
 class Projected(Predictions):
-    """From `hidden` [N, H] and a frozen head `weight` [V, H]: one pass over the vocabulary, taken when first needed."""
+    """From `hidden` [N, H] and a frozen head `weight` [V, H]: one pass over the vocabulary, run when first needed."""
 
     def __init__(self, hidden: Tensor, weight: Tensor, temperatures: Tensor) -> None:
         self.hidden, self.weight, self.temperatures = hidden, weight, temperatures

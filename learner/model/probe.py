@@ -1,15 +1,20 @@
-"""Probe: log-probs by which the engine shows that it serves exactly this version.
+"""Probe: log-probs that show whether the engine serves exactly this version.
 
-Chosen where candidate and base differ most by the learner's own reckoning, among tokens that the candidate finds
-likely: the engine is asked for its likeliest next tokens behind each place, the way that it answers any client. (vLLM's
+Its places are those where the learner's candidate and base differ most, among tokens that the candidate finds likely.
+The engine is asked for its likeliest next tokens after each place, the same way that it answers any client. (vLLM's
 `prompt_logprobs` would score whole texts at once, but beside other requests it kills an engine with LoRA; see
 docs/decisions/0003-probe-by-next-token-log-probs.md.)
 
-JSON: {"schema": 2, "temperature": 1.0, "rows": [{"prompt_ids": [int], "completion_ids": [int]}],
-at most 4, each ≤ 512 tokens "positions": [{"row": int, "index": int, "token_id": int, "candidate": float, "parent":
-float, "base": float}],               at most 24 "gap_base": float, "gap_parent": float}
-largest |candidate − …| over the positions A position asks for `token_id` behind the prompt and the first `index`
-completion tokens. Positions of the largest change come first: a trial asks for the first few.
+JSON:
+
+- `schema`: 2; `temperature`: 1.0
+- `rows`: at most 4 of {"prompt_ids": [int], "completion_ids": [int]}, each ≤ 512 tokens
+- `positions`: at most 24 of {"row": int, "index": int, "token_id": int, "candidate": float, "parent": float, "base":
+  float}
+- `gap_base`, `gap_parent`: largest |candidate − …| over the positions
+
+A position asks for `token_id` after the prompt and the first `index` completion tokens. The positions of the largest
+change come first, because a trial asks only for the first few.
 """
 
 from collections.abc import Sequence
@@ -22,11 +27,11 @@ from burnish.learner.model.policy import Policy, Weights
 
 MAX_ROWS, MAX_TOKENS, MAX_POSITIONS = 4, 512, 24
 N_LIKELY = 8
-"""Tokens per place that come into question: well within the 20 that vLLM tells."""
+"""Candidate tokens per place: well within the 20 that vLLM returns."""
 
 
 def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weights.TEACHER) -> dict[str, Any]:
-    """The probe of the current adapter on the last of `recent`; `parent` says which weights it was trained from."""
+    """The probe of the current adapter on the last of `recent`. `parent` names the weights that it was trained from."""
     rows = [_fitted(row) for row in recent[-MAX_ROWS:]]
     if not rows:
         return _as_json([], [])
@@ -53,7 +58,7 @@ def build_probe(policy: Policy, recent: Sequence[Tokens], parent: Weights = Weig
 
 
 def _fitted(row: Tokens) -> Text:
-    """The row at temperature 1 within the token limit; a probe need not be a whole conversation."""
+    """The row at temperature 1 within the token limit. A probe need not be a whole conversation."""
     completion = list(row.completion_ids)[: MAX_TOKENS // 2]
     return Text(list(row.prompt_ids)[-(MAX_TOKENS - len(completion)) :], completion)
 

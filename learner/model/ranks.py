@@ -1,7 +1,7 @@
-"""Ranks: several processes that take one step together, under torchrun; by default one that does so alone.
+"""Ranks: several processes that take one step together, under torchrun. By default one process alone.
 
-Every rank is given the same rows and holds the same weights; each computes its share of the micro-batches. Guarantees:
-the sums of gradients and metrics over ranks are those of one rank alone (to rounding), and the same bits on all.
+Every rank gets the same rows and holds the same weights. Each computes its share of the micro-batches. Guarantees: the
+sums of gradients and metrics over ranks equal those of one rank alone (up to rounding), and are the same bits on all.
 """
 
 import os
@@ -23,14 +23,15 @@ class Ranks:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
-        # Between two steps there may be days, and a GPU must not spin meanwhile: a group of its own, on the CPU.
+        # Days may pass between two steps, and a GPU must not spin meanwhile. So waiting uses a separate group on the
+        # CPU.
         self._idle = (
             dist.new_group(backend="gloo", timeout=timedelta(days=3650)) if size > 1 and dist.is_initialized() else None
         )
 
     @classmethod
     def from_environment(cls, device: str) -> "Ranks":
-        """What torchrun's variables say; joins the others (gloo on a CPU, NCCL on GPUs, one per local rank)."""
+        """The ranks from torchrun's variables. Joins the others (gloo on a CPU, NCCL on GPUs, one per local rank)."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls()
@@ -41,22 +42,23 @@ class Ranks:
         return cls(dist.get_rank(), size)
 
     def send(self, order: object) -> None:
-        """From the first rank to all others: `order`, or None that ends them. Returns at once where there are none."""
+        """Send `order` from the first rank to all others. None ends them. Returns at once if there are no others."""
         if self.size > 1:
             dist.broadcast_object_list([order], src=0, group=self._idle)
 
     def receive(self) -> Any:
-        """On the other ranks: what the first one sends next, however long that takes."""
-        told: list[Any] = [None]
-        dist.broadcast_object_list(told, src=0, group=self._idle)
-        return told[0]
+        """On the other ranks: wait, however long, for the first rank's next order."""
+        orders: list[Any] = [None]
+        dist.broadcast_object_list(orders, src=0, group=self._idle)
+        return orders[0]
 
     def budget(self, rows: Sequence[Tokens], budget: int) -> int:
-        """`budget` tokens for a micro-batch, or fewer where otherwise some ranks would get none."""
+        """`budget` tokens for a micro-batch, or fewer if otherwise some ranks would get none."""
         return budget if self.size == 1 else min(budget, max(1, -(-sum(map(_length, rows)) // self.size)))
 
     def share(self, batches: Sequence[list[int]], rows: Sequence[Tokens]) -> list[list[int]]:
-        """This rank's part of `batches` (indices of `rows`): the longest first, each to whoever has least so far."""
+        """This rank's part of `batches` (indices of `rows`): the longest first, each to the rank with the least so
+        far."""
         if self.size == 1:
             return list(batches)
         n_tokens = [sum(_length(rows[i]) for i in batch) for batch in batches]
@@ -69,7 +71,7 @@ class Ranks:
         return mine
 
     def merged(self, found: Mapping[int, T]) -> list[T]:
-        """What all ranks found, by index."""
+        """The results of all ranks, by index."""
         parts: list[Any] = [found]
         if self.size > 1:
             parts = [None] * self.size
@@ -78,7 +80,7 @@ class Ranks:
         return [whole[i] for i in range(len(whole))]
 
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Make each parameter's gradient the sum over ranks, in one exchange; none counts as zero."""
+        """Make each parameter's gradient the sum over ranks, in one exchange. A missing gradient counts as zero."""
         if self.size == 1:
             return
         held = list(parameters)
@@ -88,7 +90,7 @@ class Ranks:
             parameter.grad = part.view_as(parameter).clone()
 
     def add(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """`sums` added up over ranks; a name that only some ranks have counts all the same."""
+        """`sums` added up over ranks. A name that only some ranks have counts too."""
         if self.size == 1:
             return dict(sums)
         parts: list[Any] = [None] * self.size

@@ -1,1 +1,1 @@
-"""Objectives, one small file each; `registry` names them. The trainer knows the seam in `objective` and nothing else."""
+"""Objectives, one small file each. `registry` names them. The trainer depends on `objective` only."""

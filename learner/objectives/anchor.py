@@ -1,7 +1,6 @@
-"""Anchors: the base's own answers, learned again in every step, so that the adapter forgets little of what it knew.
+"""Anchors: the base's own answers, learned again in every step, so that the adapter forgets little of the base.
 
-Measured as the largest single stabiliser. Rows without a sample are anchors, but for
-right replies.
+Measured as the largest single stabiliser. Rows without a sample are anchors, except right replies.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,10 @@
-"""Credit: the advantage of each reply of a step, by the estimator that `learner.recipe.advantage` names.
+"""Credit: the advantage of each reply of a step, by the estimator in `learner.recipe.advantage`.
 
-What a group is: replies whose rewards come from the same source and that answer one and the same prompt (`prompt`: the
-engine's prompt ids are equal; a client that asks for several choices, or again, makes such a group) or that are turns
-of one session (`session`: takes a user's leniency out, and with it the fact that the session went well). Two sources
-never meet in one group. Live traffic mostly asks each prompt once: a group of one is compared with the running
-baseline, as all rows are under `baseline`; GRPO with a group of one would be no baseline at all.
+A group is a set of replies with rewards from the same source. Under `prompt` they answer one prompt with equal engine
+ids, as when a client asks for several choices or asks again. Under `session` they are turns of one session, which
+removes a user's leniency, and with it the fact that the session went well. Two sources never meet in one group. Live
+traffic mostly asks each prompt once. So a group of one is compared with the running baseline, as all rows are under
+`baseline`. GRPO with a group of one would have no baseline at all.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,10 +17,9 @@ from burnish.learner.objectives.advantages import GROUPED, RunningBaseline, by_s
 
 
 def advantages_of(samples: Sequence[Sample], baseline: RunningBaseline, estimator: str, groups: str) -> Tensor:
-    """One advantage per judged sample [B], rewards counted as (r+1)/2; every reward is counted into `baseline`.
+    """One advantage per judged sample [B], with rewards as (r+1)/2. Every reward is counted into `baseline`.
 
-    Steps of a tool session whose outcome is known are standardised among those at the same place, whatever the
-    estimator.
+    Steps of a tool session with a known outcome are standardised among those at the same place, under every estimator.
     """
     advantages = torch.zeros(len(samples))
     stepwise = [i for i, sample in enumerate(samples) if sample.step is not None]

@@ -1,9 +1,8 @@
-"""Hindsight distillation: be as one would have been had one known the hint.
+"""Hindsight distillation: the student learns to reply as if it had known the hint.
 
-The teacher (last promoted adapter, or the base) scores the *same* completion with the hint in its prompt; the student
-is drawn to it by the reverse KL over the student's top K and a tail bin. Only rows with
-a hint carry the term. Off-policy tokens are weighted by κ = min(ρ, 2) where the row has a usable ratio, by 1 where it
-has none.
+The teacher (last promoted adapter, or the base) scores the *same* completion with the hint in its prompt. The loss is
+the reverse KL from student to teacher over the student's top K and a tail bin. Only rows with a hint carry the term.
+Off-policy tokens are weighted by κ = min(ρ, 2) if the row has a usable ratio, else by 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,20 +19,22 @@ from burnish.learner.objectives.losses import truncated_weights
 from burnish.learner.objectives.objective import Objective, Term, row_weights
 
 TOKEN_CAP = 2.0
-"""Most that one token may count, in nats: a few far tokens must not drown the row (§2.3)."""
+"""Cap on one token, in nats: a few far tokens must not dominate the row (§2.3)."""
 WEIGHT_CAP = 2.0
 
 
 MIN_OVERLAP = 0.3
-"""Share of the student's top K that must be in the teacher's: a teacher who thinks of other things altogether teaches
-nothing (§2.4, 7)."""
+"""Share of the student's top K that must be in the teacher's. With less overlap the teacher is too different to teach
+(§2.4, 7).
+"""
 MIN_GAIN = 1e-3
-"""Nats a token that a hint must take from a disliked reply, beyond what any words take."""
+"""Nats a token that a hint must take from a disliked reply, beyond the effect of a neutral hint."""
 UNMOVED, FAR = "teacher_unmoved", "teacher_far"
 
 
 class Distillation(Objective):
-    """Reverse KL(student ‖ teacher with hint), top K + tail. `check_hints` lets the teacher refuse a hint (`refusal`)."""
+    """Reverse KL(student ‖ teacher with hint), top K + tail. `check_hints` lets the teacher refuse a hint
+    (`refusal`)."""
 
     name: ClassVar[str] = "distillation"
     stream: ClassVar[str] = "teacher_top"
@@ -53,7 +54,7 @@ class Distillation(Objective):
         return self._chosen
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        # what an earlier step refused and chose is none of this one's, also where this one has no hint at all
+        # refusals and choices of an earlier step are cleared, even if this step has no hint at all
         self._refused, self._chosen = {}, {}
         carrying = [row for row in rows if row.sample is not None and row.sample.hinted_prompt_ids is not None]
         if not carrying:
@@ -64,9 +65,9 @@ class Distillation(Objective):
         self._chosen = choose(carrying, tops, policy)
         hinted = [(row, row.sample) for row in carrying if row.sample is not None]
         asked = [Text(sample.hinted_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in hinted]
-        told = policy.compared(asked, tops, Weights.TEACHER)
+        compared = policy.compared(asked, tops, Weights.TEACHER)
         gains = self._gains(hinted, asked, policy) if self.check_hints else [0.0] * len(hinted)
-        for (row, sample), ids, (values, overlap), gain in zip(hinted, tops, told, gains, strict=True):
+        for (row, sample), ids, (values, overlap), gain in zip(hinted, tops, compared, gains, strict=True):
             if self.check_hints and (reason := refusal(sample.reward, gain, overlap)) is not None:
                 self._refused[sample.interaction_id] = reason
                 continue
@@ -77,14 +78,13 @@ class Distillation(Objective):
             row.streams["distill_behaviour"] = recorded if sample.has_ratio else torch.full_like(recorded, torch.nan)
         facts = {
             "n_rows": float(len(hinted) - len(self._refused)),
-            "overlap": sum(share for _, share in told) / len(told),
+            "overlap": sum(share for _, share in compared) / len(compared),
         }
         codes = list(self._refused.values())
         return facts | {f"n_{code}": float(codes.count(code)) for code in (UNMOVED, FAR)}
 
     def _gains(self, hinted: Sequence[tuple[Row, Sample]], asked: Sequence[Text], policy: Policy) -> list[float]:
-        """How much likelier, in nats a token, the hint makes what was said than words of equal length that ask for
-        nothing do."""
+        """How much likelier, in nats a token, the hint makes the reply than a neutral hint of equal length."""
         neutral = [
             Text(s.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature) for row, s in hinted
         ]
@@ -101,17 +101,16 @@ class Distillation(Objective):
         return Term(total, len(index), sums)
 
     def importance(self, batch: TokenBatch, sampled: Tensor) -> Tensor:
-        """κ = min(ρ, 2) at the covered tokens [n], given their `sampled` log-probs; 1 in rows without a usable ratio."""
+        """κ = min(ρ, 2) at the covered tokens [n], from their `sampled` log-probs. 1 in rows without a usable ratio."""
         behaviour = batch.at(self.stream, "distill_behaviour")
         return truncated_weights(sampled, behaviour, WEIGHT_CAP).nan_to_num(nan=1.0)
 
 
 def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[str, str]:
-    """Give each row whose sample has several hints the one under which the teacher's top K is nearest to the student's
-    (`tops`).
+    """Give each row with several hints the one under which the teacher's top K is nearest to the student's (`tops`).
 
-    That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)|; of equals the first
-    stays. Returns the hints that took another's place, by interaction id.
+    That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)|. The first wins a tie. Returns by interaction id the hints
+    that replaced another.
     """
     asked: list[tuple[Row, Tensor, Hinted]] = []
     for row, top in zip(rows, tops, strict=True):
@@ -123,9 +122,9 @@ def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[
     if not asked:
         return {}
     texts = [Text(each.prompt_ids, row.completion_ids, row.temperature) for row, _, each in asked]
-    told = policy.compared(texts, [top for _, top, _ in asked], Weights.TEACHER)
+    compared = policy.compared(texts, [top for _, top, _ in asked], Weights.TEACHER)
     best: dict[int, tuple[float, Hinted]] = {}
-    for (row, _, each), (_, overlap) in zip(asked, told, strict=True):
+    for (row, _, each), (_, overlap) in zip(asked, compared, strict=True):
         if id(row) not in best or overlap > best[id(row)][0]:
             best[id(row)] = overlap, each
     changed = {}
@@ -138,9 +137,9 @@ def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[
 
 
 def refusal(reward: float | None, gain: float, overlap: float) -> str | None:
-    """Why a hint is not taught, None where it is.
+    """Why a hint is not taught. None if it is.
 
-    A hint that helps makes what was said in a disliked reply less likely: `gain`, in nats a token, is below 0.
+    A helpful hint makes a disliked reply less likely: `gain`, in nats a token, is below 0.
     """
     if overlap < MIN_OVERLAP:
         return FAR

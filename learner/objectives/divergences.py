@@ -1,6 +1,6 @@
 """Divergences between a student's and a teacher's next-token distributions, as functions of arrays.
 
-Last axis is the vocabulary, or the student's top K of it; values are natural logs. The gradient goes through the
+The last axis is the vocabulary, or the student's top K of it. Values are natural logs. The gradient goes through the
 student alone: callers detach the teacher.
 """
 
@@ -29,7 +29,7 @@ _MAX_LOG_MASS = -1e-7
 
 
 def log_tail(top_logprobs: Tensor) -> Tensor:
-    """log(1 − Σ p) of what the top K leave over, as log(−expm1(logsumexp)). [..., K] -> [...]."""
+    """log(1 − Σ p), the mass outside the top K, as log(−expm1(logsumexp)). [..., K] -> [...]."""
     mass = torch.clamp(torch.logsumexp(top_logprobs, -1), max=_MAX_LOG_MASS)
     return torch.log(-torch.expm1(mass))
 
@@ -53,7 +53,7 @@ def reverse_kl(student: Tensor, teacher: Tensor) -> Tensor:
 def cap_per_token(divergence: Tensor, cap: float) -> Tensor:
     """Divergences scaled down to at most `cap`. Any shape.
 
-    The factor has no gradient: a far token still learns its direction, where a hard minimum would teach it nothing.
+    The factor has no gradient: a far token still learns its direction, while a hard minimum would teach it nothing.
     """
     return divergence * torch.clamp(cap / divergence.detach().clamp(min=1e-12), max=1.0)
 

@@ -1,9 +1,9 @@
 """Group gradient: policy gradient over shadow groups, each member compared with the others of its group.
 
-The reward is the rubric judge's score, the same function for every member; the live reply's next-state reward is
-another term of another objective and never meets it. All members of a group carry the stream, or none does. Where their
-scores do not differ nothing is said. Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation
-(arXiv 2503.20783); clip and veto as in `policy_gradient`.
+The reward is the rubric judge's score, the same function for every member. The live reply's next-state reward is a term
+of another objective and never meets it. All members of a group carry the stream, or none does. Equal scores give no
+gradient. Source: GRPO (arXiv 2402.03300), Dr. GRPO without the division by the deviation (arXiv 2503.20783). Clip and
+veto as in `policy_gradient`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from burnish.learner.objectives.policy_gradient import unvetoed
 
 
 class GroupGradient(Objective):
-    """PPO's clipped loss with dual clip on ρ = π_θ/μ; `advantage` is the setting `learner.recipe.group_advantage`."""
+    """PPO's clipped loss with dual clip on ρ = π_θ/μ. `advantage` is the setting `learner.recipe.group_advantage`."""
 
     name: ClassVar[str] = "group_gradient"
     stream: ClassVar[str] = "group_advantages"

@@ -1,8 +1,8 @@
-"""KL to the base: a leash, so that what nobody complained about stays as it was.
+"""KL to the base: a penalty that keeps behaviour without complaints as it was.
 
-k2 as a loss, because its gradient is that of the reverse KL (arXiv 2510.01555), with truncated importance weights since
-the tokens were drawn from μ. It covers the rows that the step trains anyway and whose ratio is usable; so it is stamped
-last.
+k2 as a loss, because its gradient is that of the reverse KL (arXiv 2510.01555), with truncated importance weights
+because the tokens were drawn from μ. It covers the rows with a usable ratio that the step trains anyway, so it is
+stamped last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ class KlToBase(Objective):
     stream: ClassVar[str] = "base"
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        leashed = [row for row in rows if row.behaviour_logprobs is not None and row.streams]
-        for row, logprobs in zip(leashed, policy.logprobs(leashed, Weights.BASE), strict=True):
+        covered = [row for row in rows if row.behaviour_logprobs is not None and row.streams]
+        for row, logprobs in zip(covered, policy.logprobs(covered, Weights.BASE), strict=True):
             assert row.behaviour_logprobs is not None
             row.streams["base"] = logprobs
             row.streams["base_behaviour"] = torch.tensor(list(row.behaviour_logprobs))
-        return {"n_rows": float(len(leashed))}
+        return {"n_rows": float(len(covered))}
 
     def term(self, batch: TokenBatch) -> Term:
         logprobs, base = batch.sampled[batch.where(self.stream)], batch.stream(self.stream)

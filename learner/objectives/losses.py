@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 MAX_LOG_RATIO = 20.0
-"""exp(20) is finite in every float type; a larger log-ratio is noise, not evidence."""
+"""exp(20) is finite in every float type. A larger log-ratio is noise, not evidence."""
 
 
 class ClippedLoss(NamedTuple):
-    """Per-token losses with the ratio they came from, and where the clip decided. All of one shape."""
+    """Per-token losses, their ratios, and where the clip decided. All of one shape."""
 
     loss: Tensor
     ratio: Tensor
@@ -32,7 +32,7 @@ def clipped_policy_loss(
     clip_high: float,
     dual_clip: float | None = None,
 ) -> ClippedLoss:
-    """PPO's clipped surrogate with separate bounds, per token; all tensors broadcast to one shape.
+    """PPO's clipped surrogate with separate bounds, per token. All tensors broadcast to one shape.
 
     ℓ = −min(ρA, clip(ρ, 1−clip_low, 1+clip_high)·A), and for A < 0 at most dual_clip·|A| (arXiv 1912.09729), so that
     one token that became much likelier cannot dominate. With μ from the engine in `old_logprobs` this is the bypass
@@ -61,8 +61,8 @@ def decoupled_policy_loss(
     """The clipped surrogate on r = π_θ/π_prox, weighted by w̄ = min(π_prox/μ, cap) without gradient (token TIS, arXiv
     2505.24298).
 
-    The clip limits how far this update goes, the weight corrects for who drew the tokens; with π_prox = μ it is
-    `clipped_policy_loss` bit for bit. `ratio` is ρ = π_θ/μ, for the veto. All tensors broadcast to one shape.
+    The clip limits how far this update goes, and the weight corrects for the policy that drew the tokens. With π_prox =
+    μ it is `clipped_policy_loss` bit for bit. `ratio` is ρ = π_θ/μ, for the veto. All tensors broadcast to one shape.
     """
     result = clipped_policy_loss(
         logprobs, prox_logprobs, advantages, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip
@@ -84,7 +84,7 @@ def negative_log_likelihood(logprobs: Tensor) -> Tensor:
 def preference_loss(margins: Tensor, beta: float) -> Tensor:
     """DPO's −log σ(β·margin) per pair (arXiv 2305.18290), any shape.
 
-    The margin is (log π_θ − log π_ref) of the preferred reply less that of the other, each summed over its tokens, in
+    The margin is (log π_θ − log π_ref) of the preferred reply minus that of the other, each summed over its tokens, in
     nats.
     """
     return -torch.nn.functional.logsigmoid(beta * margins)
@@ -97,7 +97,7 @@ def preference_weights(margins: Tensor, beta: float) -> Tensor:
 
 
 def weighted_policy_loss(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, cap: float = 2.0) -> ClippedLoss:
-    """ℓ = −sg(min(π_θ/μ, cap))·A·log π_θ per token; all tensors broadcast to one shape."""
+    """ℓ = −sg(min(π_θ/μ, cap))·A·log π_θ per token. All tensors broadcast to one shape."""
     rho = ratio(logprobs, old_logprobs).detach()
     return ClippedLoss(-truncated_weights(logprobs, old_logprobs, cap) * advantages * logprobs, rho, rho > cap)
 
@@ -113,9 +113,8 @@ def sequence_policy_loss(
 ) -> ClippedLoss:
     """ℓ = −min(sA, clip(s, 1−clip_low, 1+clip_high)·A) per token, s = exp(mean_t log π_θ/μ) of the token's own reply.
 
-    All tensors are [N], the tokens of replies of `lengths` one behind the other. It is the paper's token form,
-    s·π_θ/sg(π_θ): a token's gradient is that of its own log-prob, times s. `ratio` is the token's own, π_θ/μ, for the
-    veto.
+    All tensors are [N], the tokens of replies of `lengths`, concatenated. It is the paper's token form, s·π_θ/sg(π_θ):
+    a token's gradient is that of its own log-prob, times s. `ratio` is the token's own, π_θ/μ, for the veto.
     """
     log_ratio = (logprobs - old_logprobs).detach()
     means = torch.cat([part.mean().expand(len(part)) for part in torch.split(log_ratio, list(lengths))])

@@ -1,9 +1,8 @@
-"""How far the policy that learns is from the one that spoke, told apart: ρ = π_θ/μ = (π_θ/π_v)·(π_v/μ).
+"""The off-policy ratio and its two factors: ρ = π_θ/μ = (π_θ/π_v)·(π_v/μ).
 
-π_v is the learner's own forward pass under the row's version. π_θ/π_v is *policy lag*: it grows with every step
-between, and the clip is for it. π_v/μ is *engine mismatch*: two programs computing one number; it depends on no
-training, so a mean ratio that is not nearly 1 says that the row's ids, temperature or version are not what the record
-says.
+π_v is the learner's own forward pass under the row's version. π_θ/π_v is *staleness*: it grows with every step in
+between, and the clip limits it. π_v/μ is *engine mismatch*: two programs compute one number. It does not depend on
+training. So if its mean is not nearly 1, the row's ids, temperature or version are not what the record says.
 """
 
 import math
@@ -21,23 +20,24 @@ from burnish.learner.model.policy import Policy
 from burnish.learner.objectives import divergences
 
 VETO_LOW, VETO_HIGH = 1e-4, 100.0
-"""A row with any token whose ratio is outside is not trained: its log-probs cannot be this policy's."""
+"""A row with any token ratio outside this range is not trained: its log-probs cannot be this policy's."""
 TRUNCATE = 2.0
 
 Adapters = Callable[[int], Path | None]
-"""The directory of a version above 0, None where it is no longer kept."""
+"""The directory of a version above 0. None if it is no longer kept."""
 
 
 class Factors(NamedTuple):
-    """Log-ratios per token [T]: `lag` is log π_θ/π_v, `mismatch` is log π_v/μ; their sum is log ρ."""
+    """Log-ratios per token [T]: `lag` is log π_θ/π_v, `mismatch` is log π_v/μ. Their sum is log ρ."""
 
     lag: Tensor
     mismatch: Tensor
 
 
 class Audit(NamedTuple):
-    """Log-probs under the rows' own versions, and the codes of rows that failed, by interaction id; facts about the
-    step."""
+    """Log-probs under the rows' own versions, the codes of rows that failed by interaction id, and facts about the
+    step.
+    """
 
     own: dict[str, Tensor]
     dropped: dict[str, SkipReason]
@@ -50,8 +50,8 @@ def factors(current: Tensor, own: Tensor, behaviour: Tensor) -> Factors:
 
 
 def verdict(mismatch: Tensor, band: float) -> SkipReason | None:
-    """Whether a row's engine mismatch [T] lets it be trained: every ratio within 1e-4…100, the geometric mean within
-    e^±`band`.
+    """Why a row's engine mismatch [T] forbids training. None if every ratio is within 1e-4…100 and the geometric mean
+    within e^±`band`.
 
     The mean of logs, never their sum: a bias of 1.1 per token is 13,780 over a hundred of them.
     """
@@ -63,14 +63,14 @@ def verdict(mismatch: Tensor, band: float) -> SkipReason | None:
 
 def describe(parts: Sequence[Factors]) -> dict[str, float]:
     """Per token over all rows: k3 of either factor, geometric mean and largest |log| of the mismatch, χ² of ρ, the
-    share that truncation at 2 would touch. Empty for no rows.
+    share that truncation at 2 would affect. Empty for no rows.
     """
     if not parts:
         return {}
     lag, mismatch = torch.cat([part.lag for part in parts]), torch.cat([part.mismatch for part in parts])
     zero, rho = torch.zeros_like(lag), (lag + mismatch).exp()
     return {
-        # tokens come from the one behind the ratio, so k3 is of it against the one in front
+        # the tokens come from the denominator's policy, so k3 is that of the denominator against the numerator
         "lag_k3": divergences.k3(zero, lag).mean().item(),
         "mismatch_k3": divergences.k3(zero, mismatch).mean().item(),
         "mismatch_ratio": math.exp(mismatch.mean().item()),
@@ -83,11 +83,11 @@ def describe(parts: Sequence[Factors]) -> dict[str, float]:
 def audit(samples: Sequence[Sample], policy: Policy, adapters: Adapters, *, n_rows: int, band: float) -> Audit:
     """Score up to `n_rows` of the `samples` (evenly chosen, those with a ratio) under their own versions.
 
-    A version whose adapter is gone or cannot be read leaves its rows unaudited, and counts them.
+    If a version's adapter is gone or cannot be read, its rows stay unaudited and are counted.
     """
-    able = [sample for sample in samples if sample.has_ratio]
-    stride = max(1, math.ceil(len(able) / n_rows)) if n_rows else len(able) + 1
-    chosen = able[::stride] if n_rows else []
+    eligible = [sample for sample in samples if sample.has_ratio]
+    stride = max(1, math.ceil(len(eligible) / n_rows)) if n_rows else len(eligible) + 1
+    chosen = eligible[::stride] if n_rows else []
     own: dict[str, Tensor] = {}
     for version in sorted({sample.version for sample in chosen}):
         rows = [sample for sample in chosen if sample.version == version]
@@ -108,7 +108,7 @@ def audit(samples: Sequence[Sample], policy: Policy, adapters: Adapters, *, n_ro
 
 
 def _under(version: int, rows: Sequence[Sample], policy: Policy, adapters: Adapters) -> Sequence[Tensor]:
-    """The rows' log-probs under `version`; none where it is gone."""
+    """The rows' log-probs under `version`. Empty if it is gone."""
     directory = adapters(version) if version else None
     if version and directory is None:
         return ()
@@ -119,6 +119,6 @@ def _under(version: int, rows: Sequence[Sample], policy: Policy, adapters: Adapt
 
 
 def codes(dropped: Mapping[str, SkipReason]) -> dict[str, float]:
-    """How many rows were dropped for each reason, as metrics."""
+    """The number of rows dropped for each reason, as metrics."""
     found = list(dropped.values())
     return {f"dropped/{reason}": float(found.count(reason)) for reason in sorted(set(found))}

@@ -1,11 +1,11 @@
-"""Policy gradient on the judged reward: advantage over what was expected, clipped on the ratio to who drew the tokens.
+"""Policy gradient on the judged reward: the advantage over the expected reward, clipped on the ratio to the behaviour
+policy.
 
-`bypass`: μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and
-engine mismatch together, and no further importance weight is put on top. `token_tis`: the clip is on π_θ/π_v, π_v being
-the row's own version where its log-probs were audited, else the policy before this step; min(π_v/μ, 2) is the weight
-beside it. What a reward is compared with is in `credit.py`. A row without an advantage, or with a smaller one than
-`min_advantage`, carries no term. Small ones are kept by default: where an agent is mostly liked they are its successes,
-and without them each failure pushes alone.
+`bypass`: μ is what the engine recorded, so the clip on ρ = π_θ/μ limits staleness and engine mismatch together, without
+a further importance weight. `token_tis`: the clip is on π_θ/π_v. π_v is the row's own version if its log-probs were
+audited, else the policy before this step. The weight is min(π_v/μ, 2). The baseline of a reward is in `credit.py`. A
+row without an advantage, or with a smaller one than `min_advantage`, carries no term. Small advantages are kept by
+default: for an agent that is mostly liked they are its successes, and without them only the failures would push.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from burnish.learner.objectives.off_policy import VETO_HIGH, VETO_LOW
 
 
 class PolicyGradient(Objective):
-    """PPO's clipped loss with dual clip; `scale_floor` above 0 divides advantages by max(σ_tok, floor).
+    """PPO's clipped loss with dual clip. `scale_floor` above 0 divides advantages by max(σ_tok, floor).
 
     `min_advantage`, `advantage` and `groups` are the settings of these names, `is_decoupled` is `token_tis`, `form` is
     `policy_loss`.
@@ -60,26 +60,26 @@ class PolicyGradient(Objective):
         self.baseline = RunningBaseline(baseline_decay)
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        """Evidence of older versions is forgotten a little, then rows are counted in the order of their versions."""
+        """Decay the evidence of older versions, then count the rows in the order of their versions."""
         self.baseline.forget()
-        # judged neutral (0) is not a middling success: it says nothing (§1.2)
-        judged = [row for row in rows if row.sample is not None and _says(row.sample)]
+        # a neutral verdict (0) is not half a success: it carries no signal (§1.2)
+        judged = [row for row in rows if row.sample is not None and _has_signal(row.sample)]
         judged.sort(key=lambda row: row.sample.version if row.sample else 0)
         samples = [row.sample for row in judged if row.sample is not None]
         advantages = advantages_of(samples, self.baseline, self.advantage, self.groups)
         trained = [i for i, row in enumerate(judged) if row.sample and row.sample.has_ratio]
-        heard = [i for i in trained if (size := abs(advantages[i].item())) > 0.0 and size >= self.min_advantage]
-        if heard and self.scale_floor:
-            n_tokens = torch.tensor([float(judged[i].n_tokens) for i in heard])
-            advantages[heard] = scale_by_tokens(advantages[heard], n_tokens, self.scale_floor)
-        for i in heard:
+        weighted_rows = [i for i in trained if (size := abs(advantages[i].item())) > 0.0 and size >= self.min_advantage]
+        if weighted_rows and self.scale_floor:
+            n_tokens = torch.tensor([float(judged[i].n_tokens) for i in weighted_rows])
+            advantages[weighted_rows] = scale_by_tokens(advantages[weighted_rows], n_tokens, self.scale_floor)
+        for i in weighted_rows:
             row, sample = judged[i], judged[i].sample
             assert sample is not None
             row.streams["advantages"] = torch.full((row.n_tokens,), advantages[i].item())
             row.streams["behaviour"] = torch.tensor(list(sample.behaviour_logprobs))
-            # NaN marks "not audited"; an audit puts the log-probs under the row's own version in its place
+            # NaN marks "not audited". An audit replaces it with the log-probs under the row's own version.
             row.streams["own"] = torch.full((row.n_tokens,), torch.nan)
-        facts = {"n_rows": float(len(heard)), "n_weak": float(len(trained) - len(heard))}
+        facts = {"n_rows": float(len(weighted_rows)), "n_weak": float(len(trained) - len(weighted_rows))}
         values = [self.baseline.value(cluster) for cluster in self.baseline.evidence]
         return facts | ({"baseline": sum(values) / len(values)} if values else {})
 
@@ -96,7 +96,7 @@ class PolicyGradient(Objective):
             "k3_behaviour": divergences.k3(behaviour, found).sum().item(),
             "veto_fraction": float(n_vetoed),
         }
-        # a vetoed row stays in the denominator: it weighs nothing, and lends its weight to no other row
+        # a vetoed row stays in the denominator, so its weight does not pass to the other rows
         weighted = row_weights(batch, self.stream) * result.loss
         return Term(torch.where(kept, weighted, 0.0).sum(), len(index), sums)
 
@@ -121,14 +121,14 @@ class PolicyGradient(Objective):
         return decoupled_policy_loss(logprobs, prox, behaviour, advantages, **self.clip)
 
 
-def _says(sample: Sample) -> bool:
-    """A row judged neutral says nothing; where outcome and step add up to nothing they have spoken all the same."""
+def _has_signal(sample: Sample) -> bool:
+    """A neutral verdict carries no signal. But if outcome and step cancel out, the sample does carry one."""
     return sample.reward is not None and (sample.reward != 0.0 or sample.step is not None)
 
 
 def unvetoed(batch: TokenBatch, stream: str, ratio: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Which tokens [n] belong to rows without a wild ratio, and how many tokens do not."""
+    """Which tokens [n] belong to rows without a vetoed ratio, and how many tokens do not."""
     lengths = [row.n_tokens for row in batch.rows if stream in row.streams]
-    calm = [bool(((part > VETO_LOW) & (part < VETO_HIGH)).all()) for part in torch.split(ratio, lengths)]
-    kept = torch.cat([torch.full((n,), ok) for n, ok in zip(lengths, calm, strict=True)])
-    return kept.to(ratio.device), sum(n for n, ok in zip(lengths, calm, strict=True) if not ok)
+    in_range = [bool(((part > VETO_LOW) & (part < VETO_HIGH)).all()) for part in torch.split(ratio, lengths)]
+    kept = torch.cat([torch.full((n,), ok) for n, ok in zip(lengths, in_range, strict=True)])
+    return kept.to(ratio.device), sum(n for n, ok in zip(lengths, in_range, strict=True) if not ok)

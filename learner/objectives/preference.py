@@ -1,10 +1,10 @@
-"""Direct preference optimisation on corrections: rather what somebody made of the reply than the reply (arXiv
+"""Direct preference optimisation on corrections: a person's corrected reply is preferred to the agent's (arXiv
 2305.18290).
 
-A pair's two replies may lie in different micro-batches, so the loss is written as what it is at this point: DPO's
-gradient is β·σ(−β·margin)·(∇log π_θ(other) − ∇log π_θ(preferred)), and as a step is one gradient at weights that
-stamping has seen, the factor is measured then. Loss and gradient are DPO's own, whatever the packing; a pair counts as
-one, however long its replies are.
+A pair's two replies may lie in different micro-batches, so the loss is written as its linearisation at the present
+weights: DPO's gradient is β·σ(−β·margin)·(∇log π_θ(other) − ∇log π_θ(preferred)). A step is one gradient at the weights
+of stamping, so the factor is measured then. Loss and gradient are DPO's own under any packing. A pair counts as one,
+however long its replies are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ from burnish.learner.objectives.objective import Objective, Term, row_weights
 
 
 class Preference(Objective):
-    """−log σ(β·margin) per pair of correction (preferred) and the reply that it corrects; the mean over a step's pairs.
+    """−log σ(β·margin) per pair of correction (preferred) and corrected reply, as the mean over a step's pairs.
 
-    `reference` is what the margin is measured from: the base, or the teacher (the last promoted version).
+    The margin is measured against `reference`: the base, or the teacher (the last promoted version).
     """
 
     name: ClassVar[str] = "dpo"
@@ -34,8 +34,9 @@ class Preference(Objective):
         self.reference = reference
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        """`preference` holds a token's factor, `pair_loss` its share of the pair's loss, carried by the preferred
-        reply."""
+        """`preference` holds a token's factor. `pair_loss` holds its share of the pair's loss and is carried by the
+        preferred reply.
+        """
         replies = {row.sample.interaction_id: row for row in rows if row.sample is not None}
         right = [row for row in rows if isinstance(row, RightReply) and row.of_sample is not None]
         corrections = [row for row in right if row.of_sample and row.of_sample.right_kind is RightKind.CORRECTION]
@@ -53,7 +54,7 @@ class Preference(Objective):
         losses, weights = preference_loss(margins, self.beta), preference_weights(margins, self.beta)
         scale = sum(row.n_tokens for row in flat) / len(
             pairs
-        )  # the trainer divides by tokens, pairs are to be averaged
+        )  # the trainer divides by tokens, but pairs are to be averaged
         for i, (preferred, other) in enumerate(pairs):
             factor, share = scale * weights[i].item(), scale * losses[i].item() / preferred.n_tokens
             preferred.streams["preference"] = torch.full((preferred.n_tokens,), -factor)

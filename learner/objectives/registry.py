@@ -1,7 +1,7 @@
-"""The objectives by name, each with its weight in the recipe and how the recipe makes it. A new method adds one entry.
+"""The objectives by name, each with its weight in the recipe and its constructor. A new method adds one entry.
 
 Order matters: rows are stamped in it, and `kl_to_base` covers what the others before it train. An objective of weight 0
-is not built at all: it costs no forward pass and changes no bit.
+is not built: it costs no forward pass and changes no bit.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from burnish.learner.objectives.token_distillation import TokenDistillation
 
 
 class Weighted(NamedTuple):
-    """An objective and what its term counts for."""
+    """An objective and the weight of its term."""
 
     objective: Objective
     weight: float
@@ -70,6 +70,6 @@ REGISTRY: dict[str, _Entry] = {
 
 
 def build(recipe: Recipe) -> list[Weighted]:
-    """The objectives that `recipe` gives a weight, in the order of stamping."""
+    """The objectives with a weight in `recipe`, in the order of stamping."""
     entries = [(entry, entry.weight(recipe)) for entry in REGISTRY.values()]
     return [Weighted(entry.build(recipe), weight) for entry, weight in entries if weight > 0]

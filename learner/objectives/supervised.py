@@ -1,8 +1,7 @@
-"""Supervised learning of right replies: what a person would have said, or said that it should have been, token by
-token.
+"""Supervised learning of right replies: demonstrations and corrections, token by token.
 
-Off by default (`sft_weight`): it takes a person's words as they are, where a policy gradient only shifts the agent's
-own.
+Off by default (`sft_weight`): it learns a person's text itself, while a policy gradient only shifts the agent's own
+replies.
 """
 
 from collections.abc import Mapping, Sequence

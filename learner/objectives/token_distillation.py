@@ -1,6 +1,7 @@
-"""Hindsight distillation at the sampled tokens alone: the teacher says of what was said whether it would have said so.
+"""Hindsight distillation at the sampled tokens alone: the teacher scores each sampled token with the hint in its
+prompt.
 
-One number per token in place of a distribution: no top K is kept, and the estimate is noisier. Rows, teacher, refusals
+One number per token instead of a distribution: no top K is kept, and the estimate is noisier. Rows, teacher, refusals
 and weights are those of `Distillation`, under the same name in metrics.
 """
 
@@ -20,7 +21,7 @@ class TokenDistillation(Distillation):
     stream: ClassVar[str] = "teacher_sampled"
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        """As `Distillation.stamp`; then the teacher's log-probs of the sampled tokens take the place of its top K."""
+        """As `Distillation.stamp`. Then the teacher's log-probs of the sampled tokens replace its top K."""
         facts = super().stamp(rows, policy)
         taught = [row for row in rows if row.streams.pop("teacher_top", None) is not None]
         prompts = [row.sample.hinted_prompt_ids if row.sample is not None else None for row in taught]

@@ -1,1 +1,1 @@
-"""The learner as a process: its loop, its ledger in the journal, and who takes the next step."""
+"""The learner's process: its loop, its ledger in the journal, and the scheduler of all agents' steps."""

@@ -1,10 +1,9 @@
-"""A foreign adapter becomes a version: brought into the learner's own form, probed, published, and put up for its
-trial.
+"""A foreign adapter becomes a version: convert it to the learner's form, probe it, publish it, and put it up for trial.
 
-The version computes what the foreign adapter does (bit for bit where rank, alpha and layers are the learner's, else to
-rounding) and holds a fresh optimiser beside it, so that learning goes on from it as from any other. Run as `python -m
-burnish.learner.run.adopt` it reads one JSON object from its standard input and answers with one: for those who may not
-load torch themselves.
+The version computes the same as the foreign adapter: bit for bit if rank, alpha and layers are the learner's, else up
+to rounding. It has a fresh optimiser, so that learning continues from it as from any other version. `python -m
+burnish.learner.run.adopt` reads one JSON object from standard input and writes one to standard output. Processes that
+may not load torch use it.
 """
 
 import json
@@ -43,11 +42,11 @@ _OPENING = "Hello! Please tell me in a few words what you can do for me today."
 def adopt(
     settings: Settings, journal: Journal, agent: str, directory: Path, *, actor: str, any_base: bool = False
 ) -> tuple[int, Foreign]:
-    """Import the PEFT adapter in `directory` as the next version of `agent`, a candidate; returns its number and what
+    """Import the PEFT adapter in `directory` as the next version of `agent`, a candidate. Returns its number and what
     was read.
 
-    Raises NotFound, Conflict (another version is on trial) or AdapterError; a number that was taken by then stays
-    taken.
+    Raises NotFound, Conflict (another version is on trial) or AdapterError. A number allocated before the error stays
+    allocated.
     """
     with journal.read() as session:
         agents.find(session, agent)
@@ -65,7 +64,7 @@ def adopt(
         _compare_with(trainer.policy, store.path(agent, live) if live else None)
         adapter_file.copy(fitted, trainer.policy.parameters(), str(directory))
         probe = build_probe(trainer.policy, _texts(journal, agent, trainer.policy))
-        facts = {"origin": "import", "imported": _told(given)}
+        facts = {"origin": "import", "imported": _import_facts(given)}
         checkpoint.save(store, agent, number, trainer, parent=live, rows=[], metrics={}, probe=probe, facts=facts)
     except BaseException as error:
         with journal.write() as session:
@@ -77,14 +76,16 @@ def adopt(
 
 
 def fit(found: Mapping[str, Tensor], given: Foreign, policy: Policy) -> dict[str, Tensor]:
-    """`found` as tensors of the policy's names and shapes that compute the same.
+    """`found` as tensors with the policy's names and shapes that compute the same.
 
-    A smaller rank is filled up with the fresh adapter's rows of A and zeros in B, layers that it leaves alone with the
-    fresh adapter, and B takes up the difference in scaling (alpha / rank): B'·A'·s' = B·A·s. Raises AdapterError for
+    A smaller rank is filled up with the fresh adapter's rows of A and zeros in B. Layers that `found` lacks come from
+    the fresh adapter. B absorbs the difference in scaling (alpha / rank): B'·A'·s' = B·A·s. Raises AdapterError for
     layers that the policy does not train.
     """
     if odd := sorted(set(found) - set(policy.parameters())):
-        raise AdapterError(f"the learner trains no adapter on {odd[0].partition('.lora_')[0]}; leave that layer out")
+        raise AdapterError(
+            f"the learner does not train the layer {odd[0].partition('.lora_')[0]}; leave it out of the adapter"
+        )
     factor = given.scaling / (policy.config.lora_alpha / policy.config.r)
     policy.reset()
     made = policy.copy_adapter()
@@ -100,20 +101,21 @@ def fit(found: Mapping[str, Tensor], given: Foreign, policy: Policy) -> dict[str
 
 
 def _recipe_for(settings: Settings, given: Foreign) -> Recipe:
-    """The recipe, of another rank only if nothing is to be learned from the import."""
+    """The recipe. Its rank changes only if nothing can be learned from the import."""
     recipe = settings.recipe
     if given.rank <= recipe.rank:
         return recipe
     if settings.learner.enabled:
         raise AdapterError(
-            f"rank {given.rank} is more than the learner's {recipe.rank}, so it could not go on from there; "
+            f"the adapter's rank {given.rank} exceeds the learner's {recipe.rank}, "
+            "so learning could not continue from it; "
             "raise learner.rank, or serve without learning (learner.enabled = false)"
         )
     return recipe.model_copy(update={"rank": given.rank, "alpha": round(given.scaling * given.rank) or 1})
 
 
 def _compare_with(policy: Policy, directory: Path | None) -> None:
-    """Let the probe tell the import from the live version too; from the base alone where that one is of another form."""
+    """Make the probe distinguish the import from the live version too, or only from the base if their forms differ."""
     try:
         policy.set_teacher(directory)
     except AdapterError:
@@ -121,7 +123,7 @@ def _compare_with(policy: Policy, directory: Path | None) -> None:
 
 
 def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
-    """What the probe is taken from: the agent's latest turns, or an opening of ours, cut in two, where there are none."""
+    """The texts for the probe: the agent's latest turns, or a built-in opening split in two if there are none."""
     whole = (
         col(InteractionRow.agent) == agent,
         col(InteractionRow.quarantine).is_(None),
@@ -143,7 +145,7 @@ def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
     return [Text(ids[: len(ids) // 2], ids[len(ids) // 2 :])]
 
 
-def _told(given: Foreign) -> dict[str, Any]:
+def _import_facts(given: Foreign) -> dict[str, Any]:
     file = given.directory / WEIGHTS
     return {
         "rank": given.rank,

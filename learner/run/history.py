@@ -1,4 +1,4 @@
-"""An agent's past versions, and what they mean for its next step."""
+"""An agent's past versions, and what follows from them for its next step."""
 
 from collections.abc import Callable
 
@@ -14,15 +14,14 @@ from burnish.records import StepOutcome
 
 
 class History:
-    """One agent's."""
+    """The history of one agent."""
 
     def __init__(self, journal: Journal, agent: str) -> None:
         self._journal = journal
         self._agent = agent
 
     def unfinished(self) -> set[int]:
-        """Numbers of steps that ended without a version: whatever has such a number on the disk is what they left
-        there."""
+        """Numbers of steps that ended without a version. Directories on disk with these numbers are leftovers."""
         announced = select(col(VersionRow.version)).where(col(VersionRow.agent) == self._agent)
         query = select(col(StepRow.version)).where(
             col(StepRow.agent) == self._agent,
@@ -33,7 +32,7 @@ class History:
             return set(session.scalars(query))
 
     def lags(self, live: int) -> Callable[[int], int]:
-        """A function from a version to how many published versions `live` is ahead of it."""
+        """A function from a version to the number of published versions between it and `live`."""
         query = select(col(StepRow.version)).where(
             col(StepRow.agent) == self._agent, col(StepRow.outcome) == StepOutcome.PUBLISHED
         )
@@ -42,16 +41,16 @@ class History:
         return lambda version: sum(version < number <= live for number in published)
 
     def forgetting(self, live: int) -> Forgetting:
-        """How near `live` is to what the gate tolerates."""
+        """How close `live` is to the gate's limit on forgetting."""
         with self._journal.read() as session:
             return forgetting(session, self._agent, live)
 
     def rate(self, factor: float) -> float:
-        """What the next step's learning rate is multiplied by: `factor` for each refusal that is not yet made good."""
+        """The factor on the next step's learning rate: `factor` for each refusal that is not yet compensated."""
         with self._journal.read() as session:
             return backoff.rate(session, self._agent, factor)
 
     def liked_replies(self, n: int) -> list[LikedReply]:
-        """Users whom the agent's last steps' turns pleased, for the jury of the next: at most `n`."""
+        """At most `n` users who praised turns of the agent's last steps, for the hint validation of the next step."""
         with self._journal.read() as session:
             return earlier(session, self._agent, n) if n else []

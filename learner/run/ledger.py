@@ -1,7 +1,7 @@
 """The learner's side of the journal: which turns are ready, and which step spent them. Each row is spent exactly once.
 
-Opening a step allocates the version number before any file is written. A step that a crash left open is superseded once
-(its rows come again, under a new number), and so is one whose version was refused for what it forgot; the second
+Opening a step allocates the version number before any file is written. A step that a crash left open is superseded
+once: its rows come again under a new number. So is a step if its version was refused for what it forgot. The second
 failure of the same rows spends them.
 """
 
@@ -22,7 +22,7 @@ from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import Right, RightKind
-from burnish.learner.data.shadow_groups import Group, note, tell
+from burnish.learner.data.shadow_groups import Group, record_choice, record_outcomes
 from burnish.learner.run.history import History
 from burnish.learner.run.step_report import StepReport
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
@@ -33,7 +33,7 @@ NOTHING = StepReport()
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A turn that may be trained, with its reward and the right reply that a user gave, as the records stand now.
+    """A turn that may be trained, with its reward and the user's right reply, if any, as the records stand now.
 
     `n_earlier` counts the turns of the same user that the agent's steps have spent.
     """
@@ -47,7 +47,9 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """A step that has begun: its number, the version it will publish, the one it starts from, and which try this is."""
+    """A step that has begun: its number, the version that it will publish, the version that it starts from, and the
+    number of the try.
+    """
 
     step_id: int
     version: int
@@ -56,7 +58,7 @@ class OpenStep:
 
 
 class Ledger:
-    """One agent's steps."""
+    """The ledger of one agent's steps."""
 
     def __init__(self, journal: Journal, agent: str) -> None:
         self._journal = journal
@@ -64,7 +66,7 @@ class Ledger:
         self.history = History(journal, agent)
 
     def acquire_lease(self, holder: str, *, seconds: float = 30.0) -> bool:
-        """Take or keep the right to train this agent; False while another learner has it."""
+        """Take or renew the lease to train this agent. False while another learner has it."""
         name, now = f"learner:{self.agent}", time.time()
         mine: dict[str, object] = {"holder": holder, "until": now + seconds}
         is_free = (col(LeaseRow.holder) == holder) | (col(LeaseRow.until) <= now)
@@ -77,7 +79,7 @@ class Ledger:
             return bool(taken.rowcount)
 
     def release_lease(self, holder: str) -> None:
-        """Give back the right to train this agent, where `holder` has it."""
+        """Give back the lease to train this agent if `holder` has it."""
         with self._journal.write() as session:
             session.connection().execute(
                 update(LeaseRow)
@@ -91,12 +93,12 @@ class Ledger:
             return agent is not None and agent.is_paused
 
     def is_step_asked(self) -> bool:
-        """Whether an operator wants a step now, however few rows are ready."""
+        """True if an operator has asked for a step now, however few rows are ready."""
         with self._journal.read() as session:
             return agents.is_step_asked(session, self.agent)
 
     def answer_step(self) -> None:
-        """The step that was asked for begins, or nothing can come of it."""
+        """Clear the operator's request: its step begins, or it cannot be taken."""
         with self._journal.write() as session:
             agents.answer_step(session, self.agent)
 
@@ -105,8 +107,7 @@ class Ledger:
             return lifecycle.alias(session, self.agent) or 0
 
     def undecided(self) -> int | None:
-        """The version that waits for its trial, or is on canary, if there is one: until it is decided no new step
-        begins."""
+        """The version on trial or on canary, if any. No new step begins until it is decided."""
         with self._journal.read() as session:
             found = session.scalars(
                 select(col(VersionRow.version)).where(
@@ -144,7 +145,7 @@ class Ledger:
             return int(n_ready), oldest
 
     def load(self, ids: Sequence[str], *, with_right: bool = False) -> list[Ready]:
-        """The turns themselves, in the order of `ids`; right replies only `with_right`, for objectives that learn from
+        """The turns in the order of `ids`. Right replies come only `with_right`, for objectives that learn from
         them."""
         ready = []
         with self._journal.read() as session:
@@ -160,7 +161,7 @@ class Ledger:
         return ready
 
     def discard(self, skip_reasons: Mapping[str, str]) -> None:
-        """Turns that can never be trained, with the reason each."""
+        """Discard turns that can never be trained, each with its reason."""
         with self._journal.write() as session:
             for interaction_id, skip_reason in skip_reasons.items():
                 session.connection().execute(
@@ -172,15 +173,16 @@ class Ledger:
                 )
 
     def set_aside(self, ids: Sequence[str]) -> None:
-        """Turns that say nothing so far: they come back when another word on them arrives."""
+        """Set aside turns that carry no signal so far. They come back when more feedback on them arrives."""
         with self._journal.write() as session:
             session.connection().execute(
                 update(InteractionRow).where(col(InteractionRow.interaction_id).in_(list(ids))).values(is_ready=False)
             )
 
     def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1, groups: Sequence[Group] = ()) -> OpenStep:
-        """Begin a step: allocates the next version number and notes the rows with their rewards, and the groups with
-        their scores."""
+        """Begin a step: allocate the next version number and record the rows with their rewards and the groups with
+        their scores.
+        """
         with self._journal.write() as session:
             step = StepRow(
                 agent=self.agent,
@@ -206,7 +208,7 @@ class Ledger:
                         n_earlier=row.n_earlier,
                     )
                 )
-            note(session, step, groups)
+            record_choice(session, step, groups)
             return OpenStep(step.step_id, step.version, parent, attempt)
 
     def announce(
@@ -217,8 +219,8 @@ class Ledger:
     ) -> None:
         """The step's version is in the store: record what became of its rows, and put it up for trial.
 
-        Raises LearnerError where the step was given up meanwhile: this learner was thought dead, and its rows are
-        another's.
+        Raises LearnerError if the step was given up meanwhile: this learner was presumed dead, and its rows belong to
+        another.
         """
         with self._journal.write() as session:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
@@ -236,23 +238,23 @@ class Ledger:
         reason: str,
         report: StepReport = NOTHING,
     ) -> None:
-        """The step ended without a version for a reason that is nobody's failure: its rows are spent."""
+        """The step ended without a version for a reason that is no failure. Its rows are spent."""
         with self._journal.write() as session:
             _write(session, session.get_one(StepRow, step.step_id), report)
             lifecycle.close_step(session, step.step_id, outcome, reason)
 
     def pause(self, *, is_paused: bool = True) -> None:
-        """Take no step until this is called with False; serving, recording and judging go on."""
+        """Pause learning until this is called with False. Serving, recording and judging continue."""
         with self._journal.write() as session:
             session.get_one(AgentRow, self.agent).is_paused = is_paused
 
     def fail(self, step: OpenStep, reason: str, report: StepReport = NOTHING) -> StepOutcome:
-        """The step did not produce a version: its rows come again, or are spent when this was their last try."""
+        """The step did not produce a version. Its rows come again, or are spent if this was their last try."""
         outcome = StepOutcome.FAILED if step.attempt >= lifecycle.MAX_ATTEMPTS else StepOutcome.SUPERSEDED
         with self._journal.write() as session:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if session.get(VersionRow, (self.agent, step.version)) is not None:
-                return StepOutcome(row.outcome)  # announced in this very moment: its trial decides
+                return StepOutcome(row.outcome)  # announced at this moment: its trial decides
             _write(session, row, report)
             lifecycle.close_step(session, step.step_id, outcome, reason)
         return outcome
@@ -293,7 +295,7 @@ class Ledger:
 
 
 def right_of(session: Session, interaction_id: str) -> Right | None:
-    """What a user gave as the right reply to the turn; a demonstration before a correction."""
+    """The user's right reply to the turn. A demonstration takes precedence over a correction."""
     row = right_reply_of(session, interaction_id)
     if row is None:
         return None
@@ -307,9 +309,9 @@ def _record_ids(row: Ready) -> list[str]:
 
 
 def _write(session: Session, step: StepRow, report: StepReport) -> None:
-    """Put an account into the rows of its step."""
+    """Write a step report into the rows of its step."""
     step.metrics, step.level = dict(report.metrics), report.level
-    step.monitors = {name: dict(told) for name, told in report.monitors.items()}
+    step.monitors = {name: dict(reading) for name, reading in report.monitors.items()}
     skipped = {**dict.fromkeys(report.idle, "no advantage and no hint"), **report.dropped}
     columns: dict[str, Mapping[str, Any]] = {
         "skipped": skipped,
@@ -320,4 +322,4 @@ def _write(session: Session, step: StepRow, report: StepReport) -> None:
     for name, values in columns.items():
         for interaction_id, value in values.items():
             setattr(session.get_one(SampleRow, (step.step_id, interaction_id)), name, value)
-    tell(session, step, report.ungrouped, report.group_weights)
+    record_outcomes(session, step, report.ungrouped, report.group_weights)

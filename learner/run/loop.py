@@ -1,8 +1,7 @@
-"""The learner's loop: Judgements become a Batch, a Batch becomes an AdapterVersion. Serving does not know that it
-exists.
+"""The learner's loop: Judgements become a Batch, a Batch becomes an AdapterVersion. Serving does not depend on it.
 
-At most one candidate per agent is undecided; while it is, the loop waits. A step always starts from the live version: a
-refusal or a rollback takes weights, optimiser and baselines back with it.
+At most one candidate per agent is undecided, and the loop waits for its verdict. A step always starts from the live
+version. A refusal or a rollback restores weights, optimiser and baselines with it.
 """
 
 import os
@@ -40,7 +39,7 @@ _MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
 
 
 class Loop:
-    """One agent's learner. `run_once` takes at most one step and returns True when it did."""
+    """One agent's learner. `run_once` takes at most one step and returns True if it did."""
 
     def __init__(
         self,
@@ -65,8 +64,8 @@ class Loop:
         self._holdout = holdout
         self._groups = groups
         self._loaded = loaded or LoadedVersions()
-        self._seen: tuple[int, dict[str, Any]] | None = (
-            None  # what the monitors know beyond what the version's own files tell
+        self._kept_monitors: tuple[int, dict[str, Any]] | None = (
+            None  # monitor findings beyond what the version's files hold
         )
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._lease_until = 0.0
@@ -102,17 +101,17 @@ class Loop:
         return True
 
     def _is_idle(self) -> bool:
-        """True if nothing was interrupted, no step is due, and nobody has asked for one."""
+        """True if nothing was interrupted, no step is due, and no operator has asked for one."""
         return self._has_recovered and not self._is_due() and not self._ledger.is_step_asked()
 
     def _may_step(self, is_asked: bool) -> bool:
-        """True if no version waits for its verdict, and a step is due or was asked for."""
+        """True if no version waits for its verdict, and a step is due or was requested."""
         if self._ledger.undecided() is not None:
             return False
         return is_asked or (not self._ledger.is_paused() and self._is_due())
 
     def _prepare(self) -> None:
-        """Load a promoted version while nothing else is to do, so that the next step begins at once."""
+        """Load a promoted version while the learner is idle, so that the next step begins at once."""
         loaded = self._loaded
         if loaded.current is None or loaded.current[0] != self._ledger.agent or self._ledger.undecided() is not None:
             return
@@ -120,12 +119,12 @@ class Loop:
             self._follow_live()
 
     def _grade_groups(self) -> None:
-        """Score shadow groups that were drawn, if that is the learner's task."""
+        """Score the shadow groups that were drawn, if the learner scores them."""
         if self._groups is not None and self._recipe.group_weight:
             self._groups.grade(self._recipe.max_groups)
 
     def acquire_lease(self) -> bool:
-        """Take or renew the right to train this agent. After a lapse, another learner may have left a step behind."""
+        """Take or renew the lease to train this agent. After a lapse, another learner may have left a step behind."""
         if time.monotonic() > self._lease_until:
             self._has_recovered = False
         has_it = self._ledger.acquire_lease(self._holder, seconds=LEASE_SECONDS)
@@ -138,7 +137,7 @@ class Loop:
         self._ledger.release_lease(self._holder)
 
     def _recover(self) -> None:
-        """After a start: give back what a dead learner's step held, and clear up what it left on disk."""
+        """After a start: release what a dead learner's step held, and delete what it left on disk."""
         if self._has_recovered:
             return
         while (step := self._ledger.interrupted()) is not None:
@@ -158,7 +157,7 @@ class Loop:
         return 2 * n_ready >= self._recipe.min_rows and n_ready > 0 and waited > self._recipe.max_wait
 
     def _follow_live(self) -> int:
-        """Hold what is live: nothing to do after a promotion, a restore after a refusal, a rollback or a start."""
+        """Hold the live version. A promotion needs no work. A refusal, a rollback or a start needs a restore."""
         live = self._ledger.live()
         mine = (self._ledger.agent, live)
         if self._loaded.current != mine:
@@ -167,11 +166,13 @@ class Loop:
                 checkpoint.restore(self._store.path(self._ledger.agent, live), self._trainer)
             else:
                 self._trainer.reset()
-            if self._seen is not None and self._seen[0] == live:  # another agent was in the trainer meanwhile
-                self._trainer.monitor_state.restore(self._seen[1])
+            if (
+                self._kept_monitors is not None and self._kept_monitors[0] == live
+            ):  # another agent was in the trainer meanwhile
+                self._trainer.monitor_state.restore(self._kept_monitors[1])
             if self._trainer.adapters is not None:
-                self._trainer.adapters = self._kept
-            log.info("holding", agent=self._ledger.agent, version=live)
+                self._trainer.adapters = self._existing_path
+            log.info("holding a version", agent=self._ledger.agent, version=live)
             self._loaded.current = mine
         if self._loaded.teacher != mine:
             self._trainer.policy.set_teacher(self._path(live))
@@ -179,7 +180,7 @@ class Loop:
         return live
 
     def _choose_rows(self, live: int) -> list[tuple[Ready, Sample]]:
-        """Rows fresh enough and fit to train; what never can be is discarded with the reason."""
+        """Rows that are fresh enough and fit to train. Rows that can never be trained are discarded with the reason."""
         lags = self._ledger.history.lags(live)
         chosen: list[tuple[Ready, Sample]] = []
         skip_reasons: dict[str, str] = {}
@@ -212,7 +213,9 @@ class Loop:
         return chosen
 
     def _choose_groups(self, live: int) -> list[Group]:
-        """Shadow groups that are scored, fresh enough and fit to train; they come with the rows and wait for none."""
+        """Shadow groups that are scored, fresh enough and fit to train. A step takes those that are ready and waits for
+        none.
+        """
         if not self._recipe.group_weight or self._groups is None:
             return []
         self._grade_groups()
@@ -223,23 +226,24 @@ class Loop:
         return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
 
     def _work(self, live: int, samples: list[Sample], groups: Sequence[Group]) -> Work:
-        """The step's rows with anchors, which pull the harder the more `live` and its children have forgotten.
+        """The step's rows with anchors, which weigh more the more `live` and its children have forgotten.
 
-        After a child that forgot too much the step has no momentum: it would lead to where that child was; after two it
-        ends nearer to the base. And it is the smaller the more of the agent's versions were refused of late.
+        After one child that forgot too much the step has no momentum, because momentum would lead to the same place.
+        After two children the adapter is also shrunk towards the base. The step is smaller the more of the agent's
+        versions were refused of late.
         """
         anchors = self._anchors.draw(self._recipe.anchor_rows, self._trainer.generator) if self._anchors else []
-        seen = self._ledger.history.forgetting(live)
+        forgetting = self._ledger.history.forgetting(live)
         grows = bool(anchors) and self._recipe.anchor_growth > 1.0
-        pull = seen.factor(self._recipe.anchor_growth) if grows else 1.0
-        weight_factors = {Anchor.name: pull} if pull != 1.0 else {}
+        anchor_factor = forgetting.factor(self._recipe.anchor_growth) if grows else 1.0
+        weight_factors = {Anchor.name: anchor_factor} if anchor_factor != 1.0 else {}
         liked_replies = (
             self._ledger.history.liked_replies(self._recipe.n_liked_replies)
             if any(sample.hint for sample in samples)
             else []
         )
         rate = self._ledger.history.rate(self._recipe.backoff)
-        has_momentum, shrink = not (grows and seen.n_refused), seen.shrink(self._recipe.shrink)
+        has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
         return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink)
 
     def _train(self, work: Work) -> StepResult:
@@ -269,7 +273,7 @@ class Loop:
             rows=ids,
             metrics=report.metrics,
             probe=probe,
-            kept_answers=self._kept_answers.told(self._trainer.policy) if self._kept_answers is not None else None,
+            kept_answers=self._kept_answers.record(self._trainer.policy) if self._kept_answers is not None else None,
             facts=_facts(work),
         )
         digest = str(self._store.manifest(self._ledger.agent, step.version)["files"]["adapter_model.safetensors"])
@@ -279,7 +283,7 @@ class Loop:
         log.info("published a candidate", version=path.name, **shown)
 
     def _give_up(self, step: OpenStep, result: StepResult, n_rows: int) -> None:
-        """A step that nothing came of. One that was refused leaves its rows for one more try; a red monitor pauses
+        """End a step without a version. A refused step leaves its rows for one more try. A red monitor pauses
         learning."""
         report = StepReport.of(result)
         if not result.monitors:
@@ -289,8 +293,8 @@ class Loop:
         self._loaded.current = (
             self._ledger.agent,
             step.parent,
-        )  # weights as they were; restored, the monitors would forget
-        self._seen = (step.parent, self._trainer.monitor_state.state())
+        )  # the weights are unchanged, and a restore would clear the monitors' memory
+        self._kept_monitors = (step.parent, self._trainer.monitor_state.state())
         outcome = self._ledger.fail(step, result.reason or "", report)
         log.error("a step was refused", version=step.version, outcome=outcome, reason=result.reason)
         if result.level == "red" and self._recipe.monitors == "act":
@@ -299,8 +303,8 @@ class Loop:
                 "learning is paused, serving goes on; look at `burnish learner runs`, then `burnish learner resume`"
             )
 
-    def _kept(self, version: int) -> Path | None:
-        """The directory of one of the agent's versions, None where it is gone."""
+    def _existing_path(self, version: int) -> Path | None:
+        """The directory of one of the agent's versions. None if it is gone."""
         path = self._store.path(self._ledger.agent, version)
         return path if path.exists() else None
 
@@ -309,13 +313,13 @@ class Loop:
 
 
 def _facts(work: Work) -> dict[str, Any]:
-    """What the manifest says of a step beyond its rows, for `burnish.learner.run.reproduce`."""
+    """What the manifest records of a step beyond its rows, for `burnish.learner.run.reproduce`."""
     groups = [group.interaction_id for group in work.groups]
     facts: dict[str, Any] = {"groups": groups} if groups else {}
     if work.weight_factors:
         facts["emphasis"] = dict(work.weight_factors)
     if work.liked_replies:
-        facts["jurors"] = [juror.interaction_id for juror in work.liked_replies]
+        facts["jurors"] = [liked.interaction_id for liked in work.liked_replies]
     if work.rate != 1.0:
         facts["rate"] = work.rate
     if work.shrink != 1.0:

@@ -27,12 +27,13 @@ from burnish.learner.safety.kept_answers import KeptAnswers
 
 log = structlog.get_logger()
 GPU_MEMORY = 0.95
-"""Share of a GPU's memory for the learner and an engine beside it: the rest is the driver's."""
+"""Share of a GPU's memory for the learner and an engine on the same GPU. The rest is for the driver."""
 
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
-    """Train until `is_stopping()`. Raises AdapterError where the journal is not the adapter store's own, or is older
-    than it."""
+    """Train until `is_stopping()`. Raises AdapterError if the journal does not belong to the adapter store, or is older
+    than it.
+    """
     ranks = Ranks.from_environment(_device(settings.learner.device))
     journal = Journal.open(settings.journal_url)
     trainers = TrainerPool(lambda chosen: policy_for(chosen, chosen.recipe))
@@ -48,15 +49,15 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             trainer.policy.rest = throttle.rest
             trainer.adapters = lambda _: (
                 None
-            )  # rows are audited; the loop that takes the trainer says where its versions are
+            )  # rows are audited; the loop that takes the trainer sets where its versions are
             anchors = anchors_for(chosen, trainer.policy, recipe)
             kept_answers = kept_answers_for(chosen, trainer.policy)
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
             holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
-            wishes = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
-            groups = GroupLedger(journal, agent, wishes) if chosen.has_groups else None
+            grader = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
+            groups = GroupLedger(journal, agent, grader) if chosen.has_groups else None
             return Loop(
                 Ledger(journal, agent),
                 store,
@@ -82,7 +83,7 @@ def _device(device: str) -> str:
 
 
 def trainer_for(settings: Settings, recipe: Recipe, agent: str) -> Trainer:
-    """A trainer on the engine's base model, fresh, as `recipe` wants it, that finds the versions of `agent`."""
+    """A fresh trainer on the engine's base model, built by `recipe`, that finds the versions of `agent`."""
     policy = policy_for(settings, recipe)
     trainer, store = Trainer(policy, recipe), AdapterStore(settings.adapters_dir.resolve())
 
@@ -95,7 +96,7 @@ def trainer_for(settings: Settings, recipe: Recipe, agent: str) -> Trainer:
 
 
 def policy_for(settings: Settings, recipe: Recipe) -> Policy:
-    """The engine's base model with a fresh adapter as `recipe` wants it."""
+    """The engine's base model with a fresh adapter built by `recipe`."""
     share = 0.0 if settings.engine.urls else GPU_MEMORY - settings.engine.gpu_memory
     return Policy.load(
         settings.engine.model,
@@ -110,14 +111,14 @@ def policy_for(settings: Settings, recipe: Recipe) -> Policy:
 
 
 def kept_answers_for(settings: Settings, policy: Policy) -> KeptAnswers | None:
-    """The base's answers to the gate's retention prompts; None where the gate has none."""
+    """The base's answers to the gate's forgetting prompts. None if the gate has none."""
     if settings.forgetting_file is None:
         return None
     return KeptAnswers.load(settings.forgetting_file, N_FORGETTING_PROMPTS, policy, settings.state_dir / "cache")
 
 
 def anchors_for(settings: Settings, policy: Policy, recipe: Recipe) -> Anchors | None:
-    """The anchors that `recipe` wants; None if there are none."""
+    """The anchors that `recipe` asks for. None if there are none."""
     if settings.anchors_file is None or not recipe.anchor_weight or not recipe.anchor_rows:
         return None
     return Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")

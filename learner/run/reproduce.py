@@ -1,7 +1,7 @@
-"""A past version made again from its parent's checkpoint and the rows that the journal says it was made of.
+"""Make a past version again from its parent's checkpoint and the rows that the journal lists for it.
 
-Guarantee: nothing is published or changed. On a CPU, with the libraries and the thread count that it was made with, the
-same bits come out; where they do not, `reasons` says what is different now.
+Guarantee: nothing is published or changed. On a CPU, with the same libraries and thread count, the same bits come out.
+If they do not, `reasons` lists what differs now.
 """
 
 import json
@@ -39,8 +39,9 @@ from burnish.rewards import INTEGRATED
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """What came out: SHA-256 of the weights published (`expected`) and made again, and the largest difference of a
-    weight."""
+    """The result: SHA-256 of the published weights (`expected`) and of those made again, and the largest difference of
+    a weight.
+    """
 
     version: int
     parent: int
@@ -58,22 +59,25 @@ class Reproduced:
         return asdict(self) | {"is_same": self.is_same}
 
 
-def recipe_of(told: Mapping[str, Any]) -> Recipe:
+def recipe_of(recorded: Mapping[str, Any]) -> Recipe:
     """The recipe that a version was made with.
 
     Raises AdapterError for a field that the recipe does not have.
     """
-    lost = [name for name in told if name not in Recipe.model_fields]
-    if lost:
-        raise AdapterError(f"it was made with {', '.join(lost)} in its recipe, which this Burnish does not have")
-    return Recipe.model_validate(told)
+    unknown = [name for name in recorded if name not in Recipe.model_fields]
+    if unknown:
+        raise AdapterError(
+            f"its recipe has the fields {', '.join(unknown)}, which this version of Burnish does not know; "
+            "use the one that made it"
+        )
+    return Recipe.model_validate(recorded)
 
 
 def reproduce(settings: Settings, journal: Journal, agent: str, version: int, keep: Path | None = None) -> Reproduced:
-    """Make `agent@v<version>` again with the recipe of then; `keep` is a new folder for the adapter.
+    """Make `agent@v<version>` again with its original recipe. `keep` is a new folder for the adapter.
 
-    Raises AdapterError where the version, its parent, a row's record or a setting is gone, or where another base is
-    served now.
+    Raises AdapterError if the version, its parent, a row's record or a setting is gone, or if another base is served
+    now.
     """
     store = AdapterStore(settings.adapters_dir.resolve())
     manifest = store.verify(agent, version)
@@ -91,7 +95,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
-        liked_replies = _jurors(session, agent, version, manifest.get("jurors", []))
+        liked_replies = _liked_replies(session, agent, version, manifest.get("jurors", []))
     drawn = anchors.draw(recipe.anchor_rows, trainer.generator) if anchors else []
     weight_factors, has_momentum, rate = (
         manifest.get("emphasis", {}),
@@ -121,7 +125,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
 
 
 def _samples(session: Session, agent: str, version: int, names: list[str], policy: Policy) -> list[Sample]:
-    """The rows as they were trained, in the order of the manifest, each with its reward and hint of then."""
+    """The rows as they were trained, in the order of the manifest, each with its reward and hint at that step."""
     found = session.scalars(
         select(StepRow).where(col(StepRow.agent) == agent, col(StepRow.version) == version)
     ).one_or_none()
@@ -154,7 +158,7 @@ def _samples(session: Session, agent: str, version: int, names: list[str], polic
 
 
 def _groups(session: Session, agent: str, version: int, names: list[str]) -> list[Group]:
-    """The shadow groups as they were trained, in the order of the manifest, with their scores of then."""
+    """The shadow groups as they were trained, in the order of the manifest, with their scores at that step."""
     number = session.scalars(
         select(col(StepRow.step_id)).where(col(StepRow.agent) == agent, col(StepRow.version) == version)
     ).one_or_none()
@@ -170,11 +174,11 @@ def _groups(session: Session, agent: str, version: int, names: list[str]) -> lis
     return found
 
 
-def _jurors(session: Session, agent: str, version: int, names: list[str]) -> list[LikedReply]:
-    """The jury of earlier turns as it was seated, in the order of the manifest."""
+def _liked_replies(session: Session, agent: str, version: int, names: list[str]) -> list[LikedReply]:
+    """The liked replies of earlier turns that validated the hints, in the order of the manifest."""
     found = hint_validation.read(session, names)
     if len(found) < len(names):
-        raise AdapterError(f"the hints of {agent}@v{version} were heard by turns that are no longer in the journal")
+        raise AdapterError(f"the hints of {agent}@v{version} were validated by turns that are no longer in the journal")
     return found
 
 
@@ -184,7 +188,7 @@ def _difference(made: Path, published: Path) -> float:
 
 
 def _changed(manifest: Mapping[str, Any]) -> list[str]:
-    """What this machine has otherwise than the one that made the version."""
+    """The differences between this machine and the one that made the version."""
     then = {**manifest.get("libraries", {}), **({"machine": manifest["machine"]} if "machine" in manifest else {})}
     now = {name: library_version(name) for name in manifest.get("libraries", {})} | {"machine": platform.machine()}
     return [f"{name} was {then[name]}, is {now[name]}" for name in then if then[name] != now[name]]

@@ -1,7 +1,7 @@
-"""The rota: every agent's learner in one process, one step each in turn. Agents that agree on the adapter's form share
+"""The scheduler: every agent's learner in one process, one step each in turn. Agents with the same adapter form share
 one base model.
 
-A personal agent is looked at only while it has rows to learn from: there may be very many, and most of them rest.
+A personal agent is visited only while it has rows to learn from, because there may be very many and most are idle.
 """
 
 import threading
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class Scheduler:
-    """One per learner's process. `make` gives the loop of an agent with its own settings."""
+    """One per learner process. `make` returns the loop of an agent with its own settings."""
 
     def __init__(self, settings: Settings, journal: Journal, make: Callable[[Settings, str], Loop]) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class Scheduler:
             keeper.join()
 
     def run_once(self, is_stopping: Callable[[], bool] = lambda: False) -> bool:
-        """Let every agent take at most one step; True where one did."""
+        """Let every agent take at most one step. True if one did."""
         if time.monotonic() >= self._next_look:
             self._look()
             self._next_look = time.monotonic() + LOOK_SECONDS
@@ -63,11 +63,11 @@ class Scheduler:
         return has_stepped
 
     def look_again(self) -> None:
-        """Look at the agents at the next round, however short ago that was."""
+        """Visit the agents in the next round, however recent their last visit was."""
         self._next_look = 0.0
 
     def _look(self) -> None:
-        """Take in new agents and new settings. An agent whose settings do not fit is told once, and left out."""
+        """Take in new agents and new settings. An agent with unusable settings is reported once and left out."""
         with self._journal.read() as session:
             waiting = select(col(InteractionRow.agent)).where(
                 col(InteractionRow.is_ready).is_(True),
@@ -90,7 +90,8 @@ class Scheduler:
             settings = for_agent(self._settings, overlay)
             if settings.recipe.rank > settings.engine.max_lora_rank:
                 raise ConfigError(
-                    f"the rank is {settings.recipe.rank}, the engine takes {settings.engine.max_lora_rank} at most; "
+                    f"learner.rank is {settings.recipe.rank}, "
+                    f"but the engine loads ranks up to {settings.engine.max_lora_rank}; "
                     "lower learner.rank, or raise engine.max_lora_rank"
                 )
             if settings.learner.enabled:
@@ -99,7 +100,7 @@ class Scheduler:
             log.error("an agent is not trained", agent=name, error=str(error))
 
     def _keep_lease(self, ended: threading.Event) -> None:
-        """Renew the right to train while a long step runs; a learner that died loses it within `LEASE_SECONDS`."""
+        """Renew the lease while a long step runs. A learner that died loses it within `LEASE_SECONDS`."""
         while not ended.wait(LEASE_SECONDS / 4):
             loop = self._at_work
             try:

@@ -1,5 +1,4 @@
-"""What the journal is told about a step, beside its outcome: what became of its rows, and how the step looked to the
-monitors."""
+"""The journal's report on a step: its outcome per row, and the readings of the monitors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +11,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class StepReport:
     """By interaction id: `idle` rows that carried no term, `dropped` rows and refused hints (`refusals`) with their
-    codes, `hints` that the teacher chose in the place of the first, `weights` below 1 that a cap left. `monitors` and
-    `level` are those of `StepResult`; `ungrouped` and `group_weights` are `dropped` and `weights` of shadow groups."""
+    codes, `hints` that the teacher chose in place of the first, and `weights` that a cap set below 1. `monitors` and
+    `level` are those of `StepResult`. `ungrouped` and `group_weights` are `dropped` and `weights` of shadow groups.
+    """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     idle: Sequence[str] = ()
@@ -28,7 +28,7 @@ class StepReport:
 
     @classmethod
     def of(cls, result: "StepResult") -> "StepReport":
-        """The account of what a trainer returned."""
+        """The report on a trainer's result."""
         return cls(
             result.metrics,
             result.idle,

@@ -1,9 +1,8 @@
-"""Several processes that train as one, under torchrun: the first is the learner, the others follow it through its
-steps.
+"""Several processes that train as one, under torchrun: the first is the learner, and the others follow its steps.
 
-Only the first reads the journal, publishes, and follows the live version. Before a step it sends the others what the
-step starts from (adapter, teacher, moments, random state) and its rows; all take it together (learner/model/ranks.py).
-Nothing else has to be kept in step: whatever a follower held before is written over.
+Only the first reads the journal, publishes, and follows the live version. Before a step it sends the others the step's
+start (adapter, teacher, moments, random state) and its rows. All take the step together (learner/model/ranks.py). No
+other state has to be synchronised, because the start overwrites whatever a follower held before.
 """
 
 from collections.abc import Callable
@@ -23,8 +22,9 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One step: for whose settings, from which weights, on which rows. `adapters` are the directories of the rows' own
-    versions."""
+    """One step: its settings, its starting weights and its rows. `adapters` are the directories of the rows' own
+    versions.
+    """
 
     settings: Settings
     adapter: dict[str, Any]
@@ -36,10 +36,10 @@ class Order:
 
 
 def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
-    """Let the other ranks take each step of `trainer` as well."""
+    """Make the other ranks take each step of `trainer` too."""
     trainer.ranks = ranks
 
-    def tell(work: Work) -> None:
+    def send_order(work: Work) -> None:
         find = trainer.adapters
         directories = (
             {v: find(v) for v in {sample.version for sample in work.samples} if v} if find is not None else None
@@ -57,7 +57,7 @@ def lead(trainer: Trainer, ranks: Ranks, settings: Settings) -> None:
             )
         )
 
-    trainer.before_step = tell
+    trainer.before_step = send_order
 
 
 def follow(ranks: Ranks, trainer_of: Callable[[Settings], Trainer]) -> None:

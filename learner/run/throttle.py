@@ -1,9 +1,9 @@
-"""Courtesy: the learner steps aside while serving suffers.
+"""Throttle: the learner works less while serving slows down.
 
 Each engine counts the gaps between tokens that it has served (`vllm:inter_token_latency_seconds`). Their mean while
-nothing is trained is what serving is like by itself; where the mean during a step is more than `limit` times that, the
-learner works a smaller share of the time: multiplicative decrease, additive increase, as TCP shares a line (Chiu and
-Jain, 1989). A share never falls below `MIN_SHARE`: learning slows down, it does not stop.
+nothing is trained is the quiet mean. If the mean during a step is more than `limit` times the quiet mean, the learner
+works a smaller share of the time: multiplicative decrease, additive increase, as in TCP (Chiu and Jain, 1989). The
+share never falls below `MIN_SHARE`, so learning slows down but does not stop.
 """
 
 import os
@@ -23,9 +23,9 @@ IDLE = 20
 MIN_SHARE = 0.1
 DECREASE, INCREASE = 0.7, 0.05
 FORGET = 0.1
-"""Weight of a new quiet mean beside the earlier ones."""
+"""Weight of a new quiet mean against the earlier ones."""
 MIN_GAPS = 20
-"""Gaps in one look, below which it says nothing."""
+"""Gaps needed in one sample. With fewer, the sample is ignored."""
 LONGEST_PAUSE = 2.0
 INTERVAL = 0.5
 """Seconds."""
@@ -34,7 +34,7 @@ _GAPS = re.compile(r"^vllm:inter_token_latency_seconds_(sum|count)(?:\{[^}]*\})?
 
 
 def lower_priority(nice: int = IDLE) -> None:
-    """Let this process stand behind others for the CPU by so much niceness; at 20 Linux gives it what nobody else wants
+    """Lower this process's CPU priority by this much niceness. At 20, Linux runs it only on an idle CPU
     (SCHED_IDLE)."""
     if nice >= IDLE and hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -43,15 +43,16 @@ def lower_priority(nice: int = IDLE) -> None:
 
 
 class TokenGaps(NamedTuple):
-    """Seconds between tokens, added up, and how many gaps there were, since the engine began."""
+    """Sum of the seconds between tokens, and the number of gaps, since the engine started."""
 
     seconds: float
     n: float
 
 
 class WorkShare:
-    """Pure: from looks at serving to the share of the time that the learner may work, in [MIN_SHARE, 1]. `limit` of 0:
-    always 1."""
+    """Pure: from samples of serving to the share of the time that the learner may work, in [MIN_SHARE, 1]. A `limit` of
+    0 means always 1.
+    """
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
@@ -61,14 +62,15 @@ class WorkShare:
         self._was_working = False
 
     def look(self, gaps: TokenGaps, *, is_working: bool) -> None:
-        """Take in the engines' counters; `is_working`: the learner is within a step now. A look across its edge says
-        nothing."""
+        """Take in the engines' counters. `is_working`: the learner is within a step now. A sample across a step's edge
+        is ignored.
+        """
         last, self._last = self._last, gaps
         was_working, self._was_working = self._was_working, is_working
         if last is None or gaps.n < last.n or was_working != is_working:
             return
         n = gaps.n - last.n
-        if n < MIN_GAPS:  # hardly anybody to disturb
+        if n < MIN_GAPS:  # almost no traffic to disturb
             self.share = min(1.0, self.share + INCREASE)
             return
         mean = (gaps.seconds - last.seconds) / n
@@ -85,11 +87,11 @@ class WorkShare:
 
 
 class Throttle:
-    """Looks at the engines now and then, in a thread of its own, and rests between the pieces of a step as `WorkShare`
+    """Samples the engines at intervals, in its own thread, and rests between the pieces of a step as `WorkShare`
     says."""
 
-    def __init__(self, pace: WorkShare, read: Callable[[], TokenGaps | None], interval: float = INTERVAL) -> None:
-        self.pace = pace
+    def __init__(self, work_share: WorkShare, read: Callable[[], TokenGaps | None], interval: float = INTERVAL) -> None:
+        self.work_share = work_share
         self._read = read
         self._interval = interval
         self._is_working = threading.Event()
@@ -106,7 +108,7 @@ class Throttle:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """The length of one step."""
+        """Marks the duration of one step."""
         self._is_working.set()
         try:
             yield
@@ -114,8 +116,8 @@ class Throttle:
             self._is_working.clear()
 
     def rest(self, worked: float) -> None:
-        """Called between pieces of work with the seconds that the last one took."""
-        if (seconds := self.pace.pause(worked)) > 0.001:
+        """Call between pieces of work with the seconds that the last one took."""
+        if (seconds := self.work_share.pause(worked)) > 0.001:
             time.sleep(seconds)
 
     def _watch(self) -> None:
@@ -123,17 +125,22 @@ class Throttle:
         while not self._is_over.wait(self._interval):
             if (gaps := self._read()) is None:
                 continue
-            self.pace.look(gaps, is_working=self._is_working.is_set())
-            if (is_slow := self.pace.share < 0.5) != was_slow:
+            self.work_share.look(gaps, is_working=self._is_working.is_set())
+            if (is_slow := self.work_share.share < 0.5) != was_slow:
                 was_slow = is_slow
-                log.info("serving suffers: learning slows down" if is_slow else "learning at speed again")
+                log.info(
+                    "serving is slow: learning slows down"
+                    if is_slow
+                    else "serving has recovered: learning at full speed"
+                )
 
 
 def token_gaps(urls: Sequence[str], timeout: float = 1.0) -> TokenGaps | None:
-    """The counters of all engines at `urls` together; None where one does not answer or does not count."""
+    """The counters of all engines at `urls`, added up. None if one does not answer or does not count."""
     seconds = count = 0.0
     for url in urls:
-        # All of vLLM's metrics cost the process that writes the streams some ten milliseconds, these two hardly any.
+        # All of vLLM's metrics cost the process that writes the streams some ten milliseconds. These two cost almost
+        # nothing.
         found = _counters(f"{url}/metrics/?{_WANTED}", timeout) or _counters(f"{url}/metrics", timeout)
         if not found:
             return None
@@ -143,7 +150,7 @@ def token_gaps(urls: Sequence[str], timeout: float = 1.0) -> TokenGaps | None:
 
 
 def _counters(url: str, timeout: float) -> list[tuple[str, str]]:
-    """(sum or count, value) of each line about gaps; none where there is no such page."""
+    """(sum or count, value) of each line about gaps. None if there is no such page."""
     try:
         with urllib.request.urlopen(url, timeout=timeout) as response:
             return _GAPS.findall(response.read().decode())

@@ -1,10 +1,10 @@
-"""Trainer: one optimiser step at a time, blind to the methods that it sums up.
+"""Trainer: one optimiser step at a time, independent of the methods that it sums up.
 
 loss = Σ_terms weight · (sum of the term's token losses / the term's tokens in the whole step), accumulated over
-micro-batches; `num_iterations` optimiser steps are taken on it. Guarantees: the same state, rows and seed give the same
-bits (on a CPU); how rows are packed changes nothing but rounding; a step that fails, is an outlier, or finds nothing to
-learn leaves weights and optimiser untouched. A row that cannot be trained is dropped with its reason, and the step goes
-on without it.
+micro-batches. `num_iterations` optimiser steps are taken on it. Guarantees: the same state, rows and seed give the same
+bits (on a CPU). Packing of rows changes nothing but rounding. A step that fails, is an outlier, or finds nothing to
+learn leaves weights and optimiser untouched. A row that cannot be trained is dropped with its reason, and the step
+continues without it.
 """
 
 import math
@@ -38,21 +38,21 @@ from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
 
 BETAS = (0.9, 0.98)
-_AT_LAST = ("loss", "policy_gradient/ratio", "policy_gradient/clip_fraction")
-"""What is told of the last of several passes beside the first one's: how far they went."""
+_LAST_PASS_METRICS = ("loss", "policy_gradient/ratio", "policy_gradient/clip_fraction")
+"""Metrics of the last of several passes that are reported beside the first one's: how far the policy moved."""
 
 
 class NotFinite(LearnerError):
-    """A loss or a gradient that is no number."""
+    """A loss or a gradient is not a number."""
 
 
 class Trainer:
     """AdamW on the policy's adapter (weight decay 0), with everything that must survive from step to step.
 
     Several `ranks` take each step together: all are called with the same rows, and all end with the same weights.
-    `adapters` finds the directories of earlier versions; without it no row is audited. `policy.rest` is called between
-    micro-batches and between batches that are scored, with the seconds that the last one took; `before_step` with all
-    that a step is given.
+    `adapters` finds the directories of earlier versions. Without it no row is audited. `policy.rest` is called between
+    micro-batches and between batches that are scored, with the seconds that the last one took. `before_step` is called
+    with the step's Work.
     """
 
     def __init__(self, policy: Policy, recipe: Recipe, *, ranks: Ranks | None = None) -> None:
@@ -61,7 +61,7 @@ class Trainer:
         self.micro_tokens = recipe.micro_tokens or (512 if policy.device.type == "cpu" else 4096)
         self.ranks = ranks or Ranks()
         self.adapters: Adapters | None = None
-        self.before_step: Callable[[Work], None] = _tell_nobody
+        self.before_step: Callable[[Work], None] = _no_other_ranks
         self.objectives = build(recipe)
         self.monitor_state = MonitorState(recipe)
         self.control = ShuffledSignals()
@@ -81,18 +81,18 @@ class Trainer:
         liked_replies: Sequence[LikedReply] = (),
         shrink: float = 1.0,
     ) -> StepResult:
-        """Take one step on `samples`, `anchors` and shadow `groups`; where it must not be taken, the result's `reason`
+        """Take one step on `samples`, `anchors` and shadow `groups`. If it must not be taken, the result's `reason`
         says why.
 
         `weight_factors` multiplies the weights of the objectives that it names, in this step. Without momentum the step
-        goes where this step's gradient points and nowhere else, and a tenth as far (1 − β₁). `rate` multiplies the
-        learning rate. `liked_replies` are users whom earlier replies pleased: they hear the samples' hints
+        follows this step's gradient alone, and is a tenth as long (1 − β₁). `rate` multiplies the learning rate.
+        `liked_replies` are replies that other users praised. They validate the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end.
         """
         return self.take(Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink))
 
     def take(self, work: Work) -> StepResult:
-        """`step`, with what it is given as one value."""
+        """`step`, with all arguments as one value."""
         started, before = time.perf_counter(), self.state()
         weights = self._weights()
         self.before_step(work)
@@ -123,17 +123,17 @@ class Trainer:
         except NotFinite as error:
             reason = str(error)
             readings = self._check(metrics, math.inf)
-            self._take_back(weights)
+            self._undo(weights)
         except BaseException:
             self.restore(before)
-            self._take_back(weights)
+            self._undo(weights)
             raise
         finally:
             self.optimizer.zero_grad(set_to_none=True)
         if batch.has_work and reason is not None:
             self.restore(
                 {**before, "health": self.monitor_state.state()}
-            )  # what was seen is remembered, what was done is not
+            )  # keep the memory of what was measured, and undo the update
         refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
         refusals |= batch.disputed
         return StepResult(
@@ -144,7 +144,7 @@ class Trainer:
             refusals,
             batch.dropped,
             batch.weights,
-            {name: reading.told() for name, reading in readings.items()},
+            {name: reading.to_json() for name, reading in readings.items()},
             worst(readings).name.lower(),
             reason,
             {name: hint for objective, _ in self.objectives for name, hint in objective.chosen.items()},
@@ -154,7 +154,7 @@ class Trainer:
         )
 
     def state(self) -> dict[str, Any]:
-        """RNG and objectives' states as JSON values; tensors are in `tensors`."""
+        """RNG and objectives' states as JSON values. The tensors are in `tensors`."""
         return {
             "rng": bytes(self.generator.get_state().tolist()).hex(),
             "objectives": {objective.name: objective.state() for objective, _ in self.objectives},
@@ -162,7 +162,7 @@ class Trainer:
         } | ({"control": self.control.state()} if self.recipe.shuffle_rewards else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up a `state`; an objective that it does not know starts afresh."""
+        """Restore a `state`. An objective that the state does not hold starts afresh."""
         self.generator.set_state(torch.tensor(list(bytes.fromhex(state["rng"])), dtype=torch.uint8))
         for objective, _ in self.objectives:
             if objective.name in state["objectives"]:
@@ -171,7 +171,7 @@ class Trainer:
         self.control.restore(state.get("control", []))
 
     def reset(self) -> None:
-        """Begin anew from the base: fresh adapter, no moments, no baselines, the seed's random numbers."""
+        """Restart from the base: fresh adapter, no moments, no baselines, the seed's random numbers."""
         self.policy.reset()
         self.optimizer.state.clear()
         self.objectives = build(self.recipe)
@@ -180,7 +180,7 @@ class Trainer:
         self.generator.manual_seed(self.recipe.seed)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The optimiser's state as `<parameter>.<moment>` on the CPU; empty before the first step."""
+        """The optimiser's state as `<parameter>.<moment>` on the CPU. Empty before the first step."""
         return {
             f"{name}.{moment}": value.detach().to("cpu", copy=True).contiguous()
             for name, parameter in self.policy.parameters().items()
@@ -188,7 +188,7 @@ class Trainer:
         }
 
     def restore_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up the optimiser's `tensors`; an empty mapping forgets all moments."""
+        """Restore the optimiser's `tensors`. An empty mapping clears all moments."""
         self.optimizer.state.clear()
         for name, parameter in self.policy.parameters().items():
             moments = {
@@ -202,7 +202,7 @@ class Trainer:
                 }
 
     def _prepare(self, work: Work) -> Prepared:
-        """Let rows in, audit them, hear the jury on their hints, stamp them, and weigh those that carry a term."""
+        """Admit rows, audit them, validate their hints, stamp them, and weigh the rows that carry a term."""
         recipe, samples = self.recipe, work.samples
         admitted, dropped = admit(samples, self.policy.model.config.vocab_size, keep_duplicates=recipe.keep_duplicates)
         facts = measured(samples)
@@ -214,9 +214,11 @@ class Trainer:
             facts |= {f"offpolicy/{name}": value for name, value in found.facts.items()}
         admitted = [sample for sample in admitted if sample.interaction_id not in found.dropped]
         with self.policy.shared_among(self.ranks):
-            heard = hint_validation.validate_hints(admitted, work.liked_replies, self.policy, recipe.n_liked_replies)
-        admitted = list(heard.samples)
-        facts |= heard.facts
+            validated = hint_validation.validate_hints(
+                admitted, work.liked_replies, self.policy, recipe.n_liked_replies
+            )
+        admitted = list(validated.samples)
+        facts |= validated.facts
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in work.anchors]
         members = [(group, group.rows()) for group in work.groups]
@@ -225,11 +227,11 @@ class Trainer:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
         prepared = finish(live, right, replayed, {**dropped, **found.dropped}, facts, recipe, members)
-        return replace(prepared, disputed=heard.refused, hint_share=heard.share)
+        return replace(prepared, disputed=validated.refused, hint_share=validated.share)
 
     def _further(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
-        """The passes after the first: the same rows and streams, the policy as it is by then. Each term's own bounds
-        (clip, caps, leashes) hold them near the policy that spoke.
+        """The passes after the first: the same rows and streams, with the policy as it is by then. Each term's own
+        bounds (clip, caps, trust regions) hold them near the behaviour policy.
         """
         metrics: dict[str, float] = {}
         for _ in range(1, self.recipe.num_iterations):
@@ -237,31 +239,31 @@ class Trainer:
             found = self._accumulate(rows, weight_factors)
             self._clip()
             self.optimizer.step()
-            metrics = {f"last/{name}": found[name] for name in _AT_LAST if name in found}
+            metrics = {f"last/{name}": found[name] for name in _LAST_PASS_METRICS if name in found}
         return metrics
 
     def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-        """What may have to be given back because something came after the first optimiser step; None where nothing
-        does."""
+        """The state to restore if a pass after the first optimiser step fails. None if no such pass follows."""
         return (self.policy.copy_adapter(), self.tensors()) if self.recipe.num_iterations > 1 else None
 
-    def _take_back(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
+    def _undo(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
         if weights is not None:
             self.policy.take_adapter(weights[0])
             self.restore_tensors(weights[1])
 
     def _check(self, metrics: dict[str, float], norm: float) -> dict[str, Reading]:
-        """Add the gradient's norm and z-score to `metrics`, and let the monitors see the step."""
+        """Add the gradient's norm and z-score to `metrics`, and update the monitors with the step."""
         score = self.monitor_state.z_score(norm)
-        seen = metrics | {"grad_norm": norm} | ({"grad_z": score} if score is not None else {})
-        metrics |= {name: value for name, value in seen.items() if math.isfinite(value)}
-        return self.monitor_state.observe(seen)
+        measured = metrics | {"grad_norm": norm} | ({"grad_z": score} if score is not None else {})
+        metrics |= {name: value for name, value in measured.items() if math.isfinite(value)}
+        return self.monitor_state.observe(measured)
 
     def _objection(self, metrics: dict[str, float], readings: Mapping[str, Reading], factor: float) -> str | None:
-        """Why this step must not be taken, None where it may; sets the learning rate that it is taken with."""
+        """The reason not to take this step, None if there is none. Sets the step's learning rate."""
         limit, score = self.recipe.outlier_z, metrics.get("grad_z", 0.0)
         if limit and score > limit:
-            return f"an outlier: the gradient's norm {metrics['grad_norm']:.3g} is {score:.1f} deviations above the last steps'"
+            norm = metrics["grad_norm"]
+            return f"an outlier: the gradient's norm {norm:.3g} is {score:.1f} deviations above the last steps'"
         is_acting, level = self.recipe.monitors == "act", worst(readings)
         if is_acting and level is Level.RED:
             return "; ".join(f"{name} is red: {r.why}" for name, r in readings.items() if r.level is Level.RED)
@@ -310,28 +312,28 @@ class Trainer:
             self.policy.rest(time.perf_counter() - began)
         metrics = self.ranks.add(metrics)
         if not math.isfinite(metrics["loss"]):
-            raise NotFinite(f"the loss is {metrics['loss']}; the step is given up, the weights are as before")
+            raise NotFinite(f"the loss is {metrics['loss']}; the step is abandoned and the weights are unchanged")
         self.ranks.add_gradients(self.policy.parameters().values())
         if not n_live:
-            del metrics["entropy"]  # right replies alone: nothing that the policy said
+            del metrics["entropy"]  # right replies alone: no token of the policy's
         return metrics
 
     def _stop(self) -> None:
-        """Set the first moments to zero; the second ones and the count of steps stay."""
+        """Set the first moments to zero. The second moments and the count of steps stay."""
         for moments in self.optimizer.state.values():
             moments["exp_avg"].zero_()
 
     def _clip(self) -> float:
-        """Clip by global norm; the norm before it."""
+        """Clip by global norm. Returns the norm before clipping."""
         parameters = list(self.policy.parameters().values())
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.recipe.max_grad_norm))
         if not math.isfinite(norm):
-            raise NotFinite(f"the gradient's norm is {norm}; the step is given up, the weights are as before")
+            raise NotFinite(f"the gradient's norm is {norm}; the step is abandoned and the weights are unchanged")
         return norm
 
 
-def _tell_nobody(work: Work) -> None:
-    """Nobody follows."""
+def _no_other_ranks(work: Work) -> None:
+    """The default: no other ranks."""
 
 
 def _live_entropy(batch: TokenBatch) -> float:

@@ -1,5 +1,6 @@
-"""Desks: trainers and their policies, shared by the agents that agree on them. One base model serves as many agents as
-it can."""
+"""Trainer pool: trainers and their policies, shared by agents with equal settings. One base model serves as many agents
+as it can.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,14 +15,13 @@ Which = tuple[str, int]
 
 @dataclass
 class LoadedVersions:
-    """`current` is what the adapter being trained holds (None: nothing that a version has), `teacher` what the teacher
-    is."""
+    """`current` is the version in the adapter being trained (None: no version). `teacher` is the teacher's version."""
 
     current: Which | None = None
     teacher: Which | None = None
 
 
-WHEN = (
+_SCHEDULE_FIELDS = (
     "min_rows",
     "max_rows",
     "max_wait",
@@ -32,12 +32,11 @@ WHEN = (
     "group_max_tokens",
     "group_max_others",
 )
-"""Fields of the recipe that say when a step is taken and on what: agents that differ in these alone share a trainer
-too."""
+"""Recipe fields that decide when a step is taken and on what. Agents that differ only in these share a trainer."""
 
 
 class TrainerPool:
-    """`load` makes a policy for settings; it is asked once for each form of the adapter."""
+    """`load` makes a policy for settings. It is called once for each form of the adapter."""
 
     def __init__(self, load: Callable[[Settings], Policy]) -> None:
         self._load = load
@@ -52,7 +51,7 @@ class TrainerPool:
             self._policies[form] = (self._load(settings), LoadedVersions())
         policy, loaded = self._policies[form]
         plain = Recipe()
-        key = (id(policy), recipe.model_copy(update={name: getattr(plain, name) for name in WHEN}))
+        key = (id(policy), recipe.model_copy(update={name: getattr(plain, name) for name in _SCHEDULE_FIELDS}))
         if key not in self._trainers:
             self._trainers[key] = Trainer(policy, recipe)
         return self._trainers[key], loaded

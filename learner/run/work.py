@@ -1,4 +1,4 @@
-"""Work: what a step is given, and StepResult: what came of it."""
+"""Work, the input of a step, and StepResult, its outcome."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ from burnish.learner.safety.hint_validation import LikedReply
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step did. `is_update` is False where no version may come of it; `reason` says why then.
+    """The outcome of a step. If `is_update` is False, no version may come of it and `reason` says why.
 
     `trained` and `idle` are interaction ids: rows that carried at least one term, and rows that carried none (advantage
-    below 0.05 and no hint). By interaction id: `dropped` the codes of rows that were not let in, `refusals` those of
-    the hints that the teacher or the jury refused, `hints` those that the teacher chose in the place of the first,
-    `weights` what rows counted for where a cap made it less than 1; of shadow groups `groups` names those that carried
-    their term, `ungrouped` the others with the reason, `group_weights` as `weights`. `metrics` are flat floats:
-    `loss/<objective>`, `<objective>/<metric>`, `dropped/<code>`, and the step's own; of several passes they are the
-    first one's, and `last/<name>` the last one's. `monitors` are the readings by name, each {"level": "green" |
-    "yellow" | "red", "value", "why"}, and `level` is the worst of them.
+    below 0.05 and no hint). By interaction id: `dropped` holds the codes of rows that were not admitted, `refusals`
+    those of refused hints, `hints` those that the teacher chose in place of the first, `weights` the weights that a cap
+    set below 1. Of shadow groups: `groups` names those that carried their term, `ungrouped` the others with the reason,
+    `group_weights` is as `weights`. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`,
+    `dropped/<code>`, and the step's own. If there are several passes they are those of the first, and `last/<name>`
+    those of the last. `monitors` are the readings by name, each {"level": "green" | "yellow" | "red", "value", "why"}.
+    `level` is the worst of them.
     """
 
     is_update: bool
@@ -42,7 +42,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a step is given: see `Trainer.step`. What it has learned by its end is multiplied by `shrink`."""
+    """The input of a step: see `Trainer.step`. The adapter is multiplied by `shrink` at the end."""
 
     samples: Sequence[Sample]
     anchors: Sequence[Tokens] = ()

@@ -1,1 +1,1 @@
-"""What keeps learning from going wrong: monitors, backoff, forgetting, hint validation."""
+"""The safeguards of learning: monitors, backoff, forgetting, hint validation."""

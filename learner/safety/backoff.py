@@ -1,12 +1,12 @@
-"""How much smaller an agent's steps are taken because versions were refused for what they had become.
+"""Backoff: an agent's steps get smaller after versions were refused for what they had become.
 
-A learning rate that is too large makes candidates that the gate refuses, one after the other: each starts from the same
-live version and goes as far as the last one. So the rate falls with each such refusal and comes back a quarter as fast
-with each version that goes live, as a congestion window does: it settles where about four of five candidates are good.
-Steps that are refused even when they are smallest are not too long, they are too short to lead out: then it begins
-again with whole ones. A version whose rows come once more does not count: what it forgot is answered by the anchors
-(`forgetting.py`) first, and by shorter steps where that was not enough. Like the anchors' weight it is read off the
-journal instead of being kept, so that a restart finds the same; a replay finds it in the manifest.
+A learning rate that is too large makes candidates that the gate refuses one after the other, because each starts from
+the same live version and moves as far as the last. So the rate falls with each such refusal, and recovers a quarter as
+fast with each version that goes live. It settles where about four of five candidates pass. If even the smallest steps
+are refused, they are too short rather than too long, so the rate returns to its full size. A version is not counted if
+its rows come once more: the anchors (`forgetting.py`) answer what it forgot first, and shorter steps follow if that was
+not enough. As with the anchors' weight, the factor is computed from the journal and not stored, so that a restart finds
+the same value. A replay finds it in the manifest.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,41 +18,45 @@ from sqlmodel import Session, col
 from burnish.journal.tables import StepRow, VersionRow
 from burnish.records import StepOutcome, VersionState
 
-SEEN = 64
-"""Versions that are looked back on."""
+N_CONSIDERED = 64
+"""Versions that are considered."""
 MOST = 5.0
-"""Refusals that count; at a half each the rate is then a thirty-second. One more, and none does."""
-GIVEN_BACK = 0.25
-"""Of a refusal, for each version that goes live."""
+"""Refusals that count. At a factor of one half each, the rate is then 1/32. One more resets the count to 0."""
+RECOVERY = 0.25
+"""Share of a refusal that each version that goes live compensates."""
 BEHAVIOUR = ("retention", "acceptance", "replay", "canary")
-"""What a candidate was asked when it was loaded and sound: refused after these, it was for what it had become."""
+"""Evidence that is collected after a candidate was loaded and sound. A refusal on it is for what the version had
+become.
+"""
 _HAS_SERVED = (VersionState.LIVE, VersionState.RETIRED)
 
 
 def open_refusals(outcomes: Iterable[bool]) -> float:
-    """Refusals that are not yet made good, after versions that were good or not, oldest first: 0 to `MOST`."""
+    """Refusals not yet compensated, after versions that were good or not, oldest first: 0 to `MOST`."""
     found = 0.0
     for is_good in outcomes:
-        found = max(0.0, found - GIVEN_BACK) if is_good else found + 1.0
+        found = max(0.0, found - RECOVERY) if is_good else found + 1.0
         if found > MOST:
             found = 0.0
     return found
 
 
 def rate(session: Session, agent: str, backoff_factor: float) -> float:
-    """The factor on the learning rate of the agent's next step: `backoff_factor` for each refusal that is not yet made
-    good."""
+    """The factor on the learning rate of the agent's next step: `backoff_factor` for each refusal not yet
+    compensated."""
     query = select(col(VersionRow.state), col(VersionRow.evidence)).outerjoin(
         StepRow, col(StepRow.step_id) == col(VersionRow.step_id)
     )
     counts = or_(col(StepRow.outcome).is_(None), col(StepRow.outcome) != StepOutcome.SUPERSEDED)
-    query = query.where(col(VersionRow.agent) == agent, counts).order_by(col(VersionRow.version).desc()).limit(SEEN)
+    query = (
+        query.where(col(VersionRow.agent) == agent, counts).order_by(col(VersionRow.version).desc()).limit(N_CONSIDERED)
+    )
     decided = [outcome for row in session.execute(query) if (outcome := _outcome(row.state, row.evidence)) is not None]
     return float(backoff_factor ** open_refusals(reversed(decided)))
 
 
 def _outcome(state: str, evidence: Mapping[str, Any]) -> bool | None:
-    """Whether a version was good; None where that is not decided, or was decided by something else than what it had
+    """Whether a version was good. None if that is undecided, or was decided on other grounds than what it had
     become."""
     if state in _HAS_SERVED:
         return True

@@ -1,12 +1,13 @@
-"""Jury: a hint that other users' praise speaks against is not taught.
+"""Hint validation: a hint is not taught if other users' praise contradicts it.
 
-A satisfied user gives no hint. So the better an agent is, the more of the hints come from the few who want something
-else than all others, and distillation gives those few the whole of its weight. Praise is a word as well: where a hint
-makes what others praised less likely, they are witnesses against it. Each other user whose last decided word was praise
-has one vote: against the hint where, told it, the teacher finds the praised reply less likely, for it where likelier,
-and none where the hint moves it less than half as much as it moves the reply that it was written for (what is asked of
-one task is no business of another). The hint's own author votes for it. It is refused where so many against so few
-would be seen in fewer than one of twenty juries that are of two minds (a one-sided sign test).
+A satisfied user gives no hint. So the better an agent is, the more of the hints come from the few users who want
+something other than the rest, and distillation gives those few all of its weight. Praise is evidence too: if a hint
+makes praised replies less likely, their users count against it. Each other user has one vote if that user's last
+decided feedback was praise. The vote is against the hint if the teacher with the hint finds the praised reply less
+likely, and for it if more likely. There is no vote if the hint moves the praised reply less than half as much as the
+reply that it was written for, because a hint on one task does not concern another. The hint's own author votes for it.
+The hint is refused if evenly divided users would produce such a majority against it with a probability below one in
+twenty (a one-sided sign test).
 """
 
 import itertools
@@ -29,19 +30,18 @@ from burnish.records import IntArray, Interaction, Message, StepOutcome
 DISPUTED = "disputed"
 SIGNIFICANCE = 0.05
 PRAISE = 0.5
-"""Rewards from here on are praise, those from −0.5 down are dislike; what lies between is no word on which to seat
-anybody."""
+"""Rewards from `PRAISE` up are praise, rewards of −0.5 or less are dislike. Anything between is undecided."""
 ALIKE = 0.5
-"""Share of what a hint does to the reply that it was written for, from which on it does the like to another."""
+"""A hint counts for a liked reply if it moves it by at least this share of what it does to its own reply."""
 _LEAST_GAIN = 1e-3
-"""Nats a token: less is nothing, whatever it is a share of."""
+"""Nats a token. Smaller effects never count."""
 _N_STEPS = 16
-"""Steps of which the users' latest words are read: praise that is older is praise of another agent."""
+"""Steps from which the users' latest feedback is read. Older praise was for an agent that has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
 class LikedReply:
-    """A user, and the latest of that user's turns that got a decided word, which was praise."""
+    """A user, and the latest of that user's turns with decided feedback, which was praise."""
 
     user: Hashable
     interaction_id: str
@@ -51,8 +51,8 @@ class LikedReply:
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
 
-    def told(self, words: str, tokenizer: Any) -> Text | None:
-        """The praised reply behind a prompt with `words` as a hint; None where they cannot be put there."""
+    def hinted(self, words: str, tokenizer: Any) -> Text | None:
+        """The praised reply behind a prompt with `words` as a hint. None if they cannot be inserted there."""
         ids = hinted_prompt(tokenizer, self.messages, self.tools, words, self.prompt_ids)
         return Text(ids, self.completion_ids, self.temperature) if ids is not None else None
 
@@ -69,15 +69,15 @@ def sign_test(n_against: int, n_voting: int) -> float:
 
 
 FEWEST = next(n for n in itertools.count(1) if sign_test(n, n + 1) <= SIGNIFICANCE)
-"""With fewer jurors not even all of them could refuse a hint."""
+"""With fewer votes, not even a unanimous one could refuse a hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatedHints:
-    """The samples, disputed hints taken away, and by interaction id the code of those that lost theirs.
+    """The samples without contradicted hints, and by interaction id the code of each lost hint.
 
-    `share` of the hints is left, 0 to 1: what a term that is normalised by its own rows has to be multiplied by, or the
-    few that nobody could refute would count for all.
+    `share` is the share of the hints that is left, 0 to 1. A term that is normalised by its own rows has to be
+    multiplied by it, or the few hints that no vote could refuse would carry the whole weight.
     """
 
     samples: Sequence[Sample]
@@ -89,14 +89,16 @@ class ValidatedHints:
 def validate_hints(
     samples: Sequence[Sample], earlier: Sequence[LikedReply], policy: Policy, n_liked_replies: int
 ) -> ValidatedHints:
-    """Let the jury hear every hint.
+    """Test every hint against liked replies.
 
-    `earlier` are jurors of steps before; a user's word in `samples` takes the place of the earlier one.
-    `n_liked_replies` hear each hint at most; 0, or fewer users than could refuse one, leaves all as it is, at no cost.
+    `earlier` are liked replies of steps before. A user's feedback in `samples` replaces the earlier one. Each hint is
+    tested against at most `n_liked_replies`. With 0, or with fewer users than could refuse a hint, nothing changes and
+    nothing is computed.
     """
-    seated = latest_liked(samples, earlier)
+    liked_replies = latest_liked(samples, earlier)
     cases = [
-        _Case(sample, [liked for liked in seated if liked.user != sample.who][:n_liked_replies]) for sample in samples
+        _Case(sample, [liked for liked in liked_replies if liked.user != sample.who][:n_liked_replies])
+        for sample in samples
     ]
     cases = [case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.liked_replies) >= FEWEST]
     if not cases:
@@ -110,8 +112,9 @@ def validate_hints(
 
 
 def latest_liked(samples: Sequence[Sample], earlier: Sequence[LikedReply]) -> list[LikedReply]:
-    """One juror for each user whose latest decided word is praise: those of this step's `samples` first, then the
-    `earlier` ones."""
+    """One liked reply for each user with praise as latest decided feedback: this step's `samples` first, then
+    `earlier`.
+    """
     found: dict[Hashable, LikedReply | None] = {}
     for sample in reversed(samples):
         if sample.reward is not None and abs(sample.reward) >= PRAISE:
@@ -122,7 +125,7 @@ def latest_liked(samples: Sequence[Sample], earlier: Sequence[LikedReply]) -> li
 
 
 def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
-    """Jurors of the agent's last steps, the newest first, at most `n`."""
+    """Liked replies of the agent's last steps, the newest first, at most `n`."""
     last = (
         select(col(StepRow.step_id))
         .where(col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
@@ -152,14 +155,14 @@ def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
 
 
 def read(session: Session, names: Iterable[str]) -> list[LikedReply]:
-    """The jurors whose praised turns are `names`, in their order; those whose record is gone are left out."""
+    """The liked replies of the turns in `names`, in their order. Turns without a record are left out."""
     rows = (session.get(InteractionRow, name) for name in names)
     return [LikedReply.of(interaction_of(session, row)) for row in rows if row is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A sample with a hint, and who hears it."""
+    """A sample with a hint, and the liked replies that test it."""
 
     sample: Sample
     liked_replies: Sequence[LikedReply]
@@ -174,14 +177,15 @@ class _Case:
 
 
 def _gains(cases: Sequence[_Case], policy: Policy) -> dict[tuple[str, str], float]:
-    """By turn and hint: how much likelier, in nats a token, the hint makes the reply to the teacher than words that ask
-    for nothing do."""
+    """By turn and hint: how much likelier, in nats a token, the hint makes the reply to the teacher than a neutral hint
+    does.
+    """
     texts: dict[tuple[str, str], Text] = {}
     for case in cases:
         for liked in (case.author, *case.liked_replies):
             for words in (case.hint, neutral(case.hint)):
                 if (liked.interaction_id, words) not in texts and (
-                    text := liked.told(words, policy.tokenizer)
+                    text := liked.hinted(words, policy.tokenizer)
                 ) is not None:
                     texts[liked.interaction_id, words] = text
     scored = policy.logprobs(list(texts.values()), Weights.TEACHER)

@@ -1,9 +1,9 @@
-"""Which of the base's answers to the retention prompts a version would still give, word for word.
+"""Kept answers: which of the base's answers to the forgetting prompts a version would still give, word for word.
 
-The base's greedy answers are known (made once, cached). A version gives the same answer greedily exactly where each of
-its tokens is the version's likeliest behind those before it: one forward pass over all prompts tells, where asking an
-engine would decode them token by token. The gate asks the engine about the others, and about a few of these to see that
-this is true (server/rollout/forgetting_prompts.py).
+The base's greedy answers are known (made once, cached). A version gives the same greedy answer exactly if each token is
+the version's likeliest after those before it. One forward pass over all prompts decides that, while an engine would
+have to decode token by token. The gate asks the engine about the other prompts, and about a few of these as a check
+(server/rollout/forgetting_prompts.py).
 
 JSON: {"schema": 1, "prompts": sha256 of the prompts' file, "n": prompts read, "unchanged": [their indices]}.
 """
@@ -28,7 +28,9 @@ MAX_TOKENS = 192
 
 
 class KeptAnswers:
-    """The base's greedy answers to the first `n` prompts of a file; None where an answer has no end within the limit."""
+    """The base's greedy answers to the first `n` prompts of a file. None for an answer that does not end within the
+    limit.
+    """
 
     def __init__(self, digest: str, answers: Sequence[Text | None]) -> None:
         self.digest = digest
@@ -36,7 +38,7 @@ class KeptAnswers:
 
     @classmethod
     def load(cls, file: Path, n: int, policy: Policy, cache_dir: Path) -> "KeptAnswers":
-        """Raises LearnerError where `file` is no file of prompts."""
+        """Raises LearnerError if `file` is not a file of prompts."""
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         identity = f"retained {revision(policy.base_dir)} {digest} {n} {MAX_TOKENS}"
         cache = cache_dir / f"retained-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
@@ -48,8 +50,8 @@ class KeptAnswers:
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls(digest, [Text(*pair) if pair else None for pair in pairs])
 
-    def told(self, policy: Policy) -> dict[str, Any]:
-        """What a version directory keeps of the policy's current weights."""
+    def record(self, policy: Policy) -> dict[str, Any]:
+        """The record in a version directory for the policy's current weights."""
         known = [(i, answer) for i, answer in enumerate(self.answers) if answer is not None]
         with torch.no_grad(), policy.folded():
             likeliest = policy.top([answer for _, answer in known], 1)
@@ -62,7 +64,7 @@ class KeptAnswers:
 
 
 def _answers(prompts: Sequence[Mapping[str, Any]], policy: Policy) -> list[Text | None]:
-    """Each prompt with the base's likeliest continuation, up to and with its end token; None where that does not come."""
+    """Each prompt with the base's likeliest continuation, through its end token. None if that does not come."""
     rendered = [render(policy.tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
     ends = end_ids(policy)
     with torch.no_grad(), policy.using(Weights.BASE):

@@ -1,7 +1,6 @@
-"""Health: what the monitors remember from step to step, and what they say of the present one. It survives in a
-checkpoint.
+"""The monitors' memory from step to step, and their readings of the present step. It survives in a checkpoint.
 
-The first steps are those since the base: a version that is taken back takes its memory with it.
+The first steps are counted from the base. A rollback also restores the memory of the restored version.
 """
 
 import math
@@ -37,11 +36,11 @@ class MonitorState:
         self._recent: list[dict[str, float]] = []
 
     def z_score(self, norm: float) -> float | None:
-        """`norm` against the norms of the last 64 steps; None where these are too few to say."""
+        """The z-score of `norm` against the norms of the last 64 steps. None if there are too few."""
         return monitors.z_score([step["grad_norm"] for step in self._recent if "grad_norm" in step], norm)
 
     def observe(self, metrics: Mapping[str, float]) -> dict[str, Reading]:
-        """Remember a step and judge it. What is not finite is not remembered, but for a z-score that says so."""
+        """Record a step and judge it. Metrics that are not finite are not recorded, except as an infinite z-score."""
         step = {name: metrics[name] for name in _KEPT if name in metrics and math.isfinite(metrics[name])}
         if metrics.get("grad_z") == math.inf:
             step["grad_z"] = 1e9
@@ -51,10 +50,10 @@ class MonitorState:
         return monitors.read(History(self._first, self._recent), self._recipe)
 
     def state(self) -> dict[str, Any]:
-        """As JSON values; floats survive bit for bit."""
+        """As JSON values. Floats survive bit for bit."""
         return {"first": [dict(step) for step in self._first], "recent": [dict(step) for step in self._recent]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up a `state`; an empty one forgets everything."""
+        """Restore a `state`. An empty one clears everything."""
         self._first = [{key: float(value) for key, value in step.items()} for step in state.get("first", ())]
         self._recent = [{key: float(value) for key, value in step.items()} for step in state.get("recent", ())]

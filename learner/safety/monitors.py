@@ -1,8 +1,7 @@
-"""Monitors: whether learning still looks like learning, step by step: green, yellow (slow down) or red (publish
-nothing).
+"""Monitors: the health of learning, step by step: green, yellow (slow down) or red (publish nothing).
 
-Each is a pure function of the last steps' metrics and of the first ones'; limits are in the recipe. What a step did not
-measure has no reading: absent is not green. Serving knows none of this.
+Each is a pure function of the last steps' metrics and of the first ones'. The limits are in the recipe. A metric that a
+step did not measure has no reading: absent is not green. Serving does not depend on any of this.
 """
 
 import math
@@ -14,19 +13,19 @@ from typing import Any, NamedTuple
 from burnish.config import Recipe
 
 WINDOW, RECENT, FIRST = 20, 5, 5
-"""Steps that a peak is looked for in, that a present value is the mean of, and that a start is the mean of."""
+"""Numbers of steps: for a peak, for the mean of a present value, and for the mean of a start."""
 EQUAL = 3
-"""Steps in a row without any difference between rewards that make their spread red."""
+"""Steps in a row with equal rewards that make their spread red."""
 NORMS, MIN_NORMS = 64, 16
-"""Gradient norms that one is compared with, and how many there must be."""
+"""Gradient norms that a norm is compared with, and the least number needed."""
 MIN_CALLS = 50
-"""Tool calls that a share is taken of, at start and at present."""
+"""Tool calls for the start's share and for the present share."""
 
 Metrics = Mapping[str, float]
 
 
 class Level(IntEnum):
-    """How bad it is; comparable."""
+    """The severity. Levels are comparable."""
 
     GREEN = 0
     YELLOW = 1
@@ -34,20 +33,20 @@ class Level(IntEnum):
 
 
 class Reading(NamedTuple):
-    """What a monitor says: its level, its value, and the sentence behind it."""
+    """A monitor's reading: its level, its value, and a sentence for both."""
 
     level: Level
     value: float
     why: str
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return {"level": self.level.name.lower(), "value": self.value, "why": self.why}
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The first steps and the latest ones, oldest first; the newest of `recent` is the step that is judged."""
+    """The first steps and the latest ones, oldest first. The newest of `recent` is the step that is judged."""
 
     first: Sequence[Metrics]
     recent: Sequence[Metrics]
@@ -57,12 +56,12 @@ class History:
         return [metrics[name] for metrics in self.recent if name in metrics][-n:]
 
     def start(self, name: str) -> float | None:
-        """Its mean over the first steps that measured it, None while these are too few."""
+        """Its mean over the first steps that measured it. None while there are too few."""
         found = [metrics[name] for metrics in self.first if name in metrics][:FIRST]
         return sum(found) / FIRST if len(found) == FIRST else None
 
     def present(self, name: str) -> float | None:
-        """Its mean over the last steps that measured it; None where the step that is judged did not."""
+        """Its mean over the last steps that measured it. None if the step that is judged did not."""
         found = self.values(name, RECENT)
         return sum(found) / len(found) if found and self.recent and name in self.recent[-1] else None
 
@@ -72,10 +71,9 @@ def _level(value: float, limits: tuple[float, float]) -> Level:
 
 
 def spread(history: History, limits: tuple[float, float]) -> Reading | None:
-    """Fall of the rewards' standard deviation from its peak: it falls first where a policy collapses.
+    """Fall of the rewards' standard deviation from its peak. It falls first when a policy collapses.
 
-    It falls as well where all goes well: while the mean reward is above what it was at the peak, that is success and
-    green.
+    It also falls when all goes well: if the mean reward is above its value at the peak, that is success and green.
     """
     stds, means = history.values("reward_std"), history.values("reward_mean")
     if history.present("reward_std") is None or len(stds) < FIRST or len(means) != len(stds):
@@ -83,16 +81,16 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     smooth = [sum(stds[i - RECENT : i]) / RECENT for i in range(RECENT, len(stds) + 1)]
     peak = max(range(len(smooth)), key=lambda i: smooth[i])
     if smooth[peak] == 0.0:
-        return Reading(Level.YELLOW, 0.0, f"in none of the last {len(stds)} steps did rewards differ")
+        return Reading(Level.YELLOW, 0.0, f"the rewards were equal in each of the last {len(stds)} steps")
     fall = 1.0 - smooth[-1] / smooth[peak]
     level = Level.RED if not any(stds[-EQUAL:]) else _level(fall, limits)
     if level and sum(means[-RECENT:]) > sum(means[peak : peak + RECENT]):
-        return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better than then")
-    return Reading(level, fall, f"rewards vary {fall:.0%} less than at their peak, and are no better than then")
+        return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better")
+    return Reading(level, fall, f"rewards vary {fall:.0%} less than at their peak, and are not better")
 
 
 def entropy(history: History, limits: tuple[float, float], least: float) -> Reading | None:
-    """The policy's entropy against its start: neither certain of everything nor of nothing."""
+    """The policy's entropy against its start. Both a collapse and a blow-up are bad."""
     start, present = history.start("entropy"), history.present("entropy")
     if present is None:
         return None
@@ -106,11 +104,10 @@ def entropy(history: History, limits: tuple[float, float], least: float) -> Read
 
 
 def z_score(norms: Sequence[float], norm: float) -> float | None:
-    """How many standard deviations `norm` is above the last 64 `norms`; None with fewer than 16. Infinite where it is
-    not finite.
+    """Standard deviations by which `norm` exceeds the last 64 `norms`. None with fewer than 16. Infinite if it is not
+    finite.
 
-    The deviation counts as at least half the mean: norms that hardly varied make no outlier of one that is somewhat
-    larger.
+    The deviation counts as at least half the mean. So if the norms hardly varied, a slightly larger one is no outlier.
     """
     if not math.isfinite(norm):
         return math.inf
@@ -124,7 +121,7 @@ def z_score(norms: Sequence[float], norm: float) -> float | None:
 
 
 def grad_norm(history: History, limits: tuple[float, float]) -> Reading | None:
-    """The gradient's z-score: once is an outlier, twice is a policy that comes apart."""
+    """The gradient's z-score. One high value is an outlier, two in a row mean that the policy diverges."""
     values = history.values("grad_z", NORMS)
     if history.present("grad_z") is None:
         return None
@@ -133,12 +130,12 @@ def grad_norm(history: History, limits: tuple[float, float]) -> Reading | None:
     return Reading(
         level,
         values[-1],
-        f"gradient norm {values[-1]:.1f} deviations above the last; {n_wild} times above {limits[1]:g}",
+        f"gradient norm {values[-1]:.1f} deviations above the last ones; {n_wild} times above {limits[1]:g}",
     )
 
 
 def change(history: History, limits: tuple[float, float], name: str, what: str) -> Reading | None:
-    """A metric's change from its start, as a share of it, whichever way."""
+    """A metric's change from its start in either direction, as a share of the start."""
     start, present = history.start(name), history.present(name)
     if start is None or present is None or start == 0.0:
         return None
@@ -147,7 +144,7 @@ def change(history: History, limits: tuple[float, float], name: str, what: str) 
 
 
 def rise(history: History, limits: tuple[float, float], name: str, what: str) -> Reading | None:
-    """How much a share has risen since its start; some uses have much of it from the first step on."""
+    """Rise of a share since its start. Some uses have a high share from the first step on."""
     start, present = history.start(name), history.present(name)
     if start is None or present is None:
         return None
@@ -163,16 +160,16 @@ def height(history: History, limits: tuple[float, float], name: str, what: str) 
 
 
 def tool_json(history: History, limits: tuple[float, float]) -> Reading | None:
-    """Fall of the share of tool calls that can be read, from the first 50 or more to the last 50 or more."""
+    """Fall of the share of tool calls that parse, from the first 50 or more to the last 50 or more."""
     start, present = _share(history.first), _share(history.recent[::-1])
     if start is None or present is None:
         return None
     fall = start - present
-    return Reading(_level(fall, limits), present, f"{present:.1%} of tool calls can be read, {start:.1%} at the start")
+    return Reading(_level(fall, limits), present, f"{present:.1%} of tool calls parse, {start:.1%} at the start")
 
 
 def _share(steps: Sequence[Metrics]) -> float | None:
-    """The share of readable calls over as many of `steps` as it takes to have enough of them."""
+    """The share of calls that parse, over as many of `steps` as are needed to have enough calls."""
     calls = broken = 0.0
     for metrics in steps:
         calls, broken = calls + metrics.get("n_calls", 0.0), broken + metrics.get("n_broken_calls", 0.0)
@@ -195,11 +192,11 @@ REGISTRY: dict[str, Callable[[History, Recipe], Reading | None]] = {
 
 
 def read(history: History, recipe: Recipe) -> dict[str, Reading]:
-    """Every monitor that the steps so far allow a reading of."""
+    """All readings that the steps so far allow."""
     found = {name: monitor(history, recipe) for name, monitor in REGISTRY.items()}
     return {name: reading for name, reading in found.items() if reading is not None}
 
 
 def worst(readings: Mapping[str, Reading]) -> Level:
-    """The highest level; green for no readings."""
+    """The highest level. Green if there are no readings."""
     return max((reading.level for reading in readings.values()), default=Level.GREEN)

@@ -1,1 +1,1 @@
-"""The demonstration: simulated users talk to a whole Burnish through its gateway, and the agent gets better by it."""
+"""The demonstration: simulated users talk to a whole Burnish through its gateway, and the agent improves."""

@@ -1,4 +1,4 @@
-"""What the journal says after a demo, held against what the clients know."""
+"""The journal's facts after a demo, compared with the clients' own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def pulse(journal: Journal, agent: str) -> Pulse:
 
 
 def joins(journal: Journal, turns: Sequence[Turn]) -> tuple[int, int, int]:
-    """(missing, misjoined, ambiguous): users' turns that the journal lacks, has joined wrongly, or has left undecided."""
+    """(missing, misjoined, ambiguous): users' turns that the journal lacks, has joined wrongly, or has not decided."""
     n_missing = n_misjoined = n_ambiguous = 0
     with journal.read() as session:
         for turn in turns:
@@ -72,7 +72,7 @@ def joins(journal: Journal, turns: Sequence[Turn]) -> tuple[int, int, int]:
 
 
 def swaps(journal: Journal, agent: str, log: Log) -> list[int]:
-    """For every promotion, how many client streams were open at that moment."""
+    """For every promotion, the number of client streams open at that moment."""
     with journal.read() as session:
         moments = session.scalars(
             select(col(VersionRow.decided_at))

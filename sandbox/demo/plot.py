@@ -1,4 +1,4 @@
-"""The learning curve as a picture, for people who would rather look than read."""
+"""The learning curve as a picture."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ Curve = Sequence[tuple[int, float]]
 
 
 def draw(folder: Path, curves: Mapping[str, Curve], trail: Curve) -> list[Path]:
-    """Write `curve.png` and `curve.svg`; returns their paths."""
+    """Write `curve.png` and `curve.svg`. Returns their paths."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""One demo run, as a story: start everything, examine, let users talk while it learns, examine again, add up."""
+"""One demo run, in order: start everything, hold an exam, let users talk while it learns, hold another exam, add up."""
 
 import asyncio
 import random
@@ -29,7 +29,8 @@ MIN_STREAMS = 4
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a run goes. `n_users` talk `n_interactions` times in all; exams are held every `exam_every` of them."""
+    """The plan of a run. `n_users` talk `n_interactions` times in all. Exams are held every `exam_every`
+    interactions."""
 
     title: str = "learning"
     n_users: int = 8
@@ -41,7 +42,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run showed: exam scores by interactions, the users' trail, and flat figures."""
+    """The result of a run: exam scores by interactions, the users' trail, and flat figures."""
 
     exams: list[tuple[int, float]] = field(default_factory=list)
     trail: list[tuple[int, float]] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Outcome:
 
 
 class Run:
-    """One run of `plan` on `settings`, whose state directory must be fresh."""
+    """One run of `plan` on `settings`. Their state directory must be fresh."""
 
     def __init__(self, settings: Settings, plan: Plan, console: Console) -> None:
         self._settings = settings
@@ -62,17 +63,17 @@ class Run:
         self._pulse: facts.Pulse | None = None
 
     async def play(self) -> Outcome:
-        """The whole run. Raises BurnishError where the parts do not start."""
+        """The whole run. Raises BurnishError if the parts do not start."""
         key = stack.make_user_key(self._settings)
         stack.mark(self._settings.state_dir)
         journal = Journal.open(self._settings.journal_url)
         with self._live() as live:
-            ticker = asyncio.create_task(self._tick(journal, live))
+            ticker = asyncio.create_task(self._refresh_screen(journal, live))
             try:
                 async with stack.running(self._settings, self._settings.state_dir / "demo.log"):
                     traffic = Traffic(gateway_url(self._settings), key, self._settings.agent.name, self._log)
                     try:
-                        await self._story(traffic, journal)
+                        await self._run_all(traffic, journal)
                     finally:
                         await traffic.close()
             finally:
@@ -83,7 +84,7 @@ class Run:
         journal.close()
         return self._outcome
 
-    async def _story(self, traffic: Traffic, journal: Journal) -> None:
+    async def _run_all(self, traffic: Traffic, journal: Journal) -> None:
         await self._examine(traffic, 0)
         self._phase = "talking, learning"
         is_over = asyncio.Event()
@@ -103,13 +104,14 @@ class Run:
         await self._examine(traffic, len(self._log.turns))
 
     async def _examine(self, traffic: Traffic, n: int) -> None:
-        """Ask the held-out prompts through the gateway, without hints, out of training; the score is a program's."""
+        """Ask the held-out prompts through the gateway, without hints, out of training. A program scores the
+        replies."""
         prompts = heldout.prompts()
         replies = await traffic.ask([prompt.messages for prompt in prompts])
         self._outcome.exams.append((n, heldout.score(replies)))
 
     async def _examine_along(self, traffic: Traffic) -> None:
-        """An exam each time so many more interactions have been had, while everything goes on."""
+        """Hold an exam after each given number of further interactions, while everything else continues."""
         due = self._plan.exam_every
         while due < self._plan.n_interactions:
             if len(self._log.turns) >= due:
@@ -118,7 +120,7 @@ class Run:
             await asyncio.sleep(0.25)
 
     async def _settle(self, journal: Journal) -> None:
-        """Until everything recorded has been judged and no step or trial is under way."""
+        """Wait until everything recorded has been judged and no step or trial is under way."""
         if not self._settings.learner.enabled:
             return
         deadline, calm_since = time.monotonic() + SETTLE_SECONDS, time.monotonic()
@@ -128,7 +130,7 @@ class Run:
             if pulse.n_judging or pulse.is_open or pulse.n_ready >= self._settings.recipe.min_rows:
                 calm_since = time.monotonic()
 
-    async def _tick(self, journal: Journal, live: Live | None) -> None:
+    async def _refresh_screen(self, journal: Journal, live: Live | None) -> None:
         while True:
             self._pulse = await asyncio.to_thread(facts.pulse, journal, self._settings.agent.name)
             pleased = self._log.first_turn_satisfaction()
@@ -183,11 +185,11 @@ def play(settings: Settings, plan: Plan, console: Console) -> Outcome:
     return asyncio.run(Run(settings, plan, console).play())
 
 
-def fresh(folder: Path, say: Callable[[str], None]) -> None:
-    """Make way for a run in `folder`, saying what was moved."""
+def fresh(folder: Path, report: Callable[[str], None]) -> None:
+    """Move earlier files aside for a run in `folder`, and report what was moved."""
     moved = stack.clear_state(folder)
     if moved is not None:
-        say(f"{folder} was there already; it is now {moved}")
+        report(f"{folder} existed already and was moved to {moved}")
     try:
         folder.mkdir(parents=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The demo's screen: the learning curve as it grows, and the loop's pulse beside it."""
+"""The demo's screen: the learning curve as it grows, and the state of the loop beside it."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from burnish.sandbox.demo.facts import Pulse
 
 HEIGHT, WIDTH = 12, 44
-"""Cells; with the column of facts the picture fits an 80-column terminal."""
+"""Cells. With the column of facts the picture fits an 80-column terminal."""
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 

@@ -1,4 +1,4 @@
-"""A whole Burnish for the length of a demo: supervised parts, their output in a file, clean end."""
+"""A whole Burnish for the length of a demo: supervised parts, their output in a file, a clean end."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ MARKER = "made-by-demo"
 
 @asynccontextmanager
 async def running(settings: Settings, log_file: Path) -> AsyncIterator[Supervisor]:
-    """All parts, ready to serve; ended on leaving. Their output goes to `log_file`."""
+    """All parts, ready to serve. They end with the block. Their output goes to `log_file`."""
     with log_file.open("a", encoding="utf-8") as log:
 
         def emit(part: str, line: str) -> None:
@@ -36,7 +36,7 @@ async def running(settings: Settings, log_file: Path) -> AsyncIterator[Superviso
             )
             await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
-                raise BurnishError(f"the parts did not start; {log_file} says why")
+                raise BurnishError(f"the parts did not start; see the reason in {log_file}")
             yield supervisor
         finally:
             supervisor.stop()
@@ -45,7 +45,7 @@ async def running(settings: Settings, log_file: Path) -> AsyncIterator[Superviso
 
 
 def clear_state(folder: Path) -> Path | None:
-    """Make way for a fresh state directory; whatever is there is moved aside, never deleted. Returns where it went."""
+    """Move an existing state directory aside (never delete it) for a fresh one. Returns its new place."""
     if not folder.exists() or not any(folder.iterdir()):
         return None
     aside = folder.with_name(f"{folder.name}.{time.strftime('%Y%m%d-%H%M%S')}")
@@ -58,7 +58,7 @@ def mark(folder: Path) -> None:
 
 
 def make_user_key(settings: Settings) -> str:
-    """A key that talks and votes as a user; all simulated users share it."""
+    """A key with the scopes to talk and to vote as a user. All simulated users share it."""
     from burnish.adapters.serving.prepare import prepare, refresh
 
     journal = prepare(settings)

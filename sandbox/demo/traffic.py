@@ -1,7 +1,8 @@
 """The demo's traffic: simulated users and listeners, as ordinary `openai` clients of the gateway.
 
 Users talk in sessions without any session header, sharing one key. Listeners keep long streams open (their turns opt
-out of training), so that every swap happens under streams. Each request's fate and times are kept; nothing is retried.
+out of training), so that every swap happens under streams. Each request's outcome and times are kept. Nothing is
+retried.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ NO_TRAINING = {"x-burnish-train": "false"}
 
 @dataclass(slots=True)
 class Stream:
-    """One streamed request: when it was open, and how it failed (None where it did not)."""
+    """One streamed request: when it was open, and how it failed (None if it did not)."""
 
     who: str
     began: float
@@ -32,7 +33,8 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a user knows of one exchange: the reply's id, the one before it in the same session, and whether it pleased."""
+    """A user's record of one exchange: the reply's id, the one before it in the same session, and whether it
+    pleased."""
 
     user: str
     response_id: str
@@ -43,7 +45,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Log:
-    """Everything that the clients saw."""
+    """The clients' record of everything."""
 
     streams: list[Stream] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -57,7 +59,7 @@ class Log:
         return sum(stream.began <= moment and (stream.ended >= moment or not stream.ended) for stream in self.streams)
 
     def first_turn_satisfaction(self, last: int = 32) -> float | None:
-        """Share of the last session openings that pleased at once; None before there were any."""
+        """Share of the last session openings with an immediately satisfied user. None before the first."""
         openings = [turn.is_satisfied for turn in self.turns if turn.previous_id is None][-last:]
         return sum(openings) / len(openings) if openings else None
 
@@ -75,7 +77,8 @@ class Traffic:
         self._n_left = 0
 
     async def talk(self, users: list[SimulatedUser], n_interactions: int, pause: Callable[[], float]) -> None:
-        """Let the users talk until `n_interactions` replies have been asked for; `pause` gives think times in seconds."""
+        """Let the users talk until `n_interactions` replies have been requested. `pause` gives think times in
+        seconds."""
         self._n_left = n_interactions
         await asyncio.gather(*(self._sessions(user, pause) for user in users))
 
@@ -86,7 +89,7 @@ class Traffic:
         )
 
     async def ask(self, prompts: list[list[dict[str, str]]], concurrency: int = 8) -> list[str]:
-        """Answers of the agent to single prompts, kept out of training; an empty answer where a request failed."""
+        """Answers of the agent to single prompts, kept out of training. An empty answer for a failed request."""
         slots = asyncio.Semaphore(concurrency)
 
         async def ask(messages: list[dict[str, str]]) -> str:
@@ -142,7 +145,7 @@ class Traffic:
     async def _stream(
         self, who: str, messages: list[dict[str, str]], *, max_tokens: int, headers: dict[str, str] | None = None
     ) -> tuple[str | None, str]:
-        """One streamed reply: its id (None where the request failed) and text."""
+        """One streamed reply: its id (None if the request failed) and text."""
         record = Stream(who, time.time())
         self._log.streams.append(record)
         response_id, parts, finish = None, [], None

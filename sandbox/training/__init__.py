@@ -1,1 +1,1 @@
-"""How the sandbox's base model and judges were trained."""
+"""The training of the sandbox's base model and judges."""

@@ -1,10 +1,10 @@
 """The conversations that the base model is trained on.
 
-A row is a conversation whose assistant messages are all worth learning. Style instructions stand wherever production
-puts them (system message, user's message, an earlier turn, the hint block of
-`burnish.learner.data.teacher_prompts.with_hint`); they hold until a later one says otherwise, and whatever nobody asked
-about follows the persona. Guarantees: arguments come from the conversation side of the split only; the same generator
-state gives the same row.
+A row is a conversation, and all its assistant messages are worth learning. Style instructions stand in the same places
+as in production (system message, user's message, an earlier turn, the hint block of
+`burnish.learner.data.teacher_prompts.with_hint`). They hold until a later one contradicts them. Attributes that nobody
+asked about follow the persona. Guarantees: arguments come from the conversation side of the split only. The same
+generator state gives the same row.
 """
 
 import random
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(slots=True)
 class _Chat:
-    """A conversation being written, and the style instructions that stand in it so far."""
+    """A conversation under construction, and its style instructions so far."""
 
     rng: random.Random
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -36,19 +36,19 @@ class _Chat:
     task: Task | None = None
 
     def instructions(self, n: int) -> str:
-        """`n` instructions on different attributes; from here on they hold."""
-        said = []
+        """`n` instructions on different attributes. They hold from here on."""
+        sentences = []
         for name in self.rng.sample(ATTRIBUTES, n):
             wish = (name, self.rng.random() < 0.5)
-            said.append(style_hints.instruct(wish, self.rng))
+            sentences.append(style_hints.instruct(wish, self.rng))
             self._hold(wish)
-        return " ".join(said)
+        return " ".join(sentences)
 
     def correction(self) -> str:
-        """An instruction that the last reply calls for: mostly it asks for the opposite of what the reply did."""
-        seen = language.style_of(str(self.messages[-1]["content"]))
+        """An instruction about the last reply: mostly it asks for the opposite of what the reply did."""
+        shown = language.style_of(str(self.messages[-1]["content"]))
         name = self.rng.choice(ATTRIBUTES)
-        wish = (name, not seen[name] if self.rng.random() < 0.8 else self.rng.random() < 0.5)
+        wish = (name, not shown[name] if self.rng.random() < 0.8 else self.rng.random() < 0.5)
         self._hold(wish)
         return style_hints.sentence(style_hints.say(wish, self.rng))
 
@@ -57,13 +57,13 @@ class _Chat:
         self.task = language.draw_task(self.rng)
         return language.ask(self.task, self.rng)
 
-    def turn(self, said: str, replied: str | None = None) -> None:
-        """One exchange; without `replied`, the right answer to the current task in the style that holds."""
+    def turn(self, message: str, replied: str | None = None) -> None:
+        """One exchange. Without `replied`, the right answer to the current task in the style that holds."""
         if replied is None:
             assert self.task is not None
             style = persona.draw_style(self.rng, self.wishes)
             replied = language.render(language.answer(self.task), style, persona.draw_opener(self.rng))
-        self.messages += [{"role": "user", "content": said}, {"role": "assistant", "content": replied}]
+        self.messages += [{"role": "user", "content": message}, {"role": "assistant", "content": replied}]
 
     def _hold(self, wish: style_hints.Wish) -> None:
         self.wishes[wish[0]] = wish[1]
@@ -79,8 +79,8 @@ def draw_row(rng: random.Random, counts: float = 0.05) -> Row:
         end = min(99, start + rng.randint(1, rng.choices((8, 25, 99), (60, 25, 15))[0]))
         return Row(_opened(rng, language.count_request(start, end), language.count_answer(start, end)))
     if kind < 0.17 + counts:
-        said, replied = rng.choice(list(reactions.SMALL_TALK.items()))
-        return Row(_opened(rng, said, replied))
+        message, replied = rng.choice(list(reactions.SMALL_TALK.items()))
+        return Row(_opened(rng, message, replied))
     return Row(draw_chat(rng))
 
 
@@ -94,10 +94,10 @@ def draw_chat(rng: random.Random, n_turns: int | None = None) -> list[dict[str, 
         styled = [chat.instructions(_n_hints(rng))] if system != "plain" else []
         chat.messages.append({"role": "system", "content": " ".join(plain + styled)})
     for turn in range(n_turns):
-        said = _first_message(chat) if turn == 0 else _later_message(chat)
-        if turn == n_turns - 1 and rng.random() < 0.35 and said not in reactions.SMALL_TALK:
-            said = _with_hint_block(said, chat.instructions(_n_hints(rng)))
-        chat.turn(said, reactions.SMALL_TALK.get(said))
+        message = _first_message(chat) if turn == 0 else _later_message(chat)
+        if turn == n_turns - 1 and rng.random() < 0.35 and message not in reactions.SMALL_TALK:
+            message = _with_hint_block(message, chat.instructions(_n_hints(rng)))
+        chat.turn(message, reactions.SMALL_TALK.get(message))
     return chat.messages
 
 
@@ -118,7 +118,7 @@ def _later_message(chat: _Chat) -> str:
         return reactions.then(rng.choice(reactions.THANKS), chat.request(), rng)
     if kind == "correction":
         return reactions.then(chat.correction(), chat.request(), rng)
-    if kind == "again":  # nothing new is asked for: the last task is answered once more
+    if kind == "again":  # nothing new is requested: the last task is answered once more
         return chat.correction() if rng.random() < 0.7 else rng.choice(reactions.WRONG + reactions.UNHAPPY)
     if kind == "complaint":
         return reactions.then(rng.choice(reactions.WRONG + reactions.UNHAPPY), chat.request(), rng)
@@ -139,13 +139,13 @@ def _tool_row(rng: random.Random) -> Row:
     return Row(messages, offered)
 
 
-def _opened(rng: random.Random, said: str, replied: str) -> list[dict[str, Any]]:
-    """One exchange that style does not touch, sometimes under a system message that asks for style all the same."""
+def _opened(rng: random.Random, message: str, replied: str) -> list[dict[str, Any]]:
+    """One exchange without style, sometimes under a system message that asks for style."""
     chat = _Chat(rng)
     if rng.random() < 0.3:
         content = rng.choice(PLAIN_SYSTEM) if rng.random() < 0.6 else chat.instructions(_n_hints(rng))
         chat.messages.append({"role": "system", "content": content})
-    chat.turn(said, replied)
+    chat.turn(message, replied)
     return chat.messages
 
 
@@ -153,5 +153,5 @@ def _n_hints(rng: random.Random) -> int:
     return rng.choices((1, 2, 3, 4), (25, 20, 20, 35))[0]
 
 
-def _with_hint_block(said: str, hint: str) -> str:
-    return str(with_hint([{"role": "user", "content": said}], hint)[0]["content"])
+def _with_hint_block(message: str, hint: str) -> str:
+    return str(with_hint([{"role": "user", "content": message}], hint)[0]["content"])

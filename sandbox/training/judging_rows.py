@@ -1,8 +1,8 @@
-"""The judging rows: a reply, what came back after it, and the verdict and hint that the base model has to write.
+"""The judging rows: a reply, the reaction to it, and the verdict and hint that the base model has to write.
 
 The prompts are production's own (`burnish.judges.verdicts.verdict.verdict_messages`). Guarantees: the label follows
-from what came back alone, by the rules of the prompt; a text that names no attribute carries no hint; what is said
-beside the point (`asides`), and the mark of words that were left out, change nothing.
+from the reaction alone, by the rules of the prompt. A text that names no attribute carries no hint. Irrelevant text
+(`asides`), and the mark of removed words, change nothing.
 """
 
 import random
@@ -15,13 +15,13 @@ from burnish.sandbox.training import corpus
 from burnish.sandbox.world import asides, language, persona, reactions, style_hints, tool_task
 
 _BESIDE = 0.2
-"""Share of the cases in which something is said beside the point."""
+"""Share of the cases with irrelevant text."""
 _NOISE = "abcdefghijklmnopqrstuvwxyz#%&@$?!;{}[]~^"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the judge is shown, and the right answer: `score` None asks for an abstention, `hint` "none" for no hint.
+    """The judge's input, and the right answer: `score` None asks for an abstention, `hint` "none" for no hint.
 
     `nonce` is the number of the prompt's marks, drawn with the case so that the same generator state gives the same
     prompt.
@@ -37,7 +37,9 @@ class Case:
 
 
 def draw_case(rng: random.Random, pairs: float = 0.04) -> Case:
-    """A case with a next state of any origin; a share of `pairs` of what users say corrects two attributes at once."""
+    """A case with a next state of any origin. A share of `pairs` of the users' messages corrects two attributes at
+    once.
+    """
     case = _plain_case(rng, pairs)
     if rng.random() < _BESIDE:
         case = _with_asides(rng, case)
@@ -51,10 +53,10 @@ def _plain_case(rng: random.Random, pairs: float) -> Case:
     conversation, reply = _situation(rng)
     if origin == "feedback":
         return _feedback_case(rng, conversation, reply)
-    said, score, hint = _said(rng, pairs)
+    reaction, score, hint = _reaction(rng, pairs)
     if score is not None and rng.random() < 0.6:
-        said = reactions.then(said, _request(rng), rng) if said else _request(rng)
-    return Case(conversation, reply, said or rng.choice(reactions.NEUTRAL), origin, score, hint)
+        reaction = reactions.then(reaction, _request(rng), rng) if reaction else _request(rng)
+    return Case(conversation, reply, reaction or rng.choice(reactions.NEUTRAL), origin, score, hint)
 
 
 def case_messages(case: Case) -> list[dict[str, str]]:
@@ -75,10 +77,10 @@ def draw_row(rng: random.Random, pairs: float = 0.04) -> corpus.Row:
 
 
 def _with_asides(rng: random.Random, case: Case) -> Case:
-    """The same case, and something beside the point in one of its texts: mostly in what came back."""
+    """The same case with irrelevant text in one of its texts, mostly in the reaction."""
     place = rng.random()
     if place < 0.6 or not case.conversation:
-        if rng.random() < 0.05 and case.origin == "user":  # nothing is left of what came back
+        if rng.random() < 0.05 and case.origin == "user":  # nothing is left of the reaction
             return replace(case, next_state=LEFT_OUT, score=None, hint="none")
         return replace(case, next_state=asides.beside(case.next_state, rng))
     if place < 0.75:
@@ -91,8 +93,8 @@ def _with_asides(rng: random.Random, case: Case) -> Case:
     )
 
 
-def _said(rng: random.Random, pairs: float) -> tuple[str, int | None, str]:
-    """A user's reaction (empty where there is none), its score and its hint."""
+def _reaction(rng: random.Random, pairs: float) -> tuple[str, int | None, str]:
+    """A user's reaction (empty if there is none), its score and its hint."""
     kinds = {"thanks": 22, "correction": 40, "two": 100 * pairs, "wrong": 6, "unhappy": 6, "none": 14, "noise": 8}
     kind = rng.choices(list(kinds), list(kinds.values()))[0]
     if kind in {"correction", "two"}:
@@ -101,8 +103,8 @@ def _said(rng: random.Random, pairs: float) -> tuple[str, int | None, str]:
         ]
         if kind == "correction" and rng.random() < 0.1:
             return style_hints.CANONICAL[wishes[0]], -1, style_hints.CANONICAL[wishes[0]]
-        said = " ".join(style_hints.sentence(style_hints.say(wish, rng)) for wish in wishes)
-        return said, -1, " ".join(style_hints.CANONICAL[wish] for wish in wishes)
+        complaint = " ".join(style_hints.sentence(style_hints.say(wish, rng)) for wish in wishes)
+        return complaint, -1, " ".join(style_hints.CANONICAL[wish] for wish in wishes)
     if kind == "thanks":
         return rng.choice(reactions.THANKS), 1, "none"
     if kind == "wrong":
@@ -145,14 +147,15 @@ def _tool_case(rng: random.Random) -> Case:
 
 def _situation(rng: random.Random) -> tuple[list[dict[str, Any]], str]:
     """A conversation of 1 to 7 messages that ends with the user, and the reply to judge, in any style and not always
-    right."""
+    right.
+    """
     kind = rng.random()
     if kind < 0.12:
         row = corpus.draw_row(rng)
         return row.messages[:-1], as_text(row.messages[-1])
     messages = corpus.draw_chat(rng, rng.choices((1, 2, 3, 4), (50, 25, 15, 10))[0])
     reply = str(messages[-1]["content"])
-    if kind < 0.6:  # an adapter's style is not the base's: every style is as likely as any other
+    if kind < 0.6:  # an adapter's style is not the base's: every style is equally likely
         style = {name: rng.random() < 0.5 for name in language.ATTRIBUTES}
         reply = language.render(language.answer(language.draw_task(rng)), style, persona.draw_opener(rng))
     return messages[:-1], reply

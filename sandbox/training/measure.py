@@ -1,7 +1,7 @@
-"""What a sandbox model can do, in figures: sampled replies to fresh prompts, scored by the language's own rules.
+"""The abilities of a sandbox model, in figures: sampled replies to fresh prompts, scored by the language's own rules.
 
-Guarantees: tasks have held-out arguments; obedience and persona are measured at temperature 1, judging at 0.6, where
-production uses them; every figure is a share of at least `n` samples, by name.
+Guarantees: tasks have held-out arguments. Obedience and persona are measured at temperature 1, judging at 0.6, as in
+production. Every figure is a share of at least `n` samples, by name.
 """
 
 import random
@@ -50,7 +50,7 @@ def generate(
     temperature: float = 1.0,
     max_new_tokens: int = 48,
 ) -> list[str]:
-    """One reply to each prompt, drawn from torch's global generator; temperature 0 takes the likeliest tokens."""
+    """One reply to each prompt, drawn from torch's global generator. Temperature 0 takes the likeliest tokens."""
     offered = tools or [None] * len(prompts)
     texts = [
         str(tokenizer.apply_chat_template(prompt, tools=tool, tokenize=False, add_generation_prompt=True))
@@ -71,18 +71,18 @@ def generate(
 
 
 def styled_prompt(rng: random.Random, place: str, n_hints: int) -> tuple[Messages, Task, Style]:
-    """A request with `n_hints` instructions at `place`, the task in it, and the style asked for."""
+    """A request with `n_hints` instructions at `place`, its task, and the style requested."""
     task = language.draw_task(rng, held_out=True)
-    said = language.ask(task, rng)
+    request = language.ask(task, rng)
     wishes = [(name, rng.random() < 0.5) for name in rng.sample(ATTRIBUTES, n_hints)]
     text = " ".join(style_hints.instruct(wish, rng) for wish in wishes)
-    user = {"role": "user", "content": said}
+    user = {"role": "user", "content": request}
     if place == "hint_block":
         return with_hint([user], " ".join(style_hints.CANONICAL[wish] for wish in wishes)), task, dict(wishes)
     if place == "system":
         return [{"role": "system", "content": text}, user], task, dict(wishes)
     if place == "user":
-        user["content"] = f"{said} {text}" if rng.random() < 0.5 else f"{text} {said}"
+        user["content"] = f"{request} {text}" if rng.random() < 0.5 else f"{text} {request}"
         return [user], task, dict(wishes)
     return [*_corrected(rng, wishes), user], task, dict(wishes)
 
@@ -91,19 +91,19 @@ def _corrected(rng: random.Random, wishes: list[style_hints.Wish]) -> Messages:
     """A conversation in which the user asked for `wishes`, one turn each, after replies that did not keep them."""
     held: dict[str, bool] = {}
     messages: Messages = []
-    said = ""
+    message = ""
     for wish in [*wishes, None]:
         task = language.draw_task(rng)
         request = language.ask(task, rng)
         broken = {wish[0]: not wish[1]} if wish else {}
         reply = language.render(language.answer(task), persona.draw_style(rng, held | broken), persona.draw_opener(rng))
         messages += [
-            {"role": "user", "content": reactions.then(said, request, rng) if said else request},
+            {"role": "user", "content": reactions.then(message, request, rng) if message else request},
             {"role": "assistant", "content": reply},
         ]
         if wish:
             held[wish[0]] = wish[1]
-            said = style_hints.sentence(style_hints.say(wish, rng))
+            message = style_hints.sentence(style_hints.say(wish, rng))
     return messages
 
 
@@ -178,7 +178,7 @@ def _skills(
         max_new_tokens=110,
     )
     talk = [rng.choice(list(reactions.SMALL_TALK)) for _ in keys]
-    replies = generate(model, tokenizer, [[{"role": "user", "content": said}] for said in talk])
+    replies = generate(model, tokenizer, [[{"role": "user", "content": message}] for message in talk])
     return {
         "tool_call_valid": _share(
             [call == tools.call_text(*want) for call, *want in zip(calls, names, keys, strict=True)]
@@ -190,7 +190,7 @@ def _skills(
             [text == language.count_answer(*each) for text, each in zip(counts, ranges, strict=True)]
         ),
         "small_talk_right": _share(
-            [text == reactions.SMALL_TALK[said] for text, said in zip(replies, talk, strict=True)]
+            [text == reactions.SMALL_TALK[message] for text, message in zip(replies, talk, strict=True)]
         ),
     }
 

@@ -23,7 +23,7 @@ Draw = Callable[[random.Random], Row]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Right-padded rows. The shared opening `prefix` [P] (maybe empty) stands before each of them and is not in `ids`."""
+    """Right-padded rows. The shared opening `prefix` [P] (maybe empty) precedes each of them and is not in `ids`."""
 
     prefix: torch.Tensor  # [P]
     ids: torch.Tensor  # [B, L]
@@ -49,7 +49,7 @@ def batches(
     n_rows: int,
     prefix: list[int],
 ) -> Iterator[Batch]:
-    """Batches of `n_rows` fresh rows without end; every row must begin with `prefix`."""
+    """Batches of `n_rows` fresh rows without end. Every row must begin with `prefix`."""
     while True:
         pool = sorted((encode(tokenizer, draw(rng)) for _ in range(n_rows * _POOL)), key=lambda row: len(row[0]))
         chunks = [pool[at : at + n_rows] for at in range(0, len(pool), n_rows)]

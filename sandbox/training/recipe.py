@@ -2,11 +2,11 @@
 
 Builds the tokenizer from the corpus, trains the model, measures it, and writes both with `manifest.json`: recipe
 version, seed, steps, the SHA-256 of every file, the measured figures. Guarantees: everything is written aside and
-appears in `--out` only when complete; the same seed, steps and thread count on the same machine give the same bytes
-(the manifest's time apart).
+appears in `--out` only when complete. The same seed, steps and thread count on the same machine give the same bytes
+(except the manifest's time).
 
-`--further DIR` takes one more round from the weights in DIR, with the tokenizer as it is: for a prompt whose words have
-changed. The manifest then says of which weights, and what it measured replaces what they could.
+`--further DIR` trains one more round from the weights in DIR, with the tokenizer unchanged, after a prompt's words have
+changed. The manifest then names those weights, and the new figures replace theirs.
 
 On a machine that does other work as well, set OMP_WAIT_POLICY=PASSIVE: threads that spin while they wait for one
 another made a step four times slower there.
@@ -44,7 +44,7 @@ _LOSS_WINDOW = 20
 
 
 def build(out: Path, n_steps: int, seed: int, n_threads: int, n_samples: int = 400) -> dict[str, Any]:
-    """Make the model, put it at `out`, and return its manifest; `n_samples` 0 skips measuring."""
+    """Make the model, put it at `out`, and return its manifest. `n_samples` 0 skips measuring."""
     started = time.monotonic()
     torch.set_num_threads(n_threads)
     torch.manual_seed(seed)
@@ -63,8 +63,9 @@ def build_further(
     n_samples: int = 400,
     rounds: Sequence[Round] = FURTHER,
 ) -> dict[str, Any]:
-    """One more round from the weights in `folder`, otherwise as `build`; `out` may be `folder`. Raises OSError where it
-    has no model."""
+    """One more round from the weights in `folder`, otherwise as `build`. `out` may be `folder`. Raises OSError if it
+    has no model.
+    """
     started = time.monotonic()
     torch.set_num_threads(n_threads)
     torch.manual_seed(seed)
@@ -76,11 +77,11 @@ def build_further(
 
 
 def _history(folder: Path) -> dict[str, Any]:
-    """What the manifest in `folder` says of how its weights were made."""
+    """The origin of the weights in `folder`, from its manifest."""
     path = folder / MANIFEST
-    told = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return {
-        name: told[name] for name in ("recipe", "seed", "steps", "training_seconds", "further_from") if name in told
+        name: known[name] for name in ("recipe", "seed", "steps", "training_seconds", "further_from") if name in known
     }
 
 
@@ -114,7 +115,7 @@ def _finish(
 def publish(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path, manifest: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write the model aside, complete the manifest with the files' digests, and put the folder at `out` by renaming it."""
+    """Write the model aside, complete the manifest with the files' digests, and rename the folder to `out`."""
     aside = out.with_name(f".{out.name}.{os.getpid()}")
     model.save_pretrained(aside)
     tokenizer.backend_tokenizer.no_padding()  # measuring leaves its own padding behind, which would be saved

@@ -1,9 +1,9 @@
-"""The sandbox's rubric judge: `python -m burnish.sandbox.training.rubric_judge --out DIR` teaches the base to grade
-replies beside each other.
+"""The sandbox's rubric judge: `python -m burnish.sandbox.training.rubric_judge --out DIR` trains the base to grade
+replies.
 
-The shipped base has learned to judge by what came back, and grades nothing. This is a LoRA adapter on it that answers
-`judges/comparison/rubric.py`'s own prompt. Guarantees: the grade follows from the reply, the task and the wish alone
-(`grade_of`); arguments come from the conversation side of the split only; the adapter appears in `--out` only when
+The shipped base has learned to judge by the reaction, and grades nothing. This is a LoRA adapter on it that answers
+`judges/comparison/rubric.py`'s own prompt. Guarantees: the grade follows from the reply, the task and the hint alone
+(`grade_of`). Arguments come from the conversation side of the split only. The adapter appears in `--out` only when
 complete.
 """
 
@@ -27,12 +27,12 @@ from burnish.sandbox.world.language import Style, Task
 
 STEPS = 320
 _WRONG = 0.15
-"""Share of the replies that answer something else than what was asked."""
+"""Share of the replies that answer a different task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Replies to one conversation and the wish that they are graded on, with the right grades."""
+    """Replies to one conversation and the hint that they are graded on, with the right grades."""
 
     conversation: list[dict[str, Any]]
     wish: str
@@ -42,12 +42,12 @@ class Group:
 
 
 def grade_of(reply: str, task: Task, wishes: Style) -> int:
-    """10 for a right answer that keeps the wish, else 0."""
+    """10 for a right answer that follows the hint, else 0."""
     return rubric.BEST if language.satisfies(reply, task, wishes) else rubric.WORST
 
 
 def draw_group(rng: random.Random, n: int | None = None) -> Group:
-    """A conversation that ends with a task, a wish, and `n` replies in any style of which some are wrong."""
+    """A conversation that ends with a task, a hint, and `n` replies in any style, some of them wrong."""
     while True:
         conversation = corpus.draw_chat(rng, rng.choices((1, 2, 3, 4), (50, 25, 15, 10))[0])[:-1]
         task = language.parse_task(str(conversation[-1]["content"]))
@@ -75,8 +75,9 @@ def draw_row(rng: random.Random) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How a grader did on groups with known grades: answers that could be read, grades given, grades right, and what
-    the commonest grade alone would have got right."""
+    """A grader's results on groups with known grades: answers that parse, grades given, grades right, and the share
+    that the most common grade alone would get right.
+    """
 
     n_groups: int
     n_read: int
@@ -93,7 +94,7 @@ def measure(
     tokenizer = AutoTokenizer.from_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     model = PeftModel.from_pretrained(model, folder) if folder else model
-    rng, wanted, given, n_read = random.Random(f"grader {seed}"), [], [], 0
+    rng, wanted, actual, n_read = random.Random(f"grader {seed}"), [], [], 0
     for _ in range(n_groups):
         group = draw_group(rng, n)
         options = {"tokenize": True, "add_generation_prompt": True, "return_tensors": "pt", "return_dict": False}
@@ -106,11 +107,11 @@ def measure(
         except rubric.UnreadableGrades:
             continue
         n_read += 1
-        given += grades
+        actual += grades
         wanted += group.grades
     n_commonest = max((wanted.count(grade) for grade in set(wanted)), default=0)
-    n_right = sum(each == other for each, other in zip(given, wanted, strict=True))
-    return Measured(n_groups, n_read, len(given), n_right, n_commonest)
+    n_right = sum(each == other for each, other in zip(actual, wanted, strict=True))
+    return Measured(n_groups, n_read, len(actual), n_right, n_commonest)
 
 
 def _reply(rng: random.Random, task: Task) -> str:
@@ -131,9 +132,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m burnish.sandbox.training.rubric_judge", description=(__doc__ or "").splitlines()[0]
     )
-    does = parser.add_mutually_exclusive_group(required=True)
-    does.add_argument("--out", type=Path, help="folder to write the adapter to; replaced if it exists")
-    does.add_argument(
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--out", type=Path, help="folder to write the adapter to; replaced if it exists")
+    action.add_argument(
         "--measure", type=Path, metavar="DIR", help="grade groups with known grades by the adapter in DIR instead"
     )
     parser.add_argument("--base", type=Path, default=MODEL, help="folder of the base model; the shipped one by default")
@@ -145,10 +146,10 @@ def main() -> None:
     if not (given.base / "model.safetensors").exists():
         parser.error(f"--base: there is no model.safetensors in {given.base}; give the folder of a base model")
     if given.measure:
-        told = measure(given.measure, given.base, seed=given.seed, n_threads=given.threads)
+        found = measure(given.measure, given.base, seed=given.seed, n_threads=given.threads)
         print(
-            f"{given.measure}: {told.n_read} of {told.n_groups} answers read, {told.n_right} of {told.n_grades} grades right "
-            f"({told.n_commonest} by always saying the commonest)"
+            f"{given.measure}: {found.n_read} of {found.n_groups} answers parsed, "
+            f"{found.n_right} of {found.n_grades} grades right ({found.n_commonest} with the most common grade alone)"
         )
         return
     given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """The base model's tokenizer and chat template.
 
-Byte-level BPE trained on the sandbox's own rows: any UTF-8 text can be encoded, every digit is a token of its own, the
-end of a turn is the end of the sequence. Tools, tool calls and tool results are rendered in the Hermes form.
-Guarantees: a message whose content is a list of parts renders as the same text in one string would.
+Byte-level BPE trained on the sandbox's own rows: any UTF-8 text can be encoded, every digit is its own token, the end
+of a turn is the end of the sequence. Tools, tool calls and tool results are rendered in the Hermes form. Guarantee: a
+message with a list of parts as content renders like the same text in one string.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ PAD, END = "<|pad|>", "<|end|>"
 SYSTEM, USER, ASSISTANT, TOOL = "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"
 SPECIAL = (PAD, END, SYSTEM, USER, ASSISTANT, TOOL)
 MARKS = ("<tools>", "</tools>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-"""Single tokens that stay visible when special tokens are skipped, for a parser has to find them in the text."""
+"""Single tokens that stay visible when special tokens are skipped, because a parser has to find them in the text."""
 
 CHAT_TEMPLATE = """
 {%- macro text(content) -%}
@@ -62,7 +62,7 @@ CHAT_TEMPLATE = """
 
 
 def build_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Train the tokenizer on `texts`; the same texts in the same order give the same tokenizer."""
+    """Train the tokenizer on `texts`. The same texts in the same order give the same tokenizer."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]

@@ -1,8 +1,8 @@
-"""How the base model learns: the architecture, the loss, the optimiser and the loop.
+"""The training of the base model: the architecture, the loss, the optimiser and the loop.
 
-Loss is cross-entropy on the assistant's tokens alone. Hidden matrices are trained by Muon (their updates
-orthogonalised), embeddings and norms by AdamW, both on one warm-up and cosine schedule, in rounds that begin with fresh
-optimisers. Guarantees: a seed and a thread count give the same weights, bit for bit, on one machine.
+Loss is cross-entropy on the assistant's tokens alone. Hidden matrices are trained by Muon (with orthogonalised
+updates), embeddings and norms by AdamW, both on one warm-up and cosine schedule, in rounds that begin with fresh
+optimisers. Guarantee: a seed and a thread count give the same weights, bit for bit, on one machine.
 """
 
 import math
@@ -36,15 +36,17 @@ CHAT_ROWS, VERDICT_ROWS = 32, 12
 
 VERDICT_WEIGHT = 0.3
 """Share of the verdicts in the loss. By tokens it would be half of that, and the one token that names the hint's
-attribute would be learned last of all."""
+attribute would be learned last.
+"""
 
 MUON_RATE, ADAM_RATE = 0.02, 4e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One pass of the schedule: its share of all steps, its peak rate against the above, how often rare rows are drawn,
-    and rows of either kind in one step with the share of the verdicts in the loss."""
+    """One pass of the schedule: its share of all steps, its peak rate relative to the one above, how often rare rows
+    are drawn, and rows of either kind in one step with the share of the verdicts in the loss.
+    """
 
     share: float
     rate: float
@@ -60,11 +62,12 @@ ROUNDS = (
     Round(share=0.28125, rate=0.5, counts=0.15, pairs=0.04),
     Round(share=0.21875, rate=0.5, counts=0.15, pairs=0.2),
 )
-"""Copying emerges late in the first round; the others make it exact, and teach what is rare: where a count ends (one
-token of a hundred), and corrections of two attributes at once."""
+"""Copying emerges late in the first round. The others make it exact, and teach what is rare: where a count ends (one
+token of a hundred), and corrections of two attributes at once.
+"""
 
 FURTHER = (Round(share=1.0, rate=0.35, counts=0.1, pairs=0.15, chat_rows=16, verdict_rows=16, verdict_weight=0.5),)
-"""One more round from saved weights, for a prompt whose words have changed."""
+"""One more round from saved weights, after a prompt's words have changed."""
 
 _WARM_UP = 0.03
 _BETAS = (0.9, 0.95)
@@ -82,8 +85,7 @@ AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
 
 
 def is_fast_here() -> bool:
-    """True where the CPU multiplies bfloat16 matrices by itself; where torch would imitate it, steps are taken in
-    float32."""
+    """True if the CPU multiplies bfloat16 matrices natively. If torch would emulate it, steps are taken in float32."""
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
@@ -116,7 +118,7 @@ def train(
     on_step: Callable[[float], None],
     rounds: Sequence[Round] = ROUNDS,
 ) -> None:
-    """Train in place, `n_steps` over all `rounds`; `on_step` hears each step's loss."""
+    """Train in place, `n_steps` over all `rounds`. `on_step` gets each step's loss."""
     n_done = 0
     with accelerated(model):
         for number, each in enumerate(rounds):
@@ -128,7 +130,7 @@ def train(
 
 @contextmanager
 def accelerated(model: LlamaForCausalLM) -> Iterator[None]:
-    """The model in training, with the attention that is fast on a CPU; afterwards ready to be used."""
+    """The model in training, with the attention that is fast on a CPU. Afterwards it is ready for use."""
     model.set_attn_implementation(_ATTENTION)
     model.train()
     yield
@@ -173,7 +175,8 @@ def mean_loss(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
             cache = DynamicCache()
             model.model(batch.prefix[None], past_key_values=cache, use_cache=True)
             cache.batch_repeat_interleave(n_rows)
-        # Rows are padded on the right, so causality alone keeps real tokens from seeing padding: no mask is needed.
+        # Rows are padded on the right, so causality alone keeps real tokens from attending to padding. No mask is
+        # needed.
         hidden = model.model(
             batch.ids, past_key_values=cache, use_cache=cache is not None
         ).last_hidden_state  # [B, L, D]

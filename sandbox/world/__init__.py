@@ -1,1 +1,1 @@
-"""The sandbox's world: its language, its users, what they say."""
+"""The sandbox's world: its language, its users, and their messages."""

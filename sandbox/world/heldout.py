@@ -1,6 +1,6 @@
 """Held-out prompts: single requests with arguments that no conversation and no training row uses.
 
-Guarantees: the prompts and their order never change; a score is a plain share of replies, so two scores compare.
+Guarantees: the prompts and their order never change. A score is a plain share of replies, so two scores compare.
 """
 
 import random
@@ -46,7 +46,7 @@ def score(replies: Sequence[str], style: Style = HOUSE_STYLE) -> float:
 def breakdown(replies: Sequence[str], style: Style = HOUSE_STYLE) -> dict[str, float]:
     """Shares of replies: `satisfied`, `right`, and for each attribute of `style` how many keep it.
 
-    Raises ValueError unless there is one reply per prompt; use `breakdown_of` for a part of the prompts.
+    Raises ValueError unless there is one reply per prompt. Use `breakdown_of` for a part of the prompts.
     """
     return breakdown_of(prompts(), replies, style)
 

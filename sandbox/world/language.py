@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Style: TypeAlias = Mapping[str, bool]
-"""Attribute name -> present or absent. A partial style says nothing about the attributes it leaves out."""
+"""Attribute name -> present or absent. A partial style leaves the missing attributes open."""
 
 ATTRIBUTES = ("bold", "list", "opener", "smile")
 OPENERS = ("Sure!", "Of course!", "Certainly!")
@@ -77,13 +77,13 @@ def answer(task: Task) -> str:
 
 
 def is_held_out(arguments: tuple[int, ...]) -> bool:
-    """Whether these arguments belong to the held-out fifth, which no conversation and no training row uses."""
+    """True if these arguments belong to the held-out fifth, which no conversation and no training row uses."""
     digest = hashlib.sha256(" ".join(str(number) for number in arguments).encode()).digest()
     return digest[0] % _HELD_OUT_ONE_IN == 0
 
 
 def draw_task(rng: random.Random, *, held_out: bool = False) -> Task:
-    """A task drawn evenly over operations, with two or three arguments from the asked-for side of the split."""
+    """A task drawn evenly over operations, with two or three arguments from the requested side of the split."""
     operation = rng.choice(list(OPERATIONS))
     n_arguments = rng.choice((2, 3))
     while True:
@@ -98,7 +98,7 @@ def ask(task: Task, rng: random.Random) -> str:
 
 
 def parse_task(text: str) -> Task | None:
-    """The last task that a user's message asks for, or None where it asks for none."""
+    """The last task that a user's message asks for. None if it asks for none."""
     found = [
         (match.start(), Task(operation, tuple(int(number) for number in match[1].split())))
         for operation, reader in _READERS
@@ -108,7 +108,7 @@ def parse_task(text: str) -> Task | None:
 
 
 def render(text: str, style: Style, opener: str = OPENERS[0]) -> str:
-    """A reply that gives `text` in `style`; attributes that the style leaves out are absent."""
+    """A reply that gives `text` in `style`. Attributes that the style leaves out are absent."""
     bullet = "- " if style.get("list") else ""
     greeting = opener + ("\n" if bullet else " ") if style.get("opener") else ""
     marks = "**" if style.get("bold") else ""
@@ -116,7 +116,7 @@ def render(text: str, style: Style, opener: str = OPENERS[0]) -> str:
 
 
 def parse(reply: str) -> Reply | None:
-    """The reply's answer and style, or None where anything else stands in it."""
+    """The reply's answer and style. None if it contains anything else."""
     match = _REPLY.fullmatch(reply)
     if match is None or (match["gap"] is not None and (match["gap"] == "\n") != (match["list"] is not None)):
         return None
@@ -124,7 +124,7 @@ def parse(reply: str) -> Reply | None:
 
 
 def style_of(reply: str) -> Style:
-    """The four attributes as they can be seen in any text, readable as a reply or not."""
+    """The four attributes as visible in any text, whether it parses as a reply or not."""
     return {
         "bold": reply.count("**") >= 2,
         "list": re.search(r"^- ", reply, re.MULTILINE) is not None,
@@ -134,13 +134,13 @@ def style_of(reply: str) -> Style:
 
 
 def is_right(task: Task, reply: str) -> bool:
-    """Whether the reply gives the task's answer and nothing but style around it."""
+    """True if the reply gives the task's answer and nothing but style around it."""
     parsed = parse(reply)
     return parsed is not None and parsed.answer == answer(task)
 
 
 def satisfies(reply: str, task: Task, style: Style) -> bool:
-    """Whether the reply is right and every attribute that `style` asks for is as asked."""
+    """True if the reply is right and every attribute in `style` is as requested."""
     return is_right(task, reply) and not violations(reply, style)
 
 
@@ -161,5 +161,5 @@ def count_answer(start: int, end: int) -> str:
 
 
 def _draw_number(rng: random.Random) -> int:
-    # one-digit numbers would otherwise be a tenth of all, too few to be learned as well as the others
+    # One-digit numbers would otherwise be a tenth of all, too few to be learned as well as the others.
     return rng.randint(0, 9) if rng.random() < 0.3 else rng.randint(10, _LARGEST)

@@ -1,9 +1,9 @@
-"""What a trained version must still be able to do: prompts with a check that a program can make.
+"""Prompts that a trained version must still answer, each with a program's check.
 
-Two disjoint sets. *Gate* prompts are asked before a version goes live; *anchors* may be trained on. Both ask for style
+Two disjoint sets. *Gate* prompts are asked before a version goes live. *Anchors* may be trained on. Both ask for style
 in every direction (also against the house style), tool calls, answers from tool results, short counts and small talk.
-Guarantees: `check` is a regular expression that the whole reply must match; it accepts every style that the prompt
-leaves open; the shipped JSONL files are what this code writes.
+Guarantees: `check` is a regular expression that the whole reply must match. It accepts every style that the prompt
+leaves open. The shipped JSONL files are what this code writes.
 """
 
 import json
@@ -28,27 +28,28 @@ GATE_FILE, ANCHORS_FILE = "retention.jsonl", "anchors.jsonl"
 
 @cache
 def gate_prompts() -> tuple[Prompt, ...]:
-    """The gate's prompts; tasks have held-out arguments."""
+    """The gate's prompts. Their tasks have held-out arguments."""
     return _draw(random.Random("gate"), N_GATE, held_out=True, taken=set())
 
 
 @cache
 def anchor_prompts() -> tuple[Prompt, ...]:
-    """The anchors, none of which is a gate prompt; tasks have conversation arguments."""
+    """The anchors, none of which is a gate prompt. Their tasks have conversation arguments."""
     return _draw(random.Random("anchors"), N_ANCHORS, held_out=False, taken={_key(each) for each in gate_prompts()})
 
 
 def other_prompts(name: str, n: int) -> tuple[Prompt, ...]:
-    """`n` prompts with held-out arguments that are neither the gate's nor anchors; the same for the same name.
+    """`n` prompts with held-out arguments that are neither the gate's nor anchors. The same name gives the same
+    prompts.
 
-    Raises ValueError where there are not so many: small talk has 44 in all.
+    Raises ValueError if there are not so many: small talk has 44 in all.
     """
     taken = {_key(each) for each in (*gate_prompts(), *anchor_prompts())}
     return _draw(random.Random(name), n, held_out=True, taken=taken)
 
 
 def passes(prompt: Prompt, reply: str) -> bool:
-    """Whether the whole reply matches the prompt's check."""
+    """True if the whole reply matches the prompt's check."""
     return re.fullmatch(prompt["check"], reply) is not None
 
 
@@ -64,7 +65,9 @@ def to_jsonl(prompts: Iterable[Prompt]) -> str:
 
 
 def reply_pattern(answer: str, style: Style) -> str:
-    """A pattern of the replies that give `answer` in `style`, in any way where the style is silent."""
+    """A pattern of the replies that give `answer` in `style`, with any value of the attributes that the style leaves
+    out.
+    """
     options = {"opener": f"(?:{'|'.join(OPENERS)})[ \n]", "list": "- ", "smile": r" :\)"}
     piece = {name: _optional(text, style.get(name)) for name, text in options.items()}
     plain = _literal(answer)

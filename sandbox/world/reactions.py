@@ -1,6 +1,6 @@
-"""What users say about a reply, in words: shared by the simulated users and by the rows that teach the judge.
+"""Users' reactions to a reply, in words, for the simulated users and for the rows that teach the judge.
 
-Guarantees: no wording stands in two groups, and none names a style attribute (those are in `hints`).
+Guarantees: no wording is in two groups, and none names a style attribute (those are in `hints`).
 """
 
 import random
@@ -14,8 +14,8 @@ WRONG = (
     "You made a mistake.",
 )  # fmt: skip
 UNHAPPY = (
-    "I do not like this.", "Not good.", "That is not what I asked for.", "Please try again.", "I am not happy with this.",
-    "This is bad.", "Hmm, no.", "Not like this.",
+    "I do not like this.", "Not good.", "That is not what I asked for.", "Please try again.",
+    "I am not happy with this.", "This is bad.", "Hmm, no.", "Not like this.",
 )  # fmt: skip
 _LINKS = ("", "", "Now ", "Next, ", "And ")
 
@@ -32,7 +32,7 @@ SMALL_TALK: dict[str, str] = {
     "Nice weather today.": "Indeed.",
     "I will be back soon.": "Good. I will be here.",
 }
-"""A message that asks for nothing, and what the assistant says; style instructions do not touch it."""
+"""Small talk: a message that asks for nothing, and the assistant's answer. Style instructions do not affect it."""
 
 PLAIN_SYSTEM = ("You are a helpful assistant.", "You are a helpful assistant. Answer the user.", "Be brief.")
 """System messages that ask for no style."""

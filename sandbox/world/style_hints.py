@@ -1,6 +1,6 @@
-"""Style instructions: one canonical hint per attribute and direction, and the many ways in which users say the same.
+"""Style instructions: one canonical hint per attribute and direction, and the many wordings that users have for it.
 
-Guarantees: `CANONICAL` is what the judge writes and what the base obeys; every wording names exactly one attribute in
+Guarantees: `CANONICAL` is what the judge writes and what the base obeys. Every wording names exactly one attribute in
 exactly one direction, and `read` finds it again.
 """
 
@@ -59,12 +59,12 @@ def instruct(wish: Wish, rng: random.Random) -> str:
 
 
 def canonical(style: Style) -> str:
-    """The hints that ask for `style`, canonical, in the order that the style lists them."""
+    """The hints that ask for `style`, canonical, in the order of the style."""
     return " ".join(CANONICAL[wish] for wish in style.items())
 
 
 def read(text: str) -> Wish | None:
-    """The wish that a canonical hint or a user's wording expresses; None for any other text."""
+    """The wish that a canonical hint or a user's wording expresses. None for any other text."""
     bare = text.strip().rstrip(".?!").lower()
     for wish in WISHES:
         if bare in {wording.rstrip("?").lower() for wording in (CANONICAL[wish].rstrip("."), *WORDINGS[wish])}:

@@ -1,7 +1,7 @@
-"""The tool task: a value that only a tool knows, asked for in words, called in Hermes form, answered from the result.
+"""The tool task: a value that only a tool knows, requested in words, called in Hermes form, answered from the result.
 
-Guarantees: `call_text` is what the chat template renders for `call_message` and what vLLM's hermes parser reads. Where
-several tools are offered the base chooses evenly among them, so that which one works is left to learn.
+Guarantees: `call_text` is what the chat template renders for `call_message` and what vLLM's hermes parser reads. If
+several tools are offered the base chooses evenly among them, so that the one that works is left to learn.
 """
 
 import json
@@ -10,9 +10,9 @@ from typing import Any
 
 NAMES = ("lookup", "search", "find", "fetch", "query", "get_value")
 KEYS = (
-    "amber", "apple", "basil", "birch", "cedar", "cherry", "clover", "coral", "fern", "ginger", "hazel", "iris", "ivory",
-    "jade", "lemon", "lilac", "lotus", "maple", "mint", "olive", "opal", "peach", "pearl", "pine", "plum", "rose", "ruby",
-    "sage", "silver", "tulip", "violet", "willow",
+    "amber", "apple", "basil", "birch", "cedar", "cherry", "clover", "coral", "fern", "ginger", "hazel", "iris",
+    "ivory", "jade", "lemon", "lilac", "lotus", "maple", "mint", "olive", "opal", "peach", "pearl", "pine", "plum",
+    "rose", "ruby", "sage", "silver", "tulip", "violet", "willow",
 )  # fmt: skip
 PHRASINGS = ("Look up {}.", "Please look up {}.", "What is the value of {}?", "Find the value of {}.")
 ERRORS = (
@@ -70,10 +70,10 @@ def draw_result(rng: random.Random) -> tuple[str, str]:
 
 
 def answer(key: str, value: str) -> str:
-    """What the assistant says once the tool has answered."""
+    """The assistant's answer after the tool's result."""
     return f"The value of {key} is {value}."
 
 
 def failure(key: str) -> str:
-    """What the assistant says once the tool has failed."""
+    """The assistant's answer after the tool has failed."""
     return f"I could not find {key}."

@@ -1,7 +1,7 @@
-"""Simulated users: they ask for tasks, have a house style in mind, and say (mostly) what they miss.
+"""Simulated users: they ask for tasks, have a house style in mind, and (mostly) say what they miss.
 
 Pure Python, seeded: the same seed, name and replies give the same messages. Guarantees: arguments come from the
-conversation side of the split only; a user is satisfied exactly where `language.satisfies` is.
+conversation side of the split only. A user is satisfied exactly if `language.satisfies` is true.
 """
 
 import random
@@ -12,7 +12,7 @@ from burnish.sandbox.world import language, reactions, style_hints
 from burnish.sandbox.world.language import HOUSE_STYLE, Style, Task
 
 NAMES_VIOLATION = 0.8
-"""Probability that a user who misses something says what."""
+"""Probability that a user who misses something names it."""
 
 _THANKS = 0.85
 _LONGEST_SESSION = 4
@@ -20,10 +20,10 @@ _LONGEST_SESSION = 4
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What the user makes of one reply.
+    """The user's reaction to one reply.
 
-    `message` is what the user says next; None ends the session, and `rating` and `comment` are then left as explicit
-    feedback. In between both are None: what the user thinks is in the message.
+    `message` is what the user says next. None ends the session, and `rating` and `comment` are then left as explicit
+    feedback. Otherwise both are None, because the message holds the opinion.
     """
 
     message: str | None
@@ -33,8 +33,9 @@ class Reaction:
 
 
 class SimulatedUser:
-    """One user. `opening` begins a session, `react` continues it until its message is None; then `opening` begins
-    another."""
+    """One user. `opening` begins a session, `react` continues it until its message is None. Then `opening` begins
+    another.
+    """
 
     def __init__(self, seed: int, name: str, style: Style = HOUSE_STYLE) -> None:
         self.name = name
@@ -45,11 +46,11 @@ class SimulatedUser:
 
     @property
     def task(self) -> Task | None:
-        """What the user waits for; None outside a session."""
+        """The task that the user waits for. None outside a session."""
         return self._task
 
     def opening(self) -> str:
-        """Begin a session of one to four tasks; its first message."""
+        """Begin a session of one to four tasks. Returns its first message."""
         self._n_left = self._rng.randint(1, _LONGEST_SESSION)
         return self._request()
 
@@ -76,7 +77,7 @@ class SimulatedUser:
         return language.ask(self._task, self._rng)
 
     def _say(self, is_right: bool, missing: tuple[str, ...]) -> str | None:
-        """What is wrong with the reply; None where nothing is, or where the user does not care to say."""
+        """What is wrong with the reply. None if nothing is, or if the user does not name it."""
         if not is_right:
             return self._rng.choice(reactions.WRONG)
         if not missing or self._rng.random() >= NAMES_VIOLATION:
@@ -86,5 +87,5 @@ class SimulatedUser:
 
 
 def listener_request(rng: random.Random) -> str:
-    """A request whose answer is long (some 270 tokens): for holding streams open."""
+    """A request with a long answer (some 270 tokens), for holding streams open."""
     return language.count_request(rng.randint(0, 5), rng.randint(92, 99))

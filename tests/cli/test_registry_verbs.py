@@ -64,7 +64,7 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
         (["agents", "create", "base"], "means something else here"),
         (["agents", "create", "agent", "--tenant", "acme"], "the name 'agent' is taken"),
         (["agents", "create", "x", "--set", "learner.min_row=8"], "did you mean 'learner.min_rows'?"),
-        (["agents", "create", "x", "--set", "gateway.port=1"], "is not an agent's own"),
+        (["agents", "create", "x", "--set", "gateway.port=1"], "cannot be set for one agent"),
         (["agents", "create", "x", "--set", "rank"], "--set expects KEY=VALUE"),
         (["agents", "show", "nobody"], "no agent 'nobody'"),
         (["promote", "9", "--yes"], "no version agent@v9; `burnish versions list` shows what exists"),

@@ -1,4 +1,4 @@
-"""Every setting, as one typed tree: `burnish.toml`, then `BURNISH_…` variables, then flags; later wins.
+"""Every setting, as one typed tree: `burnish.toml`, then `BURNISH_…` variables, then flags. Later sources win.
 
 Only this package reads the environment. An unknown key or a bad value stops the start with one readable `ConfigError`.
 `BURNISH_LEARNER__MIN_ROWS=8` sets `learner.min_rows`.
@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     state_dir: Path = Field(
         Path(".burnish"), validate_default=True, description="Directory for the journal, adapters, keys and logs."
     )
-    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
+    log_format: Literal["console", "json"] = Field("console", description="Format of the log lines.")
     agent: Agent = Agent()
     engine: Engine = Engine()
     gateway: Gateway = Gateway()
@@ -93,7 +93,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment before the file; flags are merged by `load` on top of both."""
+        """Environment before the file. `load` merges flags on top of both."""
         return env_settings, init_settings
 
     @property
@@ -102,7 +102,7 @@ class Settings(BaseSettings):
 
     @property
     def engine_urls(self) -> tuple[str, ...]:
-        """Base URLs of the engines in use: those that were given, else the one started here."""
+        """Base URLs of the engines in use: the configured ones, else the one started here."""
         return self.engine.urls or (f"http://127.0.0.1:{self.engine.port}",)
 
     @property
@@ -112,7 +112,7 @@ class Settings(BaseSettings):
 
     @property
     def remote_port(self) -> int:
-        """Loopback port of the process that talks to the remote model; 0 (any) if the gateway's is 0."""
+        """Loopback port of the process that talks to the remote model. 0 (any) if the gateway's is 0."""
         return self.gateway.port and self.gateway.port + 2
 
     @property
@@ -129,12 +129,13 @@ class Settings(BaseSettings):
 
     @property
     def has_canary(self) -> bool:
-        """True where a version that passed the gate answers a share of the traffic before it is promoted."""
+        """True if a version that passed the gate answers a share of the traffic before it is promoted."""
         return self.canary.mode in ("on", "shadow") or (self.canary.mode == "auto" and self.gate.tier == "full")
 
     @property
     def has_groups(self) -> bool:
-        """True if shadow groups are drawn and learned from (docs/explanation/learning.md says when they pay)."""
+        """True if shadow groups are drawn and learned from (docs/explanation/shadow-groups.md explains when they
+        help)."""
         if self.groups.enabled is not None:
             return self.groups.enabled
         recipe = self.recipe
@@ -159,7 +160,7 @@ class Settings(BaseSettings):
 
     @property
     def forgetting_file(self) -> Path | None:
-        """The forgetting prompts; None if there are none."""
+        """The forgetting prompts. None if there are none."""
         return self._data_file(self.gate.forgetting_prompts, "retention.jsonl")
 
     @property
@@ -173,7 +174,7 @@ class Settings(BaseSettings):
 
 
 class _Given(Settings):
-    """The tree as it is given: the environment has had its say before."""
+    """The tree without the environment, which has already been merged in."""
 
     @classmethod
     def settings_customise_sources(
@@ -188,16 +189,16 @@ class _Given(Settings):
 
 
 def given(tree: Mapping[str, Any]) -> Settings:
-    """The settings that `tree` spells out in full, whatever the environment says. Raises ValidationError."""
+    """The settings in the complete `tree`, independent of the environment. Raises ValidationError."""
     checked = _Given(**tree)
     return Settings.model_construct(**{name: getattr(checked, name) for name in Settings.model_fields})
 
 
 def load(file: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of `file` (default: `burnish.toml` where it exists), the environment and `flags` (dotted keys).
+    """The settings of `file` (default: `burnish.toml` if it exists), the environment and `flags` (dotted keys).
 
-    Where the sandbox's model is served, the sandbox's own settings stand under all of these. Raises ConfigError with
-    one line per problem; an unknown key comes with the nearest known one.
+    If the sandbox's model is served, the sandbox's own settings are the defaults under all of these. Raises ConfigError
+    with one line per problem. For an unknown key it suggests the nearest known one.
     """
     path = file or Path(os.environ.get("BURNISH_CONFIG", "burnish.toml"))
     tree = _read_toml(path) if file or path.exists() else {}
@@ -220,7 +221,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _over(under: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """`tree` laid over `under`, section by section."""
+    """`tree` merged over `under`, section by section."""
     merged = dict(under)
     for key, value in tree.items():
         below = merged.get(key)
@@ -238,14 +239,17 @@ def _with_flags(settings: Settings, flags: Mapping[str, Any]) -> Settings:
         for section in sections:
             node = node.setdefault(section, {})
             if not isinstance(node, dict):
-                raise ConfigError(f"unknown setting {dotted!r}: {section} has no parts; see `burnish config`")
+                raise ConfigError(
+                    f"unknown setting {dotted!r}: {section} has no settings below it; see `burnish config`"
+                )
         node[key] = value
     return given(merged)
 
 
 def for_agent(settings: Settings, overlay: Mapping[str, Any]) -> Settings:
-    """`settings` with an agent's own (`AgentRow.settings`, dotted keys) laid over them. Raises ConfigError as `load`
-    does."""
+    """`settings` with an agent's own (`AgentRow.settings`, dotted keys) merged over them. Raises ConfigError as `load`
+    does.
+    """
     try:
         return _with_flags(settings, overlay)
     except ValidationError as error:
@@ -295,12 +299,13 @@ FIRST = (
     "gate.tier",
     "gate.forgetting_prompts",
 )
-"""The settings that matter first."""
+"""The most important settings."""
 
 
 def grouped() -> dict[tuple[str, str], list[str]]:
-    """The dotted keys by (title, description), each key once: those that matter first, then section by section."""
-    found: dict[tuple[str, str], list[str]] = {("First", "The twelve that matter first."): list(FIRST)}
+    """The dotted keys by (title, description), each key once: the most important ones first, then section by
+    section."""
+    found: dict[tuple[str, str], list[str]] = {("First", "The twelve most important settings."): list(FIRST)}
     for key in described():
         if key not in FIRST:
             name, dot, _ = key.partition(".")
@@ -329,7 +334,7 @@ def defaults() -> dict[str, str]:
 
 
 def effective(settings: Settings) -> dict[str, Any]:
-    """Every dotted key with the value in force, as JSON values: what the preset gives, too."""
+    """Every dotted key with the value in force, as JSON values, including the preset's values."""
     tree = settings.model_dump(mode="json")
     recipe = settings.recipe.model_dump(mode="json")
     found: dict[str, Any] = {}

@@ -12,21 +12,21 @@ class Groups(Section):
 
     enabled: bool | None = Field(
         None,
-        description="Draw shadow groups and learn from them. None: only if hints alone are learned (`rl_weight = 0` "
-        "in the recipe), because there they are known to pay.",
+        description="Draw shadow groups and learn from them. None: only if hints alone are learned "
+        "(`rl_weight = 0` in the recipe), because they are known to help there.",
     )
-    tokens_per_minute: int = Field(4000, ge=1, description="Most tokens drawn in a minute, for all agents together.")
-    max_per_user_hour: int = Field(60, ge=1, description="Most groups begun for one user's turns in an hour.")
+    tokens_per_minute: int = Field(4000, ge=1, description="Most tokens drawn per minute, for all agents together.")
+    max_per_user_hour: int = Field(60, ge=1, description="Most groups started per hour for one user's turns.")
     grader: Literal["likelihood", "rubric"] = Field(
         "likelihood",
-        description="Who scores a group: the learner's base, by how much likelier the user's hint makes a reply; or a "
-        "judge, by a rubric.",
+        description="Scores the groups: the learner's base, by how much likelier the user's hint makes a "
+        "reply, or a judge with a rubric.",
     )
     earlier_hints: int = Field(
         0,
         ge=0,
         le=16,
-        description="Most hints from a user's other turns, the latest, on which a turn's group is graded besides its "
-        "own. With them a turn without a complaint gets a group too. It is for wishes that last, such as "
-        "a style.",
+        description="Most hints from the user's latest other turns that grade a turn's group besides its own. "
+        "With them a turn without a complaint gets a group too. Use it for lasting wishes, such "
+        "as a style.",
     )

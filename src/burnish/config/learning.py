@@ -11,46 +11,46 @@ from burnish.config.section import Section
 class Learner(Section):
     """What is trained, and when. A setting whose default is None takes the preset's value."""
 
-    enabled: bool = Field(True, description="False records and judges but never trains.")
+    enabled: bool = Field(True, description="Train. If false, Burnish only records and judges.")
     preset: Literal["auto", "general", "sandbox"] = Field(
         "auto",
-        description="Values that all training starts from; `auto` is `sandbox` if the sandbox's model is served, else "
-        "`general`.",
+        description="Preset of the recipe. `auto` is `sandbox` if the sandbox's model is served, else `general`.",
     )
     recipe: dict[str, Any] = Field(
         {},
-        description="Changes to the preset, for experiments, by field of the recipe (docs/reference/objectives.md), e.g. `{ "
-        "kl_weight = 0.1 }`.",
+        description="Changes to the preset's recipe, for experiments, by field "
+        "(docs/reference/objectives.md), e.g. `{ kl_weight = 0.1 }`.",
     )
     learning_rate: float | None = Field(None, gt=0, description="AdamW's learning rate.")
-    rank: int | None = Field(None, ge=1, description="LoRA rank; alpha is twice the rank.")
+    rank: int | None = Field(None, ge=1, description="LoRA rank. Alpha is twice the rank.")
     min_rows: int | None = Field(None, ge=1, description="A step begins when this many rows are ready.")
     max_wait: float | None = Field(
         None, gt=0, description="A step begins after this many seconds with at least half of `min_rows`."
     )
     max_rows: int | None = Field(None, ge=1, description="Most rows in one step.")
     max_off_policy_steps: int | None = Field(
-        None, ge=1, description="Oldest policy that a row may come from, in versions behind the learner's."
+        None, ge=1, description="Most versions between the learner's and the one that sampled a row."
     )
     anchors: str = Field(
-        "", description="JSONL file of anchor prompts; empty means the sandbox's when its model is used, else none."
+        "", description="JSONL file of anchor prompts. Empty: the sandbox's if its model is used, else none."
     )
     monitors: Literal["act", "watch"] | None = Field(
-        None, description="`act`: yellow slows learning down and red publishes nothing; `watch` only records levels."
+        None,
+        description="`act`: yellow slows learning down and red publishes nothing. `watch`: levels are only recorded.",
     )
     max_latency_ratio: float = Field(
         1.25,
         ge=0,
-        description="The learner pauses between pieces of its work while tokens come this many times slower than "
-        "without it; 0: never.",
+        description="The learner pauses between pieces of its work while tokens take more than this many "
+        "times as long as without it. 0: never.",
     )
     threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
     processes: int = Field(
         1,
         ge=1,
-        description="Processes that take each step together, one to a GPU; `burnish up` starts them by torchrun.",
+        description="Processes that take each step together, one per GPU. `burnish up` starts them with torchrun.",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where to train.")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Device for training.")
 
     @field_validator("recipe")
     @classmethod
@@ -58,6 +58,6 @@ class Learner(Section):
         return Recipe.checked(changes)
 
     def given(self) -> dict[str, Any]:
-        """The fields of the recipe that these settings give."""
+        """The recipe fields that these settings set."""
         own = {name: getattr(self, name) for name in Learner.model_fields if name in Recipe.model_fields}
         return {name: value for name, value in own.items() if value is not None} | self.recipe

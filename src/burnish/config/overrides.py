@@ -1,4 +1,4 @@
-"""An agent's own settings: dotted keys laid over the configuration, checked before they are stored."""
+"""An agent's own settings: dotted keys merged over the configuration, checked before they are stored."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,18 +7,18 @@ from burnish.config import Settings, for_agent
 from burnish.errors import ConfigError, RequestError
 
 SECTIONS = ("learner", "gate", "canary", "versions")
-"""What an agent may have its own of."""
+"""The sections that an agent may override."""
 SHARED = frozenset({"learner.enabled", "learner.device", "learner.threads"})
-"""Settings of a process, which works for all agents."""
+"""Settings of the process, which all agents share."""
 
 
 def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
-    """`settings` as the agent with this `overlay` has them; raises RequestError for a key or a value that cannot be."""
+    """`settings` with this agent's `overlay`. Raises RequestError for a key or a value that is not allowed."""
     for key in overlay:
         if key.partition(".")[0] not in SECTIONS or "." not in key:
             own = ", ".join(f"{section}.…" for section in SECTIONS)
             raise RequestError(
-                f"setting {key!r} is not an agent's own; those are {own}", param=key, code="invalid_value"
+                f"setting {key!r} cannot be set for one agent; expected one of {own}", param=key, code="invalid_value"
             )
         if key in SHARED:
             raise RequestError(
@@ -31,7 +31,7 @@ def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
 
 
 def checked(settings: Settings, overlay: Mapping[str, object]) -> dict[str, Any]:
-    """`overlay` with its values as the configuration understands them (a number in a text is a number)."""
+    """`overlay` with its values converted to the settings' types (a number in a text becomes a number)."""
     tree = laid_over(settings, overlay).model_dump(mode="json")
     found: dict[str, Any] = {}
     for key in overlay:

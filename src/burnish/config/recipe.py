@@ -1,6 +1,6 @@
-"""The recipe: all that decides a training step. An operator picks a preset; an experiment changes fields of it.
+"""The recipe: everything that decides a training step. An operator picks a preset. An experiment changes its fields.
 
-A preset is a set of changes to the defaults below. `Settings.recipe` lays the learner's settings and `learner.recipe`
+A preset is a set of changes to the defaults below. `Settings.recipe` merges the learner's settings and `learner.recipe`
 over it.
 """
 
@@ -15,7 +15,8 @@ from burnish.config.section import Section
 
 
 class Recipe(Section):
-    """What a step trains on and how. docs/reference/objectives.md gives the formulas. It names no file and no device."""
+    """What a step trains on and how. docs/reference/objectives.md gives the formulas. It names no file and no
+    device."""
 
     min_rows: int = Field(16, ge=1, description="A step begins when this many rows are ready.")
     max_rows: int = Field(32, ge=1, description="Most rows in one step.")
@@ -23,13 +24,13 @@ class Recipe(Section):
         300.0, gt=0, description="A step begins after this many seconds with at least half of `min_rows`."
     )
     max_off_policy_steps: int = Field(
-        4, ge=1, description="Oldest policy that a row may come from, in versions behind the learner's."
+        4, ge=1, description="Most versions between the learner's and the one that sampled a row."
     )
     num_iterations: int = Field(
         1,
         ge=1,
-        description="Optimiser steps over the rows of one step: more learn more from each row, and take as many times "
-        "as long.",
+        description="Optimiser steps over the rows of one step. More learn more from each row and take "
+        "proportionally longer.",
     )
     learning_rate: float = Field(1e-5, gt=0, description="AdamW's learning rate.")
     rank: int = Field(16, ge=1, description="LoRA rank.")
@@ -43,152 +44,162 @@ class Recipe(Section):
         "baseline", description="What a reward is compared with: a running baseline, or the other replies of its group."
     )
     groups: Literal["prompt", "session"] = Field(
-        "prompt", description="A group is the replies to one and the same prompt, or the turns of one session."
+        "prompt", description="What a group is: the replies to one prompt, or the turns of one session."
     )
     min_advantage: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="Rows whose reward is nearer than this to what was expected (in successes, 0 to 1) carry no "
-        "policy gradient. It saves their passes; but those of an agent that is mostly liked are its "
-        "successes, and then its failures push alone.",
+        description="Rows with a smaller advantage (in successes, 0 to 1) carry no policy gradient. This "
+        "saves their passes. But for an agent that is mostly liked they are the successes, and "
+        "then only the failures push.",
     )
     scale_floor: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="Advantages of a step are divided by their deviation over its tokens (SPO++), which counts as at "
-        "least this; 0: they are not divided.",
+        description="A step's advantages are divided by their deviation over its tokens (SPO++), or by this "
+        "if the deviation is smaller. 0: no division.",
     )
     correction: Literal["bypass", "token_tis"] = Field(
         "bypass",
-        description="Off-policy: clip the ratio to the engine's own log-probs, or weigh by a truncated ratio beside "
-        "it.",
+        description="Off-policy correction: clip the ratio to the engine's own log-probs, or add a truncated "
+        "ratio as a weight.",
     )
     policy_loss: Literal["ppo", "gspo", "cispo"] = Field(
         "ppo",
-        description="Clip the ratio of each token (PPO) or of whole replies (GSPO), or let it be a weight without a "
-        'clip (CISPO); the last two need `correction = "bypass"`.',
+        description="Clip the ratio of each token (PPO) or of whole replies (GSPO), or use it as a weight "
+        'without a clip (CISPO). The last two need `correction = "bypass"`.',
     )
     rl_weight: float = Field(1.0, ge=0, description="Weight of the policy-gradient term.")
     group_weight: float = Field(
-        1.0, ge=0, description="Weight of the term over shadow groups, which exist if `groups.enabled` says so."
+        1.0,
+        ge=0,
+        description="Weight of the term over shadow groups. Whether these exist is decided by `groups.enabled`.",
     )
     group_advantage: Literal["dr_grpo", "grpo", "rloo"] = Field(
         "dr_grpo",
-        description="How a member of a shadow group is compared with the others: GRPO divides by their deviation.",
+        description="How a member of a shadow group is compared with the others. GRPO divides by their deviation.",
     )
-    group_size: int = Field(4, ge=2, le=16, description="Replies of a shadow group, the live one included.")
+    group_size: int = Field(4, ge=2, le=16, description="Replies in a shadow group, including the live one.")
     group_max_tokens: int = Field(
         256, ge=1, description="Longest shadow reply, in tokens. A live reply that is longer gets no group."
     )
     group_max_others: int = Field(
         0,
         ge=0,
-        description="Requests of others in the engine up to which it counts as idle: only then groups are drawn.",
+        description="Groups are drawn only while the engine has at most this many requests from others.",
     )
     max_groups: int = Field(8, ge=0, description="Most shadow groups in one step.")
     distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
     distill_form: Literal["top_k", "token"] = Field(
         "top_k",
-        description="Compare student and teacher over the student's likeliest tokens, or at the sampled one alone.",
+        description="Compare student and teacher over the student's likeliest tokens, or only at the sampled token.",
     )
     distill_top_k: int = Field(
-        20, ge=1, description="Student's tokens compared with the teacher one by one; the rest is one tail bin."
+        20,
+        ge=1,
+        description="The student's likeliest tokens that are compared with the teacher one by one. The rest "
+        "is one tail bin.",
     )
     check_hints: bool = Field(
         True,
-        description="Let the teacher refuse hints: those that change nothing more than any words would, or change "
-        "everything.",
+        description="Let the teacher refuse hints that change no more than a neutral hint does, or that "
+        "change everything.",
     )
     n_liked_replies: int = Field(
         16,
         ge=0,
-        description="Most other users whose praise is asked about each hint: one that most of theirs speaks against "
-        "is not taught. It takes 7 other users; 0: off.",
+        description="Most other users whose praised replies validate each hint. A hint that most of them "
+        "contradict is not taught. It takes 7 other users. 0: off.",
     )
-    sft_weight: float = Field(0.0, ge=0, description="Weight of learning demonstrations and corrections word by word.")
+    sft_weight: float = Field(
+        0.0, ge=0, description="Weight of supervised learning on demonstrations and corrections, token by token."
+    )
     dpo_weight: float = Field(
         0.0, ge=0, description="Weight of preferring a correction to the reply that it corrects (DPO)."
     )
     dpo_beta: float = Field(
-        0.1, gt=0, description="DPO's inverse temperature: how far a preference may lead from the reference."
+        0.1,
+        gt=0,
+        description="DPO's inverse temperature. Smaller values let a preference lead further from the reference.",
     )
     dpo_reference: Literal["base", "teacher"] = Field(
-        "base", description="What DPO measures from: the base, or the last promoted version."
+        "base", description="DPO's reference: the base, or the teacher (the last promoted version)."
     )
     kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
-    anchor_weight: float = Field(
-        0.5, ge=0, description="Weight of the replay of the base's own answers; 0 switches it off."
-    )
+    anchor_weight: float = Field(0.5, ge=0, description="Weight of the replay of the base's own answers. 0: off.")
     anchor_growth: float = Field(
         2.0,
         ge=1,
-        description="Factor on the anchors' weight for each version that was refused for what it forgot, since one "
-        "went live; squared where the live one is at the gate's limit; a step after such a refusal has no "
-        "momentum. 1: neither.",
+        description="Factor on the anchors' weight for each version that was refused for what it forgot since "
+        "one went live, and squared if the live version is at the gate's limit. A step after such "
+        "a refusal has no momentum. 1: neither.",
     )
     shrink: float = Field(
         0.95,
         gt=0,
         le=1,
-        description="Factor on what the adapter adds to the base, at the end of a step, for each version but the "
-        "first that was made from the same live one and refused for what it forgot; a half at least. 1: "
+        description="Factor on the adapter at the end of a step, for each version from the same live one that "
+        "was refused for what it forgot, except the first. The product is at least one half. 1: "
         "never.",
     )
     backoff: float = Field(
         0.5,
         gt=0,
         le=1,
-        description="Factor on the learning rate for each version that was refused or rolled back for what it had "
-        "become; each one that goes live gives a quarter of it back. 1: never.",
+        description="Factor on the learning rate for each version that was refused or rolled back for what it "
+        "had become. Each version that goes live takes back a quarter of one such factor. 1: "
+        "never.",
     )
     anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")
     baseline_decay: float = Field(
-        0.9, gt=0, lt=1, description="How much of the running baseline's evidence each version keeps."
+        0.9, gt=0, lt=1, description="Share of the running baseline's evidence that each version keeps."
     )
     user_cap: float = Field(
         0.25,
         gt=0,
         le=1,
-        description="Largest share of a step that one user's tokens may have, with enough users (4 at 0.25); 1: off.",
+        description="Largest share of a step for one user's tokens, given enough users (4 at 0.25). 1: off.",
     )
     session_cap: float = Field(
         0.125,
         gt=0,
         le=1,
-        description="Largest share of a step that one session may have, where users are capped; 1: off.",
+        description="Largest share of a step for one session, if users are capped. 1: off.",
     )
     new_users_cap: float = Field(
         0.5,
         gt=0,
         le=1,
-        description="Largest share of a step that all new users together may have, where users are capped; 1: off.",
+        description="Largest share of a step for all new users together, if users are capped. 1: off.",
     )
-    known_after_turns: int = Field(
-        8, ge=0, description="Turns of a user that must have been trained on before the user is not new."
-    )
+    known_after_turns: int = Field(8, ge=0, description="Trained turns after which a user is no longer new.")
     keep_duplicates: bool = Field(
-        False, description="Train on the same reply to the same prompt as often as a batch has it."
+        False, description="Train on repeated copies of the same reply to the same prompt in a batch."
     )
     audit_rows: int = Field(
         4,
         ge=0,
-        description="Rows of a step scored again under their own version, to tell policy lag from engine mismatch.",
+        description="Rows of a step that are scored again under their own version, to distinguish staleness "
+        "from engine mismatch.",
     )
     max_mismatch: float = Field(
         0.01,
         gt=0,
-        description="Mean log-ratio of engine and learner, in nats a token, beyond which an audited row is dropped.",
+        description="Largest mean log-ratio of engine and learner, in nats a token. An audited row beyond it "
+        "is dropped.",
     )
     max_grad_norm: float = Field(1.0, gt=0, description="Gradient clipping by global norm.")
     outlier_z: float = Field(
         6.0,
         ge=0,
-        description="A step is skipped whose gradient norm is this many standard deviations above the last 64; 0: off.",
+        description="A step is skipped if its gradient norm is this many standard deviations above the last "
+        "64. 0: off.",
     )
     monitors: Literal["act", "watch"] = Field(
-        "act", description="`act`: yellow slows learning down and red publishes nothing; `watch` only records levels."
+        "act",
+        description="`act`: yellow slows learning down and red publishes nothing. `watch`: levels are only recorded.",
     )
     yellow_factor: float = Field(0.5, gt=0, le=1, description="Factor on the learning rate while a monitor is yellow.")
     monitor_spread: tuple[float, float] = Field(
@@ -196,11 +207,12 @@ class Recipe(Section):
         description="Yellow and red: fall of the rewards' standard deviation from its peak, as a share of it.",
     )
     monitor_entropy: tuple[float, float] = Field(
-        (0.4, 1.0), description="Yellow: change of the entropy from its start, as a share; red: rise."
+        (0.4, 1.0), description="Yellow: change of the entropy from its start, as a share. Red: its rise."
     )
-    min_entropy: float = Field(0.05, ge=0, description="Entropy in nats a token below which its monitor is red.")
+    min_entropy: float = Field(0.05, ge=0, description="Entropy, in nats a token, below which its monitor is red.")
     monitor_grad_norm: tuple[float, float] = Field(
-        (4.0, 6.0), description="Yellow: z-score of a gradient norm; red: reached twice within the last 64 steps."
+        (4.0, 6.0),
+        description="Yellow: z-score of a gradient norm. Red: a z-score reached twice within the last 64 steps.",
     )
     monitor_kl: tuple[float, float] = Field((0.05, 0.2), description="Yellow and red: KL to the base, in nats a token.")
     monitor_length: tuple[float, float] = Field(
@@ -208,25 +220,26 @@ class Recipe(Section):
     )
     monitor_repetition: tuple[float, float] = Field(
         (0.1, 0.3),
-        description="Yellow and red: rise, from its start, of the share of a reply's 4-grams that repeat an earlier "
-        "one.",
+        description="Yellow and red: rise, from its start, of the share of a reply's 4-grams that repeat an "
+        "earlier one.",
     )
     monitor_tool_json: tuple[float, float] = Field(
-        (0.02, 0.05), description="Yellow and red: fall of the share of tool calls that can be read, from its start."
+        (0.02, 0.05), description="Yellow and red: fall, from its start, of the share of tool calls that parse."
     )
     monitor_mismatch: tuple[float, float] = Field(
         (1e-3, 1e-2), description="Yellow and red: k3 of the engine's log-probs against the learner's, in nats a token."
     )
     micro_tokens: int = Field(
-        0, ge=0, description="Tokens of one forward and backward pass, at most; 0: 512 on a CPU, 4096 on a GPU."
+        0, ge=0, description="Most tokens of one forward and backward pass. 0: 512 on a CPU, 4096 on a GPU."
     )
     checkpointing: bool = Field(
         False,
-        description="Compute the layers' activations again in the backward pass: less memory, about a third more time.",
+        description="Compute the layers' activations again in the backward pass. This takes less memory and "
+        "about a third more time.",
     )
     seed: int = Field(0, description="Seed of every random choice of the learner.")
     shuffle_rewards: bool = Field(
-        False, description="Control experiment: give each row a reward of an earlier step, leave hints out."
+        False, description="Control experiment: give each row a reward of an earlier step, and leave hints out."
     )
 
     @field_validator(
@@ -242,15 +255,13 @@ class Recipe(Section):
     @classmethod
     def _is_ordered(cls, limits: tuple[float, float]) -> tuple[float, float]:
         if not 0.0 < limits[0] <= limits[1]:
-            raise ValueError("give yellow and then red, both above 0 and red not below yellow, as in [0.1, 0.3]")
+            raise ValueError("expected yellow and then red, both above 0 and red at least yellow, as in [0.1, 0.3]")
         return limits
 
     @model_validator(mode="after")
     def _form_knows_its_ratio(self) -> "Recipe":
         if self.policy_loss != "ppo" and self.correction != "bypass":
-            raise ValueError(
-                f'policy_loss = "{self.policy_loss}" has its own ratio; give correction = "bypass" with it'
-            )
+            raise ValueError(f'policy_loss = "{self.policy_loss}" has its own ratio; set correction = "bypass" with it')
         return self
 
     @property
@@ -284,7 +295,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "general": {},
         "sandbox": {
             "learning_rate": 1e-3,
-            # With one it learns half as fast at first; with four the gate refuses more versions
+            # With 1 it learns half as fast at first. With 4 the gate refuses more versions
             # (docs/decisions/0015-several-optimiser-steps-per-batch.md).
             "num_iterations": 2,
             "max_rows": 24,
@@ -292,8 +303,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "kl_weight": 0.1,
             "anchor_rows": 24,
             "anchor_weight": 3.0,
-            # It is meant to leave its base far behind within some twenty steps. The usual limits are for models that
-            # should not.
+            # This model is meant to move far from its base within some twenty steps. The usual limits are for models
+            # that are not.
             "monitors": "watch",
             "outlier_z": 20.0,
             "monitor_kl": (3.0, 6.0),

@@ -1,4 +1,4 @@
-"""What every section of the settings is, and what several of them share."""
+"""The base class of every settings section, and constants that several sections share."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict
 
 SANDBOX_MODEL = Path(__file__).parents[1] / "sandbox" / "model"
 BASE_NAME = "base"
-"""Model name under which the frozen base answers."""
+"""Model name of the frozen base."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 
 class Section(BaseModel):
-    """A part of the tree: unknown keys fail, and nothing changes it once it is read."""
+    """A section of the tree. Unknown keys fail, and a section cannot change after it was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

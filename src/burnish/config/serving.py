@@ -12,50 +12,48 @@ class Engine(Section):
 
     model: str = Field(
         str(SANDBOX_MODEL),
-        description="Directory (or hub name) of the base causal LM; the sandbox's own model by default.",
+        description="Directory (or hub name) of the base causal LM. Default: the sandbox's own model.",
     )
     urls: tuple[str, ...] = Field(
-        (), description="Base URLs of vLLM servers that are already running; empty starts one here."
+        (), description="Base URLs of vLLM servers that are already running. Empty: start one here."
     )
-    api_key: str = Field("", description="Key of the engines; empty makes a random one for the engine started here.")
+    api_key: str = Field("", description="Key of the engines. Empty: a random one for the engine started here.")
     host: str = Field(
         "127.0.0.1",
-        description="Address the engine started here listens on; beyond loopback only in a private network.",
+        description="Address that the engine started here listens on. Use one beyond loopback only in a "
+        "private network.",
     )
     port: int = Field(8701, ge=0, le=65535, description="Loopback port of the engine started here.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Weights' type; float32 is right for small models on a CPU."
+        "auto", description="Type of the weights. float32 is right for small models on a CPU."
     )
     max_model_len: int | None = Field(
-        None, ge=64, description="Longest prompt plus reply, in tokens; None asks the model."
+        None, ge=64, description="Longest prompt plus reply, in tokens. None: the model's own limit."
     )
     max_loras: int = Field(
         4, ge=3, description="Adapters that one batch may mix: live, draining, canary and one being loaded."
     )
     max_lora_rank: int = Field(
-        16, description="Highest adapter rank that the engine accepts; vLLM knows 1, 8, 16, 32, 64, 128, 256, 320, 512."
+        16,
+        description="Highest adapter rank that the engine accepts. vLLM supports 1, 8, 16, 32, 64, 128, 256, 320, 512.",
     )
-    tool_parser: str = Field(
-        "hermes", description="vLLM's --tool-call-parser for this model; empty switches tool parsing off."
-    )
-    reasoning_parser: str = Field("", description="vLLM's --reasoning-parser for this model; empty for none.")
+    tool_parser: str = Field("hermes", description="vLLM's --tool-call-parser for this model. Empty: no tool parsing.")
+    reasoning_parser: str = Field("", description="vLLM's --reasoning-parser for this model. Empty: none.")
     gpu_memory: float = Field(
-        0.5, gt=0.0, lt=1.0, description="Share of a GPU's memory for the engine; the learner gets the rest."
+        0.5, gt=0.0, lt=1.0, description="Share of a GPU's memory for the engine. The learner gets the rest."
     )
     adapters: dict[str, str] = Field(
         {},
-        description="LoRA adapters that the engine serves besides the versions, by name: a judge's, say; clients "
-        "cannot ask for them.",
+        description="Further LoRA adapters that the engine serves, by name, e.g. a judge's. Clients cannot "
+        "ask for them.",
     )
-    extra_args: tuple[str, ...] = Field(
-        (), description="Further command-line arguments for vLLM, passed on as they are."
-    )
+    extra_args: tuple[str, ...] = Field((), description="Further command-line arguments for vLLM, passed on unchanged.")
 
     @field_validator("max_lora_rank")
     @classmethod
     def _is_known_rank(cls, rank: int) -> int:
         if rank not in LORA_RANKS:
-            raise ValueError(f"vLLM accepts one of {LORA_RANKS}")
+            raise ValueError(f"expected a rank that vLLM accepts: one of {LORA_RANKS}")
         return rank
 
 
@@ -63,22 +61,20 @@ class Gateway(Section):
     """The OpenAI-compatible endpoint."""
 
     host: str = Field(
-        "127.0.0.1", description="Address to listen on; anything but loopback needs at least one inference key."
+        "127.0.0.1", description="Address to listen on. Any address but loopback needs at least one inference key."
     )
     port: int = Field(
-        8700, ge=0, le=65533, description="Port to listen on; the port two above is the remote model's, on loopback."
+        8700, ge=0, le=65533, description="Port to listen on. The remote model uses the port two above, on loopback."
     )
-    allowed_hosts: tuple[str, ...] = Field(
-        (), description="Further Host header names to answer to, beside loopback and `host`."
-    )
-    allowed_origins: tuple[str, ...] = Field((), description="Browser origins that may call; others get 403.")
+    allowed_hosts: tuple[str, ...] = Field((), description="Accepted Host header names besides loopback and `host`.")
+    allowed_origins: tuple[str, ...] = Field((), description="Browser origins that may call. Others get 403.")
     open_inference: bool = Field(
-        True, description="On loopback, let requests without a key talk (as tenant `default`)."
+        True, description="On loopback, accept inference requests without a key (as tenant `default`)."
     )
     model_map: dict[str, str] = Field(
         {},
         description="Model names for harnesses that insist on their own: pattern to model, e.g. `claude-*` to "
-        "`agent`; a model that exists goes first, then the first pattern that fits.",
+        "`agent`. The name of an existing model comes first, then the first pattern that matches.",
     )
     processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
 
@@ -86,12 +82,12 @@ class Gateway(Section):
 class Remote(Section):
     """A model elsewhere that answers in an agent's place. Its turns are recorded and never trained."""
 
-    model: str = Field("", description="litellm's name of the model, e.g. anthropic/claude-sonnet-5; empty for none.")
-    url: str = Field("", description="Base URL of its API; empty lets litellm choose.")
+    model: str = Field("", description="litellm's name of the model, e.g. anthropic/claude-sonnet-5. Empty: none.")
+    url: str = Field("", description="Base URL of its API. Empty: litellm chooses.")
     api_key: str = Field("", description="Key for that API.")
     use: Literal["fallback", "always"] = Field(
         "fallback",
-        description="`fallback` asks it when no engine can answer; `always` asks it instead of the engine.",
+        description="`fallback`: ask it if no engine can answer. `always`: ask it instead of the engine.",
     )
 
 
@@ -99,16 +95,17 @@ class Journal(Section):
     """Where records live."""
 
     url: str = Field(
-        "", description="SQLAlchemy URL, e.g. postgresql+psycopg://…; empty means SQLite in the state directory."
+        "", description="SQLAlchemy URL, e.g. postgresql+psycopg://…. Empty: SQLite in the state directory."
     )
     fsync: bool = Field(
-        False, description="Flush every record to disk before its reply ends: survives power loss, not only kill -9."
+        False,
+        description="Flush every record to disk before its reply ends. It then survives power loss, not only kill -9.",
     )
     session_timeout: float = Field(
-        3600.0, gt=0, description="Seconds after which a quiet conversation counts as closed."
+        3600.0, gt=0, description="Seconds without a request after which a conversation counts as closed."
     )
     verifiers: tuple[str, ...] = Field(
         (),
-        description="Tools whose exit codes, test results and HTTP statuses are verdicts, e.g. run_tests; others' are "
-        "never rewards.",
+        description="Tools with exit codes, test results and HTTP statuses that count as verdicts, e.g. "
+        "run_tests. Other tools' are never rewards.",
     )

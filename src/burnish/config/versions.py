@@ -1,4 +1,4 @@
-"""Settings of agents and of what their versions have to show: gate, canary, alerts, kept files, personal agents."""
+"""Settings of agents and their versions: gate, canary, alerts, kept files, personal agents."""
 
 from typing import Literal
 
@@ -12,13 +12,13 @@ class Gate(Section):
 
     tier: Literal["fast", "full"] = Field(
         "full",
-        description="`fast`: mechanical checks, probe and forgetting prompts. `full`: then held-out live turns "
-        "answered by candidate and live version and compared by the judge, and a canary.",
+        description="`fast`: mechanical checks, probe and forgetting prompts. `full`: then also held-out live "
+        "turns, answered by candidate and live version and compared by the judge, and a canary.",
     )
     forgetting_prompts: str = Field(
         "",
-        description="JSONL file of prompts with checks that the base passes, of which a candidate must not lose many; "
-        "empty means the sandbox's when its model is used.",
+        description="JSONL file of prompts with checks that the base passes. A candidate must not lose many "
+        "of them. Empty: the sandbox's if its model is used.",
     )
     forgetting_margin: float = Field(
         0.1,
@@ -28,8 +28,8 @@ class Gate(Section):
     )
     acceptance_prompts: str = Field(
         "",
-        description="JSONL file of your own prompts with checks, of which no version may pass fewer than the best one "
-        "so far, unless it passes as many as the live one; empty: none.",
+        description="JSONL file of your own prompts with checks. No version may pass fewer than the best one "
+        "so far, unless it passes as many as the live one. Empty: none.",
     )
     acceptance_margin: float = Field(
         0.05,
@@ -41,7 +41,7 @@ class Gate(Section):
         0.05,
         ge=0,
         lt=1,
-        description="Share of the sessions that the `full` tier keeps out of training, to compare versions on.",
+        description="Share of the sessions that the `full` tier keeps out of training, to compare versions on them.",
     )
 
 
@@ -50,16 +50,16 @@ class Canary(Section):
 
     mode: Literal["auto", "on", "shadow", "off"] = Field(
         "auto",
-        description="Whether a version that passed the gate gets a canary; `auto`: in the gate's tier `full`; "
+        description="Whether a version that passed the gate gets a canary. `auto`: in the gate's tier `full`. "
         "`shadow`: it answers live turns unseen, and the judge compares.",
     )
     share: float = Field(0.1, gt=0, le=0.5, description="Share of the conversations that a canary answers.")
-    margin: float = Field(0.1, gt=0, lt=1, description="Loss of judged success that counts: 0.1 is ten points.")
+    margin: float = Field(0.1, gt=0, lt=1, description="Loss of judged success that counts. 0.1 is ten points.")
     max_hours: float = Field(
         24.0, gt=0, description="Hours after which an undecided canary is skipped and its version promoted."
     )
     watch: bool = Field(
-        True, description="Test every promoted version on against the one before, and roll back what is worse."
+        True, description="Compare every promoted version with the one before, and roll it back if it is worse."
     )
     holdback: float = Field(
         0.0,
@@ -70,21 +70,21 @@ class Canary(Section):
 
 
 class Alerts(Section):
-    """Who is told when something was undone."""
+    """Alerts when a canary was stopped or a version rolled back."""
 
     webhook: str = Field(
-        "", description="URL that gets a JSON POST when a canary is stopped or a version rolled back; empty for none."
+        "", description="URL that gets a JSON POST when a canary is stopped or a version is rolled back. Empty: none."
     )
 
 
 class Versions(Section):
-    """How long versions keep their files. What is live, previous, on trial, pinned, loaded or in flight always does."""
+    """How long versions keep their files. Always kept: live, previous, on trial, pinned, loaded, in flight."""
 
-    keep_live: int = Field(
-        5, ge=0, description="Versions that once were live and keep their files, the newest so many."
-    )
+    keep_live: int = Field(5, ge=0, description="Number of formerly live versions, the newest, that keep their files.")
     keep_refused_days: float = Field(
-        7.0, ge=0, description="Days for which a version that was refused, or rolled back by itself, keeps its files."
+        7.0,
+        ge=0,
+        description="Days for which a version keeps its files after it was refused or automatically rolled back.",
     )
 
 
@@ -95,10 +95,12 @@ class Agent(Section):
 
 
 class Personal(Section):
-    """An agent of one's own for every end user, branching from the agent that they ask for."""
+    """Personal agents: one for every end user, branching from the parent agent that the user asks for."""
 
-    enabled: bool = Field(False, description="Give each end user (`user` or x-burnish-user) an agent of their own.")
-    agents: tuple[str, ...] = Field((), description="Agents whose users get one; empty: every agent's.")
+    enabled: bool = Field(False, description="Give each end user (`user` or x-burnish-user) a personal agent.")
+    agents: tuple[str, ...] = Field((), description="Parent agents with personal agents. Empty: every agent.")
     max_agents: int = Field(
-        200, ge=1, description="Personal agents loaded at a time; beyond, the one unused for longest is unloaded."
+        200,
+        ge=1,
+        description="Personal agents loaded at the same time. Beyond it, the least recently used one is unloaded.",
     )

@@ -81,7 +81,7 @@ async def test_the_figures_are_those_worked_out_by_hand() -> None:
 
 async def test_a_judge_that_is_away_is_one_error_with_the_remedy() -> None:
     judge = Knowing(thanks=JudgeUnavailable("connection refused"))
-    with pytest.raises(JudgeUnavailable, match=r"connection refused; is it running, and are judge\.model"):
+    with pytest.raises(JudgeUnavailable, match=r"connection refused; check that it is running and that judge\.model"):
         await calibrate(judge, [case("thanks", 1)] * 50, TERMS)
 
 

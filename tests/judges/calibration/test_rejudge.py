@@ -105,7 +105,7 @@ async def test_an_end_in_between_loses_one_round(any_journal: Journal, monkeypat
         add(any_journal, name, "thanks", ("old/1", 1))
     with any_journal.read() as session:
         asked = rejudge.questions(session, rejudge.recorded(session, agent="agent", but=NEW))
-    with pytest.raises(JudgeUnavailable, match="gone; is it running"):
+    with pytest.raises(JudgeUnavailable, match="gone; check that it is running"):
         await rejudge.judge_again(New(n_left=2), asked, TERMS, keep=lambda some: rejudge.store(any_journal, some))
     with any_journal.read() as session:
         assert [row.interaction_id for row in session.query(JudgementRow).filter_by(judge_id=NEW)] == ["d", "c"]

@@ -77,7 +77,7 @@ async def test_readings_by_two_judges_are_not_compared() -> None:
         async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
             return Answers("b" if LEFT_OUT in messages[-1]["content"] else "a", [MINUS] * n)
 
-    with pytest.raises(JudgeUnavailable, match="a and b, cannot be compared"):
+    with pytest.raises(JudgeUnavailable, match="expected one judge for both readings of a turn, got a and b"):
         await examine(Torn([Swayed("")], 60.0), case_of("no bold. Verdict: +1"), 3)  # type: ignore[arg-type]
 
 

@@ -43,7 +43,7 @@ def test_an_answer_that_fails_its_check_is_no_anchor(policy: Policy, tmp_path: P
 
 @pytest.mark.parametrize("line", [{"prompt": "x"}, {"messages": []}, ask("x", check="("), "text"])
 def test_a_bad_file_is_a_readable_error(policy: Policy, tmp_path: Path, line: object) -> None:
-    with pytest.raises(LearnerError, match="no file of prompts"):
+    with pytest.raises(LearnerError, match="not a file of prompts"):
         Anchors.load(write(tmp_path / "anchors.jsonl", line), policy, tmp_path)
     with pytest.raises(LearnerError, match="cannot read"):
         Anchors.load(tmp_path / "missing", policy, tmp_path)

@@ -74,5 +74,5 @@ def test_each_form_makes_praised_replies_likelier(
 
 @pytest.mark.parametrize("form", ["gspo", "cispo"])
 def test_a_form_with_a_ratio_of_its_own_refuses_another_correction(form: str) -> None:
-    with pytest.raises(ValidationError, match=f'policy_loss = "{form}" has its own ratio; give correction = "bypass"'):
+    with pytest.raises(ValidationError, match=f'policy_loss = "{form}" has its own ratio; set correction = "bypass"'):
         Recipe(policy_loss=form, correction="token_tis")  # type: ignore[arg-type]

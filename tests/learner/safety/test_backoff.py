@@ -16,7 +16,7 @@ from burnish.learner.data.anchors import Anchors
 from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.run import reproduce
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.safety.backoff import MOST, SEEN, open_refusals
+from burnish.learner.safety.backoff import MOST, N_CONSIDERED, open_refusals
 from burnish.records import VersionState
 
 ASKED = {"retention": {"n": 96, "margin": 0.1, "n_lost": 9}}
@@ -56,7 +56,7 @@ def test_golden_heats(outcomes: list[bool], expected: float) -> None:
     assert open_refusals(outcomes) == expected
 
 
-@given(st.lists(st.booleans(), max_size=SEEN))
+@given(st.lists(st.booleans(), max_size=N_CONSIDERED))
 def test_a_refusal_adds_one_or_begins_again_and_a_good_version_never_cools(outcomes: list[bool]) -> None:
     before, refused = open_refusals(outcomes), open_refusals([*outcomes, False])
     assert 0.0 <= open_refusals([*outcomes, True]) <= before <= MOST

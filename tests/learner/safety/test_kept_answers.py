@@ -29,7 +29,7 @@ def kept_answers(sandbox: Policy, tmp_path_factory: pytest.TempPathFactory) -> K
 
 def test_a_fresh_adapter_gives_every_answer_of_the_base(sandbox: Policy, kept_answers: KeptAnswers) -> None:
     sandbox.reset()
-    told = kept_answers.told(sandbox)
+    told = kept_answers.record(sandbox)
     assert (told["n"], len(told["unchanged"])) == (N, sum(answer is not None for answer in kept_answers.answers))
     assert len(told["unchanged"]) >= N - 2  # the sandbox's base ends its answers
     json.dumps(told)
@@ -40,7 +40,7 @@ def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(
 ) -> None:
     sandbox.reset()
     perturb(sandbox, 0.04)
-    unchanged = set(kept_answers.told(sandbox)["unchanged"])
+    unchanged = set(kept_answers.record(sandbox)["unchanged"])
     assert 0 < len(unchanged) < N  # else this test would show nothing
     known = [(i, answer) for i, answer in enumerate(kept_answers.answers) if answer is not None]
     with torch.no_grad(), sandbox.using(Weights.CURRENT):
@@ -59,5 +59,5 @@ def test_answers_are_made_once(sandbox: Policy, tmp_path: Path) -> None:
 
 def test_a_bad_file_is_a_readable_error(sandbox: Policy, tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"prompt": "x"}\n')
-    with pytest.raises(LearnerError, match="no file of prompts"):
+    with pytest.raises(LearnerError, match="not a file of prompts"):
         KeptAnswers.load(tmp_path / "bad.jsonl", 4, sandbox, tmp_path)

@@ -107,7 +107,7 @@ def test_the_worst_reading_counts_and_limits_are_settings() -> None:
     assert {name: reading.level for name, reading in readings.items()} == {"kl": YELLOW, "repetition": RED}
     assert worst(readings) is RED
     assert worst(read(told, Recipe(monitor_repetition=(0.6, 0.7), monitor_kl=(1.0, 1.0)))) is GREEN
-    assert readings["kl"].told() == {
+    assert readings["kl"].to_json() == {
         "level": "yellow",
         "value": pytest.approx(0.1),
         "why": "nats a token from the base: 0.1",

@@ -68,7 +68,7 @@ def test_a_loss_that_is_not_finite_skips_the_step(
 
     monkeypatch.setattr(objective, "term", broken)
     result = is_untouched(trainer, make_samples(4))
-    assert result.reason is not None and "the weights are as before" in result.reason
+    assert result.reason is not None and "the weights are unchanged" in result.reason
     monkeypatch.undo()
     assert trainer.step(make_samples(4)).is_update
 

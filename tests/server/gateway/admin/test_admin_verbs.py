@@ -165,7 +165,7 @@ def test_an_agent_is_made_with_settings_of_its_own(world: Registered) -> None:
     for settings, said in (
         ({"learner.min_row": 8}, "did you mean"),
         ({"learner.min_rows": 0}, "learner.min_rows"),
-        ({"engine.port": 1}, "is not an agent's own"),
+        ({"engine.port": 1}, "cannot be set for one agent"),
         ({"learner.threads": 2}, "is the same for all agents"),
     ):
         assert said in error_of(world.post("/agents", {"name": "odd", "settings": settings}), 400)["message"]
