@@ -14,27 +14,22 @@ from torch import Tensor
 from burnish.learner.data.rows import Row, Text, TokenBatch
 from burnish.learner.data.samples import Hinted, Sample
 from burnish.learner.model.policy import Policy, Weights
-from burnish.learner.objectives.divergences import cap_per_token, tail_reverse_kl
+from burnish.learner.objectives.divergences import cap_per_token, tail_reverse_kl, token_distillation
 from burnish.learner.objectives.losses import truncated_weights
 from burnish.learner.objectives.objective import Objective, Term, row_weights
 
 TOKEN_CAP = 2.0
-"""Cap on one token, in nats: a few far tokens must not dominate the row (§2.3)."""
+"""Cap on one token, in nats: a few far tokens must not dominate the row."""
 WEIGHT_CAP = 2.0
-
-
 MIN_OVERLAP = 0.3
-"""Share of the student's top K that must be in the teacher's. With less overlap the teacher is too different to teach
-(§2.4, 7).
-"""
+"""Share of the student's top K that must be in the teacher's. With less overlap the teacher is too different."""
 MIN_GAIN = 1e-3
 """Nats a token that a hint must take from a disliked reply, beyond the effect of a neutral hint."""
 UNMOVED, FAR = "teacher_unmoved", "teacher_far"
 
 
 class Distillation(Objective):
-    """Reverse KL(student ‖ teacher with hint), top K + tail. `check_hints` lets the teacher refuse a hint
-    (`refusal`)."""
+    """Reverse KL(student ‖ teacher with hint), top K + tail. With `check_hints` the teacher may refuse a hint."""
 
     name: ClassVar[str] = "distillation"
     stream: ClassVar[str] = "teacher_top"
@@ -104,6 +99,34 @@ class Distillation(Objective):
         """κ = min(ρ, 2) at the covered tokens [n], from their `sampled` log-probs. 1 in rows without a usable ratio."""
         behaviour = batch.at(self.stream, "distill_behaviour")
         return truncated_weights(sampled, behaviour, WEIGHT_CAP).nan_to_num(nan=1.0)
+
+
+class TokenDistillation(Distillation):
+    """Distillation at the sampled tokens alone: −κ·A·log π_θ with A = log π_T − log π_θ within ±2 nats.
+
+    The teacher scores each sampled token with the hint in its prompt. One number per token instead of a distribution:
+    no top K is kept, and the estimate is noisier. Rows, refusals and weights are those of `Distillation`, under the
+    same name in metrics.
+    """
+
+    stream: ClassVar[str] = "teacher_sampled"
+
+    def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
+        """As `Distillation.stamp`. Then the teacher's log-probs of the sampled tokens replace its top K."""
+        facts = super().stamp(rows, policy)
+        taught = [row for row in rows if row.streams.pop("teacher_top", None) is not None]
+        prompts = [row.sample.hinted_prompt_ids if row.sample is not None else None for row in taught]
+        asked = [Text(ids or (), row.completion_ids, row.temperature) for ids, row in zip(prompts, taught, strict=True)]
+        for row, found in zip(taught, policy.logprobs(asked, Weights.TEACHER), strict=True):
+            del row.streams["top_ids"]
+            row.streams[self.stream] = found
+        return facts
+
+    def term(self, batch: TokenBatch) -> Term:
+        student, teacher = batch.sampled[batch.where(self.stream)], batch.stream(self.stream)
+        losses = self.importance(batch, student) * token_distillation(student, teacher, TOKEN_CAP)
+        gap = (student.detach() - teacher).sum().item()
+        return Term((row_weights(batch, self.stream) * losses).sum(), len(teacher), {"divergence": gap})
 
 
 def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[str, str]:

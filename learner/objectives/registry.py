@@ -10,14 +10,13 @@ from typing import NamedTuple
 from burnish.config import Recipe
 from burnish.learner.model.policy import Weights
 from burnish.learner.objectives.anchor import Anchor
-from burnish.learner.objectives.distillation import Distillation
+from burnish.learner.objectives.distillation import Distillation, TokenDistillation
 from burnish.learner.objectives.group_gradient import GroupGradient
 from burnish.learner.objectives.kl_to_base import KlToBase
 from burnish.learner.objectives.objective import Objective
 from burnish.learner.objectives.policy_gradient import PolicyGradient
 from burnish.learner.objectives.preference import Preference
 from burnish.learner.objectives.supervised import Supervised
-from burnish.learner.objectives.token_distillation import TokenDistillation
 
 
 class Weighted(NamedTuple):

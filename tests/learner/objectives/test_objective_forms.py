@@ -7,10 +7,10 @@ import torch
 
 from burnish.learner.data.rows import Row, TokenBatch
 from burnish.learner.data.samples import Sample
+from burnish.learner.objectives.distillation import TokenDistillation
 from burnish.learner.objectives.objective import row_weights
 from burnish.learner.objectives.policy_gradient import PolicyGradient
 from burnish.learner.objectives.registry import build
-from burnish.learner.objectives.token_distillation import TokenDistillation
 from burnish.learner.run.trainer import Trainer
 
 Make = Callable[..., Trainer]
