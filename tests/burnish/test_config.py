@@ -67,9 +67,9 @@ def test_the_recipe_is_the_preset_then_the_settings_then_the_table(tmp_path: Pat
     ("flags", "said"),
     [
         ({"learner.recipe.dual_clp": 2.0}, r"unknown field 'dual_clp' of the recipe; did you mean 'dual_clip'\?"),
-        ({"learner.recipe": {"zzz": 1}}, r"unknown field 'zzz' of the recipe; docs/objectives\.md lists the fields"),
+        ({"learner.recipe": {"zzz": 1}}, r"unknown field 'zzz' of the recipe; docs/reference/objectives\.md lists the fields"),
         ({"learner.recipe.clip_low": -1}, r"'learner\.recipe': .*clip_low: .*\(got -1\)"),
-        ({"learner.recipe": {"policy_loss": "gspo", "correction": "token_tis"}}, 'give correction = "bypass"'),
+        ({"learner.recipe": {"policy_loss": "gspo", "correction": "token_tis"}}, 'set correction = "bypass"'),
         ({"learner.kl_weight": 0.5}, r"the recipe has it: learner\.recipe\.kl_weight"),
     ],
 )

@@ -258,7 +258,7 @@ def test_a_rank_above_the_learners_is_served_only_without_learning(
     settings: Settings, journal: Journal, agent: str, base_dir: Path, tmp_path: Path
 ) -> None:
     given = peft_adapter(base_dir, tmp_path / "given", r=8, lora_alpha=16)
-    with pytest.raises(AdapterError, match=r"more than the learner's 4.*raise learner\.rank"):
+    with pytest.raises(AdapterError, match=r"exceeds the learner's 4.*raise learner\.rank"):
         adopt(settings, journal, agent, given, actor="ana")
     still = settings.model_copy(update={"learner": settings.learner.model_copy(update={"enabled": False})})
     adopt(still, journal, agent, given, actor="ana")

@@ -98,5 +98,5 @@ def test_a_parent_that_was_damaged_is_an_error(world: World) -> None:
 def test_a_version_with_a_field_that_the_recipe_lacks_cannot_be_made_again() -> None:
     now = Recipe(rank=8).model_dump(mode="json")
     assert reproduce.recipe_of(now) == Recipe(rank=8)
-    with pytest.raises(AdapterError, match=r"never_heard_of in its recipe, which this Burnish does not have"):
+    with pytest.raises(AdapterError, match=r"fields never_heard_of, which this version of Burnish does not know"):
         reproduce.recipe_of({**now, "never_heard_of": 0.0})

@@ -257,5 +257,5 @@ def test_every_objective_is_registered_under_its_own_name(make_trainer: Make) ->
     built: list[Objective] = [objective for objective, _ in make_trainer(sft_weight=1.0, dpo_weight=1.0).objectives]
     assert [objective.name for objective in built] == list(REGISTRY)
     assert len({objective.stream for objective in built}) == len(built)
-    with pytest.raises(ValueError, match="keeps no state"):
+    with pytest.raises(ValueError, match="has no state to restore"):
         built[1].restore({"odd": 1})
