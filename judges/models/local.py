@@ -79,7 +79,9 @@ class LocalJudge:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise JudgeUnavailable(f"the judge did not answer: {type(error).__name__} {error}") from error
         except ValueError as error:
-            raise JudgeUnavailable(f"expected a chat completion from the judge, got another body: {error!r}") from error
+            raise JudgeUnavailable(
+                f"the judge answered with something other than a chat completion: {error!r}"
+            ) from error
 
     def _texts(self, status: int, reply: Any) -> list[str]:
         if status != 200:
@@ -88,7 +90,9 @@ class LocalJudge:
             texts = [choice["message"].get("content") or "" for choice in reply["choices"]]
             self.usage.add(reply.get("usage"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise JudgeUnavailable(f"expected a chat completion from the judge, got another body: {error!r}") from error
+            raise JudgeUnavailable(
+                f"the judge answered with something other than a chat completion: {error!r}"
+            ) from error
         return texts
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from burnish.records import StepOutcome, VersionState
 
 N_CONSIDERED = 64
 """Versions that are considered."""
-MOST = 5.0
+MAX_REFUSALS = 5.0
 """Refusals that count. At a factor of one half each, the rate is then 1/32. One more resets the count to 0."""
 RECOVERY = 0.25
 """Share of a refusal that each version that goes live compensates."""
@@ -32,11 +32,11 @@ _HAS_SERVED = (VersionState.LIVE, VersionState.RETIRED)
 
 
 def open_refusals(outcomes: Iterable[bool]) -> float:
-    """Refusals not yet compensated, after versions that were good or not, oldest first: 0 to `MOST`."""
+    """Refusals not yet compensated, after versions that were good or not, oldest first: 0 to `MAX_REFUSALS`."""
     found = 0.0
     for is_good in outcomes:
         found = max(0.0, found - RECOVERY) if is_good else found + 1.0
-        if found > MOST:
+        if found > MAX_REFUSALS:
             found = 0.0
     return found
 

@@ -29,11 +29,11 @@ from burnish.journal.tables import VersionRow
 from burnish.learner.safety.backoff import BEHAVIOUR
 from burnish.records import VersionState
 
-MOST = 16.0
+MAX_FACTOR = 16.0
 """Largest factor. Beyond it a step would consist of anchors only."""
-LEAST = 0.5
+MIN_SHRINK = 0.5
 """Smallest share of an adapter that is left. Below it little of what was learned would remain."""
-BEYOND = tuple(key for key in BEHAVIOUR if key != "retention")
+OTHER_EVIDENCE = tuple(key for key in BEHAVIOUR if key != "retention")
 """What the gate asks of versions that kept what the base could."""
 
 
@@ -55,11 +55,11 @@ class Forgetting:
         """
         nearness = min(1.0, max(0.0, 2.0 * self.n_lost / self.n_tolerated - 1.0)) if self.n_tolerated > 0 else 0.0
         exponent = 2.0 * nearness + self.n_refused
-        return growth**exponent if exponent * math.log(growth) < math.log(MOST) else MOST
+        return growth**exponent if exponent * math.log(growth) < math.log(MAX_FACTOR) else MAX_FACTOR
 
     def shrink(self, factor: float) -> float:
         """The factor on the next child's adapter: `factor` for each refused child but the first."""
-        return float(max(LEAST, factor ** max(0, self.n_refused - 1)))
+        return float(max(MIN_SHRINK, factor ** max(0, self.n_refused - 1)))
 
 
 def forgetting(session: Session, agent: str, live: int) -> Forgetting:
@@ -69,17 +69,17 @@ def forgetting(session: Session, agent: str, live: int) -> Forgetting:
     query = select(col(VersionRow.evidence)).where(
         col(VersionRow.agent) == agent, col(VersionRow.parent) == live, col(VersionRow.state) == VersionState.REFUSED
     )
-    return Forgetting(n_lost, n_tolerated, counted(session.scalars(query.order_by(col(VersionRow.version)))))
+    return Forgetting(n_lost, n_tolerated, count_refused(session.scalars(query.order_by(col(VersionRow.version)))))
 
 
-def counted(children: Iterable[Mapping[str, Any]]) -> int:
+def count_refused(children: Iterable[Mapping[str, Any]]) -> int:
     """`Forgetting.n_refused`, from the evidence on one version's refused children, oldest first."""
     found = 0
     for evidence in children:
         lost, most = _lost(evidence)
         if lost > most:
             found += 1
-        elif any(evidence.get(key) for key in BEYOND):
+        elif any(evidence.get(key) for key in OTHER_EVIDENCE):
             found //= 2
     return found
 

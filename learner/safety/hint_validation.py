@@ -31,7 +31,7 @@ DISPUTED = "disputed"
 SIGNIFICANCE = 0.05
 PRAISE = 0.5
 """Rewards from `PRAISE` up are praise, rewards of −0.5 or less are dislike. Anything between is undecided."""
-ALIKE = 0.5
+MIN_EFFECT_SHARE = 0.5
 """A hint counts for a liked reply if it moves it by at least this share of what it does to its own reply."""
 _LEAST_GAIN = 1e-3
 """Nats a token. Smaller effects never count."""
@@ -68,7 +68,7 @@ def sign_test(n_against: int, n_voting: int) -> float:
     return float(sum(math.comb(n_voting, k) for k in range(n_against, n_voting + 1)) / 2**n_voting)
 
 
-FEWEST = next(n for n in itertools.count(1) if sign_test(n, n + 1) <= SIGNIFICANCE)
+MIN_VOTES = next(n for n in itertools.count(1) if sign_test(n, n + 1) <= SIGNIFICANCE)
 """With fewer votes, not even a unanimous one could refuse a hint."""
 
 
@@ -100,7 +100,9 @@ def validate_hints(
         _Case(sample, [liked for liked in liked_replies if liked.user != sample.who][:n_liked_replies])
         for sample in samples
     ]
-    cases = [case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.liked_replies) >= FEWEST]
+    cases = [
+        case for case in cases if case.sample.hinted_prompt_ids is not None and len(case.liked_replies) >= MIN_VOTES
+    ]
     if not cases:
         return ValidatedHints(samples)
     gains = _gains(cases, policy)
@@ -201,10 +203,10 @@ def _is_disputed(case: _Case, gains: Mapping[tuple[str, str], float]) -> bool:
     own = gains.get((case.sample.interaction_id, case.hint))
     if own is None:
         return False
-    enough = max(ALIKE * abs(own), _LEAST_GAIN)
+    threshold = max(MIN_EFFECT_SHARE * abs(own), _LEAST_GAIN)
     votes = [gains.get((liked.interaction_id, case.hint), 0.0) for liked in case.liked_replies]
-    n_against = sum(vote <= -enough for vote in votes)
-    n_for = 1 + sum(vote >= enough for vote in votes)
+    n_against = sum(vote <= -threshold for vote in votes)
+    n_for = 1 + sum(vote >= threshold for vote in votes)
     return sign_test(n_against, n_against + n_for) <= SIGNIFICANCE
 
 

@@ -14,7 +14,7 @@ from burnish.config import Recipe
 
 WINDOW, RECENT, FIRST = 20, 5, 5
 """Numbers of steps: for a peak, for the mean of a present value, and for the mean of a start."""
-EQUAL = 3
+N_EQUAL_STEPS = 3
 """Steps in a row with equal rewards that make their spread red."""
 NORMS, MIN_NORMS = 64, 16
 """Gradient norms that a norm is compared with, and the least number needed."""
@@ -83,7 +83,7 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     if smooth[peak] == 0.0:
         return Reading(Level.YELLOW, 0.0, f"the rewards were equal in each of the last {len(stds)} steps")
     fall = 1.0 - smooth[-1] / smooth[peak]
-    level = Level.RED if not any(stds[-EQUAL:]) else _level(fall, limits)
+    level = Level.RED if not any(stds[-N_EQUAL_STEPS:]) else _level(fall, limits)
     if level and sum(means[-RECENT:]) > sum(means[peak : peak + RECENT]):
         return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better")
     return Reading(level, fall, f"rewards vary {fall:.0%} less than at their peak, and are not better")

@@ -72,7 +72,7 @@ def test_the_recipe_is_the_preset_then_the_settings_then_the_table(tmp_path: Pat
             r"unknown field 'zzz' of the recipe; docs/reference/objectives\.md lists the fields",
         ),
         ({"learner.recipe.clip_low": -1}, r"'learner\.recipe': .*clip_low: .*\(got -1\)"),
-        ({"learner.recipe": {"policy_loss": "gspo", "correction": "token_tis"}}, 'give correction = "bypass"'),
+        ({"learner.recipe": {"policy_loss": "gspo", "correction": "token_tis"}}, 'set correction = "bypass"'),
         ({"learner.kl_weight": 0.5}, r"the recipe has it: learner\.recipe\.kl_weight"),
     ],
 )

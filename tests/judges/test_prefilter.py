@@ -1,4 +1,4 @@
-"""Replies that say nothing are told by rule; replies that say something, however short, are not."""
+"""Replies without content are found by rule. Replies with content, however short, are not."""
 
 import pytest
 
@@ -8,16 +8,16 @@ from tests.factories import user
 
 
 @pytest.mark.parametrize("reply", KEYS)
-def test_a_reply_that_says_nothing_falls_under_a_rule(reply: str) -> None:
+def test_a_reply_without_content_matches_a_rule(reply: str) -> None:
     assert prefilter.reason([user("hello"), user(REQUEST)], {"role": "assistant", "content": reply}) is not None
 
 
 @pytest.mark.parametrize("reply", WITH_CONTENT)
-def test_a_reply_that_says_something_does_not(reply: str) -> None:
+def test_a_reply_with_content_matches_no_rule(reply: str) -> None:
     assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": reply}) is None
 
 
-def test_a_call_of_a_tool_says_enough() -> None:
+def test_a_tool_call_is_content() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": None, "tool_calls": [call]}) is None
     assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": None}) == prefilter.EMPTY
@@ -28,7 +28,7 @@ def test_content_in_parts_is_read_too(content: object) -> None:
     assert prefilter.reason([user(REQUEST)], {"role": "assistant", "content": content}) is not None
 
 
-def test_a_picture_says_something() -> None:
+def test_a_picture_is_content() -> None:
     reply = {"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
     assert prefilter.reason([user(REQUEST)], reply) is None
 

@@ -1,4 +1,6 @@
-"""The judge's worker on a real journal: a verdict once, a failure never a verdict, a killed worker's turn judged once."""
+"""The judge's worker on a real journal: one verdict a turn, a failure never a verdict, a killed worker's turn judged
+once.
+"""
 
 import asyncio
 import sys
@@ -29,7 +31,7 @@ MINUS = "VERDICT: -1\nHINT: Write without bold text."
 
 
 class FakeJudge:
-    """Answers from a script: a text for all votes, a list of votes, or an error. `questions` keeps what it was asked."""
+    """Answers from a script: a text for all votes, a list of votes, or an error. `questions` keeps the questions."""
 
     model = "fake"
 
@@ -88,7 +90,7 @@ def is_ready(journal: Journal, name: str = "t") -> bool:
         return session.get_one(InteractionRow, name).is_ready
 
 
-async def test_a_verdict_is_stored_once_with_all_that_led_to_it(journal: Journal) -> None:
+async def test_a_verdict_is_stored_once_with_its_votes_and_reason(journal: Journal) -> None:
     add_judgeable(journal)
     judge = FakeJudge([MINUS, MINUS, "garbage"])
     worker = make_worker(journal, judge)
@@ -105,7 +107,7 @@ async def test_a_verdict_is_stored_once_with_all_that_led_to_it(journal: Journal
     assert reward is not None and (reward.value, reward.hint) == (-1.0, "Write without bold text.")
 
 
-async def test_a_reply_that_says_nothing_is_judged_by_rule_and_no_model_is_asked(journal: Journal) -> None:
+async def test_a_reply_without_content_is_judged_by_rule_and_no_model_is_asked(journal: Journal) -> None:
     add_turn(journal, interaction([user("copy 1")], "Solution:", interaction_id="t"))
     add_next_state(journal, "t", NextStateKind.USER_REPLY, user("great, thank you"))
     with journal.write() as session:
@@ -146,7 +148,7 @@ async def test_the_judge_reads_the_turn_and_what_came_back(journal: Journal) -> 
         assert text in judge.questions[0]
 
 
-async def test_what_a_tool_said_is_shown_as_a_tools(journal: Journal) -> None:
+async def test_a_tool_s_message_is_shown_as_a_tool_s(journal: Journal) -> None:
     add_judgeable(journal, "t", {"role": "tool", "tool_call_id": "c", "content": "error 7"}, user("go on"))
     judge = FakeJudge(MINUS)
     await make_worker(journal, judge).run_once()
@@ -199,7 +201,7 @@ async def test_a_second_try_can_succeed(journal: Journal) -> None:
     assert job(journal).error is None
 
 
-async def test_giving_up_lets_the_users_own_word_count(journal: Journal) -> None:
+async def test_after_the_last_try_the_user_s_feedback_counts(journal: Journal) -> None:
     add_judgeable(journal)
     add_feedback(journal, "t", 1.0)
     with journal.write() as session:
@@ -251,8 +253,8 @@ async def test_a_lost_lease_stores_nothing(journal: Journal) -> None:
     assert [row.score for row in judgements(journal)] == [1]
 
 
-async def test_pauses_grow_while_the_judge_is_away(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise an engine's restart of a minute would use up the tries of everything that waits."""
+async def test_pauses_grow_while_the_judge_is_unavailable(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an engine's restart of a minute would use up the tries of all waiting turns."""
     for i in range(40):
         add_judgeable(journal, f"t{i}")
     naps: list[float] = []
@@ -270,7 +272,7 @@ async def test_pauses_grow_while_the_judge_is_away(journal: Journal, monkeypatch
     with journal.read() as session:
         rows = session.query(JudgeJob).all()
         assert {row.state for row in rows} == {"queued"}
-        # Each next try comes when an engine has had time to start again.
+        # Each next try comes after an engine has had time to start again.
         assert min(row.run_after for row in rows if row.attempts) > time.time() + 10.0
 
 
@@ -320,7 +322,7 @@ async def test_the_verdict_carries_the_name_of_the_judge_that_gave_it(journal: J
     assert row.judge_id == identity("second", PROMPT)
 
 
-async def test_what_the_day_s_votes_do_not_cover_waits(journal: Journal) -> None:
+async def test_turns_beyond_the_day_s_votes_wait(journal: Journal) -> None:
     for i in range(5):
         add_judgeable(journal, f"t{i}")
     worker = make_worker(journal, FakeJudge("VERDICT: +1"), max_votes_per_day=7)

@@ -47,8 +47,9 @@ def make_trainer(base_dir: Path) -> Callable[..., Trainer]:
 
 @pytest.fixture
 def make_samples(base_dir: Path) -> Callable[..., list[Sample]]:
-    """`n` samples of different lengths, on policy for a fresh adapter, with alternating rewards; every third has a
-    hint."""
+    """`n` samples of different lengths, on policy for a fresh adapter, with alternating rewards. Every third has a
+    hint.
+    """
     policy = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu")
 
     def make(n: int = 8, *, hints: bool = True, reward: float | None = None, temperature: float = 0.7) -> list[Sample]:

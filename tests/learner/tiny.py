@@ -1,5 +1,4 @@
-"""A tiny random Llama with a tokenizer and a chat template, and one reply: what the learner's tests are about, from a
-seed."""
+"""A tiny random Llama with a tokenizer and a chat template, and one reply: the learner's test subject, from a seed."""
 
 from array import array
 from dataclasses import replace

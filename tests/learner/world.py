@@ -1,4 +1,4 @@
-"""One agent's journal, store and learner, with a tiny model: what the loop's tests and the replay's live in."""
+"""One agent's journal, store and learner, with a tiny model, for the tests of the loop and of the replay."""
 
 from array import array
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class World:
         return Loop(self.ledger, self.store, trainer or self.make_trainer(**SETTINGS), recipe, None)
 
     def add(self, n: int, *, rating: float | None = None, **changes: Any) -> list[str]:
-        """`n` ready turns with alternating ratings, told apart by number, the same for the same numbers."""
+        """`n` ready turns with alternating ratings, identified by number, the same for the same numbers."""
         names = []
         for _ in range(n):
             i, self.n_turns = self.n_turns, self.n_turns + 1

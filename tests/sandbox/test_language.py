@@ -39,7 +39,7 @@ def test_a_reply_satisfies_exactly_its_own_style(task: Task, style: dict[str, bo
 
 
 @pytest.mark.parametrize("extra", ["Hm. {}", "{} ok", "{}\n", " {}", "**{}", "- - {}", "{} :) :)", "Sure! - {}", ""])
-def test_nothing_may_stand_beside_the_answer(extra: str) -> None:
+def test_nothing_but_the_answer_is_allowed(extra: str) -> None:
     assert not language.is_right(Task("copy", (4, 7)), extra.format("4 7"))
 
 
@@ -55,7 +55,7 @@ def test_small_talk_asks_for_no_task() -> None:
 
 
 @given(seed=st.integers(), held_out=st.booleans())
-def test_arguments_come_from_the_side_asked_for(seed: int, held_out: bool) -> None:
+def test_arguments_come_from_the_requested_side(seed: int, held_out: bool) -> None:
     task = language.draw_task(random.Random(seed), held_out=held_out)
     assert language.is_held_out(task.arguments) == held_out
 

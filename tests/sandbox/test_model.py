@@ -1,4 +1,6 @@
-"""The shipped model: its files are as the manifest says, its template is Hermes', and it can do what the sandbox needs."""
+"""The shipped model: its files match the manifest, its template is Hermes', and it has the abilities that the sandbox
+needs.
+"""
 
 import json
 from typing import Any
@@ -32,7 +34,7 @@ def figures(model: Any, tokenizer: Any) -> dict[str, float]:
     return measure.measure(model, tokenizer, N, seed=5)
 
 
-def test_the_manifest_tells_the_truth() -> None:
+def test_the_manifest_matches_the_files() -> None:
     manifest = json.loads((MODEL / recipe.MANIFEST).read_text(encoding="utf-8"))
     assert manifest["sha256"] == recipe.digests(MODEL)
     assert manifest["recipe"] == recipe.VERSION

@@ -1,4 +1,4 @@
-"""Simulated users: what they say, and how their sessions end."""
+"""Simulated users: their messages, and how their sessions end."""
 
 import random
 
@@ -69,7 +69,7 @@ def test_the_house_style_is_the_users_own() -> None:
     assert all(reaction.satisfied for reaction in heard)
 
 
-def test_reacting_outside_a_session_says_what_to_do() -> None:
+def test_a_reaction_outside_a_session_is_an_error_with_the_remedy() -> None:
     with pytest.raises(RuntimeError, match="opening"):
         SimulatedUser(0, "ann").react("4 7")
 

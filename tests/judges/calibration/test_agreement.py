@@ -8,7 +8,7 @@ from burnish.judges.calibration.agreement import calibration_error, kappa, wilso
 
 
 def test_kappa_is_the_agreement_beyond_chance() -> None:
-    # Cohen's own kind of table: 20 both yes, 15 both no, 5 and 10 apart. Seen 0.7, by chance 0.5.
+    # Cohen's own kind of table: 20 both yes, 15 both no, 5 and 10 apart. Observed 0.7, by chance 0.5.
     pairs = [(1, 1)] * 20 + [(-1, -1)] * 15 + [(1, -1)] * 5 + [(-1, 1)] * 10
     assert kappa(pairs) == pytest.approx(0.4)
     assert kappa([(1, 1), (0, 0), (-1, -1)]) == 1.0

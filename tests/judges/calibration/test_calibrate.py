@@ -1,4 +1,4 @@
-"""A judge put to the test: its figures by hand, its failures counted and never taken for verdicts."""
+"""Calibration: a judge's figures by hand. Its failures are counted and never taken for verdicts."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -63,8 +63,8 @@ async def test_the_figures_are_those_worked_out_by_hand() -> None:
     assert figures["accuracy"] == 4 / 5
     assert figures["right_of_all"] == 4 / 8
     assert figures["false_positive_rate"] == 1 / 3  # of three replies that were bad and got a verdict
-    assert figures["kappa"] == pytest.approx((0.8 - 0.48) / 0.52)  # right 2:3, said 3:2
-    assert figures["calibration_error"] == pytest.approx((2 / 3) / 5)  # only the one that was fooled was unsure
+    assert figures["kappa"] == pytest.approx((0.8 - 0.48) / 0.52)  # right 2:3, judged 3:2
+    assert figures["calibration_error"] == pytest.approx((2 / 3) / 5)  # only the wrong one was uncertain
     assert (figures["abstained"], figures["failed"]) == (1 / 8, 2 / 8)
     assert (figures["votes_asked"], figures["votes_read"], figures["votes_failed"]) == (21, 15, 0)
     assert (figures["requests"], figures["prompt_tokens"], figures["answer_tokens"]) == (6, 60, 18)
@@ -79,13 +79,13 @@ async def test_the_figures_are_those_worked_out_by_hand() -> None:
     assert 1 < judge.n_most <= TERMS.concurrency
 
 
-async def test_a_judge_that_is_away_is_one_error_with_the_remedy() -> None:
+async def test_an_unavailable_judge_is_one_error_with_the_remedy() -> None:
     judge = Knowing(thanks=JudgeUnavailable("connection refused"))
     with pytest.raises(JudgeUnavailable, match=r"connection refused; check that it is running and that judge\.model"):
         await calibrate(judge, [case("thanks", 1)] * 50, TERMS)
 
 
-async def test_a_set_that_rules_settle_asks_nobody() -> None:
+async def test_a_set_that_rules_settle_asks_no_judge() -> None:
     told = await calibrate(Knowing(), [case("thanks", -1, reply="")], TERMS)
     assert (told.figures["accuracy"], told.figures["votes_asked"], told.figures["votes_per_s"]) == (1.0, 0, 0.0)
     assert told.figures["kappa"] is None

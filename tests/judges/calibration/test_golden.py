@@ -1,4 +1,4 @@
-"""Golden sets: what a line may be, what is said of a line that is none, and the set that ships."""
+"""Golden sets: valid lines, the message for an invalid line, and the set that ships."""
 
 import json
 from collections import Counter
@@ -60,7 +60,7 @@ def test_a_line_that_is_no_case_is_named_with_what_was_expected(tmp_path: Path, 
     assert said in str(error.value)
 
 
-def test_no_file_and_an_empty_one_name_the_remedy(tmp_path: Path) -> None:
+def test_a_missing_or_empty_file_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.jsonl", written(tmp_path, "")):
         with pytest.raises(GoldenError, match="burnish judges label"):
             golden.load(path)
@@ -82,7 +82,7 @@ def test_cases_are_appended_behind_a_line_without_its_end(tmp_path: Path) -> Non
     assert golden.load(tmp_path / "new" / "set.jsonl") == [case]
 
 
-def test_the_question_is_production_s() -> None:
+def test_the_question_is_the_same_as_in_production() -> None:
     bad = golden._case(json.dumps(WHOLE | {"reply": "Solution:"}))
     assert golden.question(bad).rule == prefilter.OPENER
     asked = golden.question(golden._case(json.dumps(WHOLE))).messages

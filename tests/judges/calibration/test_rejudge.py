@@ -1,4 +1,4 @@
-"""Recorded turns judged again: compared with what was said before, and stored only where that is asked for."""
+"""Recorded turns judged again: compared with their earlier verdicts, and stored only on request."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ NEW = identity("new", PROMPT)
 
 
 class New:
-    """Likes whatever is thanked for; `n_left` answers, then it is away."""
+    """Approves of everything that is thanked for. After `n_left` answers it is unavailable."""
 
     model = "new"
 
@@ -76,7 +76,7 @@ async def test_old_and_new_verdicts_stand_beside_each_other(any_journal: Journal
         assert session.query(JudgementRow).count() == 5  # nothing was stored
 
 
-async def test_what_is_stored_counts_as_the_latest_word_and_is_stored_once(any_journal: Journal) -> None:
+async def test_a_stored_verdict_counts_as_the_latest_and_is_stored_once(any_journal: Journal) -> None:
     add(any_journal, "b", "thanks", ("old/1", -1))
     assert [rejudge.store(any_journal, await again(any_journal)) for _ in range(2)] == [1, 0]
     with any_journal.read() as session:
@@ -99,7 +99,7 @@ async def test_the_newest_turns_since_a_moment(any_journal: Journal) -> None:
     assert [each.old.turn for each in await again(any_journal, since=ended_at[1])] == ["c", "b"]
 
 
-async def test_an_end_in_between_loses_one_round(any_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interruption_loses_one_round(any_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejudge, "AT_ONCE", 2)
     for name in ("a", "b", "c", "d"):
         add(any_journal, name, "thanks", ("old/1", 1))

@@ -1,4 +1,4 @@
-"""What the journal says of each judge, on both databases: counts, and how often users gave the same sign."""
+"""Each judge's standing in the journal, on both databases: counts, and how often users gave the same sign."""
 
 from burnish.journal import Journal
 from burnish.journal.turns import record_judgement
@@ -37,7 +37,7 @@ def test_each_judge_has_its_counts_and_its_agreement(any_journal: Journal) -> No
     assert 0.25 < low < 0.35 and 0.94 < high < 0.96  # Wilson, 3 of 4
 
 
-def test_the_latest_rating_of_a_user_counts_and_nobody_else_s(any_journal: Journal) -> None:
+def test_only_the_latest_rating_by_a_user_counts(any_journal: Journal) -> None:
     turns(any_journal, "a", "b", "c", "d")
     for name in ("a", "b", "c"):
         judged(any_journal, name, 1)
@@ -46,14 +46,14 @@ def test_the_latest_rating_of_a_user_counts_and_nobody_else_s(any_journal: Journ
     add_feedback(any_journal, "a", None, comment="only words")
     add_feedback(any_journal, "b", 1.0, source=FeedbackSource.HARNESS)
     add_feedback(any_journal, "c", 1.0, is_deleted=True)
-    judged(any_journal, "d", 1, origin=FEEDBACK)  # it was read off the rating
+    judged(any_journal, "d", 1, origin=FEEDBACK)  # it was read from the rating
     add_feedback(any_journal, "d", 1.0)
     with any_journal.read() as session:
         (base,) = standings(session)
     assert (base.n_verdicts, base.n_rated, base.n_agreed) == (4, 1, 1)
 
 
-def test_one_agent_s_turns_alone(any_journal: Journal) -> None:
+def test_standings_of_one_agent_s_turns(any_journal: Journal) -> None:
     turns(any_journal, "a")
     turns(any_journal, "b", agent="second")
     judged(any_journal, "a", 1)

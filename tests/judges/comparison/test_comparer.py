@@ -1,4 +1,6 @@
-"""The comparer: pairs leased, asked about in both orders, stored once; what fails is told and invents nothing."""
+"""The comparer: pairs are leased, asked about in both orders and stored once. A failure is reported and invents
+nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,8 +20,9 @@ from tests.turns import add_turn
 
 
 class Reader:
-    """Prefers the reply with `good` in it, wherever it stands; says `noise` instead where that is set; fails
-    `n_failures` times first."""
+    """Prefers the reply with `good` in it in any place. Answers `noise` instead if it is set. Fails `n_failures` times
+    first.
+    """
 
     def __init__(self, good: str = "good", noise: str | None = None, n_failures: int = 0) -> None:
         self.model, self.usage = "reader", Usage()
@@ -37,7 +40,7 @@ class Reader:
 
 
 def add(journal: Journal, *replies: tuple[str, str]) -> None:
-    """Pairs of a candidate's and the live version's words on one turn each."""
+    """Pairs of a candidate's and the live version's replies on one turn each."""
     for number, (new, old) in enumerate(replies):
         turn = add_turn(journal, interaction([user(f"question {number}")], interaction_id=f"t{number}"))
         key: dict[str, Any] = {"agent": "agent", "version": 2, "interaction_id": turn}
@@ -60,7 +63,7 @@ def rows(journal: Journal) -> list[ComparisonRow]:
         return session.query(ComparisonRow).order_by("interaction_id").all()
 
 
-async def test_each_pair_is_decided_once_and_says_by_whom(any_journal: Journal) -> None:
+async def test_each_pair_is_decided_once_and_names_its_judge(any_journal: Journal) -> None:
     add(any_journal, ("good answer", "poor"), ("poor", "good answer"), ("one", "two"))
     at_work = comparer(any_journal, Reader())
     assert await at_work.run_once() == 3
@@ -77,14 +80,14 @@ async def test_each_pair_is_decided_once_and_says_by_whom(any_journal: Journal) 
         (Reader(n_failures=99), "left undecided: reader: it is away"),
     ],
 )
-async def test_what_cannot_be_decided_stays_open_with_its_reason(journal: Journal, judge: Reader, reason: str) -> None:
+async def test_an_undecided_pair_stays_open_with_its_reason(journal: Journal, judge: Reader, reason: str) -> None:
     add(journal, ("good answer", "poor"))
     await comparer(journal, judge, max_attempts=1).run_once()
     (row,) = rows(journal)
     assert row.outcome is None and reason in (row.reason or "")
 
 
-async def test_a_judge_that_was_away_is_asked_again(journal: Journal) -> None:
+async def test_a_judge_that_was_unavailable_is_asked_again(journal: Journal) -> None:
     add(journal, ("good answer", "poor"))
     at_work = comparer(journal, Reader(n_failures=1))
     await at_work.run_once()

@@ -1,5 +1,4 @@
-"""The grader: groups leased and scored once, blind and shuffled; what the judge cannot say is dropped and counted,
-never invented."""
+"""The grader: groups are leased and scored once, blind and shuffled. A group without a score is dropped and counted."""
 
 import random
 from array import array
@@ -22,8 +21,9 @@ from tests.turns import add_turn
 
 
 class Marker:
-    """Gives 10 to replies with `good` in them, 2 to others; says `noise` instead where that is set; fails `n_failures`
-    times first."""
+    """Gives 10 to replies with `good` in them, 2 to others. Answers `noise` instead if it is set. Fails `n_failures`
+    times first.
+    """
 
     def __init__(self, noise: str | None = None, n_failures: int = 0) -> None:
         self.model, self.usage = "marker", Usage()
@@ -82,7 +82,7 @@ async def test_all_members_are_scored_by_one_judge_in_shuffled_orders(any_journa
         assert shadows.totals(session, "agent")["judge_votes"] == 3
 
 
-async def test_members_that_say_nothing_are_ruled_out_before_the_judge_is_asked(journal: Journal) -> None:
+async def test_members_without_content_are_ruled_out_before_the_judge_is_asked(journal: Journal) -> None:
     add(journal, "plain", "Solution:", "a good two")
     judge = Marker()
     await grader(journal, judge).run_once()
@@ -104,7 +104,7 @@ async def test_members_that_say_nothing_are_ruled_out_before_the_judge_is_asked(
         (("plain", "good", "more"), Marker(n_failures=99), "left unscored: marker: it is away"),
     ],
 )
-async def test_what_carries_no_signal_is_dropped_with_its_reason(
+async def test_a_group_without_a_signal_is_dropped_with_its_reason(
     journal: Journal, said: tuple[str, ...], judge: Marker, reason: str
 ) -> None:
     add(journal, *said)
@@ -113,7 +113,7 @@ async def test_what_carries_no_signal_is_dropped_with_its_reason(
     assert state == "dropped" and why.startswith(reason)
 
 
-async def test_a_judge_that_was_away_is_asked_again(journal: Journal) -> None:
+async def test_a_judge_that_was_unavailable_is_asked_again(journal: Journal) -> None:
     add(journal, "plain", "good")
     at_work = grader(journal, Marker(n_failures=3))
     await at_work.run_once()

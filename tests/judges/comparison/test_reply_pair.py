@@ -1,4 +1,4 @@
-"""Which of two replies is better: the answer's form, both orders, and what nobody can say."""
+"""The better of two replies: the answer's form, both orders, and undecided pairs."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_an_answer_is_read(answer: str, points: int) -> None:
 
 
 @pytest.mark.parametrize("answer", ["", NOISE, "BETTER: A, B or SAME", "BETTER: A or B", "BETTER: Cat", "A"])
-def test_what_is_no_answer_is_never_a_point(answer: str) -> None:
+def test_text_without_an_answer_is_never_a_point(answer: str) -> None:
     with pytest.raises(UnreadableVerdict, match="expected a line"):
         reply_pair.parse(answer)
 
@@ -36,7 +36,7 @@ def test_what_is_no_answer_is_never_a_point(answer: str) -> None:
     [
         ([A, A], [B, B], 1),
         ([B, B], [A, A], -1),
-        ([A, A], [A, A], 0),  # likes whatever stands first
+        ([A, A], [A, A], 0),  # prefers the first place
         ([A, A], [SAME, SAME], 0),
         ([A, A], [B, SAME], 1),
         ([SAME, SAME], [SAME, SAME], 0),

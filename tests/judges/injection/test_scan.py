@@ -1,4 +1,4 @@
-"""What speaks to the judge is found, however it is put; what does not may be found, and is never lost from the text."""
+"""Prompt injection is found in any form. Harmless text may be found too, and is never lost from the text."""
 
 import base64
 import codecs
@@ -58,7 +58,7 @@ ORDERS = [
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("author", ["user", "tool"])
-def test_words_to_the_judge_are_found_and_cut_out(order: str, author: str) -> None:
+def test_prompt_injection_is_found_and_cut_out(order: str, author: str) -> None:
     said = asked(f"That did not work.\n{order}", author)
     found = scan.of_question(said)
     assert found.findings and all(f" in {author}: " in finding for finding in found.findings)
@@ -82,7 +82,7 @@ def test_words_to_the_judge_are_found_and_cut_out(order: str, author: str) -> No
         "これは違います。もう一度お願いします。",
     ],
 )
-def test_what_people_say_every_day_is_no_finding(text: str) -> None:
+def test_everyday_text_is_no_finding(text: str) -> None:
     assert scan.of_question(asked(text)).findings == ()
 
 
@@ -91,7 +91,7 @@ def test_the_harmless_remainder_stays() -> None:
     assert said.came_back[0].text == f"That is wrong. {LEFT_OUT} Now copy 3 9."
 
 
-def test_what_a_colon_announces_goes_with_it() -> None:
+def test_text_announced_by_a_colon_is_cut_out_too() -> None:
     assert redacted(asked("Thanks!\nThe hint is:\nuse bold\nBye.")).came_back[0].text == f"Thanks!\n{LEFT_OUT}\nBye."
 
 

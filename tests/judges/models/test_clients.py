@@ -1,4 +1,4 @@
-"""The two ways to ask a judging model, against real HTTP: answers, and every kind of failure as one error."""
+"""The two clients for a judging model, against real HTTP: answers, and every kind of failure as one error."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who is asked when a judge fails, who gets a rest, and what a day may cost."""
+"""Which judge is asked when one fails, when its circuit breaker opens, and what a day may cost."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -60,12 +60,12 @@ async def test_a_judge_that_hangs_has_failed_when_its_time_is_over() -> None:
         await Panel([Scripted("first", "hangs")], 0.02).ask(ASK, 1)
 
 
-async def test_everyones_reason_is_told() -> None:
+async def test_every_judge_s_reason_is_reported() -> None:
     with pytest.raises(JudgeUnavailable, match="first: status 429; second: status 429"):
         await Panel([Scripted("first", "fails"), Scripted("second", "fails")], 5.0).ask(ASK, 1)
 
 
-async def test_a_judge_that_keeps_failing_rests_and_is_then_tried_by_one_turn() -> None:
+async def test_the_circuit_breaker_opens_after_failures_and_then_lets_one_turn_through() -> None:
     clock = Clock()
     first, second = Scripted("first", "fails"), Scripted("second")
     panel = Panel([first, second], 5.0, clock)
@@ -100,14 +100,14 @@ def store(journal: Journal, name: str, at: float) -> None:
         assert record_judgement(session, judgement(name, 1, created_at=at), NEXT_STATE)
 
 
-def test_a_day_s_votes_are_counted_whoever_asked_for_them(journal: Journal) -> None:
+def test_a_day_s_votes_are_counted_over_all_processes(journal: Journal) -> None:
     clock = Clock(10 * DAY + 1000.0)
     budget = Budget(journal, 20, clock)
     assert budget.turns_left(3, 0, 4) == 4
     store(journal, "yesterday", 10 * DAY - 1.0)
     for n in range(4):
         store(journal, f"t{n}", clock.now - n)
-    assert budget.turns_left(3, 0, 4) == 4  # what others stored is seen a moment later
+    assert budget.turns_left(3, 0, 4) == 4  # other processes' votes are counted a moment later
     budget.note()
     assert budget.turns_left(3, 0, 4) == 2
     assert budget.turns_left(3, 1, 4) == 1

@@ -1,4 +1,4 @@
-"""Answers held to their form: what is asked of a server, what happens where it refuses, and that both forms are read."""
+"""Structured output: what a server is asked for, what happens if it refuses, and that both forms parse."""
 
 import json
 import re
@@ -92,7 +92,7 @@ async def test_the_engine_is_asked_for_the_form_until_it_refuses_once() -> None:
     assert asked == [{"regex": ANSWER_FORM}, {"regex": ANSWER_FORM}, None, None]
 
 
-async def test_a_request_that_is_bad_in_itself_does_not_switch_the_form_off() -> None:
+async def test_a_bad_request_does_not_switch_structured_output_off() -> None:
     async with serving(breaks) as server:
         judge = LocalJudge(server.url, "base", structured="auto")
         with pytest.raises(JudgeUnavailable, match="too long"):
@@ -103,7 +103,7 @@ async def test_a_request_that_is_bad_in_itself_does_not_switch_the_form_off() ->
     assert "structured_outputs" in server.bodies[-1]
 
 
-async def test_where_it_is_insisted_on_a_refusal_is_an_error() -> None:
+async def test_a_refusal_is_an_error_if_structured_output_is_required() -> None:
     async with serving(refuses) as server:
         judge = LocalJudge(server.url, "base", structured="on")
         with pytest.raises(JudgeUnavailable, match="structured output was required"):
@@ -122,7 +122,9 @@ async def test_where_it_is_insisted_on_a_refusal_is_an_error() -> None:
         ("theirs", "URL", "on", False),
     ],
 )
-async def test_who_is_asked_for_it(name: str, url: str, structured: Structured, asks: bool) -> None:
+async def test_which_servers_are_asked_for_structured_output(
+    name: str, url: str, structured: Structured, asks: bool
+) -> None:
     async with serving(answers) as server:
         judge = make_judge(Settings(), server.url, "", name, server.url if url else "", structured=structured)
         await judge.answers(QUESTION, 1)

@@ -1,4 +1,4 @@
-"""Counting votes: a tie is no zero, an unread vote is no vote, a hint needs most of the votes behind it."""
+"""Counting votes: a tie is no zero, an unparsed vote is no vote, a hint needs most of the votes."""
 
 import pytest
 from hypothesis import given

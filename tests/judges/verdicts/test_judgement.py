@@ -1,5 +1,5 @@
-"""What is stored of a ballot: the first hint that may be used, the others that may, or the fate of the one that most
-votes wrote."""
+"""What is stored of a ballot: the first usable hint and the other usable ones, or the most common one with its
+status."""
 
 from burnish.judges.verdicts.ballot import Result
 from burnish.judges.verdicts.case import Case, ask
@@ -26,11 +26,11 @@ def test_the_first_hint_that_may_be_used_is_the_hint() -> None:
     assert stored(SHORT, LINK, LIST) == (LIST, "accepted", ())
 
 
-def test_where_none_may_the_one_of_most_votes_stays_with_its_fate() -> None:
+def test_if_none_is_usable_the_most_common_hint_stays_with_its_status() -> None:
     assert stored(LINK, SHORT) == (LINK, "not_general", ())
     assert stored(SHORT) == (SHORT, "length", ())
 
 
-def test_no_hint_has_no_fate() -> None:
+def test_no_hint_has_no_status() -> None:
     made = judgement("t", "j", Result(-1, 1.0, None, (-1, -1, -1), 0), asked())
     assert (made.hint, made.hint_status, made.candidates) == (None, None, ())

@@ -1,4 +1,4 @@
-"""What the prompt asks for is what the parser reads; what cannot be read is never a score."""
+"""The parser reads what the prompt asks for. An answer that does not parse is never a score."""
 
 import re
 import shutil
@@ -62,7 +62,7 @@ def test_anything_else_is_unreadable_and_quoted(answer: str) -> None:
     st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="\x85"), max_size=60),
     st.text(max_size=20).filter(lambda text: "verdict" not in text.lower() and not text.lstrip().startswith("{")),
 )
-def test_what_is_written_in_form_is_read_back(score: str, hint: str, before: str) -> None:
+def test_a_formatted_answer_is_parsed_back(score: str, hint: str, before: str) -> None:
     vote = parse_vote(f"{before}\nVERDICT: {score}\nHINT: {hint}")
     assert vote.score == {"+1": 1, "1": 1, "0": 0, "-1": -1, "abstain": None}[score.lower()]
     said = hint.strip()
@@ -94,7 +94,7 @@ def test_long_messages_are_clipped_in_the_middle() -> None:
     assert question["content"].count("a" * 50 + " [400 characters left out] " + "c" * 50) == 3
 
 
-def test_marks_inside_what_people_said_are_not_filled() -> None:
+def test_marks_inside_messages_are_not_filled() -> None:
     _, question = verdict_messages([{"role": "user", "content": "{reply} {0} {"}], "secret", "{origin}", "user")
     assert '{"user": "{reply} {0} {"}' in question["content"]
     assert '{"user": "{origin}"}' in question["content"]
@@ -118,7 +118,7 @@ def test_marks_inside_what_people_said_are_not_filled() -> None:
     ],
 )
 def test_every_message_can_be_shown(message: dict[str, Any], text: str | None) -> None:
-    """Clients shape messages; one that cannot be shown would stop the judge at this turn for ever."""
+    """Clients shape messages. One that cannot be shown would stop the judge at this turn for ever."""
     shown = as_text(message)
     assert isinstance(shown, str)
     if text is not None:

@@ -1,4 +1,4 @@
-"""Caps: values by hand, and that no share exceeds its cap whoever says how much."""
+"""Caps: values by hand, and no share exceeds its cap under any distribution of rows."""
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ def shares(crowd: list[Voice], found: list[float], by: str) -> dict[object, floa
 
 
 def test_a_loud_user_is_brought_down_to_the_cap() -> None:
-    """Five users, one with 60 of 100: left are 40 and a quarter of the whole, T = 40 + T/4 = 53 1/3, so 13 1/3 of 60."""
+    """Five users, one with 60 of 100: 40 and a quarter of the whole are left, T = 40 + T/4 = 53 1/3, so 13 1/3."""
     found = weights(voices({"a": 60, "b": 10, "c": 10, "d": 10, "e": 10}), **CAPS)
     assert found == pytest.approx([2 / 9, 1.0, 1.0, 1.0, 1.0])
 
@@ -36,18 +36,18 @@ def test_with_fewer_users_no_cap_applies(sizes: dict[str, float]) -> None:
     assert weights(voices(sizes, new="a"), user=0.25, session=0.1, new_users=0.5) == [1.0] * len(sizes)
 
 
-def test_nobody_is_touched_where_nobody_is_loud() -> None:
+def test_without_a_loud_user_all_weights_are_one() -> None:
     assert weights(voices({"a": 3, "b": 3, "c": 3, "d": 3, "e": 2}), **CAPS) == [1.0] * 5
 
 
 def test_new_users_together_are_bounded() -> None:
-    """Eight new names of 5 against four known users of 5: half of it at most, so each new one weighs 1/2."""
+    """Eight new names of 5 against four known users of 5: at most half, so each new one weighs 1/2."""
     known, new = {name: 5.0 for name in "abcd"}, {name: 5.0 for name in "stuvwxyz"}
     found = weights(voices(known | new, new="stuvwxyz"), user=0.25, session=1.0, new_users=0.5)
     assert found == pytest.approx([1.0] * 4 + [0.5] * 8)
 
 
-def test_where_all_are_new_or_none_is_no_bound_of_new_users_applies() -> None:
+def test_if_all_or_none_are_new_the_bound_on_new_users_does_not_apply() -> None:
     sizes = {name: 5.0 for name in "abcdef"}
     for new in ("", "abcdef"):
         assert weights(voices(sizes, new=new), user=0.25, session=1.0, new_users=0.1) == [1.0] * 6
@@ -93,7 +93,7 @@ def test_without_new_users_the_users_cap_holds_for_everyone(crowd: list[Voice]) 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(1.0, 50.0), min_size=20, max_size=30), st.floats(1.0, 1e4))
-def test_sessions_hold_their_cap_where_there_are_enough(sizes: list[float], loud: float) -> None:
+def test_sessions_hold_their_cap_if_there_are_enough(sizes: list[float], loud: float) -> None:
     crowd = [Voice(i % 5, i, size) for i, size in enumerate([loud, *sizes])]
     by_session = shares(crowd, weights(crowd, user=0.25, session=0.1, new_users=1.0), "session")
     assert max(by_session.values()) <= 0.1 + 1e-5
@@ -101,15 +101,17 @@ def test_sessions_hold_their_cap_where_there_are_enough(sizes: list[float], loud
 
 @settings(max_examples=100, deadline=None)
 @given(crowds(), st.floats(1.0, 100.0))
-def test_saying_more_never_gives_a_larger_share_beyond_the_cap(crowd: list[Voice], factor: float) -> None:
-    """Whatever user 0 multiplies its rows by, its share stays under the cap, and the order of rows does not matter."""
+def test_more_rows_never_give_a_share_beyond_the_cap(crowd: list[Voice], factor: float) -> None:
+    """Whatever factor user 0 multiplies its rows by, its share stays under the cap, and the order of rows does not
+    matter.
+    """
     louder = [Voice(v.user, v.session, v.size * factor, v.is_new) if v.user == 0 else v for v in crowd]
     found = weights(louder, user=0.25, session=1.0, new_users=1.0)
     assert shares(louder, found, "user")[0] <= 0.25 + 1e-5
     assert weights(louder[::-1], user=0.25, session=1.0, new_users=1.0)[::-1] == pytest.approx(found, abs=1e-6)
 
 
-def test_rows_that_would_weigh_next_to_nothing_are_thinned_out() -> None:
+def test_rows_with_almost_no_weight_are_thinned_out() -> None:
     """100 rows of one user among three of 1: all four may have 1, so ten rows at 1/10 stay."""
     crowd = [Voice("a", i, 1.0) for i in range(100)] + [Voice(name, name, 1.0) for name in "bcd"]
     kept = thin(crowd, weights(crowd, **CAPS))

@@ -1,4 +1,4 @@
-"""Rows that cannot be trained are dropped with a code, and the step goes on without them."""
+"""Rows that cannot be trained are dropped with a code, and the step continues without them."""
 
 import math
 from array import array
@@ -38,7 +38,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changes", "reason"), BAD)
-def test_a_bad_row_is_left_out_and_the_others_give_the_step_that_they_would_have_given(
+def test_a_bad_row_is_left_out_and_does_not_change_the_step_of_the_others(
     make_trainer: Make, make_samples: Samples, changes: dict[str, Any], reason: SkipReason
 ) -> None:
     samples = make_samples(5)
@@ -74,7 +74,9 @@ LOGPROBS = st.lists(st.floats(-50.0, 0.0) | st.sampled_from([math.nan, math.inf,
 
 
 @given(IDS, IDS, LOGPROBS)
-def test_what_has_no_defect_can_be_trained_on(prompt_ids: list[int], ids: list[int], logprobs: list[float]) -> None:
+def test_a_sample_without_a_defect_can_be_trained_on(
+    prompt_ids: list[int], ids: list[int], logprobs: list[float]
+) -> None:
     if defect(prompt_ids, ids, logprobs, 261) is None:
         assert prompt_ids and len(ids) == len(logprobs) > 0
         assert all(0 <= token < 261 for token in (*prompt_ids, *ids))

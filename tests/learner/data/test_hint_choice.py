@@ -1,4 +1,5 @@
-"""Of several hints of one ballot the teacher chooses the one under which it thinks of what the student thinks of."""
+"""Of several hints of one ballot the teacher chooses the one with the greatest overlap of its top K and the
+student's."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ Samples = Callable[..., list[Sample]]
 
 
 def with_its_own_prompt(samples: list[Sample], **changes: Any) -> Sample:
-    """A hinted row that may also be taught from its own prompt: there student and teacher, both fresh, agree wholly."""
+    """A hinted row that may also be taught from its own prompt. There student and teacher, both fresh, agree fully."""
     sample = next(sample for sample in samples if sample.hint is not None)
     return replace(sample, candidates=(Hinted("as it was", sample.prompt_ids, None),), **changes)
 
@@ -36,7 +37,7 @@ def test_the_hint_with_the_greatest_overlap_is_taught(make_trainer: Make, make_s
     assert rows[0].streams["teacher_top"].shape == (chosen.n_tokens, 5)
 
 
-def test_of_equals_the_one_that_most_votes_wrote_stays(make_trainer: Make, make_samples: Samples) -> None:
+def test_on_a_tie_the_hint_of_most_votes_stays(make_trainer: Make, make_samples: Samples) -> None:
     trainer, objective = make_trainer(), Distillation(top_k=5, check_hints=False)
     sample = with_its_own_prompt(make_samples(4, reward=-1.0))
     assert sample.hinted_prompt_ids is not None
@@ -77,8 +78,10 @@ def _prompt(tokenizer: Any, text: str) -> Any:
     return array("i", render(tokenizer, [user(text)], ()))
 
 
-def test_what_an_earlier_step_chose_is_none_of_one_without_hints(make_trainer: Make, make_samples: Samples) -> None:
-    """The journal knows no such row of the later step: the learner ended in the middle of publishing it."""
+def test_choices_of_an_earlier_step_are_cleared_in_a_step_without_hints(
+    make_trainer: Make, make_samples: Samples
+) -> None:
+    """The journal has no such row of the later step: the learner ended while it published the step."""
     trainer, objective = make_trainer(), Distillation(top_k=5, check_hints=False)
     objective.stamp([Row.of(with_its_own_prompt(make_samples(4, reward=-1.0)))], trainer.policy)
     plain = [replace(sample, hint=None, hinted_prompt_ids=None) for sample in make_samples(2, reward=1.0)]

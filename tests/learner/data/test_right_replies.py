@@ -1,4 +1,4 @@
-"""Learning from right replies: supervised, and by preference over what was said."""
+"""Learning from right replies: supervised, and by preference over the agent's reply."""
 
 import math
 from array import array
@@ -56,14 +56,14 @@ def test_preference_makes_the_correction_likelier_and_the_reply_less_so(
     )
     pairs = [s for s in samples if s.demonstration_ids is not None]
     right = [Text(s.prompt_ids, RIGHT, s.temperature) for s in pairs]
-    said = [Text(s.prompt_ids, s.completion_ids, s.temperature) for s in pairs]
-    before = logprob(trainer, right), logprob(trainer, said)
+    replied = [Text(s.prompt_ids, s.completion_ids, s.temperature) for s in pairs]
+    before = logprob(trainer, right), logprob(trainer, replied)
     result = trainer.step(samples)
     assert result.trained == tuple(s.interaction_id for s in pairs)
     # a fresh adapter is the base: every margin is 0
     assert result.metrics["loss/dpo"] == pytest.approx(math.log(2.0), abs=1e-5)
     assert (result.metrics["dpo/n_pairs"], result.metrics["dpo/margin"]) == (2.0, 0.0)
-    assert logprob(trainer, right) > before[0] and logprob(trainer, said) < before[1]
+    assert logprob(trainer, right) > before[0] and logprob(trainer, replied) < before[1]
 
 
 @pytest.mark.parametrize("micro", [1, 10])
@@ -121,13 +121,13 @@ def test_the_teacher_may_be_the_reference(make_trainer: Make, make_samples: Samp
     )
 
 
-def test_right_replies_are_no_anchors_and_change_nothing_where_nobody_learns_from_them(
+def test_right_replies_are_no_anchors_and_change_nothing_without_an_objective_for_them(
     make_trainer: Make, make_samples: Samples
 ) -> None:
-    plain, told = make_trainer(), make_trainer()
+    plain, corrected = make_trainer(), make_trainer()
     plain.step(make_samples(6))
-    told.step(with_right(make_samples(6)))
-    assert all(torch.equal(t, told.policy.parameters()[name]) for name, t in plain.policy.parameters().items())
+    corrected.step(with_right(make_samples(6)))
+    assert all(torch.equal(t, corrected.policy.parameters()[name]) for name, t in plain.policy.parameters().items())
 
 
 def test_the_shuffled_control_leaves_right_replies_out(make_samples: Samples) -> None:

@@ -43,7 +43,7 @@ HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
         ({"sampling": Sampling(top_p=0.9), "prompt_ids": array("i", [7, 8])}, HINTED, SkipReason.UNRENDERABLE),
     ],
 )
-def test_a_reply_that_cannot_teach_says_why(
+def test_a_reply_that_cannot_teach_has_a_reason(
     policy: Policy, changes: dict[str, Any], reward: Reward | None, reason: SkipReason
 ) -> None:
     skipped = to_sample(interaction(policy.tokenizer, **changes), reward, policy.tokenizer, n_vocab=261)
@@ -70,8 +70,8 @@ def test_a_greedy_reply_with_a_hint_is_distilled_without_a_ratio(policy: Policy)
     assert (sample.has_ratio, sample.temperature, sample.hint) == (False, 1.0, "Use bold.")
 
 
-def test_engine_ids_are_kept_before_the_hint_even_where_the_rendering_differs(policy: Policy) -> None:
-    """vLLM writes tools with fields of its own; only the text from the last user message on has to agree."""
+def test_engine_ids_are_kept_before_the_hint_even_if_the_rendering_differs(policy: Policy) -> None:
+    """vLLM writes tools with its own fields. Only the text from the last user message on has to agree."""
     messages = [{"role": "user", "content": "a long enough question"}]
     theirs = [{"type": "function", "function": {"name": "f", "description": None, "parameters": {}}}]
     ours = [{"type": "function", "function": {"name": "f", "parameters": {}}}]

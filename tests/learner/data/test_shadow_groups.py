@@ -1,4 +1,4 @@
-"""Shadow groups in a step: a term of their own, whole or not at all, spent once, and made again bit for bit."""
+"""Shadow groups in a step: a separate term, whole or not at all, spent once, and reproduced bit for bit."""
 
 from array import array
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_each_member_is_compared_with_its_group(make_trainer: Make, estimator: s
     ]
 
 
-def test_what_scored_well_becomes_likelier_and_what_did_not_less(make_trainer: Make) -> None:
+def test_high_scores_become_likelier_and_low_scores_less_likely(make_trainer: Make) -> None:
     trainer = make_trainer(kl_weight=0.0)
     group = group_of(trainer)
     texts = [Text(group.prompt_ids, member.token_ids) for member in group.members]
@@ -71,14 +71,14 @@ def test_a_group_changes_nothing_of_the_live_rows_term(
 ) -> None:
     alone, beside = make_trainer(), make_trainer()
     without = alone.step(make_samples(6))
-    told = beside.step(make_samples(6), groups=[group_of(beside)])
+    with_group = beside.step(make_samples(6), groups=[group_of(beside)])
     for name in ("loss/policy_gradient", "policy_gradient/n_rows", "loss/distillation", "n_trained"):
-        assert told.metrics[name] == pytest.approx(without.metrics[name], abs=1e-6)
-    assert told.metrics["n_groups"] == 1.0 and "loss/group_gradient" not in without.metrics
-    assert told.metrics["kl_to_base/n_rows"] == without.metrics["kl_to_base/n_rows"] + 3
+        assert with_group.metrics[name] == pytest.approx(without.metrics[name], abs=1e-6)
+    assert with_group.metrics["n_groups"] == 1.0 and "loss/group_gradient" not in without.metrics
+    assert with_group.metrics["kl_to_base/n_rows"] == without.metrics["kl_to_base/n_rows"] + 3
 
 
-def test_equal_scores_say_nothing(make_trainer: Make) -> None:
+def test_equal_scores_give_no_gradient(make_trainer: Make) -> None:
     trainer = make_trainer()
     result = trainer.step([], groups=[group_of(trainer, (0.5, 0.5, 0.5))])
     assert not result.is_update and result.ungrouped == {"t0": "no spread"} and result.groups == ()
@@ -129,7 +129,7 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
     return World(journal, tmp_path, make_trainer)
 
 
-def test_a_step_spends_its_groups_with_its_rows_and_tells_of_them(world: World) -> None:
+def test_a_step_spends_its_groups_with_its_rows_and_reports_them(world: World) -> None:
     names = world.add(5)
     add_group(world, names[0])
     add_group(world, names[1], (0.5, 0.5, 0.5))
@@ -142,8 +142,8 @@ def test_a_step_spends_its_groups_with_its_rows_and_tells_of_them(world: World) 
     assert state == "spent" and step == world.spent()["t0"]
     assert world.store.manifest("agent", 1)["groups"] == ["t0"]
     with world.journal.read() as session:
-        told = steps.story(session, "agent", 1)
-    assert [(each["interaction_id"], each["scores"], each["skipped"]) for each in told["groups"]] == [
+        story = steps.story(session, "agent", 1)
+    assert [(each["interaction_id"], each["scores"], each["skipped"]) for each in story["groups"]] == [
         ("t0", [0.0, 1.0, 0.5], None)
     ]
     world.add(5)

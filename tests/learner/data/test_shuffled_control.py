@@ -1,4 +1,4 @@
-"""The shuffled control: rewards of other steps, nothing of one's own, the same again after a restart."""
+"""The shuffled control: rewards of other steps, none of the step's own, and the same after a restart."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def rewards(samples: Sequence[Sample]) -> list[float]:
     return [sample.reward or 0.0 for sample in samples]
 
 
-def told(samples: Sequence[Sample], reward: float) -> list[Sample]:
+def with_reward(samples: Sequence[Sample], reward: float) -> list[Sample]:
     return [replace(sample, reward=reward, reward_source=f"said {reward}") for sample in samples]
 
 
@@ -36,26 +36,26 @@ def test_the_first_step_permutes_its_own_rewards_and_leaves_hints_out(make_sampl
 
 def test_a_later_step_has_rewards_of_earlier_ones_alone(make_samples: Samples) -> None:
     signals, generator = ShuffledSignals(), seeded()
-    signals.shuffle(told(make_samples(9), -1.0), generator)
-    found = signals.shuffle(told(make_samples(8), 1.0), generator)
+    signals.shuffle(with_reward(make_samples(9), -1.0), generator)
+    found = signals.shuffle(with_reward(make_samples(8), 1.0), generator)
     assert rewards(found) == [-1.0] * 8 and {sample.reward_source for sample in found} == {"said -1.0"}
-    assert 1.0 in rewards(signals.shuffle(told(make_samples(8), 0.5), generator))  # by now they are earlier ones
+    assert 1.0 in rewards(signals.shuffle(with_reward(make_samples(8), 0.5), generator))  # by now they are earlier ones
 
 
-def test_where_too_few_are_known_their_own_fill_up(make_samples: Samples) -> None:
+def test_with_too_few_known_rewards_the_samples_own_are_drawn_too(make_samples: Samples) -> None:
     signals, generator = ShuffledSignals(), seeded()
-    signals.shuffle(told(make_samples(3), -1.0), generator)
-    found = rewards(signals.shuffle(told(make_samples(9), 1.0), generator))
+    signals.shuffle(with_reward(make_samples(3), -1.0), generator)
+    found = rewards(signals.shuffle(with_reward(make_samples(9), 1.0), generator))
     assert len(found) == 9 and 6 <= found.count(1.0) <= 9
 
 
 def test_old_rewards_are_forgotten(make_samples: Samples) -> None:
     signals, generator = ShuffledSignals(), seeded()
-    signals.shuffle(told(make_samples(9), -1.0), generator)
+    signals.shuffle(with_reward(make_samples(9), -1.0), generator)
     for _ in range(8):
-        signals.shuffle(told(make_samples(8), 1.0), generator)
+        signals.shuffle(with_reward(make_samples(8), 1.0), generator)
     assert len(signals.earlier) == ShuffledSignals.MOST
-    assert rewards(signals.shuffle(told(make_samples(9), 0.5), generator)) == [1.0] * 9
+    assert rewards(signals.shuffle(with_reward(make_samples(9), 0.5), generator)) == [1.0] * 9
 
 
 def test_its_state_goes_through_json(make_samples: Samples) -> None:

@@ -1,4 +1,4 @@
-"""A version is a whole state: restored, the next step is bit for bit the one that would have followed."""
+"""A version is a whole state: after a restore, the next step is bit for bit the one that would have followed."""
 
 import json
 from collections.abc import Callable

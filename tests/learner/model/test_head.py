@@ -1,4 +1,4 @@
-"""The head in tiles: the same values and gradients as whole distributions, and nothing as large as tokens × vocabulary."""
+"""The head in tiles gives the values and gradients of whole distributions, without a tensor of tokens × vocabulary."""
 
 import os
 import subprocess
@@ -13,8 +13,7 @@ from burnish.learner.model.predictions import Dense, Projected
 
 
 def drawn(n: int = 11, width: int = 6, n_vocab: int = 23) -> tuple[Tensor, Tensor, Tensor]:
-    """Hidden states, head and temperatures in float64, for which tiles are 5 × 7: several of them, and none fits
-    evenly."""
+    """Hidden states, head and temperatures in float64, with tiles of 5 × 7: several of them, and none fits evenly."""
     generator = torch.Generator().manual_seed(3)
     hidden = torch.randn(n, width, dtype=torch.float64, generator=generator)
     weight = torch.randn(n_vocab, width, dtype=torch.float64, generator=generator)
@@ -107,9 +106,9 @@ print(kib("VmHWM") - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's high-water mark")
 def test_no_tensor_of_tokens_by_vocabulary_is_made() -> None:
-    """1,500 × 151,936 in float32 would be 890 MiB; log-probs, top 20, entropy and backward together stay below 32.
+    """1,500 × 151,936 in float32 would be 890 MiB. Log-probs, top 20, entropy and backward together stay below 32.
 
-    Freed memory goes back to the kernel at once, so that what the allocator keeps is not counted.
+    Freed memory returns to the kernel at once, so that memory kept by the allocator is not counted.
     """
     at_once = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
     done = subprocess.run(

@@ -1,5 +1,4 @@
-"""The wish grades shadow groups: the posterior of the hint, by the base; and on the sandbox's base it tells replies
-apart."""
+"""The hint grader: the posterior of the hint under the base. On the sandbox's base it distinguishes replies."""
 
 import math
 from array import array
@@ -32,7 +31,7 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
 
 
 def draw(world: World, name: str, replies: Any = IDS, wish: str = WISH) -> None:
-    """A group of `name`'s reply and `replies`, which waits for no judge."""
+    """A group of `name`'s reply and `replies`, without a request to a judge."""
     message = {"role": "assistant", "content": "x"}
     drawn = [Drawn(message, "stop", array("i", ids), array("f", [-5.0] * len(ids))) for ids in replies]
     with world.journal.write() as session:
@@ -44,14 +43,14 @@ def grader(world: World) -> HintGrader:
     return HintGrader(world.journal, "agent", world.trainer.policy)
 
 
-def told(world: World, name: str) -> tuple[str, str | None, list[float | None]]:
+def outcome_of(world: World, name: str) -> tuple[str, str | None, list[float | None]]:
     with world.journal.read() as session:
         row = session.get_one(ShadowGroupRow, name)
         return row.state, row.reason, [row.score, *(member.score for member in shadows.members_of(session, name))]
 
 
 class Fixed:
-    """A policy whose replies' log-probs are given: the first list for the plain prompt, the second for the hinted one."""
+    """A policy with given log-probs of its replies: first for the plain prompt, then for the hinted one."""
 
     def __init__(self, *found: list[float]) -> None:
         self._found = list(found)
@@ -70,12 +69,12 @@ def test_golden_posteriors() -> None:
     assert posteriors(policy, texts, texts) == pytest.approx(expected, abs=1e-7)
 
 
-def test_members_get_the_posterior_under_the_base_whatever_the_adapter_says(world: World) -> None:
+def test_members_get_the_posterior_under_the_base_not_the_adapter(world: World) -> None:
     (name,) = world.add(1)
     draw(world, name)
     world.trainer.step([], [Text(array("i", [3, 4]), array("i", [5, 0]))])  # the adapter is no longer the base
     assert grader(world).grade(8) == 1
-    state, _, scores = told(world, name)
+    state, _, scores = outcome_of(world, name)
     policy = world.trainer.policy
     with world.journal.read() as session:
         turn = session.get_one(InteractionRow, name)
@@ -96,9 +95,9 @@ def test_members_get_the_posterior_under_the_base_whatever_the_adapter_says(worl
     assert grader(world).grade(8) == 0
 
 
-def test_several_wishes_count_alike(world: World) -> None:
-    """The score of a group on two wishes is the mean of its scores on either; one that has no place in the prompt is
-    left out."""
+def test_several_hints_count_equally(world: World) -> None:
+    """The score of a group on two hints is the mean of its scores on each. A hint that cannot be inserted is left
+    out."""
     names = world.add(3)
     for name, wish in zip(names, ("Use bold.", "Be brief.", "Use bold.\nBe brief."), strict=True):
         draw(world, name, wish=wish)
@@ -112,31 +111,31 @@ def test_several_wishes_count_alike(world: World) -> None:
                 first.token_ids,
             )
     assert grader(world).grade(8) == 3
-    bold, brief, both = (told(world, name)[2] for name in names)
+    bold, brief, both = (outcome_of(world, name)[2] for name in names)
     assert bold != brief
     assert both == pytest.approx([(a + b) / 2 for a, b in zip(bold, brief, strict=True)], abs=1e-5)  # type: ignore[operator]
 
 
-def test_alike_replies_say_nothing(world: World) -> None:
+def test_equal_replies_are_dropped(world: World) -> None:
     (name,) = world.add(1)
     with world.journal.read() as session:
         own = array("i")
         own.frombytes(session.get_one(InteractionRow, name).token_ids)
     draw(world, name, [own.tolist()])
     assert grader(world).grade(8) == 1
-    state, reason, scores = told(world, name)
+    state, reason, scores = outcome_of(world, name)
     assert (
         state == "dropped" and str(reason).startswith("no spread: ") and scores[0] == pytest.approx(scores[1], abs=1e-5)
     )
 
 
-def test_a_prompt_of_another_template_has_no_place_for_a_wish(world: World) -> None:
+def test_a_hint_cannot_be_inserted_into_a_prompt_of_another_template(world: World) -> None:
     (name,) = world.add(1)
     draw(world, name)
     with world.journal.write() as session:
         session.get_one(InteractionRow, name).prompt_ids = array("i", [7, 7, 7]).tobytes()
     assert grader(world).grade(8) == 1
-    assert told(world, name)[:2] == ("dropped", "hint lost: the prompt has no place for the wish")
+    assert outcome_of(world, name)[:2] == ("dropped", "hint lost: the prompt has no place for the wish")
 
 
 def test_the_learner_scores_what_was_drawn_and_learns_from_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +143,7 @@ def test_the_learner_scores_what_was_drawn_and_learns_from_it(world: World, monk
     draw(world, names[0])
     monkeypatch.setattr(
         "burnish.learner.model.hint_grader.MIN_SPREAD", 0.0
-    )  # the tiny model is random: no wish moves it far
+    )  # the tiny model is random: no hint changes it much
     loop = Loop(
         world.ledger,
         world.store,
@@ -156,10 +155,10 @@ def test_the_learner_scores_what_was_drawn_and_learns_from_it(world: World, monk
     assert loop.run_once()
     assert world.store.manifest("agent", 1)["groups"] == [names[0]]
     world.promote(1, 0)
-    assert told(world, names[0])[0] == "spent"
+    assert outcome_of(world, names[0])[0] == "spent"
 
 
-def test_without_a_step_due_it_scores_all_the_same(world: World) -> None:
+def test_groups_are_scored_even_if_no_step_is_due(world: World) -> None:
     loop = Loop(
         world.ledger,
         world.store,
@@ -172,11 +171,11 @@ def test_without_a_step_due_it_scores_all_the_same(world: World) -> None:
     (name,) = world.add(1)
     draw(world, name)
     assert not loop.run_once()
-    assert told(world, name)[0] != "drawn"
+    assert outcome_of(world, name)[0] != "drawn"
 
 
-def test_the_sandbox_base_tells_who_heeded_the_wish() -> None:
-    """Every reply that heeds a wish outranks every one that does not, over prompts that it was not trained on."""
+def test_the_sandbox_base_ranks_replies_that_follow_the_hint_higher() -> None:
+    """Every reply that follows a hint outranks every one that does not, over prompts that it was not trained on."""
     policy = Policy.load(MODEL, rank=16, alpha=32, threads=1, device="cpu")
     plain: list[Text] = []
     hinted: list[Text] = []

@@ -1,4 +1,4 @@
-"""Packed rows: what is shared is there once, and values and gradients are those of padded rows."""
+"""Packed rows: shared beginnings are there once, and values and gradients equal those of padded rows."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +28,9 @@ ROWS = [
 ]
 
 
-def test_what_rows_begin_with_is_there_once() -> None:
+def test_a_shared_beginning_is_there_once() -> None:
     layout = Layout.of(ROWS, torch.device("cpu"))
-    # 40 shared, the two rows behind them, the next turn's rest, and the short row; the repeated row adds nothing
+    # 40 shared, the two rows after them, the next turn's rest, and the short row. The repeated row adds nothing.
     assert len(layout.ids) == 40 + 2 + 1 + 6 + 3
     assert len(layout.targets) == sum(len(row.completion_ids) for row in ROWS)
     for segment in layout.segments:
@@ -138,7 +138,7 @@ def test_a_sliding_window_is_kept(tmp_path: Path, base_dir: Path) -> None:
     assert policy._forward.is_packed
 
 
-def test_a_model_whose_logits_are_no_plain_product_stays_padded(base_dir: Path) -> None:
+def test_a_model_that_changes_its_logits_stays_padded(base_dir: Path) -> None:
     class Scaled(LlamaForCausalLM):
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             found = super().forward(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Scoring: padding changes nothing, the three sets of weights are apart, temperature counts, the adapter stays
+"""Scoring: padding changes nothing, the three sets of weights differ, temperature counts, the adapter stays
 trainable."""
 
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_packing_keeps_every_row_once_within_the_budget() -> None:
     assert pack([Text([1] * 50, [2])], 24) == [[0]]
 
 
-def test_folded_it_says_the_same_and_afterwards_the_base_is_what_it_was(policy: Policy) -> None:
+def test_folding_changes_no_value_and_afterwards_the_base_is_unchanged(policy: Policy) -> None:
     perturb(policy)
     weights = {name: tensor.clone() for name, tensor in policy.model.state_dict().items()}
     loose, base = policy.logprobs(ROWS), policy.logprobs(ROWS, Weights.BASE)

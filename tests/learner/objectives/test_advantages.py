@@ -1,4 +1,4 @@
-"""Golden values of the estimators, and the order of reading and writing the baseline."""
+"""Golden values of the estimators, and the order of reads and writes of the baseline."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def test_running_baseline_has_the_golden_values() -> None:
     assert baseline.value("c") == pytest.approx(3 / 5, abs=1e-12)
 
 
-def test_baseline_is_read_before_it_is_written_and_clusters_are_apart() -> None:
+def test_baseline_is_read_before_it_is_written_and_clusters_are_separate() -> None:
     baseline = RunningBaseline(decay=0.9)
     assert baseline.advantage("c", -1.0) == -baseline.value("never seen")
     assert baseline.value("other") == 0.5

@@ -50,7 +50,7 @@ def test_a_reply_that_is_alone_is_compared_with_the_baseline(make_samples: Sampl
         assert credit(samples, estimator) == credit(samples, "baseline")
 
 
-def test_turns_of_a_session_are_a_group_and_nobodys_session_is_none(make_samples: Samples) -> None:
+def test_turns_of_a_session_are_a_group_and_unknown_sessions_are_not(make_samples: Samples) -> None:
     samples = make_samples(4, hints=False)  # rewards −1, 1, −1, 1
     sessions = ["a", "a", None, None]
     samples = [replace(sample, session=session) for sample, session in zip(samples, sessions, strict=True)]

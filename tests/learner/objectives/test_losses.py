@@ -1,4 +1,4 @@
-"""Golden values that verl's own functions produced, and what the gradient must obey."""
+"""Golden values that verl's own functions produced, and the properties of the gradient."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Settings that choose a form of an objective: each trains through a whole step, and does what its name says."""
+"""Settings that choose a form of an objective: each trains through a whole step, and works as documented."""
 
 from collections.abc import Callable
 
@@ -45,9 +45,7 @@ def test_every_estimator_and_correction_takes_a_step(
     assert result.is_update and result.metrics["grad_norm"] > 0.0
 
 
-def test_advantages_are_divided_by_their_deviation_where_it_is_asked_for(
-    make_trainer: Make, make_samples: Samples
-) -> None:
+def test_advantages_are_divided_by_their_deviation_on_request(make_trainer: Make, make_samples: Samples) -> None:
     samples, found = make_samples(6, hints=False), []
     for floor in (0.0, 0.25):
         trainer, rows = make_trainer(scale_floor=floor), [Row.of(sample) for sample in samples]

@@ -1,5 +1,4 @@
-"""docs/reference/objectives.md and explanation/learner.md have a row for all that can be chosen, read or given as
-a reason."""
+"""docs/reference/objectives.md and explanation/learner.md have a row for every choice, reading and reason."""
 
 from pathlib import Path
 from typing import get_args
@@ -40,5 +39,5 @@ def test_every_limit_of_a_monitor_is_in_its_row(name: str) -> None:
     assert f"`{name}`" in rows("reference/objectives.md")
 
 
-def test_the_page_shows_the_recipe_as_it_is() -> None:
+def test_the_page_shows_the_actual_recipe() -> None:
     assert recipe_markdown() in (DOCS / "reference" / "recipe.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Policy lag and engine mismatch told apart, with the adapters of earlier versions."""
+"""Staleness and engine mismatch as separate factors, with the adapters of earlier versions."""
 
 import math
 from array import array
@@ -81,7 +81,7 @@ def test_a_row_is_kept_by_its_mean_and_vetoed_by_its_worst_token(
     assert verdict(torch.tensor(mismatch), 0.01) == reason
 
 
-def test_an_earlier_version_is_asked_and_the_current_one_stays(
+def test_an_earlier_version_is_scored_and_the_current_one_stays(
     policy: Policy, make_samples: Samples, tmp_path: Path
 ) -> None:
     samples = make_samples(4)
@@ -125,8 +125,8 @@ def test_lag_is_the_policys_and_mismatch_the_engines(policy: Policy, make_sample
     assert set(mistaken.dropped.values()) == {SkipReason.MISMATCH} and len(mistaken.dropped) == 6 and not mistaken.own
 
 
-def test_wrong_versions_and_temperatures_are_found_out(policy: Policy, make_samples: Samples, tmp_path: Path) -> None:
-    """Negative controls: the base instead of the adapter, a temperature that the record does not have."""
+def test_wrong_versions_and_temperatures_are_detected(policy: Policy, make_samples: Samples, tmp_path: Path) -> None:
+    """Negative controls: the base instead of the adapter, and a temperature that the record does not have."""
     perturb(policy, scale=0.3)
     directory, samples = save(policy, tmp_path / "v1"), spoken(policy, make_samples(6), 1)
     for wrong in ([replace(s, version=0) for s in samples], [replace(s, temperature=1.0) for s in samples]):
@@ -134,7 +134,7 @@ def test_wrong_versions_and_temperatures_are_found_out(policy: Policy, make_samp
     assert not audit(samples, policy, lambda version: directory, n_rows=6, band=0.01).dropped
 
 
-def test_versions_that_are_gone_are_counted_and_greedy_rows_are_not_asked(
+def test_versions_that_are_gone_are_counted_and_greedy_rows_are_not_audited(
     policy: Policy, make_samples: Samples, tmp_path: Path
 ) -> None:
     samples = [replace(s, version=3 + i % 2) for i, s in enumerate(make_samples(6))]
@@ -165,7 +165,7 @@ def test_a_step_drops_what_the_audit_finds_and_reports_both_factors(make_trainer
 
 
 def test_token_tis_clips_the_lag_and_truncates_the_mismatch(make_trainer: Make, make_samples: Samples) -> None:
-    """Rows that an engine drew with a third of the probability count twice, not three times; the clip does not see it."""
+    """Rows that an engine drew with a third of the probability count twice, not three times. The clip ignores it."""
     trainer = make_trainer(**RL_ONLY, correction="token_tis", max_mismatch=10.0)
     trainer.adapters = lambda version: None
     samples = [replace(sample, version=0) for sample in make_samples(6, hints=False)]

@@ -27,11 +27,11 @@ def test_gspo_has_the_values_worked_by_hand() -> None:
     assert not result.is_clipped.any()
 
 
-def test_gspo_clips_a_whole_reply_or_nothing_of_it() -> None:
+def test_gspo_clips_a_whole_reply_or_none_of_it() -> None:
     result = sequence_policy_loss(NEW, OLD, ADVANTAGES, LENGTHS, clip_low=0.2, clip_high=0.05)
     assert result.is_clipped.tolist() == [True, True, True, False, False]
     assert result.loss[:3].tolist() == pytest.approx([-1.05] * 3)
-    # token by token PPO clips the first alone
+    # token by token, PPO clips only the first
     assert clipped_policy_loss(NEW, OLD, ADVANTAGES, **CLIP).is_clipped.tolist() == [True, False, False, False, False]
 
 

@@ -1,4 +1,4 @@
-"""Import and export with real PEFT: what goes in is what comes out, and what cannot be served is refused with a remedy."""
+"""Import and export with real PEFT: a round trip changes nothing, and an unusable adapter is refused with a remedy."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ TEXT = Text([10, 11, 12, 13], [20, 21, 22, 0])
 
 
 def peft_adapter(base_dir: Path, folder: Path, **config: Any) -> Path:
-    """An adapter as somebody else's PEFT saves it, with B that is not 0."""
+    """An adapter as another program's PEFT saves it, with B that is not 0."""
     base = AutoModelForCausalLM.from_pretrained(str(base_dir), dtype=torch.float32)
     chosen = {"r": 4, "lora_alpha": 8, "target_modules": ALL, "lora_dropout": 0.1, "task_type": "CAUSAL_LM", **config}
     model = get_peft_model(base, LoraConfig(**chosen))
@@ -47,13 +47,13 @@ def peft_adapter(base_dir: Path, folder: Path, **config: Any) -> Path:
 
 
 def logprobs(base_dir: Path, adapter: Path) -> torch.Tensor:
-    """What PEFT itself says to TEXT under the adapter in a directory."""
+    """PEFT's own log-probs for TEXT under the adapter in a directory."""
     base = AutoModelForCausalLM.from_pretrained(str(base_dir), dtype=torch.float32)
     model = PeftModel.from_pretrained(base, str(adapter)).eval()
     ids = torch.tensor([[*TEXT.prompt_ids, *TEXT.completion_ids]])
     with torch.no_grad():
-        told = torch.log_softmax(model(ids).logits[0, len(TEXT.prompt_ids) - 1 : -1], dim=-1)
-    return told.gather(1, torch.tensor(TEXT.completion_ids)[:, None]).squeeze(1)
+        logprobs = torch.log_softmax(model(ids).logits[0, len(TEXT.prompt_ids) - 1 : -1], dim=-1)
+    return logprobs.gather(1, torch.tensor(TEXT.completion_ids)[:, None]).squeeze(1)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_an_import_is_a_candidate_with_the_very_same_weights(
     assert set(then) == set(now) and all(torch.equal(then[name], now[name]) for name in then)
     probe = json.loads((store.path(agent, 1) / "probe.json").read_text())
     assert probe["positions"] and probe["gap_base"] > 0.1
-    # the learner goes on from it
+    # the learner continues from it
     trainer = trainer_for(settings, settings.recipe, agent)
     checkpoint.restore(store.path(agent, 1), trainer)
     assert torch.allclose(trainer.policy.logprobs([TEXT])[0], logprobs(base_dir, given), atol=1e-5)
@@ -199,7 +199,7 @@ def removing(name: str) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             setting(base_model_name_or_path="acme/other-7b"),
@@ -234,17 +234,17 @@ def removing(name: str) -> Change:
         (removing("adapter_model.safetensors"), r"adapter_model\.safetensors is missing"),
     ],
 )
-def test_what_cannot_be_served_is_refused_before_a_number_is_taken(
-    settings: Settings, journal: Journal, agent: str, change: Change, said: str, given: Path
+def test_an_adapter_that_cannot_be_served_is_refused_before_a_number_is_taken(
+    settings: Settings, journal: Journal, agent: str, change: Change, message: str, given: Path
 ) -> None:
     change(given)
-    with pytest.raises(AdapterError, match=said):
+    with pytest.raises(AdapterError, match=message):
         adopt(settings, journal, agent, given, actor="ana")
     with journal.read() as session:
         assert lifecycle.versions(session, agent) == []
 
 
-def test_somebody_may_vouch_for_the_base_but_not_for_the_shapes(
+def test_an_operator_may_vouch_for_the_base_but_not_for_the_shapes(
     settings: Settings, journal: Journal, agent: str, given: Path
 ) -> None:
     setting(base_model_name_or_path="acme/other-7b", revision="v2")(given)
@@ -254,18 +254,18 @@ def test_somebody_may_vouch_for_the_base_but_not_for_the_shapes(
         adopt(settings, journal, agent, given, actor="ana", any_base=True)
 
 
-def test_a_rank_above_the_learners_is_served_only_where_nothing_is_learned(
+def test_a_rank_above_the_learners_is_served_only_without_learning(
     settings: Settings, journal: Journal, agent: str, base_dir: Path, tmp_path: Path
 ) -> None:
     given = peft_adapter(base_dir, tmp_path / "given", r=8, lora_alpha=16)
-    with pytest.raises(AdapterError, match=r"more than the learner's 4.*raise learner\.rank"):
+    with pytest.raises(AdapterError, match=r"exceeds the learner's 4.*raise learner\.rank"):
         adopt(settings, journal, agent, given, actor="ana")
     still = settings.model_copy(update={"learner": settings.learner.model_copy(update={"enabled": False})})
     adopt(still, journal, agent, given, actor="ana")
     assert AdapterStore.of(settings).verify(agent, 1)["rank"] == 8
 
 
-def test_an_import_that_fails_half_way_says_so_and_blocks_nothing(
+def test_an_import_that_fails_half_way_is_reported_and_blocks_nothing(
     settings: Settings, journal: Journal, agent: str, monkeypatch: pytest.MonkeyPatch, given: Path
 ) -> None:
 
@@ -283,7 +283,7 @@ def test_an_import_that_fails_half_way_says_so_and_blocks_nothing(
         adopt(settings, journal, "nobody", given, actor="ana")
 
 
-def test_as_a_process_of_its_own(settings: Settings, journal: Journal, agent: str, given: Path) -> None:
+def test_the_import_runs_as_a_separate_process(settings: Settings, journal: Journal, agent: str, given: Path) -> None:
     asked = {
         "settings": settings.model_dump(mode="json"),
         "agent": agent,
@@ -291,7 +291,7 @@ def test_as_a_process_of_its_own(settings: Settings, journal: Journal, agent: st
         "actor": "ana",
         "any_base": False,
     }
-    said = []
+    answers = []
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-m", "burnish.learner.run.adopt"],
@@ -300,6 +300,6 @@ def test_as_a_process_of_its_own(settings: Settings, journal: Journal, agent: st
             text=True,
             check=True,
         )
-        said.append(json.loads(done.stdout.splitlines()[-1]))
-    assert said[0] == {"version": 1, "ignored": ["README.md"]}
-    assert said[1]["kind"] == "Conflict" and "still on trial" in said[1]["error"]
+        answers.append(json.loads(done.stdout.splitlines()[-1]))
+    assert answers[0] == {"version": 1, "ignored": ["README.md"]}
+    assert answers[1]["kind"] == "Conflict" and "still on trial" in answers[1]["error"]

@@ -1,4 +1,4 @@
-"""A step that an operator asks for: taken with few rows and while paused, once."""
+"""A step that an operator requests is taken once, with few rows and while paused."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from burnish.adapters.registry import agents
 from burnish.journal import Journal
 
 
-def test_one_step_is_taken_when_it_is_asked_for(journal: Journal, tmp_path: Path, make_trainer: Make) -> None:
+def test_one_step_is_taken_on_request(journal: Journal, tmp_path: Path, make_trainer: Make) -> None:
     world = World(journal, tmp_path, make_trainer)
     world.add(2)
     with journal.write() as session:
@@ -20,4 +20,4 @@ def test_one_step_is_taken_when_it_is_asked_for(journal: Journal, tmp_path: Path
     assert [(version, outcome) for version, _, outcome, _ in world.steps()] == [(1, "open")]
     world.promote(1, 0)
     world.add(2)
-    assert not world.loop.run_once()  # still paused, and nobody asked again
+    assert not world.loop.run_once()  # still paused, and there is no second request

@@ -89,9 +89,7 @@ def test_an_empty_ledger_has_nothing(ledger: Ledger) -> None:
     )
 
 
-def test_opening_allocates_the_next_number_and_notes_the_rows_as_they_stand(
-    any_journal: Journal, ledger: Ledger
-) -> None:
+def test_opening_allocates_the_next_number_and_records_the_rows(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a", "b")
     step = ledger.open(0, rows_of(ledger))
     assert (step.version, step.parent, step.attempt) == (1, 0, 1)
@@ -117,7 +115,7 @@ def test_numbers_are_never_used_again(any_journal: Journal, ledger: Ledger) -> N
         else:
             ledger.announce(step, "d")
     assert numbers == [1, 2, 3, 4]
-    with any_journal.write() as session:  # a version whose step nobody remembers
+    with any_journal.write() as session:  # a version without a record of its step
         session.add(
             VersionRow(agent="agent", version=9, parent=0, digest="d", state="retired", evidence={}, created_at=0.0)
         )
@@ -197,7 +195,7 @@ def test_rows_of_a_version_that_forgot_come_once_more(any_journal: Journal, ledg
 
 
 def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Journal, ledger: Ledger) -> None:
-    """A learner that was thought dead comes back: its rows are another's now, and must not teach twice."""
+    """A learner that was presumed dead comes back. Its rows belong to another now, and must not teach twice."""
     ready(any_journal, "a")
     late = ledger.open(0, rows_of(ledger))
     ledger.fail(late, "the learner ended in mid-step")
@@ -224,7 +222,7 @@ def test_discarded_turns_keep_the_reason_and_never_come_again(any_journal: Journ
     assert ledger.ready_ids(10) == ["b"]
     with any_journal.read() as session:
         assert session.get_one(InteractionRow, "a").skip_reason == "stale: 9 versions behind"
-        assert session.get_one(InteractionRow, "c").skip_reason is None  # trained already: that is what became of it
+        assert session.get_one(InteractionRow, "c").skip_reason is None  # trained already: that is its outcome
 
 
 def test_lag_counts_published_versions_only(any_journal: Journal, ledger: Ledger) -> None:
@@ -236,7 +234,7 @@ def test_lag_counts_published_versions_only(any_journal: Journal, ledger: Ledger
             )
     lag = ledger.history.lags(5)
     assert [lag(version) for version in (5, 4, 3, 2, 1, 0)] == [0, 1, 1, 2, 2, 3]
-    back = ledger.history.lags(3)  # rolled back: what 5 said is of no older policy than what 3 says
+    back = ledger.history.lags(3)  # rolled back: the policy of 5 is no older than that of 3
     assert [back(version) for version in (5, 3, 1, 0)] == [0, 0, 1, 2]
 
 
@@ -251,7 +249,7 @@ def test_one_learner_at_a_time(any_journal: Journal, ledger: Ledger) -> None:
     assert not ledger.acquire_lease("one", seconds=60)
 
 
-def test_of_learners_at_the_same_moment_one_gets_the_right_to_train(any_journal: Journal, ledger: Ledger) -> None:
+def test_of_simultaneous_learners_one_gets_the_lease(any_journal: Journal, ledger: Ledger) -> None:
     for expired in (False, True):
         if expired:
             with any_journal.write() as session:

@@ -1,4 +1,4 @@
-"""The loop: one step from what is live, one candidate at a time, and nothing spent twice whatever ends it."""
+"""The loop: one step from the live version, one candidate at a time, and nothing spent twice, however it ends."""
 
 import json
 import signal
@@ -46,7 +46,7 @@ def test_enough_rows_become_one_candidate_and_the_loop_waits_for_its_trial(world
     assert world.files() == ["v000001"]
 
 
-def test_too_few_rows_wait_and_old_ones_do_not_wait_for_ever(world: World) -> None:
+def test_few_rows_wait_until_they_are_old_enough(world: World) -> None:
     now = time.time()
     world.add(2, ended_at=now)
     assert not world.loop.run_once()
@@ -102,7 +102,7 @@ def starting_points(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[d
     return found
 
 
-def test_a_promotion_is_continued_from(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learning_continues_from_a_promoted_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     begins = starting_points(world.trainer, monkeypatch)
     world.add(5)
     world.loop.run_once()
@@ -114,7 +114,7 @@ def test_a_promotion_is_continued_from(world: World, monkeypatch: pytest.MonkeyP
     assert world.trainer.policy.has_teacher
 
 
-def test_what_was_promoted_is_held_before_there_is_anything_to_learn(world: World) -> None:
+def test_a_promoted_version_is_loaded_before_there_is_anything_to_learn(world: World) -> None:
     world.add(5)
     world.loop.run_once()
     assert not world.loop.run_once() and not world.trainer.policy.has_teacher  # its version is on trial
@@ -123,7 +123,7 @@ def test_what_was_promoted_is_held_before_there_is_anything_to_learn(world: Worl
     assert world.trainer.policy.has_teacher
 
 
-def test_after_a_refusal_the_step_is_the_one_that_would_have_been_without_it(
+def test_a_refused_step_does_not_change_the_next_one(
     world: World, tmp_path: Path, sqlite_url: str, migrated_file: Path, make_trainer: Make
 ) -> None:
     """Weights, moments, random numbers and baselines: bit for bit."""
@@ -149,7 +149,7 @@ def test_after_a_refusal_the_step_is_the_one_that_would_have_been_without_it(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_rollback_takes_the_learner_with_it(world: World, monkeypatch: pytest.MonkeyPatch, restarts: bool) -> None:
+def test_a_rollback_restores_the_learner(world: World, monkeypatch: pytest.MonkeyPatch, restarts: bool) -> None:
     for number in (1, 2):
         world.add(5)
         world.loop.run_once()
@@ -166,7 +166,7 @@ def test_a_rollback_takes_the_learner_with_it(world: World, monkeypatch: pytest.
     assert are_equal(begins[0], load_file(world.store.path("agent", 1) / "adapter_model.safetensors"))
 
 
-def test_a_rollback_to_the_base_begins_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_to_the_base_resets_the_learner(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = weights(world.trainer)
     world.add(5)
     world.loop.run_once()
@@ -208,7 +208,7 @@ def test_rows_that_cannot_be_trained_are_discarded_with_the_reason(world: World)
     assert neutral not in world.loop._ledger.ready_ids(100)
 
 
-def test_a_neutral_row_comes_back_with_the_next_word_on_it(world: World) -> None:
+def test_a_neutral_row_comes_back_with_the_next_feedback_on_it(world: World) -> None:
     (neutral,) = world.add(1, rating=0.0)
     world.add(5)
     assert world.loop.run_once()
@@ -254,7 +254,7 @@ def test_a_step_that_fails_is_tried_once_more_and_then_its_rows_are_spent(
     world.add(5)
     begins = starting_points(world.trainer, monkeypatch)
     assert world.loop.run_once()
-    assert are_equal(begins[0], fresh)  # what the failed step did to the weights is gone
+    assert are_equal(begins[0], fresh)  # the failed step's change of the weights is gone
     assert not set(world.rows_of(3)) & set(names)
     assert world.files() == ["v000003"]
 
@@ -272,7 +272,7 @@ def test_a_step_with_nothing_to_teach_spends_its_rows_and_makes_no_version(
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing behind it runs, but what unwinding does."""
+    """Represents the end of the process: nothing after it runs, except what unwinding runs."""
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_wherever_a_learner_dies_its_rows_are_trained_once(
     )  # it was a whole version
 
 
-def test_what_the_journal_does_not_know_stays_where_it_is(world: World) -> None:
+def test_directories_unknown_to_the_journal_are_kept(world: World) -> None:
     for name in ("v000001", "v000007", ".v000007.tmp-1"):
         (world.store.root / "agent" / name).mkdir(parents=True)
     assert not world.loop.run_once()
@@ -320,7 +320,7 @@ def test_what_the_journal_does_not_know_stays_where_it_is(world: World) -> None:
 
 
 @pytest.mark.parametrize("why", ["another journal", "an older copy"])
-def test_a_learner_beside_a_journal_that_is_not_its_stores_does_not_start(
+def test_a_learner_with_another_store_s_journal_does_not_start(
     world: World, base_dir: Path, sqlite_url: str, tmp_path: Path, migrated_file: Path, why: str
 ) -> None:
     flags = {
@@ -354,13 +354,13 @@ def test_a_learner_beside_a_journal_that_is_not_its_stores_does_not_start(
 
 
 def forget_the_dead(world: World) -> None:
-    """The time passes that a dead learner's right to train still lasts."""
+    """Lets a dead learner's lease run out."""
     with world.journal.write() as session:
         session.get_one(LeaseRow, "learner:agent").until = 0.0
 
 
 def test_of_two_learners_one_trains(world: World) -> None:
-    """Also where both have the same process id, as the first process of a container has."""
+    """Also if both have the same process id, like the first process of every container."""
     other = world.learner()
     world.add(5)
     assert world.loop.run_once()
@@ -372,8 +372,8 @@ def test_of_two_learners_one_trains(world: World) -> None:
     assert world.steps()[-1] == (2, 1, "open", 1)
 
 
-def test_a_learner_that_was_thought_dead_spends_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its step took longer than its right to train; another learner has begun meanwhile."""
+def test_a_learner_that_was_presumed_dead_spends_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its step took longer than its lease. Another learner has begun meanwhile."""
     names, heir, take = world.add(5), world.learner(), world.trainer.take
 
     def slow(work: Work) -> StepResult:
@@ -407,7 +407,7 @@ main.run(config.load(flags=json.loads(sys.argv[1])), lambda: False)
 def test_a_learner_killed_in_mid_step_leaves_one_candidate_after_its_restart(
     world: World, base_dir: Path, sqlite_url: str, tmp_path: Path
 ) -> None:
-    """A real process, killed with -9 while it writes its version; then the learner's own entry once more."""
+    """A real process, killed with -9 while it writes its version. Then the learner's own entry once more."""
     names = world.add(6)
     flags = {
         "engine.model": str(base_dir),
@@ -474,7 +474,7 @@ def test_a_step_that_a_red_monitor_refuses_publishes_nothing_and_pauses_learning
     assert world.steps()[1] == (2, 0, "failed", 2)
 
 
-def test_rows_that_a_step_did_not_let_in_say_why(world: World) -> None:
+def test_rows_that_a_step_did_not_admit_have_a_reason(world: World) -> None:
     names = world.add(6)
     with world.journal.write() as session:
         first, second = (session.get_one(InteractionRow, name) for name in names[:2])
@@ -484,7 +484,7 @@ def test_rows_that_a_step_did_not_let_in_say_why(world: World) -> None:
         assert session.query(SampleRow).filter_by(interaction_id=names[1]).one().skipped == "duplicated"
 
 
-def test_a_right_reply_is_learned_from_where_an_objective_wants_it_and_comes_out_again(world: World) -> None:
+def test_a_right_reply_is_trained_if_an_objective_uses_it_and_is_reproduced(world: World) -> None:
     names = world.add(5)
     add_feedback(world.journal, names[0], None, feedback_id="right", demonstration="7 8", created_at=9.0)
     with world.journal.write() as session:

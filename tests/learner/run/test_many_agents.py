@@ -67,7 +67,7 @@ class World:
         return self.loops[agent]
 
     def add(self, agent: str, n: int = 4) -> None:
-        """`n` rated turns, the same for the same agent and number whatever came between."""
+        """`n` rated turns, the same for the same agent and number, whatever came in between."""
         for _ in range(n):
             i, self.n_turns[agent] = self.n_turns[agent], self.n_turns[agent] + 1
             name = f"{agent}-{i}"
@@ -78,7 +78,7 @@ class World:
             add_feedback(self.journal, name, 1.0 if i % 2 else -1.0)
 
     def decide(self, agent: str, *, is_good: bool = True) -> None:
-        """The gate's word on the agent's candidate, where there is one."""
+        """The gate's verdict on the agent's candidate, if there is one."""
         with self.journal.write() as session:
             live = lifecycle.alias(session, agent) or 0
             for row in lifecycle.versions(session, agent):
@@ -94,7 +94,7 @@ class World:
         ]
 
     def spent(self) -> dict[str, set[str]]:
-        """Whose rows each agent's steps held, by tenant and agent."""
+        """The users behind each agent's steps, by tenant and agent."""
         with self.journal.read() as session:
             steps = {row.step_id: row.agent for row in session.scalars(select(StepRow))}
             found: dict[str, set[str]] = {}
@@ -122,7 +122,7 @@ def test_each_agent_steps_in_turn_on_one_base_model(make: Callable[..., World]) 
     assert {agent: world.store.versions(agent) for agent in "abc"} == {"a": [1], "b": [1, 2], "c": [1]}
 
 
-def test_an_agent_among_others_learns_to_the_bit_what_it_learns_alone(
+def test_an_agent_among_others_learns_the_same_bits_as_alone(
     make: Callable[..., World], tmp_path: Path, base_dir: Path
 ) -> None:
     among = make(a="default", b="other")
@@ -165,7 +165,7 @@ def test_no_row_of_one_agent_or_tenant_trains_another(make: Callable[..., World]
     assert len(names) == len(set(names))
 
 
-def test_an_agents_own_settings_say_when_it_learns(make: Callable[..., World]) -> None:
+def test_an_agents_own_settings_decide_when_it_learns(make: Callable[..., World]) -> None:
     world = make()
     with world.journal.write() as session:
         session.get_one(AgentRow, "a").settings = {"learner.min_rows": 2}
@@ -182,7 +182,7 @@ def test_an_agents_own_settings_say_when_it_learns(make: Callable[..., World]) -
     assert world.n_loaded == 1
 
 
-def test_another_rank_is_another_policy_and_one_too_high_is_left_out_by_itself(
+def test_another_rank_is_another_policy_and_only_an_agent_with_too_high_a_rank_is_left_out(
     make: Callable[..., World], capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = make(a="default", b="default", c="default")
@@ -200,7 +200,7 @@ def test_another_rank_is_another_policy_and_one_too_high_is_left_out_by_itself(
     assert capsys.readouterr().out.count("raise engine.max_lora_rank") == 1
 
 
-def test_an_agent_that_is_paused_holds_up_nobody(make: Callable[..., World]) -> None:
+def test_a_paused_agent_delays_no_other(make: Callable[..., World]) -> None:
     world = make()
     with world.journal.write() as session:
         session.get_one(AgentRow, "a").is_paused = True
@@ -210,7 +210,7 @@ def test_an_agent_that_is_paused_holds_up_nobody(make: Callable[..., World]) -> 
     assert (world.store.versions("a"), world.store.versions("b")) == ([], [1])
 
 
-def test_a_personal_agent_learns_on_from_its_branch_once_it_has_rows(make: Callable[..., World]) -> None:
+def test_a_personal_agent_continues_from_its_branch_once_it_has_rows(make: Callable[..., World]) -> None:
     world = make(a="default")
     world.add("a")
     world.scheduler.run_once()
@@ -245,7 +245,7 @@ def branch(world: World, name: str) -> None:
         lifecycle.promote(session, name, 1, expected=0, actor="personal")
 
 
-def test_an_overlay_says_what_is_wrong_with_it() -> None:
+def test_a_bad_overlay_is_a_readable_error() -> None:
     settings = Settings()
     assert for_agent(settings, {}) == settings
     assert for_agent(settings, {"learner.min_rows": 3}).learner.min_rows == 3
@@ -256,7 +256,7 @@ def test_an_overlay_says_what_is_wrong_with_it() -> None:
         for_agent(settings, {"learner.min_rows": 0})
 
 
-def test_desks_are_shared_by_those_who_differ_in_their_timing_alone(make: Callable[..., World]) -> None:
+def test_trainers_are_shared_by_agents_that_differ_only_in_timing(make: Callable[..., World]) -> None:
     world = make()
     trainers = world.trainers
     one, loaded = trainers.of(world.settings)

@@ -1,4 +1,4 @@
-"""A version made again from the journal: the same bits, or a plain word on why not."""
+"""A version made again from the journal: the same bits, or a plain reason why not."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tests.turns import add_feedback
 
 @pytest.fixture
 def world(journal: Journal, tmp_path: Path, make_trainer: Make, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Two versions, the second on top of the first; a replay loads the tiny model instead of a served one."""
+    """Two versions, the second on top of the first. A replay loads the tiny model instead of a served one."""
     made = World(journal, tmp_path, make_trainer)
     for number in (1, 2):
         made.add(5)
@@ -41,10 +41,10 @@ def settings_of(world: World) -> Settings:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_version_comes_out_again_bit_for_bit(world: World, version: int, tmp_path: Path) -> None:
-    told = reproduce.reproduce(settings_of(world), world.journal, "agent", version, tmp_path / "made")
-    assert told.is_same and told.n_rows == 5 and told.parent == version - 1
-    assert told.digest == world.digest(version, WEIGHTS)
+def test_a_version_is_reproduced_bit_for_bit(world: World, version: int, tmp_path: Path) -> None:
+    result = reproduce.reproduce(settings_of(world), world.journal, "agent", version, tmp_path / "made")
+    assert result.is_same and result.n_rows == 5 and result.parent == version - 1
+    assert result.digest == world.digest(version, WEIGHTS)
     assert (tmp_path / "made" / WEIGHTS).read_bytes() == (world.store.path("agent", version) / WEIGHTS).read_bytes()
     assert world.files() == ["v000001", "v000002"]
 
@@ -53,11 +53,11 @@ def test_a_reward_that_was_changed_afterwards_is_noticed(world: World) -> None:
     with world.journal.write() as session:
         row = session.query(SampleRow).filter_by(interaction_id="t1").one()
         row.reward = -1.0
-    told = reproduce.reproduce(settings_of(world), world.journal, "agent", 1)
-    assert not told.is_same and told.max_difference > 0.0 and told.reasons == ()
+    result = reproduce.reproduce(settings_of(world), world.journal, "agent", 1)
+    assert not result.is_same and result.max_difference > 0.0 and result.reasons == ()
 
 
-def test_feedback_that_came_later_changes_nothing_of_the_past(world: World) -> None:
+def test_later_feedback_does_not_change_the_reproduction(world: World) -> None:
     add_feedback(world.journal, "t1", -1.0, feedback_id="late", created_at=1e10)  # t1 was praised when it was trained
     with world.journal.read() as session:
         now = reward_of(session, "t1")
@@ -76,7 +76,7 @@ def test_other_libraries_are_named(world: World, monkeypatch: pytest.MonkeyPatch
     assert reason.startswith("torch was 1.0, is ")
 
 
-def test_what_is_gone_is_named(world: World) -> None:
+def test_a_missing_record_is_named(world: World) -> None:
     with world.journal.write() as session:
         session.delete(session.query(InteractionRow).filter_by(interaction_id="t0").one())
     with pytest.raises(AdapterError, match="the turn t0, which is no longer in the journal"):
@@ -98,5 +98,5 @@ def test_a_parent_that_was_damaged_is_an_error(world: World) -> None:
 def test_a_version_with_a_field_that_the_recipe_lacks_cannot_be_made_again() -> None:
     now = Recipe(rank=8).model_dump(mode="json")
     assert reproduce.recipe_of(now) == Recipe(rank=8)
-    with pytest.raises(AdapterError, match=r"never_heard_of in its recipe, which this Burnish does not have"):
+    with pytest.raises(AdapterError, match=r"fields never_heard_of, which this version of Burnish does not know"):
         reproduce.recipe_of({**now, "never_heard_of": 0.0})

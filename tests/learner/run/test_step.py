@@ -107,7 +107,7 @@ def test_expected_rewards_are_idle_and_counted(make_trainer: Make, make_samples:
     assert len(result.idle) == 4
 
 
-def test_of_an_agent_that_is_liked_successes_count_beside_failures(make_trainer: Make, make_samples: Samples) -> None:
+def test_for_a_liked_agent_successes_count_beside_failures(make_trainer: Make, make_samples: Samples) -> None:
     samples = [replace(each, reward=-1.0 if i == 0 else 1.0) for i, each in enumerate(make_samples(8, hints=False))]
     alone, beside = make_trainer(**RL_ONLY, min_advantage=0.05), make_trainer(**RL_ONLY)
     for trainer in (alone, beside):
@@ -119,20 +119,20 @@ def test_of_an_agent_that_is_liked_successes_count_beside_failures(make_trainer:
 
 
 def expect_praise(trainer: Trainer) -> None:
-    """Let the baseline have seen a hundred good replies and one bad one: a good one has an advantage of 0.01."""
+    """Give the baseline a hundred good replies and one bad one. A good one then has an advantage of 0.01."""
     state = trainer.state()
     state["objectives"]["policy_gradient"]["evidence"] = {"judge": [100.0, 1.0]}
     trainer.restore(state)
 
 
-def test_rows_without_a_hint_do_not_feel_distillation(make_trainer: Make, make_samples: Samples) -> None:
+def test_distillation_does_not_affect_rows_without_a_hint(make_trainer: Make, make_samples: Samples) -> None:
     plain = make_samples(8, hints=False)
     alone = gradients(make_trainer(**RL_ONLY), plain)
     with_term = gradients(make_trainer(**RL_ONLY | {"distill_weight": 1.0}), plain)
     assert all(torch.equal(gradient, with_term[name]) for name, gradient in alone.items())
 
 
-def test_in_a_mixed_batch_distillation_touches_hinted_rows_alone(make_trainer: Make, make_samples: Samples) -> None:
+def test_in_a_mixed_batch_distillation_affects_only_hinted_rows(make_trainer: Make, make_samples: Samples) -> None:
     trainer, objective = make_trainer(), Distillation(top_k=20, check_hints=False)
     rows = [Row.of(sample) for sample in make_samples(6)]
     objective.stamp(rows, trainer.policy)
@@ -187,7 +187,7 @@ def test_reset_is_a_fresh_start(make_trainer: Make, make_samples: Samples) -> No
 
 
 def test_a_bandit_finds_its_best_arm(make_trainer: Make, make_samples: Samples) -> None:
-    """One prompt, one token to choose: what is rewarded becomes likely."""
+    """One prompt, one token to choose: the rewarded one becomes likely."""
     trainer, [template] = make_trainer(**RL_ONLY, **BANDIT), make_samples(1, hints=False, temperature=1.0)
     prompt, generator = list(template.prompt_ids), torch.Generator().manual_seed(0)
 
@@ -220,7 +220,7 @@ def test_several_passes_take_as_many_steps_on_the_same_rows(make_trainer: Make, 
     single, result = once.step(samples), thrice.step(samples)
     state = next(iter(thrice.optimizer.state.values()))
     assert result.is_update and state["step"].item() == 3
-    # what is told is the first pass's, as if it were the only one, and how far the last one went
+    # the metrics are the first pass's, as if it were the only one, and the last pass's distance
     assert single.metrics["loss"] == result.metrics["loss"] and "last/loss" not in single.metrics
     assert result.metrics["last/loss"] < result.metrics["loss"]
     assert result.metrics["last/policy_gradient/ratio"] != pytest.approx(1.0, abs=1e-4)
@@ -230,7 +230,7 @@ def test_several_passes_take_as_many_steps_on_the_same_rows(make_trainer: Make, 
 
 
 @pytest.mark.parametrize("error", [NotFinite("the loss is nan"), MemoryError()], ids=lambda error: type(error).__name__)
-def test_a_later_pass_that_fails_takes_back_the_earlier_ones(
+def test_a_later_pass_that_fails_undoes_the_earlier_ones(
     make_trainer: Make, make_samples: Samples, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     trainer = make_trainer(**RL_ONLY, num_iterations=2)
@@ -257,5 +257,5 @@ def test_every_objective_is_registered_under_its_own_name(make_trainer: Make) ->
     built: list[Objective] = [objective for objective, _ in make_trainer(sft_weight=1.0, dpo_weight=1.0).objectives]
     assert [objective.name for objective in built] == list(REGISTRY)
     assert len({objective.stream for objective in built}) == len(built)
-    with pytest.raises(ValueError, match="keeps no state"):
+    with pytest.raises(ValueError, match="has no state to restore"):
         built[1].restore({"odd": 1})

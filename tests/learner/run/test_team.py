@@ -43,12 +43,12 @@ def fill(settings: config.Settings, policy: Policy) -> None:
         lifecycle.ensure_agent(session, "agent")
     tokenizer = policy.tokenizer
     for number in range(N):
-        said = [user(f"Please copy {number} {number + 2}.")]
-        prompt = array("i", render(tokenizer, said, ()))
+        messages = [user(f"Please copy {number} {number + 2}.")]
+        prompt = array("i", render(tokenizer, messages, ()))
         reply = array("i", tokenizer(f"{number} {number + 2}", add_special_tokens=False)["input_ids"])
         (logprobs,) = policy.logprobs([Text(prompt, reply)])
         turn = interaction(
-            said,
+            messages,
             interaction_id=f"t{number}",
             prompt_ids=prompt,
             token_ids=reply,
@@ -83,7 +83,7 @@ def learn(settings: config.Settings, n_ranks: int) -> dict[str, torch.Tensor]:
     finally:
         journal.close()
         process.terminate()
-        assert process.wait(60) in (0, -15, 1)  # torchrun tells of the signal that ended it
+        assert process.wait(60) in (0, -15, 1)  # torchrun reports the signal that ended it
     return load_file(settings.adapters_dir / "agent" / f"v{row.version:06d}" / "adapter_model.safetensors")
 
 

@@ -1,4 +1,4 @@
-"""The learner steps aside while tokens come slower than they do without it, and comes back when they do not."""
+"""The learner works less while tokens are slower than without it, and recovers when they are not."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from burnish.learner.run.throttle import LONGEST_PAUSE, MIN_SHARE, Throttle, Tok
 
 
 class Counters:
-    """What an engine would count: gaps of a given length in each look."""
+    """An engine's counters: gaps of a given length in each sample."""
 
     def __init__(self) -> None:
         self.seconds = self.count = 0.0
@@ -38,20 +38,20 @@ QUIET = [(0.01, 100, False)] * 3
 
 
 def test_a_step_that_slows_serving_down_gets_less_of_the_time() -> None:
-    assert looked(1.5, *QUIET, *[(0.02, 100, True)] * 3).share == 0.7**2  # the look across the edge says nothing
+    assert looked(1.5, *QUIET, *[(0.02, 100, True)] * 3).share == 0.7**2  # a sample across the edge is ignored
     assert looked(1.5, *QUIET, *[(0.014, 100, True)] * 9).share == 1.0
     assert looked(0.0, *QUIET, *[(0.5, 100, True)] * 9).share == 1.0  # switched off
     assert looked(1.5, *[(0.5, 100, True)] * 9).share == 1.0  # nothing to compare with
 
 
-def test_it_comes_back_when_serving_is_well_or_nobody_is_there() -> None:
+def test_it_recovers_when_serving_is_fast_or_idle() -> None:
     slow = [*QUIET, *[(0.05, 100, True)] * 30]
     assert looked(1.5, *slow).share == MIN_SHARE
     assert looked(1.5, *slow, *[(0.01, 100, True)] * 30).share == 1.0
     assert looked(1.5, *slow, *[(0.05, 3, True)] * 30).share == 1.0
 
 
-def test_an_engine_that_began_again_is_not_compared_with_its_past() -> None:
+def test_a_restarted_engine_is_not_compared_with_its_past() -> None:
     pace = looked(1.5, *QUIET, (0.01, 100, True))
     pace.look(TokenGaps(5.0, 60), is_working=True)
     assert pace.share == 1.0
@@ -73,7 +73,7 @@ vllm:inter_token_latency_seconds_sum{engine="0",model_name="base"} 0.5
 
 @contextmanager
 def engine(text: str, *, has_choice: bool = True, asked: list[str] | None = None) -> Iterator[str]:
-    """Its metrics are `text`; without `has_choice` it knows them as a whole alone. `asked` hears the paths."""
+    """Its metrics are `text`. Without `has_choice` it has only the whole page. `asked` collects the paths."""
 
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -104,7 +104,7 @@ def test_counters_of_all_engines_are_added_up() -> None:
     assert token_gaps([one], timeout=0.2) is None  # it is gone
 
 
-def test_two_counters_are_asked_for_and_the_whole_page_only_where_they_cannot_be_had_alone() -> None:
+def test_two_counters_are_requested_and_the_whole_page_only_as_a_fallback() -> None:
     asked: list[str] = []
     with engine(METRICS, asked=asked) as one:
         assert token_gaps([one]) == TokenGaps(0.5, 4.0)
@@ -115,7 +115,7 @@ def test_two_counters_are_asked_for_and_the_whole_page_only_where_they_cannot_be
     assert len(asked) == 2 and asked[1] == "/metrics"
 
 
-def test_the_thread_looks_and_ends() -> None:
+def test_the_thread_samples_and_ends() -> None:
     seen = threading.Event()
 
     def read() -> TokenGaps | None:
@@ -129,9 +129,12 @@ def test_the_thread_looks_and_ends() -> None:
 
 
 @pytest.mark.parametrize(("nice", "policy"), [(0, "SCHED_OTHER"), (7, "SCHED_OTHER"), (20, "SCHED_IDLE")])
-def test_the_process_steps_back_as_far_as_it_is_told(nice: int, policy: str) -> None:
-    script = f"import os; from burnish.learner.run.throttle import lower_priority; lower_priority({nice}); print(os.sched_getscheduler(0), os.nice(0))"
+def test_the_process_gets_the_requested_niceness(nice: int, policy: str) -> None:
+    script = (
+        "import os; from burnish.learner.run.throttle import lower_priority; "
+        f"lower_priority({nice}); print(os.sched_getscheduler(0), os.nice(0))"
+    )
     before = os.nice(0)
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert int(told[0]) == getattr(os, policy)
-    assert int(told[1]) == (before if nice == 20 else min(19, before + nice))
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert int(output[0]) == getattr(os, policy)
+    assert int(output[1]) == (before if nice == 20 else min(19, before + nice))

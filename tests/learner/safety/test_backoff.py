@@ -1,4 +1,4 @@
-"""Steps get smaller as the gate refuses what they make, and a replay takes them as small."""
+"""Steps get smaller while the gate refuses their versions, and a replay takes them equally small."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from burnish.learner.data.anchors import Anchors
 from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.run import reproduce
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.safety.backoff import MOST, N_CONSIDERED, open_refusals
+from burnish.learner.safety.backoff import MAX_REFUSALS, N_CONSIDERED, open_refusals
 from burnish.records import VersionState
 
 ASKED = {"retention": {"n": 96, "margin": 0.1, "n_lost": 9}}
@@ -46,21 +46,21 @@ def refuse(world: World, number: int, evidence: dict[str, Any]) -> None:
         ([False], 1.0),
         ([True, False, True], 0.75),
         ([False, False, True, True, True, True], 1.0),
-        ([False] * 5, MOST),
+        ([False] * 5, MAX_REFUSALS),
         ([False] * 6, 0.0),
         ([False] * 8, 2.0),
         ([False] * 5 + [True, False], 0.0),
     ],
 )
-def test_golden_heats(outcomes: list[bool], expected: float) -> None:
+def test_golden_open_refusals(outcomes: list[bool], expected: float) -> None:
     assert open_refusals(outcomes) == expected
 
 
 @given(st.lists(st.booleans(), max_size=N_CONSIDERED))
-def test_a_refusal_adds_one_or_begins_again_and_a_good_version_never_cools(outcomes: list[bool]) -> None:
+def test_a_refusal_adds_one_or_resets_and_a_good_version_never_adds(outcomes: list[bool]) -> None:
     before, refused = open_refusals(outcomes), open_refusals([*outcomes, False])
-    assert 0.0 <= open_refusals([*outcomes, True]) <= before <= MOST
-    assert refused == (before + 1.0 if before + 1.0 <= MOST else 0.0)
+    assert 0.0 <= open_refusals([*outcomes, True]) <= before <= MAX_REFUSALS
+    assert refused == (before + 1.0 if before + 1.0 <= MAX_REFUSALS else 0.0)
 
 
 def test_a_version_whose_rows_come_once_more_does_not_count(world: World) -> None:
@@ -90,19 +90,19 @@ def test_only_what_a_version_had_become_counts(world: World) -> None:
             refuse(world, number, ASKED)
 
 
-def test_what_is_undecided_says_nothing(world: World) -> None:
+def test_an_undecided_version_does_not_count(world: World) -> None:
     made(world)
     assert world.ledger.history.rate(0.5) == 1.0
 
 
-def test_a_version_that_was_taken_back_counts_as_refused(world: World) -> None:
+def test_a_version_that_was_rolled_back_counts_as_refused(world: World) -> None:
     world.promote(made(world), expected=0)
     with world.journal.write() as session:
         session.get_one(VersionRow, ("agent", 1)).state = VersionState.ROLLED_BACK
     assert world.ledger.history.rate(0.5) == 0.5
 
 
-def test_a_step_after_a_refusal_is_smaller_and_is_made_again_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_after_a_refusal_is_smaller_and_is_reproduced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first = made(world)
     refuse(world, first, ASKED)
     second = made(world)
@@ -115,5 +115,5 @@ def test_a_step_after_a_refusal_is_smaller_and_is_made_again_so(world: World, mo
 
     monkeypatch.setattr(reproduce, "trainer_for", trainer_for)
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: Anchors([]))
-    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", second)
-    assert told.is_same and told.digest == world.digest(second, WEIGHTS)
+    result = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", second)
+    assert result.is_same and result.digest == world.digest(second, WEIGHTS)

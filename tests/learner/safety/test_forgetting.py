@@ -1,4 +1,4 @@
-"""Anchors pull harder where the gate has found an agent forgetful, and a replay pulls as hard as the step did."""
+"""Anchors weigh more if the gate has found that an agent forgets, and a replay uses the same weight as the step."""
 
 from array import array
 from pathlib import Path
@@ -20,7 +20,7 @@ from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.run import reproduce
 from burnish.learner.run.loop import Loop
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.safety.forgetting import MOST, Forgetting, counted
+from burnish.learner.safety.forgetting import MAX_FACTOR, Forgetting, count_refused
 
 SET = {"n": 96, "margin": 0.1}
 LIMIT = tolerated(96, 0.1)
@@ -37,7 +37,7 @@ def retention(n_lost: int, n_open: int = 0) -> dict[str, Any]:
 
 
 def unaccepted(n_lost: int = 0) -> dict[str, Any]:
-    """Of a version that kept what the base could, and passed too few of the operator's prompts."""
+    """Evidence of a version that kept what the base could, and passed too few of the operator's prompts."""
     return {**retention(n_lost), "acceptance": {"n": 360, "n_passed": 251, "n_best": 284}}
 
 
@@ -47,7 +47,7 @@ def with_anchors(world: World, **changes: Any) -> Loop:
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("found", "expected"),
     [
         (Forgetting(), 1.0),
         (Forgetting(2, 4), 1.0),
@@ -56,23 +56,23 @@ def with_anchors(world: World, **changes: Any) -> Loop:
         (Forgetting(4, 4, 1), 8.0),
         (Forgetting(0, 4, 1), 2.0),
         (Forgetting(0, 0, 2), 4.0),
-        (Forgetting(4, 4, 9), MOST),
+        (Forgetting(4, 4, 9), MAX_FACTOR),
     ],
 )
-def test_golden_factors(seen: Forgetting, expected: float) -> None:
-    assert seen.factor(2.0) == expected
-    assert seen.factor(1.0) == 1.0
+def test_golden_factors(found: Forgetting, expected: float) -> None:
+    assert found.factor(2.0) == expected
+    assert found.factor(1.0) == 1.0
 
 
 @given(st.integers(0, 96), st.integers(0, 96), st.integers(0, 2000), st.floats(1.0, 1e6))
-def test_it_never_lets_go_and_never_takes_over(n_lost: int, n_tolerated: int, n_refused: int, growth: float) -> None:
+def test_the_factor_stays_within_its_bounds(n_lost: int, n_tolerated: int, n_refused: int, growth: float) -> None:
     factor = Forgetting(n_lost, n_tolerated, n_refused).factor(growth)
-    assert 1.0 <= factor <= MOST
+    assert 1.0 <= factor <= MAX_FACTOR
     assert Forgetting(n_lost + 1, n_tolerated, n_refused).factor(growth) >= factor
 
 
-def test_what_the_gate_saw_is_read_from_the_journal(world: World) -> None:
-    """v1 live at the limit; of its children v2 forgot too much, v3 was refused for something else."""
+def test_the_gate_s_evidence_is_read_from_the_journal(world: World) -> None:
+    """v1 is live at the limit. Of its children, v2 forgot too much, and v3 was refused for something else."""
     for number in (1, 2, 3):
         world.add(5)
         assert world.loop.run_once()
@@ -88,7 +88,7 @@ def test_what_the_gate_saw_is_read_from_the_journal(world: World) -> None:
     assert world.ledger.history.forgetting(2) == Forgetting(LIMIT + 1, LIMIT, 0)
 
 
-def test_a_step_after_a_refusal_pulls_harder_and_is_made_again_so(
+def test_anchors_weigh_more_after_a_refusal_and_the_step_is_reproduced(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = with_anchors(world)
@@ -111,8 +111,8 @@ def test_a_step_after_a_refusal_pulls_harder_and_is_made_again_so(
 
     monkeypatch.setattr(reproduce, "trainer_for", trainer_for)
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: ANCHORS)
-    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 3)
-    assert told.is_same and told.digest == world.digest(3, WEIGHTS)
+    result = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 3)
+    assert result.is_same and result.digest == world.digest(3, WEIGHTS)
 
 
 def test_without_growth_or_anchors_nothing_changes(world: World) -> None:
@@ -127,8 +127,8 @@ def test_without_growth_or_anchors_nothing_changes(world: World) -> None:
         loop.release_lease()
 
 
-def test_emphasis_scales_one_term_alone(make_trainer: Make, make_samples: Any) -> None:
-    """Only the total differs, by the anchors' loss times what was added to their weight."""
+def test_a_weight_factor_scales_only_its_own_term(make_trainer: Make, make_samples: Any) -> None:
+    """Only the total differs: by the anchors' loss times the increase of their weight."""
     plain, pulled = (
         make_trainer(**SETTINGS).step(make_samples(6), ANCHORS.texts, weight_factors=weight_factors).metrics
         for weight_factors in ({}, {"anchor": 3.0})
@@ -138,8 +138,8 @@ def test_emphasis_scales_one_term_alone(make_trainer: Make, make_samples: Any) -
     assert pulled["loss"] - plain["loss"] == pytest.approx(2.0 * weight * plain["loss/anchor"], rel=1e-5)
 
 
-def test_without_momentum_a_step_goes_where_its_own_gradient_points(make_trainer: Make, make_samples: Any) -> None:
-    """Two trainers with opposite pasts take the same step; only without momentum do they go the same way."""
+def test_without_momentum_a_step_follows_its_own_gradient(make_trainer: Make, make_samples: Any) -> None:
+    """Two trainers with opposite pasts take the same step. Only without momentum do they move in the same direction."""
 
     def moved(past: float, *, has_momentum: bool) -> torch.Tensor:
         trainer = make_trainer(**SETTINGS)
@@ -157,10 +157,11 @@ def test_without_momentum_a_step_goes_where_its_own_gradient_points(make_trainer
     assert torch.dot(there, back) < 0.0 < there.norm()
 
 
-def test_after_two_refusals_a_step_ends_nearer_to_the_base_and_is_made_again_so(
+def test_after_two_refusals_a_step_is_shrunk_towards_the_base_and_is_reproduced(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """v1 is live; v2, v3 and v4, made from it, forgot too much; v4 and v5 are the nearer to the base, and say so."""
+    """v1 is live. v2, v3 and v4, made from it, forgot too much. v4 and v5 are shrunk towards the base, and record
+    it."""
     for number in (1, 2, 3, 4, 5):
         world.add(5)
         assert world.loop.run_once()
@@ -175,8 +176,8 @@ def test_after_two_refusals_a_step_ends_nearer_to_the_base_and_is_made_again_so(
 
     monkeypatch.setattr(reproduce, "trainer_for", lambda *_: world.make_trainer(**SETTINGS))
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
-    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
-    assert told.is_same and told.digest == world.digest(5, WEIGHTS)
+    result = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 5)
+    assert result.is_same and result.digest == world.digest(5, WEIGHTS)
 
 
 FORGOT, UNACCEPTED, UNSOUND = retention(LIMIT + 1), unaccepted(LIMIT), {"mechanical_fault": "NaN", **retention(0)}
@@ -195,15 +196,14 @@ FORGOT, UNACCEPTED, UNSOUND = retention(LIMIT + 1), unaccepted(LIMIT), {"mechani
         ([FORGOT, FORGOT, {**retention(LIMIT + 1), "canary": {}}], 3),
     ],
 )
-def test_who_kept_it_and_was_refused_halves_what_forgetting_counts(
-    children: list[dict[str, Any]], expected: int
-) -> None:
-    assert counted(children) == expected
+def test_a_refused_child_that_forgot_nothing_halves_the_count(children: list[dict[str, Any]], expected: int) -> None:
+    assert count_refused(children) == expected
 
 
-def test_a_step_is_no_longer_drawn_to_the_base_when_that_is_what_is_refused(world: World) -> None:
-    """v1 is live; three made from it forgot too much, then two kept all and were not accepted: the next is a whole step
-    with momentum."""
+def test_a_step_is_no_longer_shrunk_if_shrunk_versions_are_refused(world: World) -> None:
+    """v1 is live. Three children forgot too much, then two kept all and were not accepted. The next is a whole step
+    with momentum.
+    """
     loop = with_anchors(world)
     evidence = {1: retention(0), **dict.fromkeys((2, 3, 4), FORGOT), 5: unaccepted(), 6: unaccepted()}
     for number in range(1, 8):
@@ -243,7 +243,7 @@ def test_golden_shrinking(n_refused: int, factor: float, expected: float) -> Non
 
 
 def test_a_shrunk_step_is_the_same_step_between_base_and_adapter(make_trainer: Make, make_samples: Any) -> None:
-    """What is added to each weight of the base, BA, is that of the whole step times the factor."""
+    """The change of each weight of the base, BA, is that of the whole step times the factor."""
 
     def added(shrink: float) -> dict[str, torch.Tensor]:
         trainer = make_trainer(**SETTINGS)

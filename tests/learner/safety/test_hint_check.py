@@ -1,4 +1,4 @@
-"""The teacher may refuse a hint: what it does not move by it, or where it thinks of other things altogether."""
+"""The teacher may refuse a hint: one without an effect on it, or one that makes it too different."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ Samples = Callable[..., list[Sample]]
         (-1.0, -0.2, 0.5, None),
         (-1.0, 0.0, 0.5, UNMOVED),
         (-1.0, 0.3, 0.5, UNMOVED),
-        (1.0, 0.3, 0.5, None),  # a hint beside a reply that was liked need not change it
+        (1.0, 0.3, 0.5, None),  # a hint on a liked reply need not change it
         (None, 0.3, 0.5, None),
         (-1.0, -0.2, MIN_OVERLAP / 2, FAR),
         (1.0, 0.3, MIN_OVERLAP / 2, FAR),
@@ -38,13 +38,13 @@ def test_each_rule(reward: float | None, gain: float, overlap: float, reason: st
     assert refusal(reward, gain, overlap) == reason
 
 
-def test_a_neutral_hint_has_as_many_words_and_says_nothing_of_the_hint() -> None:
+def test_a_neutral_hint_has_as_many_words_and_none_of_the_hint_s() -> None:
     for hint in ("Use bold.", "Write " * 40 + "so."):
         assert len(neutral(hint).split()) == len(hint.split())
     assert "bold" not in neutral("Use bold text please.")
 
 
-def test_a_hint_that_does_not_differ_from_any_other_words_is_refused_and_named(
+def test_a_hint_without_more_effect_than_a_neutral_one_is_refused_and_named(
     make_trainer: Make, make_samples: Samples
 ) -> None:
     trainer, objective = make_trainer(), Distillation(top_k=20)

@@ -1,5 +1,4 @@
-"""The jury: what the sign test says, who is seated, which hints a real base's praise speaks against, and that a replay
-seats the same."""
+"""Hint validation: the sign test, the choice of liked replies, refusals on a real base, and the same in a replay."""
 
 from array import array
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.model.policy import Policy
 from burnish.learner.run import reproduce
 from burnish.learner.safety import hint_validation
-from burnish.learner.safety.hint_validation import DISPUTED, FEWEST, latest_liked, sign_test, validate_hints
+from burnish.learner.safety.hint_validation import DISPUTED, MIN_VOTES, latest_liked, sign_test, validate_hints
 from burnish.rewards import FEEDBACK
 from burnish.sandbox import MODEL
 from burnish.sandbox.world import heldout, language, style_hints
@@ -37,20 +36,20 @@ def test_golden_sign_tests(n_against: int, n: int, p: float) -> None:
     assert sign_test(n_against, n) == pytest.approx(p)
 
 
-def test_fewer_jurors_than_could_refuse_anything_are_not_asked() -> None:
-    assert sign_test(FEWEST, FEWEST + 1) <= hint_validation.SIGNIFICANCE < sign_test(FEWEST - 1, FEWEST)
+def test_min_votes_is_the_smallest_number_that_can_refuse() -> None:
+    assert sign_test(MIN_VOTES, MIN_VOTES + 1) <= hint_validation.SIGNIFICANCE < sign_test(MIN_VOTES - 1, MIN_VOTES)
 
 
 @pytest.fixture(scope="module")
 def base() -> Policy:
-    """The sandbox's base, which heeds hints about style."""
+    """The sandbox's base, which obeys hints about style."""
     return Policy.load(MODEL, rank=4, alpha=8, device="cpu")
 
 
 def turn(
     policy: Policy, n: int, user: str | None, style: language.Style, reward: float | None, hint: str | None = None
 ) -> Sample:
-    """The right answer to the held-out prompt `n` in `style`, and what `user` said of it."""
+    """The right answer to the held-out prompt `n` in `style`, and the feedback of `user` on it."""
     prompt = heldout.prompts()[n]
     ids = array("i", render(policy.tokenizer, prompt.messages, ()))
     text = language.render(language.answer(prompt.task), style)
@@ -91,7 +90,9 @@ def wish(name: str, style: language.Style) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(language.HOUSE_STYLE))
-def test_a_hint_against_what_others_praise_is_refused_and_one_for_it_is_not(base: Policy, name: str) -> None:
+def test_a_hint_that_liked_replies_contradict_is_refused_and_a_hint_they_support_is_not(
+    base: Policy, name: str
+) -> None:
     liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish(name, OPPOSITE))
     honest = turn(base, 1, "honest", OPPOSITE, -1.0, wish(name, language.HOUSE_STYLE))
     found = validate_hints([liar, honest, *content(base, 12)], (), base, 16)
@@ -102,8 +103,8 @@ def test_a_hint_against_what_others_praise_is_refused_and_one_for_it_is_not(base
     assert kept == honest
 
 
-def test_a_hint_about_one_task_is_no_business_of_another(base: Policy) -> None:
-    """Its author's reply suffers by it, other people's hardly."""
+def test_a_hint_about_one_task_does_not_concern_another(base: Policy) -> None:
+    """The hint harms its author's reply, and hardly any other reply."""
     sample = turn(base, 0, "one", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
     hint, others = (
         str(sample.hint),
@@ -118,8 +119,8 @@ def test_a_hint_about_one_task_is_no_business_of_another(base: Policy) -> None:
     assert [is_disputed(gain) for gain in (-0.4, -0.6, 0.6)] == [False, True, False]
 
 
-@pytest.mark.parametrize("n_others", [0, FEWEST - 1])
-def test_with_few_others_nothing_is_asked(n_others: int, base: Policy) -> None:
+@pytest.mark.parametrize("n_others", [0, MIN_VOTES - 1])
+def test_with_few_others_nothing_is_scored(n_others: int, base: Policy) -> None:
     class Unasked:
         tokenizer = base.tokenizer
 
@@ -128,8 +129,8 @@ def test_with_few_others_nothing_is_asked(n_others: int, base: Policy) -> None:
     assert (found.samples, found.refused, found.share, found.facts) == (samples, {}, 1.0, {})
 
 
-def test_nobody_can_outvote_the_rest_by_talking_much_and_unnamed_users_are_one(base: Policy) -> None:
-    """Twenty praised replies of one user are one vote; so are those of a key that names no users."""
+def test_many_turns_of_one_user_are_one_vote_and_unnamed_users_are_one(base: Policy) -> None:
+    """Twenty praised replies of one user are one vote. So are those of a key that names no users."""
     liar = turn(base, 0, "liar", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
     for user in ("loud", None):
         many = [turn(base, 10 + i, user, language.HOUSE_STYLE, 1.0) for i in range(20)]
@@ -137,11 +138,11 @@ def test_nobody_can_outvote_the_rest_by_talking_much_and_unnamed_users_are_one(b
         assert not validate_hints([liar, *many], (), base, 16).refused
 
 
-def test_the_latest_decided_word_of_each_user_counts(base: Policy) -> None:
+def test_the_latest_decided_feedback_of_each_user_counts(base: Policy) -> None:
     before = [hint_validation._liked_reply(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
     samples = [
         turn(base, 0, "user 0", OPPOSITE, -1.0),  # has changed their mind
-        turn(base, 1, "user 1", language.HOUSE_STYLE, 0.1),  # nothing decided: the earlier word stands
+        turn(base, 1, "user 1", language.HOUSE_STYLE, 0.1),  # nothing decided: the earlier feedback counts
         turn(base, 2, "user 4", language.HOUSE_STYLE, 1.0),
         turn(base, 3, "user 5", language.HOUSE_STYLE, 1.0),
         turn(base, 4, "user 5", OPPOSITE, -1.0),
@@ -153,7 +154,7 @@ def test_the_latest_decided_word_of_each_user_counts(base: Policy) -> None:
     ]
 
 
-def test_no_more_jurors_than_wanted_hear_a_hint(base: Policy) -> None:
+def test_a_hint_is_tested_against_at_most_n_liked_replies(base: Policy) -> None:
     asked: list[int] = []
 
     class Counting:
@@ -183,7 +184,7 @@ def say(world: World, users: Sequence[str], rating: float, hint: str | None = No
     return names
 
 
-def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> None:
+def test_liked_replies_of_the_last_steps_are_read_from_the_journal(world: World) -> None:
     say(world, ["a", "b", "c", "d"], 1.0)
     assert world.ledger.history.liked_replies(16) == []  # nothing of it has been trained
     assert world.loop.run_once()
@@ -210,7 +211,7 @@ def test_the_jury_of_the_last_steps_is_read_from_the_journal(world: World) -> No
     assert world.ledger.history.liked_replies(0) == []
 
 
-def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jury(
+def test_a_contradicted_hint_is_named_in_the_journal_and_a_replay_uses_the_same_liked_replies(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hint_validation, "_is_disputed", lambda case, gains: case.sample.user == "liar")
@@ -230,14 +231,14 @@ def test_a_disputed_hint_is_named_in_the_journal_and_a_replay_seats_the_same_jur
 
     monkeypatch.setattr(reproduce, "trainer_for", lambda settings, chosen, agent: world.make_trainer(**SETTINGS))
     monkeypatch.setattr(reproduce, "anchors_for", lambda *_: None)
-    told = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
-    assert told.is_same and told.digest == world.digest(2, WEIGHTS)
+    result = reproduce.reproduce(Settings(state_dir=world.store.root.parent), world.journal, "agent", 2)
+    assert result.is_same and result.digest == world.digest(2, WEIGHTS)
 
 
-def test_what_is_left_of_the_hints_counts_for_its_share_alone(
+def test_the_remaining_hints_count_only_for_their_share(
     make_trainer: Make, make_samples: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two hinted rows, one of them disputed: the other's term weighs half of what it would alone."""
+    """Two hinted rows, one of them contradicted. The other's term weighs half of what it would alone."""
     made = [replace(sample, user=f"user {i}", reward=1.0) for i, sample in enumerate(make_samples(12))]
     first, second, *rest = sorted(made, key=lambda sample: sample.hint is None)
     rest = [replace(sample, hint=None, hinted_prompt_ids=None, control_prompt_ids=None) for sample in rest]
@@ -253,8 +254,8 @@ def test_what_is_left_of_the_hints_counts_for_its_share_alone(
     assert half["loss"] == pytest.approx(0.5 * whole["loss"])
 
 
-def test_without_a_jury_nothing_is_heard(make_trainer: Make, make_samples: Any) -> None:
+def test_without_liked_replies_no_hint_is_tested(make_trainer: Make, make_samples: Any) -> None:
     samples = [replace(sample, user=f"user {i}", reward=1.0) for i, sample in enumerate(make_samples(12))]
-    heard = make_trainer(**SETTINGS).step(samples).metrics
-    unheard = make_trainer(**SETTINGS, n_liked_replies=0).step(samples).metrics
-    assert heard["jury/n_heard"] == 4.0 and not any(name.startswith("jury/") for name in unheard)
+    validated = make_trainer(**SETTINGS).step(samples).metrics
+    unvalidated = make_trainer(**SETTINGS, n_liked_replies=0).step(samples).metrics
+    assert validated["jury/n_heard"] == 4.0 and not any(name.startswith("jury/") for name in unvalidated)

@@ -1,4 +1,4 @@
-"""What a version directory says of the retention prompts is what greedy decoding would show."""
+"""The record of kept answers in a version directory agrees with greedy decoding."""
 
 import json
 from pathlib import Path
@@ -29,10 +29,10 @@ def kept_answers(sandbox: Policy, tmp_path_factory: pytest.TempPathFactory) -> K
 
 def test_a_fresh_adapter_gives_every_answer_of_the_base(sandbox: Policy, kept_answers: KeptAnswers) -> None:
     sandbox.reset()
-    told = kept_answers.record(sandbox)
-    assert (told["n"], len(told["unchanged"])) == (N, sum(answer is not None for answer in kept_answers.answers))
-    assert len(told["unchanged"]) >= N - 2  # the sandbox's base ends its answers
-    json.dumps(told)
+    record = kept_answers.record(sandbox)
+    assert (record["n"], len(record["unchanged"])) == (N, sum(answer is not None for answer in kept_answers.answers))
+    assert len(record["unchanged"]) >= N - 2  # the sandbox's base ends its answers
+    json.dumps(record)
 
 
 def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(
@@ -41,7 +41,7 @@ def test_unchanged_are_exactly_the_answers_that_greedy_decoding_would_repeat(
     sandbox.reset()
     perturb(sandbox, 0.04)
     unchanged = set(kept_answers.record(sandbox)["unchanged"])
-    assert 0 < len(unchanged) < N  # else this test would show nothing
+    assert 0 < len(unchanged) < N  # else this test would prove nothing
     known = [(i, answer) for i, answer in enumerate(kept_answers.answers) if answer is not None]
     with torch.no_grad(), sandbox.using(Weights.CURRENT):
         for i, answer in known:

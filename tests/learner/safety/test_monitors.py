@@ -1,4 +1,4 @@
-"""Each monitor's levels on windows made by hand, and what it says where nothing was measured."""
+"""Each monitor's levels on windows made by hand, and its reading if nothing was measured."""
 
 import json
 import math
@@ -17,15 +17,15 @@ GREEN, YELLOW, RED = Level.GREEN, Level.YELLOW, Level.RED
 
 
 def history(**series: list[float]) -> History:
-    """Steps of which the metrics are given one by one; `_` in a name stands for `/` where the metric has one."""
+    """Steps with metrics given one by one. `_` in a name stands for `/` if the metric has one."""
     names = {"kl": "kl_to_base/k3", "mismatch": "offpolicy/mismatch_k3"}
     n_steps = len(next(iter(series.values())))
     steps = [{names.get(name, name): values[i] for name, values in series.items()} for i in range(n_steps)]
     return History(steps[:FIRST_KEPT], steps[-RECENT_KEPT:])
 
 
-def level(name: str, told: History, settings: Recipe = DEFAULTS) -> Level | None:
-    reading = REGISTRY[name](told, settings)
+def level(name: str, steps: History, settings: Recipe = DEFAULTS) -> Level | None:
+    reading = REGISTRY[name](steps, settings)
     return reading.level if reading is not None else None
 
 
@@ -47,7 +47,7 @@ def level(name: str, told: History, settings: Recipe = DEFAULTS) -> Level | None
         ("kl", [0.04] * 3, GREEN),
         ("kl", [0.06] * 3, YELLOW),
         ("kl", [0.0, 0.0, 0.9], RED),
-        ("repetition", [0.4] * 12, GREEN),  # it always was like this
+        ("repetition", [0.4] * 12, GREEN),  # it was always like this
         ("repetition", [0.9] * 4, None),
         ("repetition", [0.02] * 5 + [0.15] * 5, YELLOW),
         ("repetition", [0.02] * 5 + [0.5] * 5, RED),
@@ -72,7 +72,8 @@ def test_levels(name: str, series: list[float], expected: Level | None) -> None:
         ([0.9] * 8, [0.0] * 8, GREEN),
         ([0.9] * 5 + [0.5] * 5, [0.0] * 10, YELLOW),
         ([0.9] * 5 + [0.3] * 5, [0.0] * 10, RED),
-        ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [0.9] * 5, GREEN),  # nearly all is liked: that is what learning is for
+        # almost all replies are liked: that is the purpose of learning
+        ([0.9] * 5 + [0.3] * 5, [0.0] * 5 + [0.9] * 5, GREEN),
         ([0.9] * 5 + [0.0] * 3, [0.0] * 5 + [-1.0] * 3, RED),
         ([0.0] * 6, [-1.0] * 6, YELLOW),
         ([0.9] * 4, [0.0] * 4, None),
@@ -89,11 +90,11 @@ def test_tool_calls_are_compared_with_the_first_fifty(n_broken: list[float], exp
     assert level("tool_json", history(n_calls=[10.0] * 10, n_broken_calls=n_broken)) is expected
 
 
-def test_few_calls_say_nothing() -> None:
+def test_few_calls_give_no_reading() -> None:
     assert level("tool_json", history(n_calls=[10.0] * 4, n_broken_calls=[10.0] * 4)) is None
 
 
-def test_what_was_not_measured_has_no_reading() -> None:
+def test_a_metric_that_was_not_measured_has_no_reading() -> None:
     assert read(history(reward_mean=[0.1] * 30), DEFAULTS) == {}
     assert read(History((), ()), DEFAULTS) == {}
     assert worst({}) is GREEN
@@ -102,11 +103,11 @@ def test_what_was_not_measured_has_no_reading() -> None:
 
 
 def test_the_worst_reading_counts_and_limits_are_settings() -> None:
-    told = history(kl=[0.1] * 10, repetition=[0.1] * 5 + [0.5] * 5)
-    readings = read(told, DEFAULTS)
+    steps = history(kl=[0.1] * 10, repetition=[0.1] * 5 + [0.5] * 5)
+    readings = read(steps, DEFAULTS)
     assert {name: reading.level for name, reading in readings.items()} == {"kl": YELLOW, "repetition": RED}
     assert worst(readings) is RED
-    assert worst(read(told, Recipe(monitor_repetition=(0.6, 0.7), monitor_kl=(1.0, 1.0)))) is GREEN
+    assert worst(read(steps, Recipe(monitor_repetition=(0.6, 0.7), monitor_kl=(1.0, 1.0)))) is GREEN
     assert readings["kl"].to_json() == {
         "level": "yellow",
         "value": pytest.approx(0.1),
@@ -115,7 +116,7 @@ def test_the_worst_reading_counts_and_limits_are_settings() -> None:
 
 
 @pytest.mark.parametrize("limits", [[0.3, 0.1], [0.0, 0.1], [0.1]])
-def test_limits_that_make_no_sense_are_refused(limits: list[float]) -> None:
+def test_invalid_limits_are_refused(limits: list[float]) -> None:
     with pytest.raises(ConfigError, match="monitor_kl"):
         load(flags={"learner.recipe.monitor_kl": limits})
 
@@ -149,7 +150,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_health_survives_json_and_goes_on_as_if_nothing_had_been(steps: list[dict[str, float]]) -> None:
+def test_the_monitors_memory_survives_json(steps: list[dict[str, float]]) -> None:
     one, two = MonitorState(DEFAULTS), MonitorState(DEFAULTS)
     for step in steps:
         one.observe(step)
@@ -165,6 +166,6 @@ def test_health_survives_json_and_goes_on_as_if_nothing_had_been(steps: list[dic
 
 
 @given(STEPS, STEPS)
-def test_readings_are_made_of_steps_alone(first: list[dict[str, float]], recent: list[dict[str, float]]) -> None:
-    told = History(first, recent)
-    assert read(told, DEFAULTS) == read(told, DEFAULTS)
+def test_readings_depend_only_on_the_steps(first: list[dict[str, float]], recent: list[dict[str, float]]) -> None:
+    steps = History(first, recent)
+    assert read(steps, DEFAULTS) == read(steps, DEFAULTS)

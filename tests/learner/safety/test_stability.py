@@ -1,4 +1,4 @@
-"""Steps that must not be taken leave everything as it was, and say why; caps weigh rows within a step."""
+"""Refused steps leave everything unchanged and give the reason. Caps weigh rows within a step."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def remembering(trainer: Trainer, *steps: dict[str, float]) -> Trainer:
 
 
 def is_untouched(trainer: Trainer, samples: list[Sample]) -> StepResult:
-    """Take a step that must not be taken; everything but the monitors' memory has to be as it was."""
+    """Take a step that must be refused. Everything but the monitors' memory has to be unchanged."""
     before, moments, state = trainer.policy.copy_adapter(), trainer.tensors(), trainer.state()
     result = trainer.step(samples)
     assert not result.is_update and result.trained == () and result.reason is not None
@@ -48,7 +48,7 @@ def test_an_outlier_is_skipped_and_remembered(make_trainer: Make, make_samples: 
     assert trainer.step(make_samples(4)).level == "red"  # twice within the window
 
 
-def test_outliers_are_steps_like_others_where_that_is_switched_off(make_trainer: Make, make_samples: Samples) -> None:
+def test_outliers_are_ordinary_steps_if_the_check_is_off(make_trainer: Make, make_samples: Samples) -> None:
     trainer = remembering(make_trainer(outlier_z=0.0), *[QUIET] * 20)
     result = trainer.step(make_samples(4))
     assert result.is_update and result.level == "yellow"
@@ -73,7 +73,7 @@ def test_a_loss_that_is_not_finite_skips_the_step(
     assert trainer.step(make_samples(4)).is_update
 
 
-def test_yellow_holds_the_learning_rate_and_green_gives_it_back(make_trainer: Make, make_samples: Samples) -> None:
+def test_yellow_reduces_the_learning_rate_and_green_restores_it(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(monitors="act", monitor_repetition=(1e-9, 1.0), yellow_factor=0.25)
     remembering(trainer, *[{"repetition": 0.0}] * 5)
     looping = [replace(s, completion_ids=type(s.completion_ids)("i", [9] * s.n_tokens)) for s in make_samples(6)]
@@ -85,14 +85,14 @@ def test_yellow_holds_the_learning_rate_and_green_gives_it_back(make_trainer: Ma
     assert (fast.level, fast.metrics["learning_rate"]) == ("green", 1e-2)
 
 
-def test_red_takes_no_step_and_says_which_monitor(make_trainer: Make, make_samples: Samples) -> None:
+def test_red_takes_no_step_and_names_the_monitor(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(monitors="act", min_entropy=100.0)
     result = is_untouched(trainer, make_samples(6))
     assert result.level == "red" and result.reason is not None and result.reason.startswith("entropy is red: entropy ")
     assert result.monitors["entropy"]["value"] == pytest.approx(result.metrics["entropy"])
 
 
-def test_watching_tells_the_levels_and_changes_no_bit(make_trainer: Make, make_samples: Samples) -> None:
+def test_watch_records_the_levels_and_changes_no_bit(make_trainer: Make, make_samples: Samples) -> None:
     plain, watched = make_trainer(), make_trainer(min_entropy=100.0)
     assert plain.step(make_samples(6)).level == "green"
     assert watched.step(make_samples(6)).level == "red"
