@@ -62,7 +62,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
             "unknown setting 'learner.min_row'; did you mean 'learner.min_rows'?",
         ),
         (["config", "--set", "learner.min_rows=many"], "setting 'learner.min_rows'"),
-        (["config", "--set", "learner"], "--set expects KEY=VALUE, got 'learner'"),
+        (["config", "--set", "learner"], "--set: expected KEY=VALUE, got 'learner'"),
         (["config", "--set", "learner.min_rows.x=1"], "learner.min_rows"),
         (["config", "--set", "state_dir.x=1"], "state_dir"),
         (["config", "--set", "learner=7"], "learner"),
@@ -246,21 +246,21 @@ def write(name: str, content: bytes) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda folder: shutil.rmtree(folder), "config.json is missing. Give engine.model the directory"),
+        (lambda folder: shutil.rmtree(folder), "config.json is missing. Set engine.model to the directory"),
         (remove("config.json"), "config.json is missing"),
-        (write("config.json", b"{"), "/config.json is not what it should be"),
-        (write("config.json", b"[]"), "/config.json is not what it should be"),
+        (write("config.json", b"{"), "/config.json cannot be read"),
+        (write("config.json", b"[]"), "/config.json cannot be read"),
         (
             remove("tokenizer_config.json"),
             "no chat template. Use an instruction-tuned model, or add chat_template.jinja",
         ),
         (write("tokenizer_config.json", b"{}"), "no chat template"),
-        (write("tokenizer_config.json", b"{"), "tokenizer_config.json is not"),
+        (write("tokenizer_config.json", b"{"), "tokenizer_config.json cannot be read"),
         (remove("model.safetensors"), "no *.safetensors weights"),
-        (write("model.safetensors", b""), "model.safetensors is not"),
-        (write("model.safetensors", b"\xff" * 64), "model.safetensors is not"),
-        (write("model.safetensors", struct.pack("<Q", 4) + b"[1]x"), "model.safetensors is not"),
-        (write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '), "no linear layer that LoRA knows"),
+        (write("model.safetensors", b""), "model.safetensors cannot be read"),
+        (write("model.safetensors", b"\xff" * 64), "model.safetensors cannot be read"),
+        (write("model.safetensors", struct.pack("<Q", 4) + b"[1]x"), "model.safetensors cannot be read"),
+        (write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '), "no linear layer that LoRA can adapt"),
     ],
 )
 def test_doctor_names_what_is_wrong_with_a_model(

@@ -71,7 +71,7 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
             "no golden set at absent.jsonl; `burnish judges label --output absent.jsonl` makes one",
         ),
         (["--golden", "bad.jsonl"], "bad.jsonl, line 1: the field 'reply' is missing"),
-        (["--set", "engine.model=elsewhere"], "no golden set: give one with --golden FILE"),
+        (["--set", "engine.model=elsewhere"], "expected a golden set, got none; name one with --golden FILE"),
         (["--set", "engine.port=9"], "is it running"),
     ],
 )
@@ -105,7 +105,11 @@ def test_turns_are_labelled_and_a_later_run_goes_on(
 ) -> None:
     typed(monkeypatch, "x\n0\ns\n")  # a slip, a label, a skip, and the pipe ends
     done = run("judges", "label", "--output", "mine.jsonl")
-    assert "'x' is none of these" in done.out and "came back (user)" in done.out and "base/abc" not in done.out
+    assert (
+        "expected one of these keys, got 'x'" in done.out
+        and "next state (user)" in done.out
+        and "base/abc" not in done.out
+    )
     assert "1 turns labelled, mine.jsonl holds 1 cases" in done.error
     typed(monkeypatch, "+\n")
     assert "1 of 1 · a" in run("judges", "label", "--output", "mine.jsonl").out

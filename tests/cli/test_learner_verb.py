@@ -81,7 +81,7 @@ def test_the_runs_and_one_step_whole(run: Run, journal: Journal) -> None:
     [
         (["learner", "show", "7"], "no step made agent@v7; `burnish learner runs` lists the steps"),
         (["learner", "reproduce", "7"], "agent"),
-        (["learner", "reproduce", "1", "--output", "."], "exists already; name a new directory"),
+        (["learner", "reproduce", "1", "--output", "."], "expected a new directory, but . exists"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(run: Run, journal: Journal, arguments: list[str], said: str) -> None:

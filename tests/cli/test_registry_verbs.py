@@ -65,7 +65,7 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
         (["agents", "create", "agent", "--tenant", "acme"], "the name 'agent' is taken"),
         (["agents", "create", "x", "--set", "learner.min_row=8"], "did you mean 'learner.min_rows'?"),
         (["agents", "create", "x", "--set", "gateway.port=1"], "is not an agent's own"),
-        (["agents", "create", "x", "--set", "rank"], "--set expects KEY=VALUE"),
+        (["agents", "create", "x", "--set", "rank"], "--set: expected KEY=VALUE"),
         (["agents", "show", "nobody"], "no agent 'nobody'"),
         (["promote", "9", "--yes"], "no version agent@v9; `burnish versions list` shows what exists"),
         (["promote", "4", "--yes"], "agent@v4 was refused: unlearned 9 of 64"),
@@ -112,7 +112,9 @@ def test_a_hold_is_shown_and_ended_after_a_question(
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert run("agents", "end-hold").status == 1
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert run("agents", "end-hold").error.endswith("burnish: got no answer, expected y or n; --yes answers for you\n")
+    assert run("agents", "end-hold").error.endswith(
+        "burnish: expected y or n, got no answer; use --yes to skip the question\n"
+    )
     assert run("agents", "end-hold", "--yes", "--reason", "seen", "--json").json["was_held"] == "v3 was rolled back"
     last = run("audit", "--action", "end-hold", "--json").json["entries"]
     assert [(row["actor"], row["reason"]) for row in last] == [("cli", "seen")]
@@ -143,7 +145,7 @@ def test_a_version_is_exported_and_tells_its_story(run: Run, journal: Journal, t
     told = run("versions", "lineage", "3", "--json").json
     assert (told["ancestors"], told["aliases"]) == (["agent@v2", "agent@v1", "agent@v0"], ["live"])
     shown = run("versions", "lineage", "3").out
-    assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "its history" in shown
+    assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "history" in shown
 
 
 def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path) -> None:
@@ -151,7 +153,7 @@ def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path
     assert json.loads(row)["label"] is True
     assert run("export", "--format", "sft", "-o", "rows.jsonl").out == "1 rows in rows.jsonl\n"
     assert json.loads((tmp_path / "rows.jsonl").read_text())["id"] == "t"
-    assert "exists already" in run("export", "--format", "sft", "-o", "rows.jsonl").error
+    assert "expected a new file, but rows.jsonl exists" in run("export", "--format", "sft", "-o", "rows.jsonl").error
     assert run("export", "--format", "sft", "--agent", "nobody").out == ""
     assert run("export", "--format", "sft", "--until", "1970-01-01").out == ""
     assert json.loads(run("export", "--format", "rewards").out)["reward"] == 1.0
