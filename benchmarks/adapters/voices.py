@@ -77,11 +77,11 @@ def _train(policy: Policy, voice: int, store: AdapterStore) -> None:
     targets = torch.tensor(completion * len(rows))[:, None]
     optimizer = torch.optim.AdamW(policy.parameters().values(), lr=1e-2)
     for _ in range(MAX_STEPS):
-        told = policy.predictions(rows).at_ids(targets).squeeze(1)
-        if float(told.detach().min()) > SURE:
+        logprobs = policy.predictions(rows).at_ids(targets).squeeze(1)
+        if float(logprobs.detach().min()) > SURE:
             break
         optimizer.zero_grad()
-        (-told.mean()).backward()  # type: ignore[no-untyped-call]
+        (-logprobs.mean()).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     else:
         raise SystemExit(f"voice {voice} did not learn its words in {MAX_STEPS} steps")

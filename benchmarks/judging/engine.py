@@ -40,7 +40,7 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
         cases = golden.load(golden.SHIPPED)
         terms = Terms(settings.judge.votes, settings.judge.concurrency)
         tell("the golden set")
-        told = asyncio.run(_calibrated(settings, url, key, cases, terms)).figures
+        calibration = asyncio.run(_calibrated(settings, url, key, cases, terms)).figures
         asked = [case for case in cases if case.origin == "user"]
         worker, client = [], []
         for number in range(rounds + 1):
@@ -50,10 +50,10 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
             tell(f"turns/s: worker {worker[-1]:.1f}, client {client[-1]:.1f}")
     ours, theirs = statistics.median(worker[1:]), statistics.median(client[1:])
     return {
-        "judge_accuracy": told["accuracy"],
-        "judge_abstained": told["abstained"],
-        "judge_failed": told["failed"],
-        "judge_kappa": told["kappa"],
+        "judge_accuracy": calibration["accuracy"],
+        "judge_abstained": calibration["abstained"],
+        "judge_failed": calibration["failed"],
+        "judge_kappa": calibration["kappa"],
         "engine_share": ours / theirs,
         "engine_worker_turns_per_s": ours,
         "engine_client_turns_per_s": theirs,

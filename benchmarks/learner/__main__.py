@@ -1,6 +1,4 @@
-"""`python -m benchmarks.learner [--only PART] [--json FILE]`: the speed of a step, the time to live, and serving beside
-it.
-"""
+"""`python -m benchmarks.learner [--only PART] [--json FILE]`: step time and memory, time to live, serving beside it."""
 
 import argparse
 import asyncio
