@@ -1,4 +1,4 @@
-"""`burnish canary`: what it shows, and what it asks before it ends anything."""
+"""`burnish canary`: its tables, and its questions before it ends anything."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """v1 is live, v2 on canary; ten pairs were lost."""
+    """v1 is live, v2 is on canary and has lost ten pairs."""
     (tmp_path / ".burnish").mkdir()
     journal = Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db")
     seen = Comparison(Rules())

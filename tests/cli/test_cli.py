@@ -1,4 +1,4 @@
-"""The `burnish` command: every verb says what it is, and every expected mistake is one readable line, never a
+"""The `burnish` command: every verb has a help text, and every expected mistake is one readable line, not a
 traceback."""
 
 import io
@@ -23,7 +23,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def journal(tmp_path: Path, run: Run) -> Journal:
-    """The journal of the state directory `.burnish`, as the first command makes it."""
+    """The journal of the state directory `.burnish`, created like the first command's."""
     assert run("versions", "list").status == 0
     return Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
 
@@ -195,7 +195,7 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
 
 
 def model_dir(folder: Path) -> Path:
-    """The least that doctor takes for a model."""
+    """The smallest directory that doctor accepts as a model."""
     folder.mkdir()
     (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
     (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
@@ -207,7 +207,7 @@ def model_dir(folder: Path) -> Path:
 
 
 def findings(run: Run, *arguments: str) -> tuple[int, dict[str, str]]:
-    """Exit status and level per finding (what it says, with its remedy)."""
+    """Exit status, and level by finding (its text with the remedy)."""
     done = run("doctor", "--json", "--set", "gateway.port=0", "--set", "engine.port=0", *arguments)
     return done.status, {f"{found['what']}. {found['remedy']}": found["level"] for found in done.json}
 
@@ -291,7 +291,7 @@ def test_doctor_names_a_port_in_use_and_up_does_not_start(run: Run) -> None:
         started = run("up", "--set", f"gateway.port={port}", "--set", "engine.port=0")
         assert started.status == 1
         assert f"port {port} for the gateway cannot be used" in started.error and started.error.count("\n") == 1
-        # engines that run elsewhere need no port here
+        # remote engines need no port on this machine
         status, found = findings(run, "--set", f"engine.port={port}", "--set", 'engine.urls=["http://127.0.0.1:1"]')
         assert status == 0
 
@@ -304,7 +304,7 @@ def test_doctor_warns_of_an_open_door_and_of_a_model_by_name(run: Run) -> None:
 
 
 def test_every_default_can_be_given_as_a_flag(run: Run) -> None:
-    """What `config --json` prints is what `--set` takes."""
+    """The output of `config --json` is valid input for `--set`."""
     shown = run("config", "--json").json
     flags = [
         part for key, value in shown.items() if value is not None for part in ("--set", f"{key}={json.dumps(value)}")

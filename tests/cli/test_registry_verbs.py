@@ -1,5 +1,4 @@
-"""`burnish agents`, `versions`, `promote`, `rollback`, `turns`, `export`, `audit`: the admin API's verbs for people and
-for programs."""
+"""`burnish agents`, `versions`, `promote`, `rollback`, `turns`, `export`, `audit`: for people and for programs."""
 
 import io
 import json
@@ -19,7 +18,7 @@ from tests.turns import add_feedback, add_turn
 
 @pytest.fixture
 def journal(run: Run, tmp_path: Path) -> Journal:
-    """Versions 1 to 3 with real files: 3 live, 2 before it, 1 retired; a refused 4; one rewarded turn."""
+    """Versions 1 to 3 with real files (3 live, 2 previous, 1 retired), a refused 4, and one rewarded turn."""
     assert run("agents", "list").status == 0
     opened = Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
     store = AdapterStore(tmp_path / ".burnish" / "adapters")
@@ -96,7 +95,7 @@ def test_what_is_live_is_said_and_moved(run: Run, journal: Journal) -> None:
         "agent": "agent",
         "live": 3,
     }
-    assert "is being loaded" in run("promote", "1", "--expected", "3", "--yes").out  # no engine has it here
+    assert "is being loaded" in run("promote", "1", "--expected", "3", "--yes").out  # no engine has loaded it
     assert run("rollback", "--to", "0", "--yes", "--json").json["live"] == 0
     listed = run("versions", "list").out
     assert "refused" in listed and "unlearned 9 of 64" in listed and "previous" in listed

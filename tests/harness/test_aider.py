@@ -1,4 +1,4 @@
-"""aider: edits in text, told again when they cannot be applied or fail the test, commit messages on the side."""
+"""aider: edits as text, repeated after failed edits or tests, and commit messages as side calls."""
 
 import subprocess
 

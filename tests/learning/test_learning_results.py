@@ -1,4 +1,4 @@
-"""Finished runs are kept and never made again; what is unfinished, of other settings or another world is not used."""
+"""Finished runs are kept and not repeated. Unfinished ones, and those of other settings or worlds, are not used."""
 
 from dataclasses import replace
 from pathlib import Path
