@@ -263,7 +263,8 @@ import asyncio, json, sys
 from burnish.processes.supervisor import LocalLauncher, Part, Supervisor
 
 async def main():
-    parts = [Part(name, ["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}) for name, script in json.loads(sys.argv[1])]
+    path = {"PATH": "/usr/bin:/bin"}
+    parts = [Part(name, ["/bin/sh", "-c", script], path) for name, script in json.loads(sys.argv[1])]
     supervisor = Supervisor(parts, LocalLauncher(lambda part, line: None))
     task = asyncio.create_task(supervisor.run())
     while supervisor._orphan_guard is None:
