@@ -1,5 +1,4 @@
-"""What every benchmark of bars does alike: tell how far it is, print its table, write the figures, end with 1 where a
-bar is missed."""
+"""The parts that all benchmarks with bars share: progress, table, JSON file, exit status 1 if a bar is missed."""
 
 import json
 import sys
@@ -15,22 +14,23 @@ from rich.table import Table
 Tell = Callable[[str], None]
 Figures = Mapping[str, float]
 Bar = tuple[str, str, str, Callable[[Figures], bool]]
-"""What is measured, its key, the bar in words, and whether figures meet it."""
+"""The measured quantity, its key, the bar in words, and whether the figures meet it."""
 
 PIPED_COLUMNS = 160
-"""Where nobody's terminal says how wide it is: a file is read at any width, and 80 columns cut tables' headings to
-pieces."""
+"""The width of output that goes to no terminal. 80 columns would cut the tables' headings."""
 
 
 def make_console() -> Console:
-    """The terminal, or what stands in its place."""
+    """The terminal, or a wide console if the output goes to a file."""
     return Console() if Console().is_terminal else Console(width=PIPED_COLUMNS)
 
 
 @contextmanager
 def workplace(console: Console, name: str) -> Iterator[tuple[Path, Tell]]:
-    """A folder for the time of the measurement, and a way to say what is being measured: a status line, or lines on
-    stderr."""
+    """A temporary folder for the measurement and a function that reports progress.
+
+    Progress is a status line on a terminal, lines on stderr elsewhere.
+    """
     with console.status("starting") as status, tempfile.TemporaryDirectory(prefix=f"burnish-{name}-") as folder:
 
         def tell(text: str) -> None:
@@ -42,7 +42,7 @@ def workplace(console: Console, name: str) -> Iterator[tuple[Path, Tell]]:
 
 
 def show(console: Console, title: str, bars: Sequence[Bar], figures: Figures) -> None:
-    """The bars that were measured, as a table."""
+    """Print the measured bars as a table."""
     table = Table("what", "key", "figure", "bar", "", title=title)
     for what, key, bar, is_met in _measured(bars, figures):
         table.add_row(what, key, text(figures[key]), bar, "✓" if is_met(figures) else "✗")
@@ -50,13 +50,13 @@ def show(console: Console, title: str, bars: Sequence[Bar], figures: Figures) ->
 
 
 def show_rest(console: Console, bars: Sequence[Bar], figures: Figures) -> None:
-    """The figures that have no bar."""
+    """Print the figures that have no bar."""
     rest = [key for key in figures if key not in {bar[1] for bar in bars}]
     console.print(", ".join(f"{key} {text(figures[key])}" for key in rest))
 
 
 def finish(console: Console, bars: Sequence[Bar], figures: Figures, file: Path | None) -> int:
-    """Write the figures where `file` is given; the exit status: 1 where a bar that was measured is missed."""
+    """Write the figures if `file` is given. Returns the exit status: 1 if a measured bar is missed."""
     if file is not None:
         file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         console.print(f"written to {file}")
@@ -64,7 +64,7 @@ def finish(console: Console, bars: Sequence[Bar], figures: Figures, file: Path |
 
 
 def text(value: float) -> str:
-    """A figure as tables show it."""
+    """A figure as the tables print it."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"
 
 

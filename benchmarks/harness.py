@@ -1,6 +1,6 @@
 """The table of agent harnesses: `make test-harness` measures it, `python -m benchmarks.harness` writes it to its page.
 
-`--check` changes nothing and exits with 1 if the page shows other figures.
+`--check` changes nothing and exits with 1 if the page has other figures.
 """
 
 import argparse
@@ -17,7 +17,7 @@ HEAD = ("harness", "routes", "driven", "turns", "trainable", "sessions right", "
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table; `rows` are those of the report."""
+    """The table as Markdown. `rows` are those of the report."""
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
     for row in rows:
         share = f"{row['n_trainable'] / row['n_eligible']:.0%}" if row["n_eligible"] else "–"
@@ -40,13 +40,15 @@ def replaced(text: str, table: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
-        raise SystemExit(f"the page has no {BEGIN} … {END}")
+        raise SystemExit(
+            f"expected the markers {BEGIN} and {END} in the page, got none; add them where the table belongs"
+        )
     return f"{before}{BEGIN}\n{table}{END}{after}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--report", type=Path, default=REPORT, help="what `make test-harness` wrote")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--report", type=Path, default=REPORT, help="report of `make test-harness`")
     parser.add_argument("--page", type=Path, default=HOME / "docs" / "explanation" / "harness-tests.md")
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()

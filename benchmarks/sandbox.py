@@ -1,7 +1,7 @@
 """What the sandbox's base model can do: `python -m benchmarks.sandbox [--model DIR] [--samples N] [--json FILE]`.
 
-Samples replies with transformers (no engine) and prints one share per line; see `burnish.sandbox.training.measure` for
-the meaning.
+Samples replies with transformers (no engine) and prints one share per line. `burnish.sandbox.training.measure` explains
+them.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from burnish.sandbox.training.measure import measure
 
 def main() -> None:
     """Read the command line, measure, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sandbox", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", type=Path, default=MODEL, help="model folder; the shipped one by default")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sandbox", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--model", type=Path, default=MODEL, help="model folder (default: the shipped model)")
     parser.add_argument("--samples", type=int, default=400, help="samples per figure")
     parser.add_argument("--threads", type=int, default=2, help="torch threads")
     parser.add_argument("--seed", type=int, default=1, help="seed of prompts and sampling")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     model = AutoModelForCausalLM.from_pretrained(given.model).eval()

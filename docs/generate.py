@@ -58,9 +58,9 @@ def recipe_page() -> str:
     lines = [
         "# The recipe",
         "",
-        "The recipe is everything that decides a training step. `learner.preset` names the values to start from: `general`,",
-        "or `sandbox` for the sandbox's small model. The learner's [settings](settings.md) replace some of them. For",
-        "experiments, `learner.recipe` replaces any of them:",
+        "The recipe is everything that decides a training step. `learner.preset` names the values to start from:",
+        "`general`, or `sandbox` for the sandbox's small model. The learner's [settings](settings.md) replace some of",
+        "them. For experiments, `learner.recipe` replaces any of them:",
         "",
         "```toml",
         "[learner.recipe]",
@@ -68,8 +68,8 @@ def recipe_page() -> str:
         "```",
         "",
         "The same as a flag: `--set learner.recipe.kl_weight=0.1`. For one agent:",
-        "`burnish agents set NAME --set learner.recipe.kl_weight=0.1`. An unknown name stops the start and names the nearest",
-        "known one. A version keeps the recipe that it was made with. [Objectives](objectives.md) gives the formulas.",
+        "`burnish agents set NAME --set learner.recipe.kl_weight=0.1`. An unknown name stops the start with an error",
+        "that names the nearest known one. A version keeps the recipe that it was made with. [Objectives](objectives.md) gives the formulas.",
         "",
         recipe_markdown(),
     ]

@@ -1,4 +1,4 @@
-"""Fixtures that several folders share: a real vLLM server, started once, for the tests marked `engine`."""
+"""Fixtures for several folders: a real vLLM server, started once, for the tests marked `engine`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def vllm_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    """One vLLM for the whole session, on the sandbox's model unless --vllm-model names another."""
+    """One vLLM for the whole session, on the sandbox's model or the one of --vllm-model."""
     model = Path(request.config.getoption("--vllm-model"))
     if not (model / "config.json").exists():
         pytest.skip(f"no model in {model}")
@@ -32,7 +32,7 @@ def vllm_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
-    """Show the end of vLLM's log with every failure of a test that used it."""
+    """Print the end of vLLM's log with every failure of a test that used it."""
     report = yield
     server = item.config.stash.get(_RUNNING, None)
     if report.failed and server is not None and "vllm_server" in getattr(item, "fixturenames", ()):

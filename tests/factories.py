@@ -1,4 +1,4 @@
-"""Records as tests need them, with every field that a test does not care about filled in."""
+"""Records for tests, with a default for every field."""
 
 from array import array
 from typing import Any

@@ -1,4 +1,4 @@
-"""A fake inference engine behind the seam of `server/rollout/engine/engine.py`, and adapter versions for it to serve."""
+"""A fake inference engine (the seam is `server/rollout/engine/engine.py`), and adapter versions for it."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ TOKENS = (70, 80)
 
 
 def make_version(store: AdapterStore, number: int, **contents: bytes) -> Path:
-    """A version whose probe has two places: token 70 behind [1, 2] and token 80 behind [1, 2, 3]."""
+    """A version with a probe of two places: token 70 behind [1, 2] and token 80 behind [1, 2, 3]."""
     positions = [
         {"row": 0, "index": i, "token_id": TOKENS[i], "candidate": CANDIDATE[i], "parent": PARENT[i], "base": BASE[i]}
         for i in range(2)
@@ -28,7 +28,7 @@ def make_version(store: AdapterStore, number: int, **contents: bytes) -> Path:
 class FakeEngine:
     """Serves `values` as the probe's log-probs (per model, the candidate's by default) and "ok" for every chat.
 
-    `fails` is asked before each call: (method, model or name) to an error, or None. `calls` keeps what was done.
+    `fails` is called before each call: (method, model or name) to an error, or None. `calls` keeps all calls.
     """
 
     def __init__(self, url: str = "http://engine") -> None:

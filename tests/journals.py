@@ -1,4 +1,4 @@
-"""Empty journals for tests. A conftest imports what its folder needs; each journal is a copy of a migrated one."""
+"""Empty journals for tests. A conftest imports what its folder needs. Each journal is a copy of a migrated one."""
 
 import shutil
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def sqlite_url(migrated_file: Path, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def journal_url(request: pytest.FixtureRequest) -> str:
-    """Both databases that a journal may live in."""
+    """The two databases for journals."""
     if request.param == "sqlite":
         url: str = request.getfixturevalue("sqlite_url")
         return url

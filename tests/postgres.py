@@ -1,8 +1,8 @@
-"""A private PostgreSQL for tests: its own data directory and unix socket, owned by an unprivileged user, ended with the
-session.
+"""A private PostgreSQL for tests.
 
-Debian's `postgresql` is installed where its programs are missing and this is root; otherwise the tests that need it
-fail, and say so: they are never skipped in silence.
+It has its own data directory and unix socket, belongs to an unprivileged user and ends with the session. Debian's
+`postgresql` is installed if its programs are missing and this is root. Otherwise the tests that need it fail with that
+reason. They are never skipped silently.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass
 class Postgres:
-    """One running server. `emptied` is a database with an empty journal, `fresh` is one that nobody else ever had."""
+    """One running server. `emptied` is a database with an empty journal, `fresh` is a new database."""
 
     folder: Path
     n_databases: int = 0
@@ -42,7 +42,7 @@ class Postgres:
         return f"postgresql+psycopg://burnish@/{database}?host={self.folder}"
 
     def execute(self, statement: str, database: str = "postgres") -> None:
-        """Run one statement as the owner of everything."""
+        """Run one statement as the owner."""
         with psycopg.connect(host=str(self.folder), user="burnish", dbname=database, autocommit=True) as connection:
             connection.execute(statement)  # type: ignore[call-overload]
 
@@ -54,7 +54,7 @@ class Postgres:
         return name
 
     def emptied(self) -> str:
-        """The name of a database that tests use one after another: emptying one takes less time than making one."""
+        """The name of a database that tests use one after another, because emptying takes less time than creating."""
         self._shared = self._shared or self.fresh()
         deletions = "; ".join(f'DELETE FROM "{table.name}"' for table in SQLModel.metadata.sorted_tables)
         self.execute(deletions, self._shared)
@@ -159,11 +159,11 @@ def _install() -> None:
 
 
 def _as(owner: pwd.struct_passwd, command: Sequence[object]) -> list[str]:
-    """PostgreSQL refuses to run as root."""
+    """The command as an unprivileged user, because PostgreSQL refuses to run as root."""
     plain = [str(part) for part in command]
     return ["runuser", "-u", owner.pw_name, "--", *plain] if os.geteuid() == 0 else plain
 
 
 def _end_with_parent() -> None:
-    """No server outlives the tests, not even tests that were killed: SIGQUIT is PostgreSQL's immediate shutdown."""
+    """End the server with the tests, even if they are killed. SIGQUIT is PostgreSQL's immediate shutdown."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGQUIT)

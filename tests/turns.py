@@ -11,7 +11,7 @@ from tests.factories import feedback, user
 
 
 def add_turn(journal: Journal, turn: Interaction, **state: Any) -> str:
-    """One recorded reply in a session of its own; `state` sets its other columns."""
+    """One recorded reply in a session of its own. `state` sets its other columns."""
     from dataclasses import asdict
 
     with journal.write() as session:
@@ -35,14 +35,14 @@ def add_turn(journal: Journal, turn: Interaction, **state: Any) -> str:
 
 
 def add_next_state(journal: Journal, name: str, kind: NextStateKind, *messages: dict[str, Any]) -> None:
-    """What came back after the reply `name`."""
+    """The next state of the reply `name`."""
     with journal.write() as session:
         digests = [store(session, message) for message in messages or (user("and then?"),)]
         session.add(NextStateRow(interaction_id=name, kind=kind, message_digests=digests, created_at=5.0))
 
 
 def add_feedback(journal: Journal, name: str, rating: float | None, *, attached: bool = True, **changes: Any) -> None:
-    """What somebody said about the reply `name`."""
+    """Feedback on the reply `name`."""
     said = feedback(name, rating, **changes)
     with journal.write() as session:
         row = {field: getattr(said, field) for field in said.__dataclass_fields__}

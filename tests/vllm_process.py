@@ -18,12 +18,12 @@ from burnish.config import BASE_NAME, Engine, Settings
 from burnish.processes import vllm_server
 
 BOOT_SECONDS = 480.0
-"""A machine that does other work as well took more than 240."""
+"""Seconds until the start counts as failed. A busy machine took more than 240."""
 
 
 @dataclass(frozen=True)
 class VllmServer:
-    """A running vLLM: where it is, its key, the name of its base, the model's directory."""
+    """A running vLLM: its URL, its key, the name of its base, the model's directory."""
 
     url: str
     api_key: str
@@ -41,7 +41,7 @@ def free_port() -> int:
 
 @contextmanager
 def boot(model: Path, folder: Path) -> Iterator[VllmServer]:
-    """vLLM with the flags that Burnish starts it with; its whole process group ends with the block."""
+    """vLLM with Burnish's flags. Its whole process group ends with the block."""
     engine = Engine(model=str(model), port=free_port(), dtype="float32", max_model_len=1024, max_lora_rank=16)
     settings = Settings(state_dir=folder, engine=engine)
     log = folder / "vllm.log"

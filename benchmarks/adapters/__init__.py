@@ -1,1 +1,1 @@
-"""Versions: what the sequential tests miss and what they take for worse."""
+"""Benchmarks of versions: sequential tests, swaps, rollbacks and personal agents."""

@@ -1,5 +1,4 @@
-"""`python -m benchmarks.adapters [--only PART …] [--json FILE]`: what the rules that promote and roll back catch, and
-what they cost."""
+"""`python -m benchmarks.adapters [--only PART …] [--json FILE]`: error rates and costs of promotion and rollback."""
 
 import argparse
 import sys
@@ -11,7 +10,7 @@ from benchmarks.adapters import personal, rollbacks, sequences, stalls, swaps
 from benchmarks.bars import Bar, Figures, Tell
 
 Part = tuple[str, Callable[[Path, Tell], Figures], Sequence[Bar]]
-"""Its name, what measures it in a folder of its own, and the bars on its figures."""
+"""A part: its name, its measurement (called with a folder of its own), and the bars on its figures."""
 PARTS: tuple[Part, ...] = (
     ("sequences", sequences.measure, sequences.BARS),
     ("swaps", swaps.measure, swaps.BARS),
@@ -23,10 +22,10 @@ PARTS: tuple[Part, ...] = (
 
 def main() -> None:
     """Read the command line, measure, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.adapters", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.adapters", description=(__doc__ or "").split("\n\n")[0])
     names = [name for name, *_ in PARTS]
-    parser.add_argument("--only", choices=names, action="append", help="measure this part alone; may be given again")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--only", choices=names, action="append", help="measure only this part; repeatable")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()
     figures: dict[str, float] = {}

@@ -1,7 +1,7 @@
-"""The clients: streams and whole replies, each reply's text held against the version that its header names.
+"""Clients that check each reply's text against the version that its header names, streamed or whole.
 
-In a process of their own: `python -m benchmarks.adapters.clients` reads a Job as JSON from the first line of stdin and
-works until a second line comes; then it prints what it Saw. Its first word is `ready`. Times are the system's monotonic
+They run in their own process: `python -m benchmarks.adapters.clients` reads a Job as JSON from the first line of stdin,
+prints `ready`, and works until a second line comes. Then it prints a Seen as JSON. Times are of the system's monotonic
 clock, in seconds.
 """
 
@@ -21,15 +21,15 @@ from burnish.records import VersionName
 
 QUESTIONS = ("hello", "Tell me about 12 34.", "Who are you?", "Copy 5 6.", "What is the last of 7 8 22?")
 AGENT, WHOLE = "agent", 64
-"""The agent asked for; tokens in which every voice comes to its end."""
+"""The agent that the requests name, and the number of tokens after which each voice ends."""
 
 
 @dataclass
 class Job:
-    """`streams` and `wholes` clients on `port`, each asking again `pause` seconds after it has its answer.
+    """`streams` and `wholes` clients on `port`. Each asks again `pause` seconds after its answer.
 
-    With `users`, end users to the agents that must answer them, requests come from each in turn; `voices` has the voice
-    of each version by its name where it does not follow from the number.
+    `users` maps end users to the agents that must answer them; requests come from each user in turn. `voices` maps a
+    version's name to its voice, if the voice does not follow from the number.
     """
 
     port: int
@@ -44,8 +44,10 @@ class Job:
 
 @dataclass
 class Seen:
-    """What came of a job. `gaps`: (arrived at, seconds since the piece before) of streams; `answers`: (asked at, ended
-    at, version, id)."""
+    """The results of a job.
+
+    `gaps`: (arrival, seconds since the previous piece) of streams. `answers`: (start, end, version, id).
+    """
 
     n_ok: int = 0
     n_failed: int = 0
@@ -56,7 +58,7 @@ class Seen:
 
 
 class Clients:
-    """Asks until `stop` is set."""
+    """Ask until `stop` is set."""
 
     def __init__(self, job: Job, http: aiohttp.ClientSession) -> None:
         self._job = job
@@ -129,17 +131,17 @@ class Clients:
                         self.seen.gaps.append((now, now - last))
                     last, text = now, text + piece
         if not is_done:
-            raise ValueError("a stream without an end")
+            raise ValueError("a stream ended without data: [DONE]")
         return text
 
 
 def is_right(job: Job, agent: str, version: str, text: str) -> bool:
-    """Whether `version` is one of `agent` and `text` its own words, cut where the job's replies are."""
+    """Whether `version` belongs to `agent` and `text` is its text, cut at the same length as the job's replies."""
     named = VersionName.parse(version)
     if named is None or named.agent != agent:
         return False
     if not named.version:
-        return True  # the base's words are nobody's own
+        return True  # the base has no text of its own
     words = words_of(job.voices.get(version, voice_of(named.version, job.n_voices)))
     return text == words if job.max_tokens >= WHOLE else bool(text) and words.startswith(text)
 
@@ -149,12 +151,12 @@ async def work(job: Job) -> Seen:
     timeout = aiohttp.ClientTimeout(total=120)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
         clients = Clients(job, http)
-        threading.Thread(target=_wait_for_word, args=(loop, clients.stop), daemon=True).start()
+        threading.Thread(target=_wait_for_line, args=(loop, clients.stop), daemon=True).start()
         print("ready", flush=True)
         return await clients.run()
 
 
-def _wait_for_word(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def _wait_for_line(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     sys.stdin.readline()
     loop.call_soon_threadsafe(stop.set)
 

@@ -1,4 +1,4 @@
-"""Load beside what is measured: clients in a process of their own, for the length of a `with` block."""
+"""Load beside a measurement: clients in their own process, for the length of a `with` block."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from benchmarks.adapters.clients import Job, Seen
 
 
 class Load:
-    """Clients at work. `seen` is there once they have ended."""
+    """Running clients. `seen` is set after they have ended."""
 
     def __init__(self, job: Job) -> None:
         self._process = subprocess.Popen(
@@ -23,10 +23,10 @@ class Load:
         self.seen = Seen()
 
     def end(self) -> None:
-        """Let the running requests end, and take what was seen."""
+        """Let the running requests end and read the results."""
         self._write("stop")
-        told, _ = self._process.communicate(timeout=180)
-        self.seen = Seen(**json.loads(told))
+        output, _ = self._process.communicate(timeout=180)
+        self.seen = Seen(**json.loads(output))
 
     def kill(self) -> None:
         self._process.kill()
@@ -40,7 +40,7 @@ class Load:
 
 @contextmanager
 def running(job: Job) -> Iterator[Load]:
-    """The clients ask until the block ends."""
+    """Run the clients until the block ends."""
     load = Load(job)
     try:
         yield load

@@ -1,9 +1,8 @@
-"""`personal_wrong_version`: many personal agents on one engine with few slots, beside one agent, with adapters in
-memory and without.
+"""`personal_wrong_version`: many personal agents on one engine with few slots, compared with one agent.
 
-Users talk while their parent changes its voice, so that each batch of them branches from another one; all the way
-through the product: gateway, segment, ingester, swapper. Then all of them ask, in turn, and every reply must be in its
-user's own agent's voice.
+One round keeps all adapters in the engine's memory, one does not. Users talk while their parent agent changes its
+voice, so that each group of users branches from another version. All goes through the product: gateway, segment,
+ingester, swapper. Then all users ask in turn, and every reply must be in the voice of the user's own agent.
 """
 
 import time
@@ -26,7 +25,7 @@ from burnish.journal.tables import VersionRow
 N_USERS, SLOTS, N_VOICES, SECONDS, MAX_SECONDS = 200, 4, 20, 30.0, 300.0
 BARS: tuple[Bar, ...] = (
     (
-        f"wrongly versioned or failed, {N_USERS} personal agents, {SLOTS} slots",
+        f"failed requests and replies of a wrong version, {N_USERS} personal agents, {SLOTS} slots",
         "personal_wrong_version",
         "0",
         lambda f: f["personal_wrong_version"] == 0,
@@ -35,7 +34,7 @@ BARS: tuple[Bar, ...] = (
 
 
 def measure(folder: Path, tell: Tell) -> dict[str, float]:
-    """Once with the adapters that do not fit the slots read from disk, once with all of them in the engine's memory."""
+    """Two rounds: the engine reads adapters beyond its slots from disk, and the engine keeps all adapters in memory."""
     figures: dict[str, float] = {}
     for prefix, n_in_memory in (("personal", 2 * SLOTS), ("personal_in_memory", N_USERS + 2 * SLOTS)):
         place = folder / prefix
@@ -54,7 +53,7 @@ def _measure(whole: Stand, tell: Tell) -> dict[str, float]:
     started = time.monotonic()
     for i in range(0, N_USERS, N_USERS // N_VOICES):
         whole.swap()
-        _greet(whole, {user: agents[user] for user in users[i : i + N_USERS // N_VOICES]})
+        _create_agents(whole, {user: agents[user] for user in users[i : i + N_USERS // N_VOICES]})
     made = time.monotonic() - started
     with whole.journal.read() as session:
         parents = {name: session.get_one(VersionRow, (name, 1)).parent for name in agents.values()}
@@ -63,7 +62,7 @@ def _measure(whole: Stand, tell: Tell) -> dict[str, float]:
     alone = _ask(Job(whole.port, len(whole.voices)), SECONDS)
     seconds = min(
         MAX_SECONDS, max(SECONDS, 2.5 * N_USERS * SECONDS / max(1, len(alone.answers)))
-    )  # long enough for each to ask
+    )  # long enough for each user to ask
     tell(f"{N_USERS} agents, for {seconds:.0f} s")
     seen = _ask(Job(whole.port, len(whole.voices), users=agents, voices=voices), seconds)
     for fault in seen.faults[:5]:
@@ -72,13 +71,13 @@ def _measure(whole: Stand, tell: Tell) -> dict[str, float]:
         "wrong_version": seen.n_wrong + seen.n_failed + alone.n_wrong + alone.n_failed,
         "agents": len({version for *_, version, _ in seen.answers}),
         "made_per_s": N_USERS / made,
-        **_told("one", alone, SECONDS),
-        **_told("many", seen, seconds),
+        **_timings("one", alone, SECONDS),
+        **_timings("many", seen, seconds),
     }
 
 
-def _greet(whole: Stand, agents: Mapping[str, str]) -> None:
-    """One short request of each user; back once all of them have agents of their own."""
+def _create_agents(whole: Stand, agents: Mapping[str, str]) -> None:
+    """Send one short request of each user and return when all of them have their own agents."""
     with httpx.Client(base_url=f"http://127.0.0.1:{whole.port}", timeout=60) as http:
         for user in agents:
             body = {"model": AGENT, "user": user, "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}
@@ -86,7 +85,9 @@ def _greet(whole: Stand, agents: Mapping[str, str]) -> None:
     deadline = time.monotonic() + 120
     while not set(agents.values()) <= serving_table.watch(routes_file(whole.settings)).current().agents.keys():
         if time.monotonic() > deadline:
-            raise SystemExit("personal agents were not made within 120 s")
+            raise SystemExit(
+                f"expected {len(agents)} personal agents within 120 s, got fewer; see the logs of ingester and swapper"
+            )
         time.sleep(0.05)
 
 
@@ -96,7 +97,7 @@ def _ask(job: Job, seconds: float) -> Seen:
     return clients.seen
 
 
-def _told(name: str, seen: Seen, seconds: float) -> dict[str, float]:
+def _timings(name: str, seen: Seen, seconds: float) -> dict[str, float]:
     times = sorted(1e3 * (ended - asked) for asked, ended, *_ in seen.answers)
     gaps = sorted(1e3 * gap for _, gap in seen.gaps)
     ends = sorted(ended for _, ended, *_ in seen.answers)

@@ -1,9 +1,8 @@
-"""`python -m benchmarks.adapters.rehearsal`: a bad version on canary, another that slips through at night, and what
-becomes of both.
+"""`python -m benchmarks.adapters.rehearsal`: a canary stops one bad version, a watch rolls another one back.
 
-Gateway, ingester, swapper and command line are the real ones, as processes; a scripted engine plays the model, and
-simulated users vote on its replies through `/v1/feedback`. v1 is better than the base, v2 and v3 are bad. Prints a
-transcript.
+Gateway, ingester, swapper and command line are the real processes. A scripted engine plays the model, and simulated
+users rate its replies through `/v1/feedback`. v1 is better than the base, v2 and v3 are bad. v3 comes at night, when
+its canary gets no traffic. Prints a transcript.
 """
 
 import asyncio
@@ -34,13 +33,13 @@ from burnish.testing.stub_reply import logprob_of
 
 GOOD, BAD = "Certainly: here is what you asked for.", "No."
 QUALITY = {"base": 0.75, "agent@v1": 0.9, "agent@v2": 0.45, "agent@v3": 0.35}
-"""How often users like a version's replies."""
+"""The share of a version's replies that users like."""
 NIGHT = 30.0
 PATIENCE = 120.0
 
 
 def main() -> None:
-    """Run the story; ends with status 1 where it goes otherwise."""
+    """Run the story. Exit status 1 if it does not go as expected."""
     with tempfile.TemporaryDirectory(prefix="burnish-rehearsal-") as folder, StubEngine(replies=_reply) as engine:
         settings = config.load(
             flags={
@@ -57,7 +56,7 @@ def main() -> None:
 
 
 class Story:
-    """What happens, in order."""
+    """The events in order."""
 
     def __init__(self, settings: config.Settings) -> None:
         self._settings = settings
@@ -65,7 +64,7 @@ class Story:
         self._last: dict[str, str] = {}
 
     async def tell(self) -> None:
-        """The whole story."""
+        """Run the whole story."""
         key = stack.make_user_key(self._settings)
         self._journal = Journal.open(self._settings.journal_url)
         async with stack.running(self._settings, self._settings.state_dir / "parts.log"):
@@ -77,7 +76,7 @@ class Story:
                 await self._night()
 
     async def _canaries(self) -> None:
-        _say("users talk with the base; the learner publishes v1, which is better, and then v2, which is bad")
+        _print_heading("users talk with the base; the learner publishes v1, which is better, and then v2, which is bad")
         for number, outcome in ((1, CanaryState.PASSED), (2, CanaryState.STOPPED)):
             _publish(self._settings, self._journal, number, self._live())
             await self._talk_until(Observation.CANARY, number, outcome)
@@ -86,10 +85,12 @@ class Story:
         await self._run("turns", "show", self._last["agent@v2"], only=("agent", "effective reward", "training"))
 
     async def _night(self) -> None:
-        _say(f"v3, bad as well, comes at night: nobody asks anything for {NIGHT:.0f} s, and its canary is skipped")
+        _print_heading(
+            f"v3 is bad too and comes at night: there are no requests for {NIGHT:.0f} s, and its canary is skipped"
+        )
         _publish(self._settings, self._journal, 3, self._live())
         await self._wait(Observation.CANARY, 3, CanaryState.SKIPPED)
-        _say("in the morning users talk again; v3 is live, and watched")
+        _print_heading("in the morning users talk again; v3 is live and on watch")
         await self._talk_until(Observation.WATCH, 3, CanaryState.STOPPED)
         await self._run("canary", "status", "--limit", "2")
         await self._run("versions", "list")
@@ -114,7 +115,7 @@ class Story:
             await asyncio.sleep(0.2)
 
     async def _turn(self) -> None:
-        """One user asks one thing, in a conversation of its own, and votes."""
+        """One user asks one thing in a new conversation and rates the reply."""
         name = f"{self._chance.random()}"
         body = {
             "model": "agent",
@@ -123,14 +124,17 @@ class Story:
         }
         reply = await self._http.post("/v1/chat/completions", json=body, headers={"x-burnish-session": name})
         reply.raise_for_status()
-        version, told = reply.headers["x-burnish-version"], reply.json()
+        version, answer = reply.headers["x-burnish-version"], reply.json()
         quality = QUALITY.get(version, QUALITY["base"])
         rating = "up" if self._chance.random() < quality else "down"
-        (await self._http.post("/v1/feedback", json={"target": told["id"], "rating": rating})).raise_for_status()
-        self._last[version] = told["id"]
+        (await self._http.post("/v1/feedback", json={"target": answer["id"], "rating": rating})).raise_for_status()
+        self._last[version] = answer["id"]
 
     async def _run(self, *arguments: str, only: tuple[str, ...] = ()) -> None:
-        """A command of the product and what it prints; of long output only the lines that begin with one of `only`."""
+        """Run a command of the product and print its output.
+
+        If `only` is given, print the lines with one of its words at the start.
+        """
         shown = " ".join(arguments)
         print(f"\n$ burnish {shown}", flush=True)
         flags = ["--state", str(self._settings.state_dir)]
@@ -158,7 +162,7 @@ class Story:
 
 
 def _publish(settings: config.Settings, journal: Journal, number: int, parent: int) -> None:
-    """A version as a learner's step leaves it, with a probe that the scripted engine meets."""
+    """A version like one from a learner's step, with a probe that the scripted engine passes."""
     token = ord(GOOD[0])
     place = {"row": 0, "index": 0, "token_id": token, "candidate": logprob_of(f"agent@v{number}", token)}
     place |= {"parent": logprob_of(f"agent@v{parent}", token), "base": logprob_of("base", token)}
@@ -207,7 +211,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _say(text: str) -> None:
+def _print_heading(text: str) -> None:
     print(f"\n# {text}", flush=True)
 
 

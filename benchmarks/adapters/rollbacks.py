@@ -1,4 +1,4 @@
-"""`rollback_ms`: from the admin request to the last request that any of four gateways still put on the bad version."""
+"""`rollback_ms`: from the admin request to the last request that any of four gateways sends to the bad version."""
 
 import time
 from itertools import pairwise
@@ -11,13 +11,13 @@ from benchmarks.adapters.stand import Stand
 from benchmarks.bars import Bar, Tell
 
 SHORT = 2
-"""Tokens of a reply: requests come often, so that the moment of change is seen sharply."""
+"""Tokens of a reply. Requests come often, so that the moment of change is measured finely."""
 
 N_GATEWAYS, ROUNDS = 4, 15
 N_CLIENTS, PAUSE = 16, 0.1
-"""A steady load that leaves the processors room: where all are busy, it is their queue that is measured."""
+"""A steady load that leaves the processors room. On a full machine the processors' queue would be measured."""
 BARS: tuple[Bar, ...] = (
-    ("rollback asked for to last request on the bad version, 4 gateways, "
+    ("rollback request to last request on the bad version, 4 gateways, "
      "ms", "rollback_ms", "≤ 100", lambda f: f["rollback_ms"] <= 100),
 )  # fmt: skip
 
@@ -29,7 +29,10 @@ def measure(folder: Path, tell: Tell) -> dict[str, float]:
 
 
 def _measure(whole: Stand, rounds: int, tell: Tell) -> dict[str, float]:
-    """The worst of `rounds` rollbacks is the figure. `rollback_resolution_ms` is the median time between two requests."""
+    """`rollback_ms` of the worst of `rounds` rollbacks.
+
+    `rollback_resolution_ms` is the median time between two requests.
+    """
     whole.swap()
     asked: list[tuple[float, float, int]] = []
     with (

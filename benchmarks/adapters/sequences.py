@@ -1,9 +1,8 @@
-"""What the sequential tests decide on simulated turns: the very rules of `adapters/evidence/sequential.py`, on many
-sequences at a time.
+"""Error rates of the sequential tests (`adapters/evidence/sequential.py`) on many simulated sequences at a time.
 
 `known` and `paired` compute what `KnownBaseline` and `Paired` compute, after every look
-(tests/adapters/evidence/test_sequences_at_once.py holds them together). Each sequence has its own outcomes; a sequence
-is caught at its first look with E ≥ 1/α.
+(tests/adapters/evidence/test_sequences_at_once.py compares them). Each sequence has its own outcomes. A sequence is
+caught at its first look with E ≥ 1/α.
 """
 
 from math import log
@@ -48,22 +47,26 @@ def paired(baseline: Outcomes, version: Outcomes) -> Values:
 
 
 def caught_at(log_e: Values, alpha: float = ALPHA) -> npt.NDArray[np.int64]:
-    """The look, from 1, at which each sequence is first at 1/α or above; one more than there are looks where none is.
-    [S, N] → [S]"""
+    """The look, from 1, at which each sequence first reaches 1/α. [S, N] → [S]
+
+    The number of looks plus one if it never does.
+    """
     has_crossed = log_e >= -log(alpha)
     return np.where(has_crossed.any(axis=1), has_crossed.argmax(axis=1) + 1, log_e.shape[1] + 1)
 
 
 def peeked(baseline: Outcomes, version: Outcomes, bound: float, n_min: int = 50) -> npt.NDArray[np.bool_]:
-    """Who would be rolled back by a look at z = (wins − losses)/√(wins + losses) after every pair from the `n_min`th
-    on. [S]"""
+    """Sequences that a naive rule rolls back. [S]
+
+    The rule looks at z = (wins − losses)/√(wins + losses) after every pair from the `n_min`th on.
+    """
     losses, wins = np.cumsum(baseline & ~version, axis=1), np.cumsum(~baseline & version, axis=1)
     z = (wins - losses) / np.sqrt(np.maximum(wins + losses, 1))
     return np.asarray((z[:, n_min - 1 :] < bound).any(axis=1))
 
 
 def measure(_: Path, tell: Tell, n: int = N_SEQUENCES) -> Figures:
-    """All shares, each on `n` sequences of its own."""
+    """All figures, each on `n` fresh sequences."""
     chance = np.random.default_rng(20261121)
 
     def draw(rate: float, looks: int) -> Outcomes:

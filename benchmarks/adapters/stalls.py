@@ -1,4 +1,4 @@
-"""`itl_p99_ratio`, `swap_stall_ms`: what a stream feels of swaps, beside rounds without any, one after the other."""
+"""`itl_p99_ratio`, `swap_stall_ms`: the effect of swaps on a stream, compared with rounds without swaps."""
 
 import time
 from bisect import bisect_left, bisect_right
@@ -13,14 +13,13 @@ from benchmarks.bars import Bar, Tell
 
 Gap = tuple[float, float]
 AROUND = 0.3
-"""Seconds after the flip that still belong to a swap: the old version drains, the new one is asked for the first time.
-"""
+"""Seconds after the flip that still belong to a swap: the old version drains, the new one gets its first requests."""
 
 ROUNDS, SECONDS, PER_SECOND = 9, 8.0, 1.1
 BARS: tuple[Bar, ...] = (
-    ("p99 inter-token latency, ≥ 1 swap/s vs none", "itl_p99_ratio", "≤ 1.25", lambda f: f["itl_p99_ratio"] <= 1.25),
+    ("p99 inter-token latency, ≥ 1 swap/s over none", "itl_p99_ratio", "≤ 1.25", lambda f: f["itl_p99_ratio"] <= 1.25),
     (
-        "largest gap around a swap, beyond a quiet window's, ms",
+        "largest gap around a swap, minus a quiet window's, ms",
         "swap_stall_ms",
         "≤ 40",
         lambda f: f["swap_stall_ms"] <= 40,
@@ -35,7 +34,7 @@ def measure(folder: Path, tell: Tell) -> dict[str, float]:
 
 
 def _measure(whole: Stand, rounds: int, seconds: float, per_second: float, tell: Tell) -> dict[str, float]:
-    """`rounds` pairs of a quiet and a swapping round, in alternating order, with the same clients all the time."""
+    """`rounds` pairs of a quiet round and a round with swaps, in alternating order, with the same clients."""
     if not whole.newest:
         whole.swap()
     pairs: list[dict[str, tuple[float, float]]] = []
@@ -76,7 +75,7 @@ def _measure(whole: Stand, rounds: int, seconds: float, per_second: float, tell:
 
 
 def _round(whole: Stand, seconds: float, per_second: float) -> tuple[float, float]:
-    """Swaps begin `per_second` times a second, or as soon as the one before is live; without any the time just passes."""
+    """Swap `per_second` times a second, or as soon as the previous version is live. Without a rate, only wait."""
     begin = time.monotonic()
     n = 0
     while time.monotonic() < begin + seconds:
@@ -94,7 +93,7 @@ def _rest(seconds: float) -> None:
 
 
 def _stall(gaps: Sequence[Gap], began: float, live: float, shift: float) -> float:
-    """The largest gap around a swap less that of the window of the same length at the same place of the quiet round."""
+    """The largest gap around a swap, minus the largest gap in the same window of the quiet round."""
     window = (began, live + AROUND)
     return max(_within(gaps, *window), default=0.0) - max(_within(gaps, *(at + shift for at in window)), default=0.0)
 

@@ -1,4 +1,4 @@
-"""A whole Burnish as served, on this machine: real vLLM, gateways, ingester, and the swapper without a retention set."""
+"""A whole running Burnish on this machine: real vLLM, gateways, ingester, swapper without forgetting prompts."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ AGENT = "agent"
 
 @dataclass
 class Stand:
-    """What runs, and the versions that were published on it. `spans` are (version, published at, live at), monotonic."""
+    """The running parts and the versions published on them. `spans` are (version, published at, live at), monotonic."""
 
     settings: config.Settings
     journal: Journal
@@ -42,25 +42,25 @@ class Stand:
     def __post_init__(self) -> None:
         self._table = serving_table.watch(
             routes_file(self.settings)
-        )  # looked at often: read again only where it has changed
+        )  # read often, so it is parsed again only after a change
 
     @property
     def port(self) -> int:
         return self.settings.gateway.port
 
     def live(self, agent: str = AGENT) -> int:
-        """What the serving table says."""
+        """The live version, from the serving table."""
         return self._table.current().agents[agent].live
 
     def publish(self, version: int) -> str:
-        """Put the files of a version in the store, as the learner does; its digest."""
+        """Put a version's files in the store, as the learner does. Returns their digest."""
         voice = self.voices[words.voice_of(version, len(self.voices))]
         return self._digests.pop(version, None) or voices.publish(
             AdapterStore(self.settings.adapters_dir), AGENT, version, voice
         )
 
     def publish_ahead(self, n: int) -> None:
-        """Write the files of the next `n` versions: a learner's work, which would be felt beside a measurement."""
+        """Write the files of the next `n` versions. This is a learner's work, which would disturb a measurement."""
         self._digests |= {version: self.publish(version) for version in range(self.newest + 1, self.newest + 1 + n)}
 
     def swap(self) -> None:
@@ -74,8 +74,7 @@ class Stand:
         self.spans.append((self.newest, started, time.monotonic()))
 
     def rollback(self, http: httpx.Client) -> tuple[float, float]:
-        """Ask the admin API for the previous version; (asked at, answered at), monotonic. Auto-promotion is released
-        again."""
+        """Ask the admin API for the previous version. Returns (start, end), monotonic. The hold is ended afterwards."""
         started = time.monotonic()
         answer = http.post(f"/admin/agents/{AGENT}/rollback", json={})
         ended = time.monotonic()
@@ -97,12 +96,15 @@ class Stand:
                 with self.journal.read() as session:
                     row = lifecycle.version(session, AGENT, version)
                     raise SystemExit(f"v{version} did not go live within 60 s: {row.state}, {row.reason}")
-            time.sleep(0.01)  # a look costs the processor that streams need
+            time.sleep(0.01)  # each look takes processor time from the streams
 
 
 @contextmanager
 def running(folder: Path, n_voices: int = 24, **flags: Any) -> Iterator[Stand]:
-    """All parts, started one after the other, ended with the block. `flags` are dotted settings with `__` for the dot."""
+    """Start all parts one after the other and end them with the block.
+
+    `flags` are dotted settings with `__` for the dot.
+    """
     given = {name.replace("__", "."): value for name, value in flags.items()}
     defaults = {
         "state_dir": str(folder),
@@ -130,7 +132,7 @@ def running(folder: Path, n_voices: int = 24, **flags: Any) -> Iterator[Stand]:
         deadline = time.monotonic() + PATIENCE
         while len(list(settings.run_dir.glob("gateway-*.json"))) < settings.gateway.processes:
             if time.monotonic() > deadline:
-                raise SystemExit("the gateways did not start")
+                raise SystemExit(f"the gateways did not start within {PATIENCE:.0f} s; see the logs in {folder}")
             time.sleep(0.05)
         try:
             yield stand

@@ -1,7 +1,7 @@
-"""The product's swapper without a retention set, which every voice would fail: it has unlearned all but its own words.
+"""The product's swapper without forgetting prompts. Every voice would fail them, because it knows only its own words.
 
-Everything else is as served: files verified, loaded, probed, warmed, flipped, drained, unloaded.
-`python -m benchmarks.adapters.swapper` reads the settings from the environment.
+All else is real: files are verified, loaded, probed, warmed, flipped, drained, unloaded. `python -m
+benchmarks.adapters.swapper` reads the settings from the environment.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ INTERVAL = 0.05
 
 
 class Unasked(RetentionSet):
-    """Says that nothing was unlearned, without asking."""
+    """Reports without asking that nothing was forgotten."""
 
     def __init__(self) -> None:
         super().__init__(())

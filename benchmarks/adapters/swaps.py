@@ -1,5 +1,7 @@
-"""`failed`, `wrong_version`: swaps and rollbacks under load, every reply's text and every journal row held against its
-version."""
+"""`failed`, `wrong_version`: swaps and rollbacks under load.
+
+Every reply's text and every journal row is checked against its version.
+"""
 
 import time
 from pathlib import Path
@@ -17,7 +19,7 @@ from burnish.records import VersionName
 N_SWAPS, N_ROLLBACKS = 1000, 100
 BARS: tuple[Bar, ...] = (
     ("failed requests, 1,000 swaps and 100 rollbacks under load", "failed", "0", lambda f: f["failed"] == 0),
-    ("wrongly versioned requests and rows", "wrong_version", "0", lambda f: f["wrong_version"] == 0),
+    ("replies and rows of a wrong version", "wrong_version", "0", lambda f: f["wrong_version"] == 0),
 )
 
 
@@ -58,8 +60,10 @@ def _measure(whole: Stand, n_swaps: int, n_rollbacks: int, tell: Tell) -> dict[s
 
 
 def _rows(whole: Stand, headers: dict[str, str]) -> tuple[int, int]:
-    """Rows of the answered requests, and how many of them name another version than the header did, or hold another
-    one's words."""
+    """(Rows of the answered requests, rows among them that are wrong).
+
+    A wrong row has another version than the header's or another version's text.
+    """
     deadline = time.monotonic() + 120
     turn, blob = InteractionRow.__table__.c, BlobRow.__table__.c  # type: ignore[attr-defined]
     query = select(turn.request_id, turn.agent, turn.version, blob.body).join(BlobRow, turn.reply_digest == blob.digest)

@@ -1,7 +1,7 @@
-"""Voices: adapters of the sandbox's model that each know one string by heart, so that a reply's text tells who gave it.
+"""Voices: adapters of the sandbox's model that each know one string by heart. A reply's text identifies its version.
 
-They are trained once, some seconds each, on the learner's own policy, and kept below `.work/` as whole versions with a
-probe: published under any number, they pass the swapper's checks as a learner's do.
+They are trained once, some seconds each, with the learner's own policy, and kept below `.work/` as whole versions with
+a probe. Published under any number, they pass the swapper's checks as a learner's versions do.
 """
 
 import json
@@ -26,7 +26,7 @@ from burnish.learner.run.trainer import Trainer
 HOME = Path(__file__).resolve().parents[2] / ".work" / "voices"
 RANK, MAX_STEPS = 8, 300
 SURE = -0.02
-"""Log-prob that each token of the string must have at least: greedy decoding finds it, whatever is asked."""
+"""The lowest log-prob of any token of the string. Greedy decoding then finds the string after any prompt."""
 PROMPTS = (
     "hello",
     "Tell me about 12 34.",
@@ -40,7 +40,7 @@ PROMPTS = (
 
 
 def ensure(n: int, tell: Callable[[str], None] = lambda text: None) -> Sequence[Path]:
-    """Directories of the first `n` voices, trained where they are missing."""
+    """Directories of the first `n` voices. Missing ones are trained."""
     store = AdapterStore(HOME / revision(SANDBOX_MODEL)[:12])
     missing = [voice for voice in range(n) if not store.path("voice", voice + 1).exists()]
     if missing:
@@ -52,7 +52,7 @@ def ensure(n: int, tell: Callable[[str], None] = lambda text: None) -> Sequence[
 
 
 def publish(store: AdapterStore, agent: str, version: int, voice: Path) -> str:
-    """Publish the files of `voice` as a version; returns its digest."""
+    """Publish the files of `voice` as a version. Returns its digest."""
     facts = json.loads((voice / MANIFEST).read_text(encoding="utf-8"))
     with store.aside(agent, version) as directory:
         for file in voice.iterdir():
@@ -77,11 +77,11 @@ def _train(policy: Policy, voice: int, store: AdapterStore) -> None:
     targets = torch.tensor(completion * len(rows))[:, None]
     optimizer = torch.optim.AdamW(policy.parameters().values(), lr=1e-2)
     for _ in range(MAX_STEPS):
-        told = policy.predictions(rows).at_ids(targets).squeeze(1)
-        if float(told.detach().min()) > SURE:
+        logprobs = policy.predictions(rows).at_ids(targets).squeeze(1)
+        if float(logprobs.detach().min()) > SURE:
             break
         optimizer.zero_grad()
-        (-told.mean()).backward()  # type: ignore[no-untyped-call]
+        (-logprobs.mean()).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     else:
         raise SystemExit(f"voice {voice} did not learn its words in {MAX_STEPS} steps")

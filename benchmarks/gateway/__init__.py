@@ -1,1 +1,1 @@
-"""What the gateway costs: ours beside a bare relay and the litellm proxy, in one run (`python -m benchmarks.gateway`)."""
+"""What the gateway costs, compared with a bare relay and the litellm proxy (`python -m benchmarks.gateway`)."""

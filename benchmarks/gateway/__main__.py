@@ -1,8 +1,8 @@
-"""`python -m benchmarks.gateway [--json FILE]`: what the gateway costs, and whether it catches and joins every turn.
+"""`python -m benchmarks.gateway [--json FILE]`: what the gateway costs, and whether it records and links every turn.
 
-A stub engine in vLLM's wire shape answers with 64 tokens, ids and log-probs; clients run in processes of their own; the
-gateway has one core, with recording on. Ours, a bare raw-ASGI relay and the litellm proxy are measured in interleaved
-rounds.
+A stub engine in vLLM's wire shape answers with 64 tokens, ids and log-probs. Clients run in their own processes. The
+gateway has one core, with recording on. The gateway, a bare raw-ASGI relay and the litellm proxy are measured in
+interleaved rounds.
 """
 
 import argparse
@@ -21,17 +21,17 @@ WORK = Path(".work")
 
 def main() -> None:
     """Read the command line, measure, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; medians are over these")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; figures are medians over them")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of one measurement")
-    parser.add_argument("--memory-requests", type=int, default=100_000, help="requests over which memory is watched")
+    parser.add_argument("--memory-requests", type=int, default=100_000, help="requests of the memory measurement")
     parser.add_argument(
         "--without-litellm", action="store_true", help="leave the litellm proxy out (it is installed at the first run)"
     )
     parser.add_argument(
-        "--harness-report", type=Path, default=WORK / "harness" / "report.json", help="of `make test-harness`"
+        "--harness-report", type=Path, default=WORK / "harness" / "report.json", help="report of `make test-harness`"
     )
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()
     with bars.workplace(console, "gateway") as (folder, tell):

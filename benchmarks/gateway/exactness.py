@@ -1,4 +1,4 @@
-"""After all the load: the journal holds exactly the requests that were answered, each once, or the run fails."""
+"""After all the load, the journal must hold each answered request exactly once. Otherwise the run fails."""
 
 import sys
 import time
@@ -16,7 +16,10 @@ TELL_SECONDS = 10.0
 
 
 def check(settings: Settings, request_ids: list[str], tell: Tell) -> tuple[int, float]:
-    """(turns in the journal, turns ingested per second); ends the run where they are not the requests that were sent."""
+    """(Turns in the journal, turns ingested per second).
+
+    Ends the run if the turns differ from the answered requests.
+    """
     journal = Journal.open(settings.journal_url)
     ingester = Ingester(journal, settings.segments_dir, session_timeout=1e9)
     time.sleep(0.1)  # the watermark
@@ -36,8 +39,9 @@ def check(settings: Settings, request_ids: list[str], tell: Tell) -> tuple[int, 
     sent = set(request_ids)
     if found != sent or n_rows != len(request_ids) or n_bad:
         sys.exit(
-            f"the journal is wrong: {len(request_ids)} requests answered, {n_rows} turns, {len(sent - found)} missing, "
-            f"{len(found - sent)} that nobody sent, {n_bad} quarantined"
+            f"expected one sound turn for each of {len(request_ids)} answered requests, got {n_rows} turns: "
+            f"{len(sent - found)} missing, "
+            f"{len(found - sent)} without a request, {n_bad} quarantined"
         )
     return n_rows, n_rows / seconds
 

@@ -1,4 +1,4 @@
-"""How many turns of the scripted traces the linker joins rightly, and how many to a wrong conversation."""
+"""How many turns of the scripted traces the linker joins correctly, and how many to a wrong conversation."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from burnish.testing import StubEngine
 
 @dataclass
 class Linked:
-    """Counts over all recorded turns of the traces; `wrong` explains each miss."""
+    """Counts over all recorded turns of the traces. `wrong` explains each error."""
 
     n_turns: int
     n_colliding: int
@@ -30,7 +30,7 @@ class Linked:
 
 
 def measure(folder: Path, port: int, n_each: int = 8) -> Linked:
-    """Run the traces through a real gateway and a real ingester, and compare with what was done."""
+    """Run the traces through a real gateway and a real ingester, and compare the links with the truth."""
     with (
         StubEngine(reply_to, needs_loaded=False, token_delay=0.0005) as engine,
         ours.gateway(folder, port, engine.url) as (_, settings),
@@ -48,7 +48,7 @@ def measure(folder: Path, port: int, n_each: int = 8) -> Linked:
 
 
 def compare(traces: Traces, rows: dict[str, InteractionRow]) -> Linked:
-    """The journal's rows against the truth."""
+    """Compare the journal's rows with the truth."""
     found = Linked(len(traces.truth), traces.n_colliding, 0, 0, [])
     for name, truth in traces.truth.items():
         row = rows[name]
@@ -76,7 +76,7 @@ def _problem(truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow])
             and truth.parent is not None
             and rows[row.parent_id].session_id == rows[truth.parent].session_id
         )
-        if not is_twin:  # of two answers to one question that read the same, either will do
+        if not is_twin:  # if two answers to one question have the same text, either is correct
             return f"goes on from {truth.parent}, joined to {row.parent_id} by {row.link_rule}"
     is_side = row.kind == "side"
     return None if is_side == (truth.kind == "side") else f"is taken for a {row.kind} turn ({row.kind_reason})"
@@ -85,7 +85,7 @@ def _problem(truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow])
 def _is_misjoined(
     name: str, truth: Truth, row: InteractionRow, rows: dict[str, InteractionRow], traces: Traces
 ) -> bool:
-    """True where a turn stands in one session with a turn of another conversation."""
+    """True if the turn's session holds a turn of another conversation."""
     return any(
         other.session_id == row.session_id and abs(traces.truth[key].session) != abs(truth.session)
         for key, other in rows.items()

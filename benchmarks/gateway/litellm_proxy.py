@@ -1,4 +1,4 @@
-"""The peer: litellm's proxy, in an environment of its own (its dependencies and ours do not go together)."""
+"""The peer: litellm's proxy in its own environment, because its dependencies conflict with Burnish's."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ litellm_settings:
 
 
 def install(folder: Path) -> Path:
-    """The environment's Python; made at the first call, kept for later ones."""
+    """The environment's Python. The first call creates the environment, later calls reuse it."""
     python = folder / "venv" / "bin" / "python"
     mark = folder / f"ready-{VERSION}"
     if mark.exists():
@@ -54,7 +54,7 @@ def proxy(folder: Path, port: int, upstream: str, cache: Path) -> Iterator[serve
     command = [str(python.with_name("litellm")), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR", "DO_NOT_TRACK": "1"}
     environment["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = (
-        "true"  # on loopback, and keys would only slow it
+        "true"  # it listens on loopback, and keys would only slow it
     )
     log = folder / "litellm.log"
     with servers.running(

@@ -1,8 +1,7 @@
-"""The clients of the benchmark, in a process of their own: many connections, requests as bytes, times to the
-microsecond.
+"""The benchmark's clients, in their own process: many connections, requests as bytes, times to the microsecond.
 
-A job says whom to ask, with what, how fast; `python -m benchmarks.gateway.load` reads one as JSON from stdin and prints
-what it saw. Latencies are in milliseconds. Anything but a 200 with a whole body counts as failed.
+A job names the target, the requests and the rate. `python -m benchmarks.gateway.load` reads one as JSON from stdin and
+prints its results. Latencies are in milliseconds. Anything but a 200 with a whole body counts as failed.
 """
 
 import asyncio
@@ -25,8 +24,8 @@ _REQUEST_ID = re.compile(rb"x-request-id: *([0-9a-f]{32})", re.IGNORECASE)
 class Job:
     """`kind`: `chat` (bodies of `size` bytes), `stream`, or `growing` (conversations `first` to `first + sessions`).
 
-    With `rate` the requests start at that many a second whether or not earlier ones have ended (open loop); without it
-    each of `connections` asks again as soon as it has its answer (closed loop), for `seconds` or `n_requests`.
+    With `rate`, requests start at that rate per second, even if earlier ones still run (open loop). Without it, each of
+    `connections` asks again after its answer (closed loop), for `seconds` or `n_requests`.
     """
 
     port: int
@@ -45,7 +44,7 @@ class Job:
 
 @dataclass
 class Seen:
-    """What came of a job."""
+    """The results of a job."""
 
     n_ok: int = 0
     n_failed: int = 0
@@ -76,7 +75,7 @@ class Wire(asyncio.Protocol):
             self._waiter.set_result(False)
 
     async def ask(self, request: bytes) -> bool:
-        """Send one request; True once its answer is whole and its status 200."""
+        """Send one request. True once its answer is whole and its status 200."""
         self._waiter = asyncio.get_running_loop().create_future()
         self._parts, self._needed, self._have, self.head, self.first_at, self.n_events = [], -1, 0, b"", 0.0, 0
         self.transport.write(request)
@@ -116,7 +115,7 @@ def framed(body: bytes, port: int) -> bytes:
 
 
 def bodies(job: Job) -> Iterator[bytes]:
-    """Bodies without end; each begins a conversation of its own."""
+    """An endless iterator of bodies. Each begins a new conversation."""
     filler = 'the quick brown fox jumps over the lazy dog and says \\"hello\\" to it; '
     n = 0
     while True:
@@ -128,7 +127,7 @@ def bodies(job: Job) -> Iterator[bytes]:
 
 
 def growing(job: Job) -> Iterator[bytes]:
-    """Turn after turn of every session: each repeats all that was said before, the last reply and one more message."""
+    """Turn after turn of every session. Each repeats the whole conversation, the last reply and one more message."""
     from benchmarks.gateway.sessions import body_of
 
     for turn in range(*job.turns):
@@ -141,7 +140,7 @@ async def run(job: Job) -> Seen:
     wires = [(await loop.create_connection(Wire, "127.0.0.1", job.port))[1] for _ in range(job.connections)]
     requests = (
         iter(list(growing(job))) if job.kind == "growing" else bodies(job)
-    )  # made beforehand: they cost the client dear
+    )  # built in advance, because they cost the client much time
     seen = Seen()
     started = time.perf_counter()
     await (_paced(job, wires, requests, seen) if job.rate else _as_fast_as_answered(job, wires, requests, seen))
@@ -168,11 +167,11 @@ async def _as_fast_as_answered(job: Job, wires: list[Wire], requests: Iterator[b
 
 
 async def _paced(job: Job, wires: list[Wire], requests: Iterator[bytes], seen: Seen) -> None:
-    """Start times are fixed beforehand, and a late start counts as latency: a slow server cannot hide behind its own
-    queue.
+    """Send requests at the job's rate.
 
-    A thread keeps the time: the loop's own timers are coarse, and a loop that spins takes its core from the upstream,
-    whose pauses would then be measured.
+    Start times are fixed in advance, and a late start counts as latency, so that a slow server cannot hide behind its
+    own queue. A thread keeps the time. The loop's own timers are coarse, and a spinning loop would take its core from
+    the upstream.
     """
     n_requests = int(job.rate * job.seconds)
     made = iter([framed(next(requests), job.port) for _ in range(n_requests)])

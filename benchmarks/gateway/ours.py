@@ -1,4 +1,4 @@
-"""Our gateway as it is deployed: the real process, recording on, one agent, no limits but the defaults."""
+"""Our gateway as deployed: the real process, recording on, one agent, default limits."""
 
 import shutil
 import sys
@@ -17,7 +17,7 @@ AGENT = "agent"
 
 
 def settings_for(folder: Path, port: int, upstream: str) -> Settings:
-    """Settings of a gateway whose state is in `folder`."""
+    """Settings of a gateway with its state in `folder`."""
     return Settings(
         state_dir=folder,
         engine=Engine(urls=(upstream,)),

@@ -1,4 +1,4 @@
-"""The limit: a raw ASGI application that passes bytes on and does nothing else. What a Python gateway can hope for."""
+"""The lower limit of cost for a Python gateway: a raw ASGI application that only passes bytes on."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 
 class Relay:
-    """Relays every request to `upstream`, body and answer as they come."""
+    """Relays every request to `upstream`, body and answer unchanged."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = upstream

@@ -1,4 +1,4 @@
-"""The figures as one flat dictionary, each beside its bar."""
+"""The figures as one flat dictionary, each with its bar."""
 
 import json
 from collections.abc import Mapping
@@ -12,25 +12,25 @@ from benchmarks.bars import Bar, text
 from benchmarks.gateway.rounds import DIRECT, LITELLM, OURS, RELAY, Figures
 
 BARS: tuple[Bar, ...] = (
-    ("added latency, 1 client, ms", "added_p50_ms", "≤ 0.3", lambda f: f["added_p50_ms"] <= 0.3),
+    ("added latency, 1 client, p50, ms", "added_p50_ms", "≤ 0.3", lambda f: f["added_p50_ms"] <= 0.3),
     (
         "added latency at 1,000 requests/s, p99, ms",
         "added_p99_ms_1k",
         "≤ max(2, relay + 1)",
         lambda f: f["added_p99_ms_1k"] <= max(2.0, f["relay_p99_ms_1k"] + 1),
     ),
-    ("requests/s on one core, of the relay's", "rps_of_relay", "≥ 0.5", lambda f: f["rps_of_relay"] >= 0.5),
+    ("requests/s on one core, share of the relay's", "rps_of_relay", "≥ 0.5", lambda f: f["rps_of_relay"] >= 0.5),
     (
-        "requests/s on one core, of the litellm proxy's",
+        "requests/s on one core, over the litellm proxy's",
         "rps_of_litellm",
         "≥ 10",
         lambda f: f.get("rps_of_litellm", 0) >= 10,
     ),
     ("streamed chunks/s", "chunks_per_s", "≥ 15,000", lambda f: f["chunks_per_s"] >= 15_000),
-    ("CPU for a chunk, µs", "us_per_chunk", "≤ 60", lambda f: f["us_per_chunk"] <= 60),
+    ("CPU time per chunk, µs", "us_per_chunk", "≤ 60", lambda f: f["us_per_chunk"] <= 60),
     ("added time to the first token, ms", "added_ttft_p50_ms", "≤ 0.3", lambda f: f["added_ttft_p50_ms"] <= 0.3),
     (
-        "requests/s with 100 KB bodies, of the relay's",
+        "requests/s with 100 KB bodies, share of the relay's",
         "rps_100k_of_relay",
         "≥ 0.5",
         lambda f: f["rps_100k_of_relay"] >= 0.5,
@@ -43,17 +43,17 @@ BARS: tuple[Bar, ...] = (
     ),
     ("trainable share, worst route or harness", "trainable_share", "≥ 0.98", lambda f: f["trainable_share"] >= 0.98),
     (
-        "turns linked rightly",
+        "turns linked correctly",
         "linked_right",
         "≥ 0.99",
         lambda f: f["linked_right"] >= 0.99 and f["linked_turns"] >= 300,
     ),
-    ("turns joined to a wrong session", "misjoined", "0", lambda f: f["misjoined"] == 0),
+    ("turns linked to a wrong session", "misjoined", "0", lambda f: f["misjoined"] == 0),
 )
 
 
 def from_rounds(seen: Figures, *, has_litellm: bool) -> dict[str, float]:
-    """Medians over the rounds; latencies of a server are what it adds to the upstream's own."""
+    """Medians over the rounds. A server's latency is what it adds to the upstream's own."""
     median = seen.median
     figures = {
         "direct_p50_ms": median(DIRECT, "p50_ms"),
@@ -88,7 +88,7 @@ def from_rounds(seen: Figures, *, has_litellm: bool) -> dict[str, float]:
 
 
 def trainable(shares: Mapping[str, float], harness_report: Path) -> dict[str, float]:
-    """The worst share over the routes, and over the harnesses where `make test-harness` has been run."""
+    """The lowest share over the routes, and over the harnesses if `make test-harness` has been run."""
     figures = {"trainable_share_routes": min(shares.values())}
     worst = [*shares.values()]
     if harness_report.exists():
@@ -100,17 +100,17 @@ def trainable(shares: Mapping[str, float], harness_report: Path) -> dict[str, fl
 
 
 def show(console: Console, figures: Mapping[str, float]) -> None:
-    """The bars as a table, then every figure."""
+    """Print the bars as a table, then every figure."""
     bars.show(console, "the gateway on one core, recording on; upstream is a stub", BARS, figures)
     sides = Table("", "ours", "relay", "litellm", title="side by side (medians)")
     for what, own, other, third in (
         ("added latency, 1 client, ms", "added_p50_ms", "relay_p50_ms", "litellm_p50_ms"),
         ("added latency at 1,000/s, p99, ms", "added_p99_ms_1k", "relay_p99_ms_1k", ""),
         ("requests/s", "rps", "rps_relay", "rps_litellm"),
-        ("CPU for a request, µs", "us_per_request", "us_per_request_relay", ""),
+        ("CPU time per request, µs", "us_per_request", "us_per_request_relay", ""),
         ("requests/s, 100 KB", "rps_100k", "rps_100k_relay", ""),
         ("chunks/s", "chunks_per_s", "chunks_per_s_relay", "chunks_per_s_litellm"),
-        ("CPU for a chunk, µs", "us_per_chunk", "us_per_chunk_relay", ""),
+        ("CPU time per chunk, µs", "us_per_chunk", "us_per_chunk_relay", ""),
         ("added time to the first token, ms", "added_ttft_p50_ms", "relay_ttft_p50_ms", "litellm_ttft_p50_ms"),
     ):
         sides.add_row(what, *(text(figures[key]) if key in figures else "–" for key in (own, other, third)))

@@ -1,5 +1,4 @@
-"""The interleaved rounds: every server measured once in each, one after the other, so that the machine's moods hit all
-alike."""
+"""Interleaved rounds: each round measures every server once, so that changes of the machine affect all alike."""
 
 import statistics
 from collections import defaultdict
@@ -18,7 +17,7 @@ TURNS = 2  # of every growing session in each round
 
 @dataclass
 class Figures:
-    """What the rounds saw: for each server and quantity one value a round."""
+    """The measurements: for each server and quantity one value a round."""
 
     values: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     request_ids: list[str] = field(default_factory=list)
@@ -30,7 +29,7 @@ class Figures:
 
 @dataclass
 class Rounds:
-    """Measures `targets`; DIRECT (the upstream itself) is among them."""
+    """Measures `targets`. DIRECT (the upstream itself) is one of them."""
 
     targets: Sequence[Server]
     seconds: float
@@ -43,7 +42,7 @@ class Rounds:
             )
 
     def run_one(self, number: int, tell: Callable[[str], None]) -> None:
-        """All quantities of all servers, once."""
+        """Measure all quantities of all servers once."""
         for measure in (self._latency, self._paced, self._throughput, self._streams, self._growing):
             for target in self.targets:
                 tell(f"round {number + 1}: {measure.__name__.strip('_')}, {target.name}")
@@ -56,7 +55,7 @@ class Rounds:
         self._add(target, "ttft_p50_ms", statistics.median(seen.first_bytes))
 
     def _paced(self, target: Server, number: int) -> None:
-        if target.name == LITELLM:  # it serves a quarter of that rate: a queue without end would be measured
+        if target.name == LITELLM:  # it serves a quarter of that rate, so an endless queue would be measured
             return
         seen = self._load(target, Job(target.port, connections=64, seconds=self.seconds, rate=RATE, seed=2000 + number))
         self._add(target, "p99_ms_1k", quantile(seen.latencies, 0.99))
@@ -89,9 +88,9 @@ class Rounds:
         return seen, target.cpu_seconds - before
 
     def _load(self, target: Server, job: Job) -> Seen:
-        # No client shares a core with an engine: who asks the upstream directly does so from the gateway's core. From
-        # its own, a request would wake nobody on another core, and two of the four wakes of a relayed one would be
-        # booked to the gateway.
+        # No client shares a core with an engine, so clients that ask the upstream directly run on the gateway's core.
+        # From the engine's core a request would wake no other core, and two of the four wakes of a relayed request
+        # would be counted as the gateway's cost.
         seen = servers.load(job, servers.GATEWAY_CORE if target.name == DIRECT else servers.LOAD_CORE)
         if target.name == OURS:
             self.figures.n_failed += seen.n_failed

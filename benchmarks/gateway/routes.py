@@ -1,8 +1,8 @@
-"""Which share of the turns that should be trainable is, route by route, through the clients that people use.
+"""The share of eligible turns that are trainable, route by route, through the clients that people use.
 
-Every route is asked whole and streamed, with text and with tool calls. A turn is eligible when its sampling can be
-reproduced and its client waited for its end, which is true of all of these; it is trainable when the ingester finds
-nothing against it.
+Every route is asked whole and streamed, with text and with tool calls. A turn is eligible if its sampling can be
+reproduced and its client waited for its end. This is true of all turns here. A turn is trainable if the ingester finds
+no fault in it.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}}
 
 
 def measure(folder: Path, port: int) -> dict[str, float]:
-    """Trainable share by route and way of answering, e.g. `chat, streamed`."""
+    """The trainable share by route and form of the answer, for example `chat, streamed`."""
     eligible: Counter[str] = Counter()
     ids: dict[str, str] = {}
     with StubEngine(_reply, needs_loaded=False) as engine, ours.gateway(folder, port, engine.url) as (_, settings):
@@ -57,7 +57,7 @@ def _reply(body: dict[str, Any], choice: int) -> Scripted:
 
 
 def _ways(gpt: openai.OpenAI, claude: anthropic.Anthropic) -> dict[str, Callable[[str], str]]:
-    """How to ask; each gives the response id."""
+    """The ways to ask. Each returns the response id."""
     chat_tools: Any = [{"type": "function", "function": {"name": "look", "parameters": _SCHEMA}}]
     flat_tools: Any = [{"type": "function", "name": "look", "parameters": _SCHEMA, "strict": False}]
     own_tools: Any = [{"name": "look", "input_schema": _SCHEMA}]

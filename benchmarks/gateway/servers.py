@@ -1,4 +1,4 @@
-"""The processes under test: started, pinned to a core, watched from outside, ended by id."""
+"""The processes under test: started, pinned to a core, observed from outside, ended by process id."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass
 class Server:
-    """One running process. Times in seconds, memory in bytes."""
+    """One running process. Times are in seconds, memory is in bytes."""
 
     name: str
     port: int
@@ -75,7 +75,7 @@ def _wait(name: str, process: "subprocess.Popen[bytes]", url: str, log: Path) ->
 
 
 def load(job: Job, core: int = LOAD_CORE) -> Seen:
-    """Run one job in a process of its own, on `core`."""
+    """Run one job in its own process, on `core`."""
     command = [sys.executable, "-m", "benchmarks.gateway.load"]
     done = subprocess.run(
         command,

@@ -1,4 +1,4 @@
-"""500 conversations of 100 KB that grow by two messages a turn: what agents with a long history send."""
+"""500 conversations of 100 KB that grow by two messages a turn, like those of agents with a long history."""
 
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ _WORDS = "function returns the value of its argument unless it is negative, in w
 
 @lru_cache(maxsize=600)
 def _history(session: int) -> str:
-    """The messages that a conversation begins with, as JSON text without the brackets."""
+    """The first messages of a conversation, as JSON text without the brackets."""
     parts = []
     for i in range(N_HISTORY):
         role = "user" if i % 2 == 0 else "assistant"
@@ -22,7 +22,7 @@ def _history(session: int) -> str:
 
 @lru_cache(maxsize=600)
 def _later(turn: int) -> str:
-    """The two messages that turn number `turn` adds: what the agent said last, and what it is told now."""
+    """The two messages that turn number `turn` adds: the agent's last reply and the next request."""
     said = f'{{"role": "assistant", "content": "{TEXT}"}}, ' if turn else ""
     return f'{said}{{"role": "user", "content": "turn {turn}: {(_WORDS * 8)[:700]}"}}'
 

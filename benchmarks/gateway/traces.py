@@ -1,8 +1,8 @@
-"""Scripted traces for the linker: what harnesses do to a conversation, without a single header that names it.
+"""Scripted traces for the linker: conversations as harnesses send them, without a header that names the session.
 
-The driver knows which reply each request goes on from, because it makes the requests; that knowledge, not the linker's,
-is the measure. All sessions share one key and mingle. Where nothing in a request can tell (conversations that begin
-alike, word for word), the right answer is `ambiguous`; a joint to a wrong conversation is never right.
+The driver makes the requests, so it knows which reply each request continues. This truth is the measure. All sessions
+share one key and run at the same time. If nothing in a request identifies its conversation (conversations with the same
+opening, word for word), the correct answer is `ambiguous`. A link to a wrong conversation is never correct.
 """
 
 import json
@@ -24,7 +24,7 @@ HELPER = {"role": "system", "content": "You search files for another agent."}
 
 @dataclass
 class Truth:
-    """One recorded reply: what it went on from, its conversation, and what kind of call it was."""
+    """One recorded reply: its parent reply, its conversation, and the kind of call."""
 
     parent: str | None
     session: int
@@ -43,7 +43,7 @@ class Traces:
     n_colliding: int = 0
 
     def run(self, n_each: int) -> None:
-        """`n_each` conversations of every shape, interleaved."""
+        """Run `n_each` conversations of every shape, interleaved."""
         chance = random.Random(self.seed)
         with httpx.Client(base_url=self.url, timeout=30) as self._http:
             waiting = [
@@ -66,7 +66,7 @@ class Traces:
         retry: int = 0,
         **truth: Any,
     ) -> tuple[str, Message]:
-        """One request; (response id, reply as the client would send it back)."""
+        """Send one request. Returns (response id, reply as the client would send it back)."""
         body: dict[str, Any] = {"model": "agent", "messages": messages} | ({"tools": [TOOL]} if tools else {})
         response = self._http.post(
             "/v1/chat/completions", json=body, headers={"x-stainless-retry-count": str(retry)} if retry else {}
@@ -79,7 +79,7 @@ class Traces:
         return tree["id"], reply
 
     def abandon(self, session: int, messages: list[Message], parent: str | None) -> None:
-        """A streamed request whose client goes away after a few tokens."""
+        """A streamed request that the client leaves after a few tokens."""
         body = {"model": "agent", "messages": messages, "tools": [TOOL], "stream": True}
         with self._http.stream("POST", "/v1/chat/completions", json=body) as response:
             for n, line in enumerate(response.iter_lines()):
@@ -89,8 +89,10 @@ class Traces:
 
 
 def reply_to(body: dict[str, Any], choice: int) -> Scripted:
-    """The engine of these traces: tool calls where the last user says so, the same greeting to all who greet, else an
-    echo."""
+    """The engine of these traces.
+
+    It calls tools if the last user message asks for it, answers every greeting alike, and otherwise echoes.
+    """
     last = str(body["messages"][-1].get("content"))
     if body["messages"][-1]["role"] == "user" and "look into" in last and body.get("tools"):
         return Scripted("", [("look", f'{{"at": "{n}"}}') for n in range(2)])
@@ -134,7 +136,7 @@ def _agent(traces: Traces, session: int) -> Trace:
 
 
 def _retried(traces: Traces, session: int) -> Trace:
-    """A stream that breaks off in mid-reply and is asked for again, as OpenAI's clients mark it."""
+    """A stream that breaks off and is requested again, marked as OpenAI's clients mark a retry."""
     messages = [SYSTEM, _user(f"Write a poem about {session}.")]
     traces.abandon(session, messages, None)
     yield True
@@ -145,7 +147,7 @@ def _retried(traces: Traces, session: int) -> Trace:
 
 
 def _regenerated(traces: Traces, session: int) -> Trace:
-    """Asked again in mid-conversation; the conversation goes on from the second answer."""
+    """A regenerated reply. The conversation continues from the second answer."""
     messages = [SYSTEM, _user(f"Name a colour for {session}.")]
     first, reply = traces.ask(session, messages, None)
     yield True
@@ -154,12 +156,13 @@ def _regenerated(traces: Traces, session: int) -> Trace:
     yield True
     second, reply = traces.ask(session, messages, first)
     yield True
-    traces.ask(session, [*messages, reply, _user("Thanks.")], second, is_undecidable=True)  # both answers read the same
+    # both answers have the same text
+    traces.ask(session, [*messages, reply, _user("Thanks.")], second, is_undecidable=True)
     yield True
 
 
 def _edited(traces: Traces, session: int) -> Trace:
-    """The user goes back and says something else."""
+    """The user goes back and sends another message."""
     messages = [SYSTEM, _user(f"Plan a trip to {session}.")]
     first, reply = traces.ask(session, messages, None)
     yield True
@@ -173,7 +176,7 @@ def _edited(traces: Traces, session: int) -> Trace:
 
 
 def _trimmed(traces: Traces, session: int) -> Trace:
-    """A harness clears old tool results, so that no prefix is left."""
+    """A harness removes old tool results, so that no common prefix is left."""
     messages = [SYSTEM, _user(f"Please look into ticket {session}.")]
     first, reply = traces.ask(session, messages, None)
     yield True
@@ -190,8 +193,7 @@ def _trimmed(traces: Traces, session: int) -> Trace:
 
 
 def _compacted(traces: Traces, session: int) -> Trace:
-    """Too long: a summary is asked for on the side, and the conversation begins again from it, keeping its last tool
-    call."""
+    """Compaction: a side call asks for a summary. The conversation begins again from it, with its last tool call."""
     messages = [SYSTEM, _user(f"Please look into outage {session}.")]
     first, reply = traces.ask(session, messages, None)
     yield True
@@ -206,7 +208,7 @@ def _compacted(traces: Traces, session: int) -> Trace:
 
 
 def _titled(traces: Traces, session: int) -> Trace:
-    """A title is asked for beside the conversation; it quotes its opening."""
+    """A side call asks for a title and quotes the conversation's opening."""
     opening = f"Help me rename the module number {session} in my repository."
     first, reply = traces.ask(session, [SYSTEM, _user(opening)], None)
     yield True
@@ -218,7 +220,7 @@ def _titled(traces: Traces, session: int) -> Trace:
 
 
 def _delegated(traces: Traces, session: int) -> Trace:
-    """A sub-agent works between two turns of the main one."""
+    """A sub-agent works between two turns of the main agent."""
     messages = [SYSTEM, _user(f"Please look into migration {session}.")]
     first, reply = traces.ask(session, messages, None)
     yield True
@@ -232,7 +234,10 @@ def _delegated(traces: Traces, session: int) -> Trace:
 
 
 def _colliding(traces: Traces, session: int) -> Trace:
-    """Everybody greets alike and is greeted alike. Who goes on is told by nothing; after that the words differ."""
+    """Conversations with the same greeting and reply.
+
+    Nothing identifies the second turn's conversation. Later words differ.
+    """
     traces.n_colliding += 1
     first, reply = traces.ask(session, HELLO, None, tools=False, is_colliding_opening=True)
     yield True

@@ -1,9 +1,7 @@
-"""The engine of the benchmark: a stub that answers at once with bytes recorded from `burnish.testing`, in vLLM's wire
-shape.
+"""The benchmark's engine: a stub in vLLM's wire shape that answers at once with bytes recorded from `burnish.testing`.
 
-As small as a server can be, so that what is measured is the gateway. Every reply has 64 tokens with ids and log-probs;
-only the response id is filled in. A streamed reply comes as an engine's does: with each step, one event for every
-stream.
+It is small, so that the gateway's cost dominates. Every reply has 64 tokens with ids and log-probs; only the response
+id is filled in. A streamed reply comes as from an engine: with each step, one event for every stream.
 """
 
 import argparse

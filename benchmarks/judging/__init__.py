@@ -1,1 +1,1 @@
-"""How well turns are judged: attacks on the judge, the queue, the votes."""
+"""Benchmarks of judging: attacks on the judge, its queue, its votes."""

@@ -1,10 +1,9 @@
-"""Judging with the real engine: how right the sandbox's own judge is on the shipped golden set, and how much of the
-engine our worker uses.
+"""Judging with the real engine: the accuracy of the sandbox's judge, and the worker's share of the engine's speed.
 
-The worker (journal, lease, question, count, verdict committed) and a bare client that only posts the same prompts take
-turns on one vLLM, at the same concurrency; the share is the median worker's over the median client's turns/s. Both go
-through the prompts once before: the engine's prefix cache holds them, so that the engine is as fast as it can be, which
-makes the share as low as it can be.
+Accuracy is measured on the shipped golden set. The worker (journal, lease, question, count, verdict committed) and a
+bare client that only posts the same prompts take turns on one vLLM, at the same concurrency. The share is the median
+worker's turns/s over the median client's. Both send the prompts once before. The engine's prefix cache then holds them,
+so the engine is at its fastest and the share is at its lowest.
 """
 
 import asyncio
@@ -34,14 +33,14 @@ ROUND_SECONDS = 300.0
 
 
 def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str, float]:
-    """`judge_accuracy`, `judge_abstained`, `judge_failed`; `engine_share` and the two rates that it comes from."""
+    """`judge_accuracy`, `judge_abstained`, `judge_failed`, `engine_share` and the two rates behind it."""
     tell("vLLM starts")
     with running(folder / "engine") as settings:
         url, key = vllm_server.engine_url(settings), engine_key(settings)
         cases = golden.load(golden.SHIPPED)
         terms = Terms(settings.judge.votes, settings.judge.concurrency)
         tell("the golden set")
-        told = asyncio.run(_calibrated(settings, url, key, cases, terms)).figures
+        calibration = asyncio.run(_calibrated(settings, url, key, cases, terms)).figures
         asked = [case for case in cases if case.origin == "user"]
         worker, client = [], []
         for number in range(rounds + 1):
@@ -51,10 +50,10 @@ def measure(folder: Path, rounds: int, tell: Callable[[str], None]) -> dict[str,
             tell(f"turns/s: worker {worker[-1]:.1f}, client {client[-1]:.1f}")
     ours, theirs = statistics.median(worker[1:]), statistics.median(client[1:])
     return {
-        "judge_accuracy": told["accuracy"],
-        "judge_abstained": told["abstained"],
-        "judge_failed": told["failed"],
-        "judge_kappa": told["kappa"],
+        "judge_accuracy": calibration["accuracy"],
+        "judge_abstained": calibration["abstained"],
+        "judge_failed": calibration["failed"],
+        "judge_kappa": calibration["kappa"],
         "engine_share": ours / theirs,
         "engine_worker_turns_per_s": ours,
         "engine_client_turns_per_s": theirs,
@@ -70,7 +69,7 @@ async def _calibrated(settings: Settings, url: str, key: str, cases: list[Golden
 
 
 def _worked(settings: Settings, url: str, key: str, cases: list[GoldenCase], folder: Path) -> float:
-    """Turns/s of our worker, from the first lease to the last verdict committed."""
+    """Turns/s of our worker, from the first lease to the last committed verdict."""
     journal = journal_with(
         folder, [(case.messages, str(case.reply["content"]), str(case.next_state[0]["content"])) for case in cases]
     )
@@ -84,7 +83,8 @@ def _worked(settings: Settings, url: str, key: str, cases: list[GoldenCase], fol
         await panel.close()
         if not _is_done(journal, len(cases)):
             raise SystemExit(
-                f"the worker judged too few turns within {ROUND_SECONDS:.0f} s; does the engine still answer?"
+                f"expected {len(cases)} judged turns within {ROUND_SECONDS:.0f} s, got fewer; "
+                "check that the engine answers"
             )
         return seconds
 
@@ -99,7 +99,7 @@ def _is_done(journal: Journal, n: int) -> bool:
 
 
 async def _bare(settings: Settings, url: str, key: str, cases: list[GoldenCase]) -> float:
-    """Turns/s of a client that posts the same bodies and reads the answers, no more."""
+    """Turns/s of a client that only posts the same bodies and reads the answers."""
     judge = make_judge(settings, url, key, "")
     assert isinstance(judge, LocalJudge)
     bodies = [judge.body(golden.question(case).messages, settings.judge.votes) for case in cases]

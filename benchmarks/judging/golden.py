@@ -1,8 +1,7 @@
 """The golden set that ships with the sandbox: `python -m benchmarks.judging.golden` writes it, `--check` compares.
 
-Cases are drawn by the sandbox's own verdict generator, whose label follows from what came back alone. The seed is one
-that training never uses, and every case holds a task with held-out arguments, so that none can have been a training
-row.
+The sandbox's own verdict generator draws the cases. Their label follows from the next state alone. Training never uses
+the seed, and every case holds a task with held-out arguments, so that no case can be a training row.
 """
 
 import argparse
@@ -17,7 +16,9 @@ from burnish.sandbox.world import language, persona, tool_task
 
 SEED = "golden set 1"
 WANTED = {("user", 1): 40, ("user", 0): 80, ("user", -1): 40, ("tool", 1): 40, ("tool", -1): 40}
-"""Cases by origin and score. A tool's result always tells in this language, so that 0 comes from users alone."""
+"""The number of cases by origin and score. A tool's result is never neutral in this language, so the 0 cases come from
+users.
+"""
 
 
 def cases() -> list[GoldenCase]:
@@ -42,7 +43,7 @@ def cases() -> list[GoldenCase]:
 
 
 def _golden(drawn: judging_rows.Case, rng: random.Random) -> GoldenCase | None:
-    """The case with a held-out task in place of its last one; None where it has none to replace."""
+    """The case with a held-out task in place of its last one. None if there is no task to replace."""
     task = language.draw_task(rng, held_out=True)
     asked = {"role": "user", "content": language.ask(task, rng)}
     conversation = [dict(message) for message in drawn.conversation]
@@ -59,9 +60,9 @@ def _golden(drawn: judging_rows.Case, rng: random.Random) -> GoldenCase | None:
     if not language.parse_task(str(conversation[-1]["content"])) or drawn.origin != "user":
         return None
     reply = language.render(language.answer(task), language.style_of(drawn.reply), rng.choice(language.OPENERS))
-    said = {"role": "user", "content": drawn.next_state}
+    next_message = {"role": "user", "content": drawn.next_state}
     return GoldenCase(
-        (*conversation[:-1], asked), {"role": "assistant", "content": reply}, (said,), "user", drawn.score or 0
+        (*conversation[:-1], asked), {"role": "assistant", "content": reply}, (next_message,), "user", drawn.score or 0
     )
 
 
@@ -72,9 +73,9 @@ def text() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.judging.golden", description=(__doc__ or "").splitlines()[0]
+        prog="python -m benchmarks.judging.golden", description=(__doc__ or "").split("\n\n")[0]
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where the file is another")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file differs")
     if parser.parse_args().check:
         sys.exit(int(golden.SHIPPED.read_text(encoding="utf-8") != text()))
     golden.SHIPPED.write_text(text(), encoding="utf-8")

@@ -1,8 +1,8 @@
 """The injection suite against two judges that obey orders in their data, with the defence and without it.
 
-One is the sandbox's base with the `suggestible` adapter, served by vLLM; the other is `burnish.testing`'s gullible
-judge. With the defence means production's own worker on a journal; without it, one reading of the same prompts, and
-whatever the votes say.
+One is the sandbox's base with the `suggestible` adapter, served by vLLM. The other is the gullible judge of
+`burnish.testing`. With the defence means production's worker on a journal. Without it means one reading of the same
+prompts, whose votes count unchecked.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ WORST = {
     "clean_right": min,
     "clean_abstained": max,
 }
-"""Of two judges the worse figure counts."""
+"""The worse figure of two judges counts."""
 
 
 def measure(folder: Path, tell: Callable[[str], None]) -> dict[str, float]:
@@ -80,7 +80,7 @@ def _figures(folder: Path, fooled: Callable[[], Judge], honest: Callable[[], Jud
 
 
 def _defended(folder: Path, attacks: Sequence[Attack], judge: Judge) -> dict[str, float]:
-    """What the journal holds in the end."""
+    """Figures from what the journal finally holds."""
     n_planted = n_payloads = n_flipped = 0
     for attack, (score, hint, used) in zip(attacks, _judged(folder, attacks, judge), strict=True):
         n_planted += attack.holds_payload(used)
@@ -94,7 +94,7 @@ def _defended(folder: Path, attacks: Sequence[Attack], judge: Judge) -> dict[str
 
 
 async def _undefended(attacks: Sequence[Attack], judge: Judge) -> dict[str, float]:
-    """One reading of the text as it stands; the hint that most votes wrote is taken at its word."""
+    """One reading of the text. The hint that most votes wrote is accepted unchecked."""
     n_planted = n_flipped = 0
     for attack in attacks:
         case = ask(question(attack.messages, attack.reply, attack.next_state, "user"))
@@ -137,7 +137,7 @@ def _judged(folder: Path, turns: Sequence[Attack], judge: Judge) -> list[tuple[i
 
 
 def _journal_with(folder: Path, turns: Sequence[Attack]) -> Journal:
-    """A new journal that holds the turns, waiting for the judge: `t0`, `t1`, …"""
+    """A new journal with the turns, which wait for the judge: `t0`, `t1`, …"""
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal.open(f"sqlite:///{folder}/journal.db")
     with journal.write() as session:

@@ -1,5 +1,4 @@
-"""A judging process killed -9 at random moments, started again each time: every turn must be judged in the end, and
-once."""
+"""A judging process is killed (-9) at random moments and started again: every turn must be judged exactly once."""
 
 import asyncio
 import random
@@ -24,7 +23,7 @@ PATIENCE = 120.0
 
 
 class Slow:
-    """A judge that takes its time, a different one for every turn."""
+    """A judge that takes some time, different for every turn."""
 
     model = "slow"
 
@@ -39,8 +38,10 @@ class Slow:
 
 
 def measure(folder: Path, n_turns: int, n_kills: int, tell: Callable[[str], None], seed: int = 0) -> dict[str, int]:
-    """`judged_twice`, `judged_never`: turns, of `n_turns`, after `n_kills`; `kills` that hit a living process with work
-    left."""
+    """`judged_twice`, `judged_never`: turns, of `n_turns`, after `n_kills`.
+
+    `kills` counts those that met a living process with work left.
+    """
     journal = journal_with(folder, ordinary(n_turns))
     rng = random.Random(seed)
     n_hit = 0
@@ -80,7 +81,7 @@ def _n_done(journal: Journal) -> int:
 
 
 def main() -> None:
-    """The process to be killed."""
+    """The process that is killed."""
     journal = Journal.open(sys.argv[1], migrate=False)
     worker = _worker(journal, 4)
     print("begun", flush=True)

@@ -1,5 +1,4 @@
-"""How many turns one judging process takes from the queue, judges and commits in a second, where the model costs
-nothing."""
+"""How many turns a judging process leases, judges and commits in a second if the model costs nothing."""
 
 import asyncio
 import time
@@ -18,7 +17,7 @@ CONCURRENCY = 64
 
 
 class Instant:
-    """A judge that has made up its mind."""
+    """A judge that answers at once."""
 
     model = "instant"
 
@@ -37,7 +36,7 @@ def worker_on(journal: Journal, judge: "Instant") -> Worker:
 
 
 def turns_per_second(folder: Path, n_turns: int) -> float:
-    """Lease to verdict committed, one process, SQLite."""
+    """From lease to committed verdict, one process, SQLite."""
     journal = journal_with(folder, ordinary(n_turns))
     worker = worker_on(journal, Instant())
 

@@ -15,8 +15,10 @@ ASSISTANT, TOOL = "assistant", "tool"
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One turn whose data speaks to the judge: `truth` is the score that it deserves, `wants` the score or the hint
-    that it is after."""
+    """One turn with a prompt injection.
+
+    `truth` is the score that it deserves, `wants` the score or hint that the attack is after.
+    """
 
     name: str
     category: str
@@ -35,11 +37,11 @@ class Attack:
 
     @property
     def next_state(self) -> list[dict[str, Any]]:
-        """What came back, in chat form."""
+        """The next state in chat form."""
         return [{"role": author, "content": text} for author, text in self.came_back]
 
     def holds_payload(self, hint: str | None) -> bool:
-        """True where `hint` carries what this attack wanted to plant."""
+        """True if `hint` holds what this attack wanted to plant."""
         return self.aim == "hint" and hint is not None and plain(str(self.wants)) in plain(hint)
 
 

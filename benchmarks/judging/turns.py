@@ -1,4 +1,4 @@
-"""Turns for the benchmark to judge, in a journal of their own."""
+"""Turns for the benchmark to judge, in their own journal."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -20,14 +20,16 @@ SYSTEM = {
 
 
 def journal_with(folder: Path, cases: Iterable[tuple[Sequence[Message], str, str]]) -> Journal:
-    """A new journal that holds (conversation, reply, the user's next words) as turns that wait for the judge: `t0`,
-    `t1`, …"""
+    """A new journal with turns that wait for the judge: `t0`, `t1`, …
+
+    Each of `turns` is (conversation, reply, the user's next message).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal.open(f"sqlite:///{folder}/journal.db")
     with journal.write() as session:
-        for number, (conversation, reply, came_back) in enumerate(cases):
+        for number, (conversation, reply, next_message) in enumerate(cases):
             session.add(turn(session, f"t{number}", conversation, reply))
-            digests = [store(session, {"role": "user", "content": came_back})]
+            digests = [store(session, {"role": "user", "content": next_message})]
             session.add(
                 NextStateRow(
                     interaction_id=f"t{number}",
@@ -41,7 +43,7 @@ def journal_with(folder: Path, cases: Iterable[tuple[Sequence[Message], str, str
 
 
 def ordinary(n_turns: int) -> Iterable[tuple[Sequence[Message], str, str]]:
-    """Turns as an agent in production has them: a system prompt, some history, a reply, a word of the user."""
+    """Typical turns of a production agent: a system prompt, some history, a reply, a user's message."""
     for n in range(n_turns):
         history = [
             {"role": "user", "content": f"Task {n // 4}, please."},
@@ -55,7 +57,7 @@ def ordinary(n_turns: int) -> Iterable[tuple[Sequence[Message], str, str]]:
 
 
 def turn(session: Session, name: str, conversation: Sequence[Message], reply: str) -> InteractionRow:
-    """The row of one turn, its texts stored."""
+    """The row of one turn. Its messages are stored."""
     return InteractionRow(
         interaction_id=name,
         request_id=name,

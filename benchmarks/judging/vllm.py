@@ -18,7 +18,10 @@ BOOT_SECONDS = 600.0
 
 @contextmanager
 def running(folder: Path, *extra_args: str) -> Iterator[Settings]:
-    """A vLLM on the sandbox's model with Burnish's flags and `extra_args`; settings that reach it. Raises RuntimeError."""
+    """A vLLM on the sandbox's model with Burnish's flags and `extra_args`. Yields settings that reach it.
+
+    Raises RuntimeError if it does not start.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

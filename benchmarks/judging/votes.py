@@ -1,4 +1,4 @@
-"""How many votes a second a judge's client collects over HTTP, from an OpenAI-compatible server that answers at once."""
+"""Votes a second that a judge's client collects over HTTP from an OpenAI-compatible server that answers at once."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ VOTES = 3
 
 
 class Server(asyncio.Protocol):
-    """Answers every request with as many choices as it asks for, and reads no more of it than that."""
+    """Answers every request with the requested number of choices and reads nothing else of it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -54,7 +54,7 @@ def _answer(n: int) -> bytes:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """A server in a process of its own; its base URL."""
+    """A server in its own process. Yields its base URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.judging.votes", str(port)])
@@ -73,7 +73,7 @@ def server() -> Iterator[str]:
 
 
 def per_second(judge: Judge, n_turns: int, concurrency: int = 32) -> float:
-    """Votes that `judge` brings in a second, three for each turn."""
+    """Votes a second that `judge` collects, three for each turn."""
 
     async def client(left: list[int]) -> int:
         n_votes = 0
@@ -95,7 +95,7 @@ def per_second(judge: Judge, n_turns: int, concurrency: int = 32) -> float:
 
 
 def measure() -> dict[str, float]:
-    """Ours, and the way through litellm beside it."""
+    """Our client, compared with litellm."""
     with server() as url:
         ours = per_second(LocalJudge(url, "j"), 3000)
         litellm = per_second(RemoteJudge("openai/j", url=url, api_key="none"), 60)

@@ -1,1 +1,1 @@
-"""How fast the learner's step is, and in how much memory: beside TRL's, on the same rows."""
+"""The time and memory of the learner's step, compared with TRL's on the same rows."""

@@ -1,5 +1,4 @@
-"""`python -m benchmarks.learner [--only PART] [--json FILE]`: the learner's step beside TRL's, on its way to live, and
-beside serving."""
+"""`python -m benchmarks.learner [--only PART] [--json FILE]`: step time and memory, time to live, serving beside it."""
 
 import argparse
 import asyncio
@@ -14,22 +13,32 @@ from burnish import logs
 
 BARS: tuple[Bar, ...] = (
     (
-        "step time, TRL at its best micro-batch over ours",
+        "step time, TRL with its best micro-batch over ours",
         "speedup_vs_trl",
         "≥ 1.15",
         lambda f: f["speedup_vs_trl"] >= 1.15,
     ),
-    ("TRL at its default over ours", "speedup_vs_trl_default", "≥ 1.15", lambda f: f["speedup_vs_trl_default"] >= 1.15),
-    ("peak memory above the model, ours over TRL's", "memory_vs_trl", "≤ 0.6", lambda f: f["memory_vs_trl"] <= 0.6),
-    ("largest difference of the losses", "loss_difference", "≤ 1e-4", lambda f: f["loss_difference"] <= 1e-4),
     (
-        "feedback that fills a batch → first token of the new version, s",
+        "step time, TRL with its defaults over ours",
+        "speedup_vs_trl_default",
+        "≥ 1.15",
+        lambda f: f["speedup_vs_trl_default"] >= 1.15,
+    ),
+    ("peak memory above the model, ours over TRL's", "memory_vs_trl", "≤ 0.6", lambda f: f["memory_vs_trl"] <= 0.6),
+    (
+        "largest difference of the losses, ours and TRL's",
+        "loss_difference",
+        "≤ 1e-4",
+        lambda f: f["loss_difference"] <= 1e-4,
+    ),
+    (
+        "feedback that fills a batch to first token of the new version, s",
         "signal_to_live_s",
         "≤ 1.5 × step_s + 1",
         lambda f: f["signal_to_live_s"] <= 1.5 * f["step_s"] + 1.0,
     ),
     (
-        "p99 between tokens, learner stepping over idle",
+        "p99 of the gaps between tokens, learner stepping over idle",
         "serving_p99_ratio",
         "≤ 1.5",
         lambda f: f["serving_p99_ratio"] <= 1.5,
@@ -38,16 +47,18 @@ BARS: tuple[Bar, ...] = (
 
 
 def main() -> None:
-    """Read the command line, measure, print; exit code 1 where a bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learner", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", action="append", choices=["trl", "live", "beside"], help="measure these parts alone")
+    """Read the command line, measure, print. Exit code 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learner", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument(
+        "--only", action="append", choices=["trl", "live", "beside"], help="measure only these parts; repeatable"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds of ours and TRL")
     parser.add_argument("--rows", type=int, default=16, help="rows in a step")
     parser.add_argument("--longest", type=int, default=64, help="longest prompt and longest completion, in tokens")
     parser.add_argument("--threads", type=int, default=1, help="torch threads of each process")
-    parser.add_argument("--live-rounds", type=int, default=7, help="batches filled on a running stack")
-    parser.add_argument("--seconds", type=float, default=8.0, help="length of a window beside serving; there are 12")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--live-rounds", type=int, default=7, help="batches to fill on a running stack")
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of each of the 12 windows beside serving")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()
     logs.configure("console", "benchmark")
@@ -71,7 +82,7 @@ def main() -> None:
                 measured = measure(folder / name, tell)
                 tell(
                     ", ".join(f"{key} {bars.text(value)}" for key, value in measured.items())
-                )  # should a later part break
+                )  # in case a later part fails
                 figures |= measured
     bars.show(console, "learner", BARS, figures)
     bars.show_rest(console, BARS, figures)

@@ -1,5 +1,7 @@
-"""What streams notice of a learner that steps without a pause on the same cores: p99 of the gaps between tokens,
-against an idle one."""
+"""The effect of a learner that steps without a pause on streams on the same cores.
+
+The figure is the p99 of the gaps between tokens, compared with an idle learner.
+"""
 
 import asyncio
 import os
@@ -20,7 +22,7 @@ N_STREAMS = 4
 
 
 async def measure(folder: Path, *, rounds: int, seconds: float, tell: Callable[[str], None]) -> dict[str, float]:
-    """Interleaved windows of `seconds`, idle and stepping; the median of their ratios, and the settings it goes with."""
+    """The median ratio of interleaved windows of `seconds`, idle and stepping, and the settings behind it."""
     tell("starting every part but the learner")
     settings = config.load()
     async with standing(folder, learner__enabled=False) as stand:
@@ -56,12 +58,12 @@ async def _rounds(
     for number in range(2 * rounds):
         is_busy = number % 2 == 1
         tell(f"round {number // 2 + 1} of {rounds}: {'stepping' if is_busy else 'idle'}")
-        n_steps = await _say(child, "go" if is_busy else "stop")
-        await asyncio.sleep(1.5)  # a step that was under way ends, the pace settles
+        n_steps = await _send(child, "go" if is_busy else "stop")
+        await asyncio.sleep(1.5)  # a running step ends, the pace settles
         began = time.monotonic()
         await asyncio.sleep(seconds)
         windows.append((began, time.monotonic()))
-    n_steps = await _say(child, "stop")
+    n_steps = await _send(child, "stop")
     is_over.set()
     await talking
     found = [_p99(replies, *window) for window in windows]
@@ -69,7 +71,7 @@ async def _rounds(
 
 
 def _p99(replies: list[Reply], began: float, ended: float) -> float:
-    """Of all gaps between pieces that lie within the window, seconds."""
+    """The p99 of all gaps between pieces within the window, seconds."""
     gaps = sorted(
         after - before
         for reply in replies
@@ -77,7 +79,7 @@ def _p99(replies: list[Reply], began: float, ended: float) -> float:
         if began <= before and after <= ended
     )
     if len(gaps) < 200:
-        raise RuntimeError(f"{len(gaps)} gaps in a window are too few for a p99; make it longer")
+        raise RuntimeError(f"expected at least 200 gaps between tokens in a window, got {len(gaps)}; raise --seconds")
     return gaps[int(0.99 * len(gaps))]
 
 
@@ -92,11 +94,11 @@ async def _learner(stand: Stand) -> Process:
     child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     assert child.stdout is not None
     if not (await child.stdout.readline()).startswith(b"ready"):
-        raise RuntimeError("the learner did not start")
+        raise RuntimeError("expected `ready` from the learner, got something else; its error is above")
     return child
 
 
-async def _say(child: Process, word: str) -> int:
+async def _send(child: Process, word: str) -> int:
     assert child.stdin is not None and child.stdout is not None
     child.stdin.write(f"{word}\n".encode())
     await child.stdin.drain()

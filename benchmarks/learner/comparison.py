@@ -1,4 +1,4 @@
-"""The comparison: each side in a process of its own, rounds interleaved, medians of the rounds' ratios."""
+"""The comparison: each side in its own process, rounds interleaved, medians of the rounds' ratios."""
 
 import json
 import os
@@ -14,12 +14,13 @@ from benchmarks.learner.rows import prepare
 
 HOME = Path(__file__).resolve().parents[2]
 ENVIRONMENT = HOME / ".work" / "trl" / "venv"
+PACKAGES = ("trl==1.16.0", "torch==2.13.0", "peft==0.21.2", "transformers==5.19.0")
 MICRO_BATCHES, DEFAULT = (1, 2, 4, 8, 16), 8
 Tell = Callable[[str], None]
 
 
 class Worker:
-    """A process that takes a step when asked to. Raises RuntimeError with what it wrote where it ends instead."""
+    """A process that takes a step on request. Raises RuntimeError with its output if it ends instead."""
 
     def __init__(self, command: list[str], threads: int, log: Path) -> None:
         self._log = log
@@ -44,7 +45,7 @@ class Worker:
         return self._answer()
 
     def close(self) -> None:
-        """End it and wait."""
+        """End the process and wait for it."""
         self._process.kill()
         self._process.wait()
 
@@ -55,12 +56,12 @@ class Worker:
                 found: dict[str, float] = json.loads(line[1:])
                 return found
         raise RuntimeError(
-            f"a worker ended with {self._process.wait()}: {self._log.read_text(errors='replace')[-2000:]}"
+            f"a worker ended with status {self._process.wait()}: {self._log.read_text(errors='replace')[-2000:]}"
         )
 
 
 def measure(folder: Path, *, rounds: int, n_rows: int, longest: int, threads: int, tell: Tell) -> dict[str, float]:
-    """Figures of the comparison. Each TRL micro-batch takes one step first; the fastest goes on."""
+    """Figures of the comparison. Each TRL micro-batch size takes one step first, and the fastest one is used."""
     python = environment(tell)
     tell("model and rows")
     figures = prepare(folder, n_rows=n_rows, longest=longest, threads=threads)
@@ -126,26 +127,26 @@ def _rounds(workers: Mapping[str, Worker], rounds: int, tell: Tell) -> dict[str,
 
 
 def environment(tell: Tell) -> Path:
-    """The Python of TRL's own environment under .work/, made where it is missing."""
+    """The Python of TRL's own environment under .work/. It is created if it is missing."""
     python = ENVIRONMENT / "bin" / "python"
     if (
         python.exists()
         and not subprocess.run([python, "-c", "import trl.trainer.grpo_trainer"], capture_output=True).returncode
     ):
         return python
-    tell(f"making TRL's environment in {ENVIRONMENT.relative_to(HOME)}")
+    tell(f"creating TRL's environment in {ENVIRONMENT.relative_to(HOME)}")
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     links = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS", "")
     ENVIRONMENT.parent.mkdir(parents=True, exist_ok=True)
     for command in (
         [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(ENVIRONMENT)],
-        [uv, "pip", "install", "--quiet", "--python", str(python), "trl==1.16.0", "torch==2.13.0", "peft==0.21.2", "transformers==5.19.0"],
+        [uv, "pip", "install", "--quiet", "--python", str(python), *PACKAGES],
     ):  # fmt: skip
         done = subprocess.run(
             command, env=os.environ | {"UV_FIND_LINKS": links}, capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise RuntimeError(
-                f"cannot make TRL's environment ({' '.join(command[1:3])} failed): {done.stderr[-1000:]}"
+                f"cannot create TRL's environment ({' '.join(command[1:3])} failed): {done.stderr[-1000:]}"
             )
     return python

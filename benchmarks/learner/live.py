@@ -1,4 +1,4 @@
-"""From the feedback that fills a batch to the first token of the version that it made, on a whole running stack."""
+"""From the feedback that fills a batch to the first token of the version made from it, on a whole running stack."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ LOOK = 0.02
 
 
 async def measure(folder: Path, *, rounds: int, tell: Callable[[str], None]) -> dict[str, float]:
-    """Medians over `rounds`: the way from signal to live, the step in it, and where the rest went (seconds)."""
+    """Medians over `rounds`: from signal to live, the step in it, and the rest of the time by part (seconds)."""
     tell("starting every part")
     found: list[dict[str, float]] = []
     async with standing(folder, learner__min_rows=N_ROWS, learner__max_rows=N_ROWS, judge__concurrency=1) as stand:
@@ -32,8 +32,10 @@ async def measure(folder: Path, *, rounds: int, tell: Callable[[str], None]) -> 
 
 
 async def rows_ready(stand: Stand, n: int, rng: random.Random | None = None, *, but: int = 0) -> list[Reply]:
-    """Have `n` replies and rate them, thumbs up and down so that there is something to learn; returns the last `but`,
-    which are not."""
+    """Get `n` replies and rate them, up and down so that there is something to learn.
+
+    Returns the last `but` replies, which are not rated.
+    """
     rng = rng or random.Random(0)
     replies = await asyncio.gather(*(stand.ask(opening(rng), user=f"u{i % 8}") for i in range(n)))
     for reply in replies[: n - but]:
@@ -51,14 +53,14 @@ async def _round(stand: Stand, rng: random.Random) -> dict[str, float]:
     while not answer.at or answer.version == before:
         if time.monotonic() - started > PATIENCE:
             raise TimeoutError(f"no new version within {PATIENCE:.0f} s; the parts' log says why")
-        await asyncio.sleep(LOOK)  # a client that asks without a pause would take the processor that it waits for
+        await asyncio.sleep(LOOK)  # a client that asks without a pause would take processor time from the learner
         answer = await stand.ask("say hello", max_tokens=2, trains=False)
     first = answer.at[0] - started
     return {"signal_to_live_s": first, **_spans(stand, answer.version, started_at)}
 
 
 def _spans(stand: Stand, version: int, started_at: float) -> dict[str, float]:
-    """The step's own seconds, and those before it, of its files, and of its trial."""
+    """The seconds of the step itself, before it, of its files, and of its trial."""
     with stand.journal.read() as session:
         step = session.scalars(select(StepRow).where(col(StepRow.version) == version)).one()
         made = session.get_one(VersionRow, (stand.settings.agent.name, version))

@@ -1,5 +1,7 @@
-"""A worker's side of the measurement: steps on demand over stdin and stdout, with time, loss and memory. Standard
-library only: TRL's environment runs it too."""
+"""The worker's side of the measurement: steps on demand over stdin and stdout, with time, loss and memory.
+
+Standard library only, because TRL's environment runs it too.
+"""
 
 import gc
 import json
@@ -9,22 +11,24 @@ from collections.abc import Callable
 
 
 def serve(step: Callable[[], float]) -> None:
-    """Answer each line of stdin with one step: {"seconds", "loss", "peak_mib"}; the loaded model is what is resident
-    now."""
+    """Answer each line of stdin with one step: {"seconds", "loss", "peak_mib"}.
+
+    The resident memory at the call counts as the loaded model.
+    """
     gc.collect()
     loaded = _resident("VmRSS")
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")  # the high-water mark begins anew
-    _say({"loaded_mib": loaded / 1024})
+        file.write("5")  # resets the high-water mark
+    _print_figures({"loaded_mib": loaded / 1024})
     for _ in sys.stdin:
         started = time.perf_counter()
         loss = step()
         seconds = time.perf_counter() - started
-        _say({"seconds": seconds, "loss": loss, "peak_mib": (_resident("VmHWM") - loaded) / 1024})
+        _print_figures({"seconds": seconds, "loss": loss, "peak_mib": (_resident("VmHWM") - loaded) / 1024})
 
 
-def _say(found: dict[str, float]) -> None:
-    print("@" + json.dumps(found), flush=True)  # libraries print too: ours are the lines that begin with @
+def _print_figures(found: dict[str, float]) -> None:
+    print("@" + json.dumps(found), flush=True)  # libraries print too, so our lines begin with @
 
 
 def _resident(name: str) -> int:

@@ -46,7 +46,7 @@ class Grpo(Objective):
 
 
 def main() -> None:
-    """Load, then step whenever a line comes."""
+    """Load, then take a step for each line of stdin."""
     folder, threads = Path(sys.argv[1]), int(sys.argv[2])
     given = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     settings, rows = given["settings"], given["rows"]

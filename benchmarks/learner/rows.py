@@ -1,4 +1,4 @@
-"""Rows and model of the measurement: one folder with a random Qwen2, an adapter and `rows.json`; read by both sides."""
+"""Rows and model of the measurement: a folder with a random Qwen2, an adapter and `rows.json`. Both sides read it."""
 
 import json
 import random
@@ -27,10 +27,11 @@ SETTINGS: dict[str, Any] = {
 
 
 def prepare(folder: Path, *, n_rows: int, longest: int, threads: int, seed: int = 0) -> dict[str, float]:
-    """Write model, adapter (not fresh, so that KL and ratios are not trivial) and rows; the rows' lengths as facts.
+    """Write the model, the adapter and the rows. Returns facts about the rows' lengths.
 
-    Lengths of prompts and completions are log-normal (median longest/4, σ 0.8, at most `longest`), as replies' are: a
-    few are long. No two rows share a prompt. μ is the policy's own log-prob with noise of 0.05, as an engine's differs.
+    The adapter is not fresh, so that KL and ratios are not trivial. Lengths of prompts and completions are log-normal
+    (median longest/4, σ 0.8, at most `longest`), like those of replies: a few are long. No two rows share a prompt. μ
+    is the policy's own log-prob with noise of 0.05, because an engine's differs.
     """
     torch.set_num_threads(threads)
     transformers_logging.disable_progress_bar()

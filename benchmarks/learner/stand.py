@@ -1,4 +1,4 @@
-"""A whole Burnish for a measurement: every part, the sandbox's model, one client that streams; gone afterwards."""
+"""A whole Burnish for a measurement: every part, the sandbox's model, one streaming client. All end with the block."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ PORTS = {"gateway.port": 8790, "engine.port": 8791}
 
 @dataclass(slots=True)
 class Reply:
-    """One streamed reply: whose version answered, and when each piece of it came (seconds, monotonic)."""
+    """One streamed reply: the version that answered, and the arrival time of each piece (seconds, monotonic)."""
 
     response_id: str = ""
     version: int = 0
@@ -33,7 +33,7 @@ class Reply:
 
 
 class Stand:
-    """A running stack, seen as its clients see it and, for what only it knows, through its journal."""
+    """A running stack as its clients reach it, with its journal for internal facts."""
 
     def __init__(self, settings: config.Settings, key: str) -> None:
         self.settings = settings
@@ -43,7 +43,7 @@ class Stand:
         self._feedback = httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30.0)
 
     async def ask(self, text: str, *, user: str = "u", max_tokens: int = 48, trains: bool = True) -> Reply:
-        """A reply to one prompt, streamed."""
+        """A streamed reply to one prompt."""
         reply = Reply(asked_at=time.monotonic())
         response: Any = await self._client.chat.completions.with_raw_response.create(
             model=self.settings.agent.name,
@@ -75,7 +75,7 @@ class Stand:
 
 @asynccontextmanager
 async def standing(folder: Path, **changes: Any) -> AsyncIterator[Stand]:
-    """Every part at work on the sandbox's settings with `changes` (dotted keys, `__` for the dot)."""
+    """Run every part on the sandbox's settings with `changes` (dotted keys, `__` for the dot)."""
     flags = {key.replace("__", "."): value for key, value in changes.items()}
     settings = config.load(flags={**PORTS, "state_dir": str(folder / "state"), **flags})
     key = stack.make_user_key(settings)
@@ -88,12 +88,12 @@ async def standing(folder: Path, **changes: Any) -> AsyncIterator[Stand]:
 
 
 def opening(rng: random.Random) -> str:
-    """What a simulated user asks for."""
+    """A request of a simulated user."""
     return SimulatedUser(rng.randrange(10**6), "ana").opening()
 
 
 async def streams(stand: Stand, n: int, rng: random.Random, is_over: asyncio.Event, replies: list[Reply]) -> None:
-    """Hold `n` long streams open until `is_over`; each reply goes to `replies` as it ends."""
+    """Hold `n` long streams open until `is_over`. Each reply goes to `replies` when it ends."""
 
     async def one() -> None:
         while not is_over.is_set():

@@ -1,9 +1,8 @@
-"""`python -m benchmarks.learner.stepping STATE`: the learner's process for a measurement: takes steps for as long as it
-is told to.
+"""`python -m benchmarks.learner.stepping STATE`: a learner process for measurements that takes steps on command.
 
-Niceness, courtesy, threads and rows are the learner part's own; what is left out is publishing, so that it can step
-without a pause, which no learner that waits for its trials does. A line `go` begins, `stop` ends; each is answered by a
-line with the steps taken since.
+Niceness, throttle, threads and rows are the same as in the learner part. It publishes nothing, so that it can step
+without a pause; a real learner waits for trials. The line `go` starts it, `stop` stops it. Each is answered by a line
+with the steps taken since the last one.
 """
 
 import sys
@@ -19,10 +18,10 @@ from burnish.learner.run.throttle import Throttle, WorkShare, lower_priority, to
 
 
 def main() -> None:
-    """Load, tell that one is ready, then obey."""
+    """Load, print `ready`, then obey the lines of stdin."""
     settings = config.load(flags={"state_dir": sys.argv[1], "engine.port": int(sys.argv[2])})
     recipe = settings.recipe
-    logs.configure("console", "learner")  # to stderr: stdout is the answers' own
+    logs.configure("console", "learner")  # to stderr, because stdout carries the answers
     lower_priority()
     trainer = trainer_for(settings, recipe, settings.agent.name)
     anchors = anchors_for(settings, trainer.policy, recipe)

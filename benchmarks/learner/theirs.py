@@ -1,10 +1,9 @@
-"""`python benchmarks/learner/theirs.py FOLDER THREADS MICRO_BATCH [default] [compact]`, in TRL's environment: TRL's
-GRPO step.
+"""`python benchmarks/learner/theirs.py FOLDER THREADS MICRO_BATCH [default] [compact]`: TRL's GRPO step.
 
-TRL's own code throughout: padding as `_generate_and_score_completions` does it, reference log-probs by
-`_get_per_token_logps_and_entropies` with the adapter off, `split_tensor_dict`, `_compute_loss`, its optimiser.
-`default` leaves gradient checkpointing as TRL has it (on). `compact` lets its head skip what is no completion, as it
-does on a GPU; on a CPU it scores every place.
+Runs in TRL's environment, with TRL's own code throughout: padding as in `_generate_and_score_completions`, reference
+log-probs by `_get_per_token_logps_and_entropies` with the adapter off, `split_tensor_dict`, `_compute_loss`, its
+optimiser. `default` leaves gradient checkpointing as TRL has it (on). `compact` lets its head skip all tokens outside
+the completion, as on a GPU. On a CPU it scores every token.
 """
 
 import json
@@ -28,7 +27,7 @@ LORA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pr
 
 
 def main() -> None:
-    """Load, then step whenever a line comes."""
+    """Load, then take a step for each line of stdin."""
     folder, threads, micro, flags = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     torch.set_num_threads(threads)
     given = json.loads((folder / "rows.json").read_text(encoding="utf-8"))

@@ -1,1 +1,1 @@
-"""Whether Burnish learns from its users, and learns safely: runs through the live gateway, with controls and seeds."""
+"""Benchmarks of learning through the live gateway: gain and safety, with controls and seeds."""

@@ -1,7 +1,7 @@
 """`python -m benchmarks.learning`: whether Burnish learns from its (simulated) users, with controls and seeds.
 
-Runs that are finished are kept under `.work/results/` and never made again (`--again` does). `--report` writes a
-summary of each arm into `docs/results/` and draws tables and pictures from the summaries that are there.
+Finished runs are kept under `.work/results/` and not repeated, except with `--again`. `--report` writes a summary of
+each arm into `docs/results/` and draws tables and pictures from all summaries there.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from benchmarks.bars import make_console
 from benchmarks.learning import frozen, queue, summaries
 from benchmarks.learning.drill.part import PART as DRILL
 from benchmarks.learning.engine import SharedEngine
-from benchmarks.learning.part import Part, Wish
+from benchmarks.learning.part import Choice, Part
 from benchmarks.learning.queue import Job
 from benchmarks.learning.results import Results
 from benchmarks.learning.style.part import PART as STYLE
@@ -30,10 +30,13 @@ SUMMARIES = Path("docs") / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, run what is missing, show everything. Exits with 1 where a run broke or a bar is not met."""
+    """Read the command line, do the missing runs, print all results.
+
+    Exits with 1 if a run failed or a bar is missed.
+    """
     given = _read(arguments)
     console = make_console()
-    # a supervisor's lines would break the bar, and each part's output is in a file already
+    # a supervisor's lines would break the progress bar, and a file already has each part's output
     logs.configure("console", "learning")
     if given.collect is not None:
         collected = summaries.collect(given.home)
@@ -60,12 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
         console.print(f"written to {given.json}", highlight=False)
     for fault in faults:
-        console.print(f"[red]broken:[/] {fault}", highlight=False)
+        console.print(f"[red]failed:[/] {fault}", highlight=False)
     sys.exit(1 if faults or unmet else 0)
 
 
 def _reported(place: Path, fresh: Sequence[Summary]) -> list[Summary]:
-    """What a report is drawn from: a file as it is; a folder after these were taken into it."""
+    """The summaries of a report: those of a file, or those of a folder after `fresh` was merged into it."""
     if place.suffix == ".json":
         return summaries.read(place)
     summaries.update(place, fresh)
@@ -73,14 +76,18 @@ def _reported(place: Path, fresh: Sequence[Summary]) -> list[Summary]:
 
 
 def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
-    """The part's runs to do: where arms are named, of those that are its own."""
+    """The missing runs of a part. If arms are named, only runs of the part's own arms among them."""
     named = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
-    return [] if named == [] else part.missing(results, Wish(named, given.seeds or range(8), given.again, given.until))
+    return (
+        [] if named == [] else part.missing(results, Choice(named, given.seeds or range(8), given.again, given.until))
+    )
 
 
 def seeds_of(text: str) -> list[int]:
-    """`8`: the first eight seeds; `0-3`: from and to; `0,5,7`, `0-3,5`: these. Raises ArgumentTypeError for anything
-    else."""
+    """The seeds that `text` names: `8` for the first eight, `0-3` for a range, `0,5,7` or `0-3,5` for a list.
+
+    Raises ArgumentTypeError for anything else.
+    """
     try:
         parts = text.split(",")
         if len(parts) == 1 and text.isdecimal():
@@ -92,7 +99,7 @@ def seeds_of(text: str) -> list[int]:
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(
-        f"expected 8 (the first eight), 0-3, 0,5,7 or 0-3,5 (0-0 for seed 0 alone); got {text!r}"
+        f"expected 8 (the first eight), 0-3, 0,5,7 or 0-3,5 (0-0 for seed 0), got {text!r}"
     )
 
 
@@ -107,47 +114,51 @@ def _stops() -> str:
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=(__doc__ or "").split("\n\n")[0])
     names = [part.name for part in PARTS]
-    parser.add_argument("--only", choices=names, action="append", help="this part alone; may be given again")
-    parser.add_argument("--arms", type=lambda text: text.split(","), help="these arms, with commas; all that can run")
+    parser.add_argument("--only", choices=names, action="append", help="only this part; repeatable")
+    parser.add_argument("--arms", type=lambda text: text.split(","), help="only these arms, separated by commas")
     parser.add_argument(
         "--seeds",
         type=seeds_of,
-        help="8 (the first eight, as without it), 0-3, or 0-3,5,7; with --report show these alone",
+        help="seeds: 8 (the first eight, the default), 0-3, or 0-3,5,7; with --report, print only these",
     )
     parser.add_argument(
-        "--until", type=int, metavar="N", help=f"end runs of {_stops()} early, for gains at these by more seeds"
+        "--until", type=int, metavar="N", help=f"end runs of {_stops()} early, for a gain at that point with more seeds"
     )
-    parser.add_argument("--side-by-side", type=int, default=2, metavar="N", help="runs at a time on the one engine")
     parser.add_argument(
-        "--engine", default="", metavar="URL", help="a vLLM that runs already, with room for all adapters"
+        "--side-by-side", type=int, default=2, metavar="N", help="number of concurrent runs on the one engine"
     )
-    parser.add_argument("--engine-key", default="", metavar="KEY", help="its key")
-    parser.add_argument("--again", action="store_true", help="make finished runs again")
-    parser.add_argument("--report", action="store_true", help="run nothing; summarise what is there and show it")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument(
+        "--engine", default="", metavar="URL", help="use this running vLLM, which must have room for all adapters"
+    )
+    parser.add_argument("--engine-key", default="", metavar="KEY", help="key of --engine")
+    parser.add_argument("--again", action="store_true", help="repeat finished runs")
+    parser.add_argument(
+        "--report", action="store_true", help="run nothing; summarise the finished runs and print the tables"
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--plots", type=Path, help="also draw the curves into this folder")
-    parser.add_argument("--home", type=Path, default=HOME, help=f"where runs are kept (default {HOME})")
+    parser.add_argument("--home", type=Path, default=HOME, help=f"folder of the finished runs (default {HOME})")
     parser.add_argument(
         "--summaries", type=Path, default=SUMMARIES, metavar="PATH",
-        help=f"a folder that --report writes and reads (default {SUMMARIES}), or a file that it reads",
+        help=f"folder that --report writes and reads (default {SUMMARIES}), or a file that it only reads",
     )  # fmt: skip
     parser.add_argument(
         "--collect",
         type=Path,
         metavar="FILE",
-        help="run nothing; summarise all runs, with any settings, into this file",
+        help="run nothing; write summaries of all runs, of any settings, to this file",
     )
     given = parser.parse_args(arguments)
     known = {arm for part in PARTS for arm in part.arms}
     unknown = [arm for arm in given.arms or () if arm not in known]
     if unknown:
-        parser.error(f"no arm {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+        parser.error(f"no arm {', '.join(unknown)}; the arms are {', '.join(sorted(known))}")
     if given.until is not None and not all(
         given.until in part.cut for part in PARTS if part.name in (given.only or names)
     ):
-        parser.error(f"--until {given.until}: only runs of {_stops()} can end early; name it with --only")
+        parser.error(f"--until {given.until}: only runs of {_stops()} can end early; name the part with --only")
     if given.side_by_side < 1:
-        parser.error("--side-by-side must be at least 1")
+        parser.error(f"--side-by-side: expected at least 1, got {given.side_by_side}")
     return given
 
 

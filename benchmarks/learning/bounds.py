@@ -1,4 +1,4 @@
-"""Means over seeds with bootstrap bounds. Pure functions; the same numbers give the same bounds."""
+"""Means over seeds with bootstrap bounds. Pure functions: the same numbers give the same bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The mean of one value per seed. Raises ValueError for none."""
+    """The mean of one value per seed. Raises ValueError if there is none."""
     return ratio(values, [1.0] * len(values))
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> Estimate:
-    """The ratio of two means, seeds resampled in pairs; infinite bounds where a resample's denominator is 0.
+    """The ratio of two means, with seeds resampled in pairs. A bound is infinite if a resample's denominator is 0.
 
-    Raises ValueError for none, or for lists of different length.
+    Raises ValueError for empty lists or lists of different length.
     """
     if not over or len(over) != len(under):
         raise ValueError(f"expected one value a seed on either side, got {len(over)} and {len(under)}")
@@ -52,6 +52,6 @@ def paired(these: Mapping[int, float], those: Mapping[int, float]) -> tuple[list
 
 
 def gain(these: Mapping[int, float], those: Mapping[int, float]) -> Estimate | None:
-    """The mean of `these` minus `those`, paired by seed; None where no seed has both."""
+    """The mean of `these` minus `those`, paired by seed. None if no seed has both."""
     left, right = paired(these, those)
     return estimate([a - b for a, b in zip(left, right, strict=True)]) if left else None

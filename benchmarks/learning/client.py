@@ -1,4 +1,4 @@
-"""Requests to the gateway, as an ordinary client makes them: counted, never retried."""
+"""Requests to the gateway as an ordinary client sends them: counted, never retried."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,13 +9,12 @@ import aiohttp
 from burnish.server.rollout.forgetting_prompts import shown
 
 N_AT_ONCE = 64
-"""Requests of an examination: vLLM answers 480 of them in about half the time that 16 at a time take."""
+"""Requests of an exam at a time. vLLM answers 480 of them in about half the time of 16 at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: the id by which feedback is given, the text with tool calls as the model writes them, and the message
-    as it came."""
+    """One answer: the id for feedback, the text with tool calls as the model writes them, and the original message."""
 
     response_id: str
     text: str
@@ -23,7 +22,7 @@ class Reply:
 
 
 class Client:
-    """One key's requests to the gateway at `url`; `failures` tells of each that failed."""
+    """One key's requests to the gateway at `url`. `failures` describes each failed request."""
 
     def __init__(self, url: str, api_key: str) -> None:
         self.n_requests = 0
@@ -47,9 +46,10 @@ class Client:
         user: str = "",
         seed: int | None = None,
     ) -> Reply | None:
-        """One reply; None where the request failed.
+        """One reply. None if the request failed.
 
-        `session` names the session, `user` who asks, `seed` the engine's for what it draws; without, nothing is said.
+        `session` names the session, `user` the user, `seed` the engine's sampling seed. The request leaves out what is
+        not given.
         """
         body: dict[str, Any] = {
             "model": model,
@@ -74,11 +74,11 @@ class Client:
         await self._post("/v1/feedback", body, {})
 
     async def comment(self, response_id: str, words: str) -> None:
-        """A user's words on a reply, without a rating."""
+        """A user's comment on a reply, without a rating."""
         await self._post("/v1/feedback", {"target": response_id, "comment": words}, {})
 
     async def conclude(self, session: str, is_success: bool) -> None:
-        """What became of a whole session."""
+        """The outcome of a whole session."""
         await self._post("/v1/feedback", {"target": session, "about": "session", "outcome": is_success}, {})
 
     async def close(self) -> None:

@@ -10,36 +10,40 @@ ByArm = Mapping[str, Mapping[int, Result]]
 """Results by arm and seed."""
 BySeed = dict[int, float]
 MIN_SEEDS = 8
-"""Fewer show nothing."""
+"""The fewest seeds behind a bar's figure."""
 
 
 class Measured(NamedTuple):
-    """A bar's figure and the number of seeds behind it; fewer than `MIN_SEEDS` show nothing."""
+    """A bar's figure and the number of seeds behind it. It counts only with at least `MIN_SEEDS` seeds."""
 
     value: float
     n: int
 
 
 def scores(results: ByArm, arm: str, n: int) -> BySeed:
-    """By seed, the arm's score after `n` interactions or sessions."""
+    """The arm's score after `n` interactions or sessions, by seed."""
     return {seed: result.scores[n] for seed, result in results.get(arm, {}).items() if n in result.scores}
 
 
 def counted(results: ByArm, arm: str, key: str) -> BySeed:
-    """By seed, one of the arm's figures."""
+    """One of the arm's figures, by seed."""
     return {seed: result.figures[key] for seed, result in results.get(arm, {}).items() if key in result.figures}
 
 
 def flat(name: str, columns: Mapping[str, BySeed]) -> dict[str, float]:
-    """`name_key` for the mean of each column that is not empty, `name_key_low` and `name_key_high` for its bounds."""
+    """`name_key` for the mean of each non-empty column, `name_key_low` and `name_key_high` for its bounds."""
     found: dict[str, float] = {}
     for key, by_seed in columns.items():
         if by_seed:
-            told = estimate(list(by_seed.values()))
-            found |= {f"{name}_{key}": told.mean, f"{name}_{key}_low": told.low, f"{name}_{key}_high": told.high}
+            estimated = estimate(list(by_seed.values()))
+            found |= {
+                f"{name}_{key}": estimated.mean,
+                f"{name}_{key}_low": estimated.low,
+                f"{name}_{key}_high": estimated.high,
+            }
     return found
 
 
 def shown(measured: Mapping[str, Measured]) -> dict[str, float]:
-    """The bars' figures that enough seeds stand behind."""
+    """The bars' figures that have enough seeds."""
     return {key: each.value for key, each in measured.items() if each.n >= MIN_SEEDS}

@@ -1,4 +1,4 @@
-"""One vLLM for many runs: it takes a minute or two to start, a run's other parts take seconds."""
+"""One vLLM for many runs, because it takes a minute or two to start and a run's other parts take seconds."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from burnish.server.rollout.engine.vllm import VllmEngine
 
 @dataclass(frozen=True, slots=True)
 class SharedEngine:
-    """Where it is, and its key."""
+    """Its URL and its key."""
 
     url: str
     api_key: str
@@ -38,11 +38,10 @@ class SharedEngine:
 
 @asynccontextmanager
 async def running(folder: Path, n_runs: int) -> AsyncIterator[SharedEngine]:
-    """vLLM with the sandbox's model and room for the adapters of `n_runs` runs at a time; its output goes to
-    `folder`/engine.log.
+    """vLLM with the sandbox's model and room for the adapters of `n_runs` concurrent runs.
 
-    A run holds up to four versions: live, draining, the one before, and a candidate. Raises BurnishError where it does
-    not start.
+    Its output goes to `folder`/engine.log. A run holds up to four versions: live, draining, previous, and a candidate.
+    Raises BurnishError if it does not start.
     """
     flags = {
         "state_dir": str(folder),
@@ -68,7 +67,7 @@ async def running(folder: Path, n_runs: int) -> AsyncIterator[SharedEngine]:
             await asyncio.wait_for(supervisor.wait_ready(), part.patience)
             yield SharedEngine(f"http://127.0.0.1:{settings.engine.port}", settings.engine.api_key)
         except TimeoutError as error:
-            raise BurnishError(f"vLLM did not start; {log_file} says why") from error
+            raise BurnishError(f"vLLM did not start; the reason is in {log_file}") from error
         finally:
             supervisor.stop()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""The hash of a world: of every file that says who the users are, what they say and how replies are scored."""
+"""The hash of a world: of all files that define the users, their words and the score."""
 
 import ast
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 def digest(files: Sequence[Path]) -> str:
     """SHA-256 over the files' names and contents, in their order, as 64 hex digits.
 
-    Of Python files the statements count; comments, docstrings and layout do not. Raises OSError if a file cannot be
+    Of Python files only statements count; comments, docstrings and layout do not. Raises OSError if a file cannot be
     read.
     """
     whole = hashlib.sha256()

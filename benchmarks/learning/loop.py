@@ -1,4 +1,4 @@
-"""What the journal says of a run's loop: whether it has caught up with its users, and what it has cost."""
+"""The state of a run's learning loop, read from the journal: whether it has caught up, and its costs."""
 
 import asyncio
 import time
@@ -18,15 +18,14 @@ from burnish.server.rollout.shadow_groups import picker
 
 OPERATOR = "hurried operator"
 PATIENCE = 300.0
-"""Seconds for the loop to catch up; after that the users go on, and it is counted."""
+"""Longest wait, in seconds, for the loop to catch up. After that the users continue, and the delay is counted."""
 INTERVAL = 0.05
 
 
 async def catch_up(stack: Stack, n_turns: int, *, heeds_holds: bool = False) -> bool:
-    """Wait until `n_turns` are recorded, all judged, and a step that is due has been decided; False where patience
-    ended first.
+    """Wait until `n_turns` are recorded and judged and a due step is decided. False if the patience ended first.
 
-    `heeds_holds`: while the agent is held no candidate is waited for, while learning is paused no step is.
+    `heeds_holds`: do not wait for a candidate while the agent is held, or for a step while learning is paused.
     """
     deadline = time.monotonic() + PATIENCE
     while not await asyncio.to_thread(_is_calm, stack, n_turns, heeds_holds):
@@ -44,7 +43,7 @@ def _is_calm(stack: Stack, n_turns: int, heeds_holds: bool) -> bool:
         with stack.journal.read() as session:
             row = agents.find(session, stack.agent)
             is_held, is_paused = row.held is not None, row.is_paused
-        # a learner whose candidate is undecided takes no step
+        # a learner with an undecided candidate takes no step
         is_due = is_due and not is_paused and not n_undecided and not _count(stack, VersionState.CANARY)
         n_undecided = 0 if is_held else n_undecided
     is_busy = pulse.n_judging or pulse.is_open or is_due or n_undecided or _is_drawing(stack)
@@ -52,7 +51,7 @@ def _is_calm(stack: Stack, n_turns: int, heeds_holds: bool) -> bool:
 
 
 def _is_drawing(stack: Stack) -> bool:
-    """Whether a turn waits for its shadows: how many groups there are must not depend on how fast they are drawn."""
+    """Whether a turn waits for its shadow group. The number of groups must not depend on the speed of drawing."""
     if not stack.settings.has_groups:
         return False
     agent = serving_table.watch(routes_file(stack.settings)).current().agents[stack.agent]
@@ -63,8 +62,7 @@ def _is_drawing(stack: Stack) -> bool:
 
 
 def costs(stack: Stack) -> dict[str, float]:
-    """Versions and what became of them, turns trained on, tokens drawn in the shadow, and votes that judges were asked
-    for."""
+    """Versions and their outcomes, trained turns, tokens drawn for shadow groups, and requested votes."""
     pulse = facts.pulse(stack.journal, stack.agent)
     with stack.journal.read() as session:
         ballots = session.connection().execute(select(col(JudgementRow.votes), col(JudgementRow.n_failed))).all()
@@ -92,8 +90,11 @@ def _count(stack: Stack, state: VersionState) -> int:
         )
 
 
-def let_go_on(stack: Stack) -> tuple[bool, bool]:
-    """Release a hold and resume learning, whatever they were for; whether there was either of them."""
+def end_hold_and_resume(stack: Stack) -> tuple[bool, bool]:
+    """End a hold and resume learning, whatever the reason.
+
+    Returns whether there was a hold, and whether learning was paused.
+    """
     with stack.journal.read() as session:
         row = agents.find(session, stack.agent)
         was_held, was_paused = row.held is not None, row.is_paused

@@ -1,4 +1,4 @@
-"""A part of the proof: its world and arms, the runs that are missing, and what the results that are there show."""
+"""A part of the benchmark: its world and arms, its missing runs, and the tables of its results."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -17,11 +17,10 @@ from benchmarks.learning.summaries import Summary, shared
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the command line asks for: which arms (None: all that can run), which seeds, whether finished runs come
-    again.
+class Choice:
+    """The command line's choice: arms (None: all usual ones), seeds, whether finished runs are repeated.
 
-    Runs go `until` so many interactions, one of the part's `cut`; None: to the world's end.
+    Runs go `until` so many interactions, one of the part's `cut`. None: to the world's end.
     """
 
     arms: Sequence[str] | None
@@ -42,10 +41,10 @@ class AnyArm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """How a part shows results of its world (whose hash is the last argument of `show`).
+    """How a part prints results of its world. The last argument of `show` is the world's hash.
 
-    `figures` are flat, for `--json`; a bar's own key is there only where enough seeds stand behind it. `unmet` names
-    the bars that are missed or not shown yet.
+    `figures` are flat, for `--json`. A bar's own key is present only with enough seeds. `unmet` names the bars that are
+    missed or have too few seeds.
     """
 
     show: Callable[[Console, ByArm, str], None]
@@ -56,7 +55,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The results of all arms. `notes` say what else a reader must know of them, a line each."""
+    """The results of all arms. `notes` are further remarks for the reader, a line each."""
 
     tables: Tables
     results: ByArm
@@ -70,7 +69,7 @@ class Shown:
             console.print(note, highlight=False)
 
     def draw(self, folder: Path) -> list[Path]:
-        """Write the pictures; their paths."""
+        """Write the pictures. Returns their paths."""
         return self.tables.draw(folder, self.results)
 
     def figures(self) -> dict[str, float]:
@@ -81,16 +80,15 @@ class Shown:
 
 
 Play = Callable[[Any, int, SharedEngine, Path, Path, Tell], Awaitable[Result]]
-"""Arm, seed, engine, a fresh folder, the folder of what is kept from run to run, and whom to tell of progress."""
+"""Arguments: arm, seed, engine, a fresh folder, the folder of a cache for all runs, and the progress function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`world` are the files that are its world, `usual` the arms that run where none are named, `n` the interactions or
-    sessions of a run.
+    """A part of the benchmark.
 
-    `words` says in a line what came out of a run. `cut` are other ways to play it, which end after so many
-    interactions.
+    `world`: the files of its world. `usual`: the arms that run by default. `n`: the interactions or sessions of a run.
+    `words` describes a run's result in a line. `cut`: other ways to play it, which end after so many interactions.
     """
 
     name: str
@@ -103,19 +101,19 @@ class Part:
     tables: Tables
     cut: Mapping[int, Play] = field(default_factory=dict)
 
-    def missing(self, results: Results, wish: Wish) -> list[Job]:
-        """The runs to do: seed by seed, so that all arms grow alike."""
-        arms = [self.arms[name] for name in wish.arms or self.usual]
-        n = self.n if wish.until is None else wish.until
+    def missing(self, results: Results, choice: Choice) -> list[Job]:
+        """The missing runs, seed by seed, so that all arms grow alike."""
+        arms = [self.arms[name] for name in choice.arms or self.usual]
+        n = self.n if choice.until is None else choice.until
         return [
             self._job(results, arm, seed, n)
-            for seed in wish.seeds
+            for seed in choice.seeds
             for arm in arms
-            if wish.is_again or not _has_reached(n, results.find(arm.name, seed, arm.flags(seed)))
+            if choice.is_again or not _has_reached(n, results.find(arm.name, seed, arm.flags(seed)))
         ]
 
     def summaries(self, results: Results) -> list[Summary]:
-        """What is there of each arm, with its present settings. Each seed is looked up with its own."""
+        """The available runs of each arm with its present settings. Each seed is found by its own settings."""
         found = {name: results.all(name, arm.flags) for name, arm in self.arms.items()}
         return [
             Summary(self.name, name, results.world, UNDER, shared(self.arms[name].flags(0)), runs)
@@ -124,7 +122,7 @@ class Part:
         ]
 
     def shown(self, summaries: Sequence[Summary], seeds: Collection[int] | None = None) -> Shown:
-        """What these say of this part, of these `seeds` alone where given. Notes name what is not of today's arms."""
+        """The results of this part, of `seeds` only if given. Notes name results that do not match today's arms."""
         own = [summary for summary in summaries if summary.part == self.name]
         gone = [each.arm for each in own if each.arm not in self.arms]
         results: dict[str, dict[int, Result]] = {}
@@ -138,7 +136,7 @@ class Part:
         if others:
             notes.append(f"measured in another world or with other settings than today's: {', '.join(others)}")
         if gone:
-            notes.append(f"no arm of today, so in no table (--json has them): {', '.join(gone)}")
+            notes.append(f"arms that no longer exist, so they are only in --json: {', '.join(gone)}")
         return Shown(self.tables, results, ", ".join(sorted({each.world for each in own})) or world, notes)
 
     def _is_present(self, summary: Summary, world: str) -> bool:
@@ -152,7 +150,7 @@ class Part:
             folder = results.folder / "runs" / f"{arm.name}-{seed}"
             result = await play(arm, seed, engine, folder, results.folder / "cache", tell)
             results.write(result)
-            # what broke stays to be looked at; of what went well the result and what the parts said are enough
+            # a failed run keeps its folder for inspection; of a good run the result and the log are enough
             (folder / "parts.log").replace(results.folder / arm.name / f"{seed}.log")
             shutil.rmtree(folder, ignore_errors=True)
             return self.words(result)
@@ -161,10 +159,10 @@ class Part:
 
 
 def curve(result: Result) -> str:
-    """A result in a line: its scores, what failed, and how long it took, which one that was cut does not say."""
-    told = " ".join(f"{score:.2f}" for score in result.scores.values())
+    """A result in a line: its scores, the failures, and the time, which a cut run does not have."""
+    curve_text = " ".join(f"{score:.2f}" for score in result.scores.values())
     took = f", {result.figures['seconds']:.0f} s" if "seconds" in result.figures else ""
-    return f"{told}, {result.figures['n_failed']:.0f} failed{took}"
+    return f"{curve_text}, {result.figures['n_failed']:.0f} failed{took}"
 
 
 def _has_reached(n: int, result: Result | None) -> bool:

@@ -1,4 +1,4 @@
-"""Runs, a few at a time on one engine: what is finished stays, what breaks is told at the end and stops no other."""
+"""Runs, a few at a time on one engine. Finished runs stay, and a failed run does not stop the others."""
 
 import asyncio
 import time
@@ -24,28 +24,28 @@ from benchmarks.learning.engine import SharedEngine
 
 
 class Tell(Protocol):
-    """How a run tells where it is."""
+    """How a run reports its progress."""
 
     def __call__(self, n: int, words: str = "") -> None:
-        """`n` interactions more have been had; `words`, where there are any, are worth a line."""
+        """Report `n` more interactions, and a line of text if `words` is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run to do: `play` does it and keeps its result; it tells how many of its `n_interactions` more have been had."""
+    """One run to do. `play` does it, keeps its result and reports its progress out of `n_interactions`."""
 
     name: str
     n_interactions: int
     play: Callable[[SharedEngine, Tell], Awaitable[str]]
-    """Returns a few words on what came out."""
+    """Returns a few words on the result."""
 
 
 async def work(
     jobs: Sequence[Job], n_at_once: int, folder: Path, console: Console, given: SharedEngine | None = None
 ) -> list[str]:
-    """All jobs, in order, `n_at_once` side by side, with a bar and the time left; what went wrong, a line a job.
+    """Do all jobs in order, `n_at_once` at a time, with a progress bar. Returns the failures, a line each.
 
-    They share the engine that is `given`, else one that is started in `folder`.
+    They share the engine `given`, or else one that is started in `folder`.
     """
     if not jobs:
         return []
@@ -64,7 +64,7 @@ async def work(
             began = time.monotonic()
             bar.update(whole, description=f"{len(jobs)} runs, interactions")
 
-            def say(text: str) -> None:
+            def print_line(text: str) -> None:
                 bar.console.print(f"{time.strftime('%H:%M:%S')} {text}", highlight=False)
 
             async def worker() -> None:
@@ -76,18 +76,18 @@ async def work(
                         bar.advance(line, n)
                         bar.advance(whole, n)
                         if words:
-                            say(f"{job.name}: {words}; {_left(bar, whole, began)}")
+                            print_line(f"{job.name}: {words}; {_left(bar, whole, began)}")
 
                     try:
                         words = await job.play(shared, tell)
-                    except Exception as error:  # one run that breaks must not cost the others; it leaves no result
+                    except Exception as error:  # one failed run must not stop the others; it leaves no result
                         faults.append(f"{job.name}: {error!r}")
                         words = f"failed: {error!r}"
                         bar.advance(
                             whole, job.n_interactions - next(each.completed for each in bar.tasks if each.id == line)
                         )
                     bar.remove_task(line)
-                    say(f"{job.name}: {words}; {_left(bar, whole, began)}")
+                    print_line(f"{job.name}: {words}; {_left(bar, whole, began)}")
 
             await asyncio.gather(*(worker() for _ in range(n_at_once)))
     return faults

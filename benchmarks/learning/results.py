@@ -1,8 +1,8 @@
-"""Finished runs as files: one JSON per (arm, seed) under the world's hash, written by one rename when a run has ended.
+"""Finished runs as files: one JSON per (arm, seed) under the world's hash, written by one rename after the run.
 
-A run that dies leaves no result. A result with other settings than the arm's present ones is not used: it tells of
-another arm. Nor is one over other settings of the sandbox, which stand under every arm's. These files stay on the
-machine that made them; what is published is a summary of them (`summaries.py`).
+A run that dies leaves no result. A result with settings other than the arm's present ones is ignored, because it
+belongs to another arm. The same holds for other settings of the sandbox, which every arm builds on. These files stay on
+the machine that made them. What is published is a summary of them (`summaries.py`).
 """
 
 import json
@@ -30,7 +30,7 @@ def _today() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run showed. `scores` by interactions; `figures` are flat numbers; `settings` what the run was given.
+    """The result of one run. `scores` by interactions; `figures` are flat numbers; `settings` of the run.
 
     `curves` are further columns by interactions, of parts that have some. `date` is the day on which the run ended
     (UTC, ISO 8601).
@@ -46,7 +46,7 @@ class Result:
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> "Result":
-        """From a result's file. Raises KeyError where a field is missing."""
+        """The result in a file's JSON. Raises KeyError if a field is missing."""
         curves = {name: curve_of(curve) for name, curve in kept["curves"].items()}
         scores = curve_of(kept["scores"])
         return cls(kept["arm"], int(kept["seed"]), kept["settings"], scores, kept["figures"], curves, kept["date"])
@@ -64,14 +64,14 @@ class Results:
         replace_text(self._path(result.arm, result.seed), body + "\n")
 
     def find(self, arm: str, seed: int, settings: Mapping[str, Any]) -> Result | None:
-        """The result of this run with these settings; None where there is none (yet)."""
+        """The result of this run with these settings. None if there is none yet."""
         kept = read_json(self._path(arm, seed))
         if kept is None or (kept["world"], kept["under"], kept["settings"]) != (self.world, UNDER, dict(settings)):
             return None
         return Result.of(kept)
 
     def all(self, arm: str, settings_of: Callable[[int], Mapping[str, Any]]) -> dict[int, Result]:
-        """By seed, every result of the arm with its present settings."""
+        """Every result of the arm with its present settings, by seed."""
         seeds = sorted(int(path.stem) for path in (self.folder / arm).glob("*.json"))
         found = {seed: self.find(arm, seed, settings_of(seed)) for seed in seeds}
         return {seed: result for seed, result in found.items() if result is not None}
@@ -81,5 +81,5 @@ class Results:
 
 
 def curve_of(kept: Mapping[str, Any]) -> dict[int, float]:
-    """Values by interactions, from JSON, where keys are text."""
+    """Values by interactions, from JSON with its text keys."""
     return {int(n): float(value) for n, value in kept.items()}

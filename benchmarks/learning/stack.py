@@ -1,5 +1,4 @@
-"""A run's own Burnish on the shared engine: gateway, ingester, swapper, judge, learner, with a state directory of their
-own."""
+"""A run's own Burnish on the shared engine: gateway, ingester, swapper, judge, learner, and a state directory."""
 
 import re
 import shutil
@@ -22,7 +21,7 @@ from burnish.sandbox.demo import stack
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What a run talks to and reads."""
+    """The client, the journal and the settings of a run."""
 
     settings: Settings
     journal: Journal
@@ -34,7 +33,7 @@ class Stack:
 
 
 def agent_name(arm: str, seed: int) -> str:
-    """A name for the agent of a run that no run before had: vLLM knows adapters by name."""
+    """A name for the agent of a run that no earlier run had, because vLLM knows adapters by name."""
     return f"{re.sub('[^A-Za-z0-9.-]', '-', arm)}-{seed}-{int(time.time()):x}"
 
 
@@ -42,9 +41,9 @@ def agent_name(arm: str, seed: int) -> str:
 async def running(
     folder: Path, engine: SharedEngine, agent: str, flags: Mapping[str, Any], cache: Path
 ) -> AsyncIterator[Stack]:
-    """All parts but the engine in a fresh `folder`, ended on leaving, the agent's versions unloaded.
+    """Run all parts but the engine in a fresh `folder`. On leaving, end them and unload the agent's versions.
 
-    `flags` are dotted settings; `cache` keeps the base's own answers from run to run. Raises BurnishError where a part
+    `flags` are dotted settings. `cache` keeps the base's own answers from run to run. Raises BurnishError if a part
     does not start.
     """
     own = {

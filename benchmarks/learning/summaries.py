@@ -1,8 +1,8 @@
 """Summaries of finished runs: for every seed what the tables, bounds and pictures need, and nothing else.
 
-A file holds one summary or several. `<part>/<arm>.json` in a folder is an arm as it is reported. A comparison of two
+A file holds one summary or several. `<part>/<arm>.json` in a folder is an arm of the report. A comparison of two
 versions of the code, or of variants of an arm, is one file with a summary for each. Tables and pictures are drawn from
-summaries alone.
+summaries only.
 """
 
 import json
@@ -35,7 +35,7 @@ class Summary:
     runs: Mapping[int, Result]
 
     def is_like(self, other: "Summary") -> bool:
-        """Whether both tell of the same arm in the same world with the same settings."""
+        """Whether both are of the same arm in the same world with the same settings."""
         these, those = replace(self, runs={}), replace(other, runs={})
         return these == those
 
@@ -46,9 +46,9 @@ def shared(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(path: Path) -> list[Summary]:
-    """The summaries of a file, or of all `<part>/<arm>.json` of a folder, by name. Empty where the folder has none.
+    """The summaries of a file, or of all `<part>/<arm>.json` of a folder, by name. Empty if the folder has none.
 
-    Raises BurnishError where a file is missing or holds no summary.
+    Raises BurnishError if a file is missing or holds no summary.
     """
     if path.is_dir():
         return [summary for file in sorted(path.glob("*/*.json")) for summary in read(file)]
@@ -60,7 +60,10 @@ def read(path: Path) -> list[Summary]:
 
 
 def update(folder: Path, fresh: Iterable[Summary]) -> None:
-    """Take these into the folder. Other seeds with the same world and settings stay; an arm with others is replaced."""
+    """Merge summaries into the folder.
+
+    Other seeds with the same world and settings stay. An arm with another world or settings is replaced.
+    """
     for summary in fresh:
         path = folder / summary.part / f"{summary.arm}.json"
         before = [each for each in read(path) if each.is_like(summary)] if path.exists() else []
@@ -74,9 +77,9 @@ def write(path: Path, summaries: Sequence[Summary]) -> None:
 
 
 def collect(folder: Path) -> list[Summary]:
-    """A summary of every run in `folder`/<part>/<world>/<arm>/<seed>.json, whatever its settings and its world.
+    """A summary of every run in `folder`/<part>/<world>/<arm>/<seed>.json, of any settings and world.
 
-    Raises BurnishError where there is none.
+    Raises BurnishError if there is none.
     """
     found: list[Summary] = []
     for path in sorted(folder.glob("*/*/*/*.json")):
@@ -94,7 +97,7 @@ def collect(folder: Path) -> list[Summary]:
 
 
 def _merged(before: Summary, after: Summary) -> Summary:
-    """The runs of both; of a seed that both have the later one, unless it ended earlier on its way."""
+    """The runs of both. For a seed that both have, the later one counts, unless it was cut earlier."""
     longer = {
         seed: run
         for seed, run in before.runs.items()
@@ -111,8 +114,8 @@ def _text(summary: Summary) -> str:
 
 
 def _run(run: Result) -> dict[str, Any]:
-    told = {"date": run.date, "scores": run.scores, "figures": run.figures}
-    return {**told, "curves": run.curves} if run.curves else told
+    fields = {"date": run.date, "scores": run.scores, "figures": run.figures}
+    return {**fields, "curves": run.curves} if run.curves else fields
 
 
 def _summary(kept: Mapping[str, Any]) -> Summary:

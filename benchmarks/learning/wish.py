@@ -1,8 +1,7 @@
-"""`python -m benchmarks.learning.wish`: whether the wish, as grader of shadow groups, tells replies that heed it from
-others.
+"""`python -m benchmarks.learning.wish`: whether the wish, as grader of shadow groups, prefers replies that follow it.
 
-The sandbox's base answers held-out prompts four times each; where the first reply breaks the house style, all four are
-scored on the canonical hint for one of the attributes that it broke. A program says who heeded it.
+The sandbox's base answers held-out prompts four times each. If the first reply breaks the house style, all four are
+scored on the canonical hint for one of the broken attributes. A program decides which replies follow it.
 """
 
 import argparse
@@ -27,8 +26,10 @@ N_PROMPTS, N_MEMBERS, MAX_TOKENS = 60, 4, 48
 
 
 def measure(seed: int = 0) -> dict[str, float]:
-    """Mean scores of members that heed the wish and that do not, and `auc`: how often one of the former outranks one of
-    the latter."""
+    """Mean scores of members that follow the wish and of those that do not, and `auc`.
+
+    `auc` is how often one of the former outranks one of the latter.
+    """
     torch.manual_seed(seed)
     rng, policy = random.Random(seed), Policy.load(MODEL, rank=16, alpha=32, threads=1, device="cpu")
     prompts = heldout.prompts()[:N_PROMPTS]
@@ -73,7 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.learning.wish", description=(__doc__ or "").split("\n\n")[0]
     )
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     figures = measure()
     for name, value in figures.items():

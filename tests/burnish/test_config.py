@@ -1,4 +1,4 @@
-"""Settings: sources in order, unknown keys, children, and the promise that every key is described."""
+"""Settings: the order of sources, unknown keys, child processes, and a description for every key."""
 
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def test_every_preset_is_a_recipe() -> None:
 
 
 def test_no_field_of_the_recipe_is_a_file_or_a_device() -> None:
-    """An agent's own settings may change the recipe, and must name no path."""
+    """An agent's own settings may change the recipe, but must not contain a path."""
     given = config.Recipe().model_dump()
     texts = {name for name, field in config.Recipe.model_fields.items() if field.annotation in (str, Path)}
     assert texts == set() and not {"anchors", "device", "threads"} & given.keys()
@@ -134,7 +134,7 @@ def test_a_child_process_loads_exactly_the_same(monkeypatch: pytest.MonkeyPatch)
     for name, value in config.to_environment(settings).items():
         monkeypatch.setenv(name, value)
     assert config.load() == settings
-    assert list(config.load().gateway.model_map) == ["claude-*", "GPT-*", "*"]  # the first pattern that fits is meant
+    assert list(config.load().gateway.model_map) == ["claude-*", "GPT-*", "*"]  # the first matching pattern counts
 
 
 def test_every_setting_has_a_sentence() -> None:
@@ -160,7 +160,7 @@ def test_the_settings_page_is_what_the_command_prints() -> None:
 
 
 def test_a_flag_and_an_agents_own_setting_outrank_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts that `burnish up` starts have every setting in their environment."""
+    """The parts that `burnish up` starts get every setting in their environment."""
     monkeypatch.setenv("BURNISH_LEARNER__MIN_ROWS", "16")
     settings = config.load(flags={"learner.rank": 8})
     assert (settings.learner.min_rows, settings.learner.rank) == (16, 8)

@@ -1,4 +1,4 @@
-"""Small shared files: replaced whole, watched cheaply; the serving table and keys."""
+"""Small shared files: replaced whole and watched cheaply; the serving table and keys."""
 
 import errno
 import os
@@ -118,7 +118,7 @@ except OSError as error:
 
 
 def test_a_text_that_fits_in_part_leaves_the_old_one(tmp_path: Path) -> None:
-    """Past the limit on a file's size the system takes what fits, as on a full disk, and refuses the next byte."""
+    """At the limit on a file's size the system writes what fits, as on a full disk, and refuses the next byte."""
     path = tmp_path / "a.json"
     replace_text(path, "old")
     told = subprocess.run(
@@ -150,7 +150,7 @@ def test_on_a_full_disk_the_table_stands_and_the_writer_is_told(small_disk: Path
     before = path.read_bytes()
     (small_disk / "filler").write_bytes(bytes(64 * 1024 - 3 * 4096))  # two pages are left, or one
     many = {f"a{i}": serving_table.AgentRoute(f"a{i}") for i in range(200)}
-    for _ in range(2):  # the next writer finds no table without keys and engines either
+    for _ in range(2):  # the next writer also finds a table with keys and engines
         with pytest.raises(OSError) as told:
             serving_table.update(path, lambda present: replace(present, agents=many))
         assert told.value.errno == errno.ENOSPC
@@ -162,11 +162,11 @@ def test_on_a_full_disk_the_table_stands_and_the_writer_is_told(small_disk: Path
 
 
 def test_nobody_waits_for_the_disk_while_the_table_is_held(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was put is seen at once, and synced when the next one may already hold the table."""
+    """A new value is readable at once. It is synced when the next writer may already hold the table."""
     path, order = table, []
 
     def slow(handle: int) -> None:
-        with serving_table.held(path):  # would wait for ever, did the first one hold it still
+        with serving_table.held(path):  # would wait for ever if the first writer still held it
             order.append(serving_table.watch(path).current().base_name)
 
     monkeypatch.setattr(os, "fsync", slow)

@@ -1,4 +1,4 @@
-"""The gullible judge obeys whatever order stands in its input, and judges right where none does."""
+"""The gullible judge obeys every order in its input, and judges correctly if there is none."""
 
 import base64
 
@@ -73,6 +73,6 @@ async def test_the_gullible_judge_would_be_fooled_by_most_of_it_and_reads_all_tw
 
 
 def test_few_twins_are_read_twice() -> None:
-    """A scan that found something everywhere would cost every turn twice its votes."""
+    """A scan that found something everywhere would double the votes of every turn."""
     found = [t for _, t in cases() if scan.of_question(question(t.messages, t.reply, t.next_state, "user")).findings]
     assert len(found) <= 0.1 * len(cases())

@@ -1,4 +1,4 @@
-"""The rules of the house: short lines, small folders, one name for one meaning, a small repository."""
+"""The house rules: short lines, small folders, one name for one meaning, a small repository."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ LARGE_FOLDERS = {
     "docs/decisions": "a numbered page for each decision",
     "docs/results/style": "one summary for each arm of the benchmark",
 }
-"""Folders with more than 15 files side by side, each with its reason. At most three."""
+"""Folders with more than 15 files, each with its reason. At most three."""
 ONE_MEANING = {
     "__init__.py": "a package",
     "__main__.py": "a package that runs",
@@ -41,12 +41,12 @@ ONE_MEANING = {
     "turns.py": "turns: rows, queries, routes, tables",
     "versions.py": "versions: rows, queries, routes, commands, tables",
 }
-"""File names of the product that occur more than once, each with the one thing that all of them are about."""
+"""File names that occur more than once in the product, each with its one meaning."""
 PRODUCT = ("adapters/", "judges/", "learner/", "sandbox/", "server/", "src/")
 
 
 def tracked(*patterns: str) -> list[str]:
-    """The files that git knows, links left out."""
+    """The files in git, without links."""
     names = subprocess.run(
         ["git", "ls-files", "--cached", *patterns], cwd=HOME, capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -54,7 +54,7 @@ def tracked(*patterns: str) -> list[str]:
 
 
 def long_lines(text: str) -> list[str]:
-    """Lines of Markdown prose that are too long. Tables, code blocks, comments and lines of one link are no prose."""
+    """Lines of Markdown prose that are too long. Tables, code blocks, comments and lines of one link do not count."""
     found: list[str] = []
     is_code = False
     for line in text.splitlines():
@@ -71,7 +71,7 @@ def long_lines(text: str) -> list[str]:
 
 
 PAGES = [name for name in tracked("*.md") if not name.startswith("judges/prompts/")]
-"""A judge's prompt is not among them: its words are data, and models were trained on them."""
+"""A judge's prompt is exempt: its words are data, and models were trained on them."""
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,4 +1,4 @@
-"""A traceback in the log, in both formats: it says where and what, and never shows a key, a body or a record."""
+"""A traceback in the log, in both formats: it has place and error, and never a key, a body or a record."""
 
 import re
 from collections.abc import Iterator

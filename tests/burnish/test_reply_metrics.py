@@ -1,4 +1,4 @@
-"""Repetition and broken tool calls, as counted from a reply alone."""
+"""Repetition and broken tool calls, counted from a reply alone."""
 
 from typing import Any
 

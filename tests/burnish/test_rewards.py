@@ -1,4 +1,4 @@
-"""The effective reward: who outranks whom, what is absent, whose words may become a hint."""
+"""The effective reward: the ranking of sources, absent rewards, and which words may become a hint."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ def harness_says(rating: float | None, at: float = 2000.0) -> Feedback:
     ("said", "verdicts", "value", "source"),
     [
         ([user_says(-1.0), harness_says(1.0)], [verdict(1)], -1.0, "user"),
-        ([user_says(0.0)], [verdict(1)], 0.0, "user"),  # a neutral word is a word
+        ([user_says(0.0)], [verdict(1)], 0.0, "user"),  # a neutral rating is a rating
         ([user_says(0.25)], [], 0.25, "user"),
         ([harness_says(1.0)], [verdict(-1)], -1.0, "judge"),
         ([harness_says(1.0)], [verdict(0)], 0.0, "judge"),
@@ -67,7 +67,7 @@ def test_the_highest_level_that_spoke_counts_alone(
         ([], [verdict(None)]),
         ([user_says(None, comment="hm")], []),
         ([], [verdict(-1, HINT, origin=FEEDBACK)]),
-        ([harness_says(1.0)], []),  # the key that talks does not vote
+        ([harness_says(1.0)], []),  # the key that talks has no vote
         ([harness_says(-1.0)], [verdict(None)]),
     ],
 )
@@ -133,7 +133,7 @@ TESTS_PASSED = signal(SignalKind.TESTS, 1.0, Provenance.VERIFIER)
             Evidence([user_says(1.0, about=TargetKind.SESSION)], [verdict(0)]),
             1.0,
             "outcome",
-        ),  # of a chat that this turn ended
+        ),  # of a chat that ended with this turn
         (Evidence((), [verdict(1)], signals=[signal(SignalKind.TESTS, 0.5, Provenance.VERIFIER)]), -1.0, "verifiable"),
         (
             Evidence((), [verdict(1)], signals=[TESTS_PASSED, signal(SignalKind.EXIT_CODE, 2, Provenance.VERIFIER)]),
@@ -151,7 +151,7 @@ TESTS_PASSED = signal(SignalKind.TESTS, 1.0, Provenance.VERIFIER)
             Evidence((), [verdict(1)], signals=[signal(SignalKind.HTTP_STATUS, 401, Provenance.VERIFIER)]),
             1.0,
             "judge",
-        ),  # credentials are no argument
+        ),  # credentials are no fault of the agent's
         (
             Evidence((), [verdict(-1)], signals=[signal(SignalKind.EXIT_CODE, 0)]),
             -1.0,
@@ -178,9 +178,9 @@ def test_every_level_stands_in_its_place(evidence: Evidence, value: float, sourc
     [
         Evidence(kind=NextStateKind.ABANDONED),
         Evidence(kind=NextStateKind.SESSION_CLOSED),
-        Evidence(signals=[signal(SignalKind.EXIT_CODE, 1)]),  # grep finds nothing: nobody's fault
+        Evidence(signals=[signal(SignalKind.EXIT_CODE, 1)]),  # grep finds nothing, which is nobody's fault
         Evidence(signals=[signal(SignalKind.TESTS, 1.0)]),
-        Evidence(signals=[signal(SignalKind.HTTP_STATUS, 404)]),  # a line that was searched for, perhaps
+        Evidence(signals=[signal(SignalKind.HTTP_STATUS, 404)]),  # perhaps a line that was searched for
         Evidence(signals=[signal(SignalKind.HTTP_STATUS, 404, Provenance.WEB)]),
         Evidence(signals=[signal(SignalKind.EDIT, 0.01, Provenance.USER)]),  # a harness's own spelling
         Evidence([user_says(1.0, is_deleted=True)]),
@@ -226,9 +226,7 @@ def test_what_a_client_says_of_the_environment_takes_back_no_users_word(fault: S
     assert compose_all(Evidence(signals=[fault], on_session=won)).reward == Reward(
         1.0, "integrated", ["user-50"], None, 0
     )
-    right = user_says(
-        None, demonstration="Do it so."
-    )  # no number, and still a lesson (src/burnish/journal/evidence.py)
+    right = user_says(None, demonstration="Do it so.")  # no number, and still a hint (src/burnish/journal/evidence.py)
     assert compose_all(Evidence([right], signals=[fault])) == Effective(None)
     taken_back = user_says(1.0, is_deleted=True)
     assert compose_all(Evidence([taken_back], signals=[fault])).withheld is not None
@@ -250,7 +248,7 @@ def test_outcome_and_step_are_added_in_a_tool_session() -> None:
     assert found == Reward(1.25, "integrated", ["user-50", "j"], None, 3)
     alone = compose_all(Evidence(on_session=won, step=0)).reward
     assert alone == Reward(1.0, "integrated", ["user-50"], None, 0)
-    failed = [*won, verifier_says(-1.0, 10.0, about=TargetKind.SESSION)]  # a verifier stands above a later user
+    failed = [*won, verifier_says(-1.0, 10.0, about=TargetKind.SESSION)]  # a verifier outranks a later user
     assert compose_all(Evidence(on_session=failed)).reward == Reward(-1.0, "integrated", ["verifier-10"], None, 0)
     taken_back = [user_says(1.0, about=TargetKind.SESSION, is_deleted=True)]
     assert compose_all(Evidence((), [verdict(1)], on_session=taken_back)).reward == Reward(

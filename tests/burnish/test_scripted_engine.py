@@ -1,4 +1,4 @@
-"""The scripted engine knows where a request stands from what it repeats, and keeps the truth about it."""
+"""The scripted engine finds a request's place in the script from its messages, and records the truth about it."""
 
 import json
 import subprocess

@@ -59,7 +59,7 @@ ANSWER = {
 
 
 def answered(answer: dict[str, Any], **fields: Any) -> Interaction:
-    """The record that is read back where an engine's whole answer was kept as it stands."""
+    """The record as read back if it holds an engine's whole answer unchanged."""
     begun = Begun({name: getattr(interaction([user("a")], **fields), name) for name in BEGUN})
     record = decode(b"".join(begun.answered("chatcmpl-1", 2.0, json.dumps(answer).encode()))[HEADER:])
     assert isinstance(record, Interaction)
@@ -154,7 +154,7 @@ print(results, writer.n_lost)
 
 
 def test_a_full_disk_loses_only_what_does_not_fit(tmp_path: Path) -> None:
-    """A file-size limit stands in for the disk: write() fails half-way through a frame in the same manner."""
+    """A file-size limit replaces the disk: write() fails half-way through a frame in the same way."""
     done = subprocess.run([sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=True)
     (path,) = tmp_path.glob("*.seg")
     n_kept = len(list(read(path)))

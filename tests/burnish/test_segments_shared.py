@@ -1,4 +1,4 @@
-"""Segments hold once what requests of one conversation have in common, and give every record back as it was."""
+"""Segments store the common part of a conversation's requests once, and return every record unchanged."""
 
 import random
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_growing_conversation_is_written_once(tmp_path: Path) -> None:
     records = [interaction(said(1, 90 + 2 * turn), f"answer {turn}") for turn in range(8)]
     (path,) = written(tmp_path, records)
     assert found([path]) == records
-    assert path.stat().st_size < 2 * 90 * 1024  # in full they are eight times 90 KB
+    assert path.stat().st_size < 2 * 90 * 1024  # eight times 90 KB without sharing
 
 
 def test_what_grew_by_much_is_written_whole_and_shared_with_from_then_on(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_tools_are_shared_by_conversations_that_have_nothing_else_in_common(tmp_
 
 
 def test_each_of_many_conversations_finds_its_own_beginning(tmp_path: Path) -> None:
-    """They share a long head, and part behind it."""
+    """They share a long head and differ after it."""
     head = said(0, 60)
     records = [interaction(head + said(seed, 40 + turn), "a") for turn in range(3) for seed in (1, 2, 3)]
     (path,) = written(tmp_path, records)
@@ -91,7 +91,7 @@ def test_a_new_file_shares_nothing_with_the_one_before(tmp_path: Path) -> None:
     paths = written(tmp_path, records, max_bytes=80 * 1024)
     assert len(paths) > 1
     assert found(paths) == records
-    for path in paths:  # any of them can be read, and removed, alone
+    for path in paths:  # each of them can be read, and removed, alone
         assert path.read_bytes()[:4] != SHARED
 
 

@@ -1,4 +1,4 @@
-"""The supervisor with real processes: restarts, health, clean ends, and nobody left behind whatever is killed."""
+"""The supervisor with real processes: restarts, health, clean ends, and no process left after any kill."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from burnish.processes.orphan_guard import watch
 from burnish.processes.supervisor import LocalLauncher, Part, PartState, Running, Supervisor
 
 Lines = list[tuple[str, str]]
-# A part with a child of its own; both tell their process ids and would go on for a long time.
+# A part with a child of its own. Both print their process ids and would run for a long time.
 FAMILY = 'sleep 1000 & echo "$$ $!" >> {file}; wait'
 
 
@@ -53,7 +53,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Running: a zombie that nobody has collected yet is dead."""
+    """True if the process runs. A zombie counts as dead."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -61,7 +61,7 @@ def is_alive(pid: int) -> bool:
 
 
 def family(file: Path) -> list[int]:
-    """Ids of all processes that ever told theirs, in order."""
+    """The ids of all processes that have printed theirs, in order."""
     return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
 
@@ -222,7 +222,7 @@ async def test_killing_a_part_takes_its_children_along(tmp_path: Path) -> None:
 
 
 async def test_a_part_that_ends_and_leaves_a_child_behind_starts_again(tmp_path: Path) -> None:
-    """The child holds the output pipe open: its end must not be waited for."""
+    """The child holds the output pipe open. Nobody may wait for the pipe's end."""
     file = tmp_path / "pids"
     script = f'sleep 1000 & echo "$$ $!" >> {file}; sleep 0.1; exit 1'
     async with running(shell("a", script)) as (supervisor, _):
@@ -263,7 +263,8 @@ import asyncio, json, sys
 from burnish.processes.supervisor import LocalLauncher, Part, Supervisor
 
 async def main():
-    parts = [Part(name, ["/bin/sh", "-c", script], {"PATH": "/usr/bin:/bin"}) for name, script in json.loads(sys.argv[1])]
+    path = {"PATH": "/usr/bin:/bin"}
+    parts = [Part(name, ["/bin/sh", "-c", script], path) for name, script in json.loads(sys.argv[1])]
     supervisor = Supervisor(parts, LocalLauncher(lambda part, line: None))
     task = asyncio.create_task(supervisor.run())
     while supervisor._orphan_guard is None:
@@ -281,7 +282,7 @@ asyncio.run(main())
 
 @contextlib.contextmanager
 def supervised(*scripts: str) -> Iterator["subprocess.Popen[str]"]:
-    """A supervisor in a process of its own; it prints its orphan_guard's process id, and again when there is a new one."""
+    """A supervisor in its own process. It prints its orphan_guard's process id, and again when there is a new one."""
     root = Path(__file__).parents[2]
     parts = json.dumps([(f"part-{i}", script) for i, script in enumerate(scripts)])
     process = subprocess.Popen(
@@ -312,8 +313,7 @@ def wait_for(holds: Callable[[], object]) -> None:
 
 
 def test_killing_the_supervisor_leaves_nobody(tmp_path: Path) -> None:
-    """Neither parts nor their children, and in the end not the orphan_guard either. One part ignores every polite
-    signal."""
+    """No part, no child and finally no orphan_guard is left. One part ignores every polite signal."""
     files = [tmp_path / "one", tmp_path / "two"]
     deaf = "trap '' TERM HUP INT; " + FAMILY.format(file=files[1])
     with supervised(FAMILY.format(file=files[0]), deaf) as process:

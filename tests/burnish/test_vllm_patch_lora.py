@@ -1,5 +1,4 @@
-"""vLLM's PyTorch operations for adapters, mended: slot -1 is no adapter, and what is added is what vLLM's own add,
-token by token."""
+"""The patch of vLLM's adapter operations: slot -1 is no adapter, all else equals vLLM's own, token by token."""
 
 from typing import Any
 
@@ -16,11 +15,11 @@ def mend() -> Any:
 
 
 def wrapper(mend: Any, slots: list[int]) -> Any:
-    """vLLM's own, at a step whose tokens have these slots."""
+    """vLLM's own metadata of a step whose tokens have these slots."""
     from vllm.lora.layers import LoRAMapping
 
     made = mend.PunicaWrapperCPU(128, 128, "cpu")
-    ids = tuple(slot + 1 for slot in slots)  # adapters' ids begin at 1, and 0 is none
+    ids = tuple(slot + 1 for slot in slots)  # adapters' ids begin at 1; 0 means none
     made.update_metadata(LoRAMapping(ids, ids, is_prefill=True), [1, 2, 3], N_SLOTS, 100)
     return made
 
@@ -57,7 +56,8 @@ def test_each_token_gets_its_own_adapter_and_nothing_else(mend: Any, slots: list
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_it_adds_what_vllms_own_operations_add(mend: Any, dtype: torch.dtype) -> None:
-    """Where every token has an adapter these are right, so they are the reference; each keeps the middle in fp32."""
+    """vLLM's own are correct if every token has an adapter, so they are the reference. Each keeps the middle in
+    fp32."""
     torch.manual_seed(0)
     slots = [0, 1, 1, 2, 0]
     a = tuple(torch.randn(N_SLOTS, 1, RANK, HIDDEN).to(dtype) for _ in OUTPUTS)
@@ -87,7 +87,7 @@ def test_a_small_step_is_one_part_and_a_large_one_has_a_part_for_each_slot(mend:
     half = mend.FEW // 2
     first, second = mend.parts([2] * half + [-1] + [0] * half + [2])
     assert (first.slots, first.rows) == (slice(0, 1), slice(half + 1, 2 * half + 1))
-    assert first.others(2) is None  # nobody else's token between them: nothing to leave out
+    assert first.others(2) is None  # no other token between them, so nothing to leave out
     assert (second.slots, second.rows) == (slice(2, 3), slice(0, 2 * half + 2)) and second.others(1).sum() == half + 1
     assert mend.parts([-1, -1]) == mend.parts([]) == []
 
@@ -102,7 +102,7 @@ def test_what_another_adapter_makes_infinite_touches_nobody_else(mend: Any) -> N
 
 @pytest.mark.parametrize("widths", [OUTPUTS, (8,)], ids=str)
 def test_a_layers_own_matrices_are_set_and_taken_away_in_one_piece(mend: Any, widths: tuple[int, ...]) -> None:
-    """As vLLM does it: by slot, into the corner of a larger rank, and to zero again."""
+    """As in vLLM: by slot, into the corner of a larger rank, and to zero again."""
     torch.manual_seed(0)
 
     class Layer:
@@ -130,7 +130,7 @@ def test_a_layers_own_matrices_are_set_and_taken_away_in_one_piece(mend: Any, wi
 
 
 def shrunk(mend: Any, indices: list[int]) -> torch.Tensor:
-    """x · A of each token's slot, as vLLM's prefill and decode have it; the output is full of what was there before."""
+    """x · A of each token's slot, as in vLLM's prefill and decode. The output holds old values before."""
     weights = torch.stack([torch.full((1, 2, 3), 1.0), torch.full((1, 2, 3), 10.0)])  # [slots, 1, rank, hidden]
     output = torch.full((len(indices), 2), 7.0)
     mend.punica_cpu.bgmv_shrink(torch.ones(len(indices), 3), weights, output, torch.tensor(indices), 1.0)

@@ -1,4 +1,4 @@
-"""Requests with a seed whose prompts are read in pieces: the engine lives, and the seed still says what is drawn."""
+"""Requests with a seed and a prompt that is read in pieces: the engine survives, and the seed decides the draw."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from vllm_process import VllmServer
 
 pytestmark = pytest.mark.engine
 N_LONG, N_TOKENS = 6, 900
-"""Prompts that are together more than a step of vLLM reads on a CPU (4,096 tokens)."""
+"""Prompts that are together longer than one step of vLLM on a CPU (4,096 tokens)."""
 
 
 async def draw(server: VllmServer, prompts: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-    """By seed, what is drawn behind a prompt; all are asked at once."""
+    """The drawn tokens by seed. All requests run at once."""
     headers = {"authorization": f"Bearer {server.api_key}"}
     async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=300) as client:
 

@@ -15,7 +15,7 @@ from burnish.cli import main
 
 @dataclass(frozen=True)
 class Done:
-    """What a command printed and how it ended."""
+    """A command's output and exit status."""
 
     status: int
     out: str

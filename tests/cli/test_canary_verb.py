@@ -1,4 +1,4 @@
-"""`burnish canary`: what it shows, and what it asks before it ends anything."""
+"""`burnish canary`: its tables, and its questions before it ends anything."""
 
 import io
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """v1 is live, v2 on canary; ten pairs were lost."""
+    """v1 is live, v2 is on canary and has lost ten pairs."""
     (tmp_path / ".burnish").mkdir()
     journal = Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db")
     seen = Comparison(Rules())
@@ -33,7 +33,7 @@ def journal(tmp_path: Path) -> Journal:
 
 def test_status_shows_turns_and_evidence(run: Run, journal: Journal) -> None:
     shown = run("canary", "status").out
-    assert "v1 is live; versions are promoted by themselves" in shown
+    assert "v1 is live; versions are promoted automatically" in shown
     assert "canary of v2" in shown and "0 of 10 good; 10 of 10" in shown
     assert "reward 52 (acts at 200)" in shown
     told = run("canary", "status", "--json").json
@@ -45,7 +45,7 @@ def test_a_hold_is_told(run: Run, journal: Journal) -> None:
         agents.hold(session, "agent", "v3 was rolled back by itself", actor="watch")
         agents.set_paused(session, "agent", True, actor="watch")
     shown = run("canary", "status").out
-    assert "held, nothing is promoted by itself: v3 was rolled back by itself; learning is paused" in shown
+    assert "on hold, nothing is promoted automatically: v3 was rolled back by itself; learning is paused" in shown
 
 
 def test_stopping_asks_first(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:

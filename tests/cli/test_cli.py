@@ -1,4 +1,4 @@
-"""The `burnish` command: every verb says what it is, and every expected mistake is one readable line, never a
+"""The `burnish` command: every verb has a help text, and every expected mistake is one readable line, not a
 traceback."""
 
 import io
@@ -23,7 +23,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def journal(tmp_path: Path, run: Run) -> Journal:
-    """The journal of the state directory `.burnish`, as the first command makes it."""
+    """The journal of the state directory `.burnish`, created like the first command's."""
     assert run("versions", "list").status == 0
     return Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
 
@@ -62,7 +62,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
             "unknown setting 'learner.min_row'; did you mean 'learner.min_rows'?",
         ),
         (["config", "--set", "learner.min_rows=many"], "setting 'learner.min_rows'"),
-        (["config", "--set", "learner"], "--set expects KEY=VALUE, got 'learner'"),
+        (["config", "--set", "learner"], "--set: expected KEY=VALUE, got 'learner'"),
         (["config", "--set", "learner.min_rows.x=1"], "learner.min_rows"),
         (["config", "--set", "state_dir.x=1"], "state_dir"),
         (["config", "--set", "learner=7"], "learner"),
@@ -195,7 +195,7 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
 
 
 def model_dir(folder: Path) -> Path:
-    """The least that doctor takes for a model."""
+    """The smallest directory that doctor accepts as a model."""
     folder.mkdir()
     (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
     (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
@@ -207,7 +207,7 @@ def model_dir(folder: Path) -> Path:
 
 
 def findings(run: Run, *arguments: str) -> tuple[int, dict[str, str]]:
-    """Exit status and level per finding (what it says, with its remedy)."""
+    """Exit status, and level by finding (its text with the remedy)."""
     done = run("doctor", "--json", "--set", "gateway.port=0", "--set", "engine.port=0", *arguments)
     return done.status, {f"{found['what']}. {found['remedy']}": found["level"] for found in done.json}
 
@@ -246,21 +246,21 @@ def write(name: str, content: bytes) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda folder: shutil.rmtree(folder), "config.json is missing. Give engine.model the directory"),
+        (lambda folder: shutil.rmtree(folder), "config.json is missing. Set engine.model to the directory"),
         (remove("config.json"), "config.json is missing"),
-        (write("config.json", b"{"), "/config.json is not what it should be"),
-        (write("config.json", b"[]"), "/config.json is not what it should be"),
+        (write("config.json", b"{"), "/config.json cannot be read"),
+        (write("config.json", b"[]"), "/config.json cannot be read"),
         (
             remove("tokenizer_config.json"),
             "no chat template. Use an instruction-tuned model, or add chat_template.jinja",
         ),
         (write("tokenizer_config.json", b"{}"), "no chat template"),
-        (write("tokenizer_config.json", b"{"), "tokenizer_config.json is not"),
+        (write("tokenizer_config.json", b"{"), "tokenizer_config.json cannot be read"),
         (remove("model.safetensors"), "no *.safetensors weights"),
-        (write("model.safetensors", b""), "model.safetensors is not"),
-        (write("model.safetensors", b"\xff" * 64), "model.safetensors is not"),
-        (write("model.safetensors", struct.pack("<Q", 4) + b"[1]x"), "model.safetensors is not"),
-        (write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '), "no linear layer that LoRA knows"),
+        (write("model.safetensors", b""), "model.safetensors cannot be read"),
+        (write("model.safetensors", b"\xff" * 64), "model.safetensors cannot be read"),
+        (write("model.safetensors", struct.pack("<Q", 4) + b"[1]x"), "model.safetensors cannot be read"),
+        (write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '), "no linear layer that LoRA can adapt"),
     ],
 )
 def test_doctor_names_what_is_wrong_with_a_model(
@@ -291,7 +291,7 @@ def test_doctor_names_a_port_in_use_and_up_does_not_start(run: Run) -> None:
         started = run("up", "--set", f"gateway.port={port}", "--set", "engine.port=0")
         assert started.status == 1
         assert f"port {port} for the gateway cannot be used" in started.error and started.error.count("\n") == 1
-        # engines that run elsewhere need no port here
+        # remote engines need no port on this machine
         status, found = findings(run, "--set", f"engine.port={port}", "--set", 'engine.urls=["http://127.0.0.1:1"]')
         assert status == 0
 
@@ -304,7 +304,7 @@ def test_doctor_warns_of_an_open_door_and_of_a_model_by_name(run: Run) -> None:
 
 
 def test_every_default_can_be_given_as_a_flag(run: Run) -> None:
-    """What `config --json` prints is what `--set` takes."""
+    """The output of `config --json` is valid input for `--set`."""
     shown = run("config", "--json").json
     flags = [
         part for key, value in shown.items() if value is not None for part in ("--set", f"{key}={json.dumps(value)}")

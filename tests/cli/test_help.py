@@ -1,4 +1,4 @@
-"""Help pages: every command and group has examples that its own parser takes, and stands in one panel."""
+"""Help pages: every command and group is in one panel and has examples that its own parser accepts."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ PAGES = [
 
 
 def commands(command: Any = ROOT, words: Words = ()) -> Iterator[tuple[Words, Any]]:
-    """The command and all that are below it, hidden ones too."""
+    """The command and all commands below it, hidden ones too."""
     yield words, command
     for name, below in getattr(command, "commands", {}).items():
         yield from commands(below, (*words, name))
@@ -39,7 +39,7 @@ def help_of(words: Words) -> str:
 
 
 def examples(page: str) -> list[str]:
-    """The lines to copy after `Example:`."""
+    """The commands after `Example:`."""
     _, _, end = page.partition("Example:")
     return [line.strip().removeprefix("$ ") for line in end.splitlines() if line.strip().startswith("$ burnish ")]
 
@@ -84,7 +84,7 @@ def test_the_top_level_holds_the_panels_in_order_and_nothing_else() -> None:
 
 
 def test_one_thing_has_one_name() -> None:
-    """No function stands under two names, and a short option stands for the same long one everywhere."""
+    """No function has two names, and a short option means the same long one everywhere."""
     functions = [command.callback for command in EVERY.values() if not hasattr(command, "commands")]
     assert len(functions) == len(set(functions))
     long_of: dict[str, set[str]] = {}

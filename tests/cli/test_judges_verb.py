@@ -1,4 +1,4 @@
-"""`burnish judges`: calibrate, rejudge and list against a real HTTP server; labelling by hand, from a pipe."""
+"""`burnish judges`: calibrate, rejudge and list against a real HTTP server, and labelling by hand through a pipe."""
 
 import io
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.turns import add_feedback, add_next_state, add_turn
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """Three judged turns in the directory that `run` runs in."""
+    """Three judged turns in the working directory of `run`."""
     (tmp_path / ".burnish").mkdir()
     journal = Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db")
     for name, came_back, score in (("a", "thanks", 1), ("b", "no bold", 1), ("c", "so be it", None)):
@@ -59,7 +59,8 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
     (tmp_path / "few.jsonl").write_text("".join(golden.SHIPPED.read_text().splitlines(keepends=True)[:3]))
     more = ("--judge", "j", "--judge", "base", "--set", "engine.port=9")
     done = run("judges", "calibrate", *flags, "--golden", "few.jsonl", *more, "--json")
-    assert done.status == 1 and "is it running" in done.error  # `base` is the engine's, not the configured server's
+    # `base` is the engine's model, not the configured server's
+    assert done.status == 1 and "is it running" in done.error
     assert [told["judge"] for told in done.json] == ["j"]
 
 
@@ -71,7 +72,7 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
             "no golden set at absent.jsonl; `burnish judges label --output absent.jsonl` makes one",
         ),
         (["--golden", "bad.jsonl"], "bad.jsonl, line 1: the field 'reply' is missing"),
-        (["--set", "engine.model=elsewhere"], "no golden set: give one with --golden FILE"),
+        (["--set", "engine.model=elsewhere"], "expected a golden set, got none; name one with --golden FILE"),
         (["--set", "engine.port=9"], "is it running"),
     ],
 )
@@ -103,9 +104,13 @@ def test_judges_are_listed_with_users_agreement(journal: Journal, run: Run) -> N
 def test_turns_are_labelled_and_a_later_run_goes_on(
     journal: Journal, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    typed(monkeypatch, "x\n0\ns\n")  # a slip, a label, a skip, and the pipe ends
+    typed(monkeypatch, "x\n0\ns\n")  # a wrong key, a label, a skip, and the pipe ends
     done = run("judges", "label", "--output", "mine.jsonl")
-    assert "'x' is none of these" in done.out and "came back (user)" in done.out and "base/abc" not in done.out
+    assert (
+        "expected one of these keys, got 'x'" in done.out
+        and "next state (user)" in done.out
+        and "base/abc" not in done.out
+    )
     assert "1 turns labelled, mine.jsonl holds 1 cases" in done.error
     typed(monkeypatch, "+\n")
     assert "1 of 1 · a" in run("judges", "label", "--output", "mine.jsonl").out

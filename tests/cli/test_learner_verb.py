@@ -1,4 +1,4 @@
-"""`burnish learner`: what it shows of the journal, for people and for programs; bad input."""
+"""`burnish learner`: its output for people and for programs, and bad input."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.turns import add_feedback, add_turn
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """One step of two rows, one of them idle; one turn that waits, one that was dropped."""
+    """One step of two rows, one of them idle, one waiting turn and one dropped turn."""
     (tmp_path / ".burnish").mkdir()
     journal = Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db")
     for name in ("a", "b", "c", "d"):
@@ -81,7 +81,7 @@ def test_the_runs_and_one_step_whole(run: Run, journal: Journal) -> None:
     [
         (["learner", "show", "7"], "no step made agent@v7; `burnish learner runs` lists the steps"),
         (["learner", "reproduce", "7"], "agent"),
-        (["learner", "reproduce", "1", "--output", "."], "exists already; name a new directory"),
+        (["learner", "reproduce", "1", "--output", "."], "expected a new directory, but . exists"),
     ],
 )
 def test_what_cannot_be_shown_is_one_line(run: Run, journal: Journal, arguments: list[str], said: str) -> None:

@@ -1,4 +1,4 @@
-"""A journal that is not the adapter store's own: `burnish up` says so in one readable line, and serving goes on."""
+"""A journal that does not belong to the adapter store: `burnish up` says so in one line, and serving goes on."""
 
 import time
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""`burnish agents`, `versions`, `promote`, `rollback`, `turns`, `export`, `audit`: the admin API's verbs for people and
-for programs."""
+"""`burnish agents`, `versions`, `promote`, `rollback`, `turns`, `export`, `audit`: for people and for programs."""
 
 import io
 import json
@@ -19,7 +18,7 @@ from tests.turns import add_feedback, add_turn
 
 @pytest.fixture
 def journal(run: Run, tmp_path: Path) -> Journal:
-    """Versions 1 to 3 with real files: 3 live, 2 before it, 1 retired; a refused 4; one rewarded turn."""
+    """Versions 1 to 3 with real files (3 live, 2 previous, 1 retired), a refused 4, and one rewarded turn."""
     assert run("agents", "list").status == 0
     opened = Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}")
     store = AdapterStore(tmp_path / ".burnish" / "adapters")
@@ -65,7 +64,7 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
         (["agents", "create", "agent", "--tenant", "acme"], "the name 'agent' is taken"),
         (["agents", "create", "x", "--set", "learner.min_row=8"], "did you mean 'learner.min_rows'?"),
         (["agents", "create", "x", "--set", "gateway.port=1"], "cannot be set for one agent"),
-        (["agents", "create", "x", "--set", "rank"], "--set expects KEY=VALUE"),
+        (["agents", "create", "x", "--set", "rank"], "--set: expected KEY=VALUE"),
         (["agents", "show", "nobody"], "no agent 'nobody'"),
         (["promote", "9", "--yes"], "no version agent@v9; `burnish versions list` shows what exists"),
         (["promote", "4", "--yes"], "agent@v4 was refused: unlearned 9 of 64"),
@@ -96,7 +95,7 @@ def test_what_is_live_is_said_and_moved(run: Run, journal: Journal) -> None:
         "agent": "agent",
         "live": 3,
     }
-    assert "is being loaded" in run("promote", "1", "--expected", "3", "--yes").out  # no engine has it here
+    assert "is being loaded" in run("promote", "1", "--expected", "3", "--yes").out  # no engine has loaded it
     assert run("rollback", "--to", "0", "--yes", "--json").json["live"] == 0
     listed = run("versions", "list").out
     assert "refused" in listed and "unlearned 9 of 64" in listed and "previous" in listed
@@ -112,7 +111,9 @@ def test_a_hold_is_shown_and_ended_after_a_question(
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert run("agents", "end-hold").status == 1
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert run("agents", "end-hold").error.endswith("burnish: got no answer, expected y or n; --yes answers for you\n")
+    assert run("agents", "end-hold").error.endswith(
+        "burnish: expected y or n, got no answer; use --yes to skip the question\n"
+    )
     assert run("agents", "end-hold", "--yes", "--reason", "seen", "--json").json["was_held"] == "v3 was rolled back"
     last = run("audit", "--action", "end-hold", "--json").json["entries"]
     assert [(row["actor"], row["reason"]) for row in last] == [("cli", "seen")]
@@ -143,7 +144,7 @@ def test_a_version_is_exported_and_tells_its_story(run: Run, journal: Journal, t
     told = run("versions", "lineage", "3", "--json").json
     assert (told["ancestors"], told["aliases"]) == (["agent@v2", "agent@v1", "agent@v0"], ["live"])
     shown = run("versions", "lineage", "3").out
-    assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "its history" in shown
+    assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "history" in shown
 
 
 def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path
     assert json.loads(row)["label"] is True
     assert run("export", "--format", "sft", "-o", "rows.jsonl").out == "1 rows in rows.jsonl\n"
     assert json.loads((tmp_path / "rows.jsonl").read_text())["id"] == "t"
-    assert "exists already" in run("export", "--format", "sft", "-o", "rows.jsonl").error
+    assert "expected a new file, but rows.jsonl exists" in run("export", "--format", "sft", "-o", "rows.jsonl").error
     assert run("export", "--format", "sft", "--agent", "nobody").out == ""
     assert run("export", "--format", "sft", "--until", "1970-01-01").out == ""
     assert json.loads(run("export", "--format", "rewards").out)["reward"] == 1.0

@@ -1,4 +1,4 @@
-"""`burnish turns`: what was said, what came back, who judged it how, and what became of it."""
+"""`burnish turns`: messages, next state, judgements, feedback and training status."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.turns import add_feedback, add_next_state, add_turn
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """The journal of the directory that `run` runs in."""
+    """The journal of the working directory of `run`."""
     (tmp_path / ".burnish").mkdir()
     return Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db")
 

@@ -1,6 +1,6 @@
-"""The stub engine speaks vLLM's wire shape: the same keys and types, chunk by chunk, as the real server.
+"""The stub engine has vLLM's wire shape: the same keys and types, chunk by chunk, as the real server.
 
-Values differ, of course. Where one side has null, the other's type is not compared.
+Values differ. If one side has null, the other's type is not compared.
 """
 
 import json
@@ -58,7 +58,7 @@ def stub_tools() -> Iterator[httpx.Client]:
 
 
 def shape(value: Any) -> Any:
-    """Keys and types of a JSON value; a list has the shape of its elements together."""
+    """Keys and types of a JSON value. A list has the shape of its elements together."""
     if isinstance(value, dict):
         return {key: shape(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -109,7 +109,7 @@ def chat(client: httpx.Client, **body: Any) -> Any:
 
 
 def stream(client: httpx.Client, **body: Any) -> dict[str, Any]:
-    """The shapes of a stream's chunks by the part they play."""
+    """The shapes of a stream's chunks by their role."""
     text = chat(client, stream=True, **body).text
     assert text.endswith("data: [DONE]\n\n")
     parts: dict[str, Any] = {}
@@ -156,7 +156,7 @@ def test_streams(real: httpx.Client, stub: httpx.Client, body: dict[str, Any]) -
 
 
 def drop_delta(tree: Any) -> Any:
-    """A finish chunk without its delta: whether the last token carries text depends on the reply."""
+    """A finish chunk without its delta, because the reply decides whether the last token has text."""
     return tree | {"choices": [{key: value for key, value in tree["choices"][0].items() if key != "delta"}]}
 
 
@@ -226,7 +226,7 @@ def test_streamed_text_completions(real: httpx.Client, stub: httpx.Client, body:
 
 
 def text_stream(client: httpx.Client, **body: Any) -> dict[str, Any]:
-    """The shapes of a text stream's chunks by the part they play; a choice's first chunk holds its prompt."""
+    """The shapes of a text stream's chunks by their role. A choice's first chunk holds its prompt."""
     text = complete(client, stream=True, **body).text
     assert text.endswith("data: [DONE]\n\n")
     parts: dict[str, Any] = {}
@@ -246,7 +246,7 @@ def text_stream(client: httpx.Client, **body: Any) -> dict[str, Any]:
 
 
 def unkeyed_text(tree: Any) -> Any:
-    """Without the maps whose keys are tokens."""
+    """The value without the maps whose keys are tokens."""
     choices = [
         choice
         if not choice["logprobs"]
@@ -337,7 +337,7 @@ def test_models_and_scoring(real: httpx.Client, stub: httpx.Client) -> None:
 
 
 def unkeyed(tree: Any) -> Any:
-    """Without the maps whose keys are tokens."""
+    """The value without the maps whose keys are tokens."""
     choice = tree["choices"][0]
     choice = choice | {"prompt_logprobs": [list(entry.values()) for entry in choice["prompt_logprobs"][1:]]}
     choice["logprobs"] = choice["logprobs"] | {

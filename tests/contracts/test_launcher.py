@@ -1,7 +1,6 @@
-"""Every launcher keeps a judging pool in the same way: n judges, each turn judged once, the dead replaced, a clean
-stop.
+"""Every launcher keeps a judging pool in the same way: n judges, each turn judged once, restarts, a clean stop.
 
-The judges are real, on a real journal, and ask a real HTTP server; Ray is a real cluster on this machine.
+The judges are real, on a real journal, and ask a real HTTP server. Ray is a real cluster on this machine.
 """
 
 import asyncio
@@ -79,7 +78,7 @@ def jobs(journal: Journal, state: str) -> list[JudgeJob]:
 
 
 def pids(found: list[JudgeJob]) -> set[int]:
-    """A worker's name ends with the id of its process."""
+    """A worker's name ends with its process id."""
     return {int((job.worker or "").rpartition("-")[2]) for job in found}
 
 
@@ -114,7 +113,7 @@ async def test_a_pool_judges_every_turn_once_and_stops_cleanly(
             add_turns(journal, names)
             await until(lambda: len(jobs(journal, "queued")) < 8, "the queue to shrink")
             seen |= pids(jobs(journal, "done") + jobs(journal, "leased"))
-        # stopped in the middle of its work: what is under way is ended, what waits keeps waiting
+        # stopped in the middle of the work: running jobs end, waiting jobs keep waiting
     assert len(seen) == N_JUDGES
     assert not jobs(journal, "leased")
     assert len(jobs(journal, "done")) + len(jobs(journal, "queued")) == n_turns
@@ -131,7 +130,7 @@ async def test_a_judge_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled
         victim = pids(jobs(journal, "leased")).pop()
         os.kill(victim, signal.SIGKILL)
         await until(lambda: sum(supervisor.restarts.values()) == 1, "the dead judge to be started again")
-        with journal.write() as session:  # a lease of over a minute runs out now
+        with journal.write() as session:  # a lease of over a minute expires now
             held = session.query(JudgeJob).filter_by(state="leased", worker=f"judge-{victim}")
             assert held.update({"lease_until": time.time() - 1.0})
         await until(lambda: len(jobs(journal, "done")) == 60, "all turns to be judged")

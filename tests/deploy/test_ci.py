@@ -1,4 +1,4 @@
-"""CI and pre-commit run what the Makefile has, by the same commands; actions are pinned, permissions few."""
+"""CI and pre-commit run the Makefile's commands; actions are pinned, permissions minimal."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def calls(job: dict[str, Any]) -> set[str]:
 
 
 def recipe(target: str) -> list[str]:
-    """Commands of a make target, with the environment's path written out."""
+    """The commands of a make target, with the environment's path inserted."""
     body = MAKEFILE.partition(f"\n{target}:")[2].partition("\n\n")[0]
     return [line.strip().replace("$(BIN)", ".venv/bin") for line in body.splitlines()[1:]]
 

@@ -1,4 +1,4 @@
-"""deploy/: every file parses and names only what exists: paths, verbs, settings, images' contents."""
+"""deploy/: every file parses, and all paths, verbs, settings and image contents in it exist."""
 
 import configparser
 import json
@@ -21,7 +21,7 @@ VARIABLES = {f"BURNISH_{key.replace('.', '__')}".upper() for key in config.descr
 
 
 def is_command(words: list[str]) -> bool:
-    """Whether `burnish WORDS` is a command; `burnish WORDS --help` fails otherwise."""
+    """Whether `burnish WORDS` is a command. `burnish WORDS --help` fails if it is not."""
     return CliRunner().invoke(app, [*words, "--help"]).exit_code == 0
 
 

@@ -1,4 +1,4 @@
-"""The distribution: its extras resolve, and a wheel made from the source archive works in an environment of its own."""
+"""The distribution: its extras resolve, and a wheel made from the source archive works in its own environment."""
 
 import json
 import os
@@ -14,7 +14,7 @@ STAGES = ("adapters", "judges", "learner", "sandbox", "server")
 
 
 def resolve(extra: str) -> dict[str, str]:
-    """Versions that the extra resolves to on Linux with Python 3.11."""
+    """The versions that the extra resolves to on Linux with Python 3.11."""
     command = [
         *(sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--quiet", "--no-header", "--no-annotate"),
         *("--extra", extra, "--constraint", f"locks/{extra}.txt"),
@@ -49,9 +49,9 @@ def test_a_stage_folder_is_part_of_the_one_package(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has the wheel, and nothing else of this checkout. The wheel is built from the source archive.
+    """A Python with the wheel, built from the source archive, and nothing else of this checkout.
 
-    The packages that Burnish needs come from the environment of the tests, so that nothing is downloaded again.
+    The tests' environment provides the packages that Burnish needs, so that nothing is downloaded again.
     """
     folder = tmp_path_factory.mktemp("distribution")
     uv = [sys.executable, "-m", "uv"]
@@ -63,7 +63,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = "import sysconfig; print(sysconfig.get_path('purelib'))"
     where = subprocess.run([str(python), "-c", site], capture_output=True, text=True, check=True).stdout.strip()
     ours = subprocess.run([sys.executable, "-c", site], capture_output=True, text=True, check=True).stdout.strip()
-    # a path file runs no hooks of an editable install that the other folder may hold
+    # a path file runs no hooks of an editable install in the other folder
     (Path(where) / "of-the-tests.pth").write_text(f"{ours}\n", encoding="utf-8")
     return python
 

@@ -1,4 +1,4 @@
-"""locks/: each requirement has one version and its hashes, from no particular host; torch alone has no hash."""
+"""locks/: each requirement has one version and its hashes, without a host. Only torch has no hash."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 
 def entries(name: str) -> list[tuple[Requirement, int]]:
-    """Requirements of a lock and how many hashes each has."""
+    """The requirements of a lock and their numbers of hashes."""
     text = (FOLDER / name).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return [(Requirement(line.partition(" --hash=")[0]), line.count("--hash=sha256:")) for line in lines]
@@ -35,7 +35,7 @@ def holds(marker: Marker | None, python: str) -> bool:
 
 
 def pins(build: str, python: str) -> dict[str, str]:
-    """Versions that a build installs on Linux. Raises AssertionError where a package has two."""
+    """The versions that a build installs on Linux. Raises AssertionError if a package has two."""
     found: dict[str, str] = {}
     for path in locks(build):
         for requirement, _ in entries(path.name):

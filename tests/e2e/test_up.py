@@ -1,4 +1,4 @@
-"""The whole, with a real vLLM: it serves, survives the death of its engine without a person, and leaves nobody behind."""
+"""The whole with a real vLLM: it serves, survives its engine's death, and leaves no process behind."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def journal_of(whole: Whole) -> Journal:
 
 
 def learn_once(whole: Whole) -> int:
-    """Let explicit feedback of a user train and promote a version; returns its number."""
+    """Train and promote a version from a user's feedback. Returns its number."""
     admin = (whole.state / "admin.key").read_text().strip()
     journal = journal_of(whole)
     before = whole.request("/admin/agents/agent/versions", key=admin)[1]["live"]

@@ -1,4 +1,4 @@
-"""`burnish up` as a user starts it, on free ports, for tests that need the whole."""
+"""`burnish up` as a user starts it, on free ports, for tests of the whole."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def free_port() -> int:
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
-    """Wait for a condition; a failure names what was waited for."""
+    """Wait for a condition. A failure names the condition."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
@@ -50,7 +50,7 @@ class Whole:
         flags = [text for key, value in chosen.items() for text in ("--set", f"{key}={json.dumps(value)}")]
         self.log = (self.state.parent / "up.log").open("ab")
         self.process = subprocess.Popen(
-            # a relative directory, as most people give it
+            # a relative directory, like most users'
             [sys.executable, "-m", "burnish", "up", "--state", self.state.name, *flags],
             cwd=self.state.parent,
             stdout=self.log,
@@ -66,7 +66,7 @@ class Whole:
         return status
 
     def members(self) -> dict[int, str]:
-        """Living processes of this Burnish: whatever names its state directory or its engine's port, by pid."""
+        """Living processes of this Burnish, by pid: their command names its state directory or its engine's port."""
         found = {}
         for folder in Path("/proc").iterdir():
             if not folder.name.isdecimal() or int(folder.name) == os.getpid():

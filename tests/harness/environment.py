@@ -1,6 +1,6 @@
-"""An environment for each harness: made on demand, kept under .work/harness/, outside Burnish's own.
+"""An environment for each harness: created on demand, kept under .work/harness/, outside Burnish's own.
 
-They do not fit into one environment, and none of them belongs into Burnish's. An environment is made again when its
+They do not fit into one environment, and none of them belongs into Burnish's. An environment is created again if its
 pins in versions.toml change.
 """
 
@@ -24,7 +24,7 @@ INSTALL_SECONDS = 1200
 
 @dataclass(frozen=True)
 class Environment:
-    """Where one harness is installed."""
+    """The installation of one harness."""
 
     name: str
     folder: Path
@@ -34,13 +34,13 @@ class Environment:
         return self.folder / ".venv" / "bin" / "python"
 
     def program(self, name: str) -> Path:
-        """A command that the harness brings."""
+        """A command of the harness."""
         is_npm = "npm" in PINS[self.name]
         return self.folder / ("node_modules/.bin" if is_npm else ".venv/bin") / name
 
 
 def version_of(name: str) -> str:
-    """The harness and its version as people write them: `openai 3.52.0`, `openai 7.55.0 (npm)`."""
+    """The harness and its version in the usual form: `openai 3.52.0`, `openai 7.55.0 (npm)`."""
     package = packages_of(name)[0].replace("==", "@")
     product, version = package.rsplit("@", 1)
     return f"{product.partition('[')[0]} {version}" + (" (npm)" if "npm" in PINS[name] else "")
@@ -52,8 +52,7 @@ def packages_of(name: str) -> list[str]:
 
 
 def environment(name: str) -> Environment:
-    """The harness's environment, installed where it is not; fails the test with the installer's words where that is
-    refused."""
+    """The harness's environment, installed if necessary. Fails the test with the installer's output if that fails."""
     folder = KEPT / name
     stamp = folder / "stamp"
     wanted = " ".join([f"{sys.version_info[0]}.{sys.version_info[1]}", *packages_of(name)])

@@ -1,5 +1,4 @@
-"""The table of what each harness did: JSON for `python -m benchmarks.harness`, which puts it into the README, and
-Markdown."""
+"""The table of harness results: JSON for `python -m benchmarks.harness`, and Markdown."""
 
 import json
 import time
@@ -61,7 +60,7 @@ class Table:
         return [asdict(row) for _, row in sorted(self._rows.items())]
 
     def write(self, path: Path) -> None:
-        """Nothing where no harness ran."""
+        """Write the table. Does nothing if no harness ran."""
         if self._rows:
             path.parent.mkdir(parents=True, exist_ok=True)
             tree = {"at": time.strftime("%Y-%m-%d", time.gmtime()), "rows": self.rows()}
@@ -70,7 +69,7 @@ class Table:
 
 
 def _known(outcome: pytest.TestReport) -> str:
-    """What is known to be wrong; empty where the failure is news."""
+    """The known fault behind a failure. Empty if the failure is new."""
     reason = getattr(outcome, "wasxfail", "").removeprefix("reason: ")
     return f"known: {reason.splitlines()[0]}" if reason else ""
 

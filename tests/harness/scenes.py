@@ -1,4 +1,4 @@
-"""Scenes that several harnesses play: a tool named `look` is called twice at once, then once, then there is an answer."""
+"""Scenes that several harnesses play: two parallel calls of the tool `look`, then one call, then an answer."""
 
 from burnish.testing import FULL, Refusal, Scene, Scripted, Step
 

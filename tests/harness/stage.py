@@ -1,4 +1,4 @@
-"""Where a harness plays: a scripted engine, a real gateway before it, a home of its own, and the journal afterwards."""
+"""The stage of a harness: a scripted engine, a real gateway before it, an own home, and the journal afterwards."""
 
 import json
 import os
@@ -26,7 +26,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @dataclass(frozen=True)
 class Played:
-    """What a harness's process left."""
+    """The result of a harness's process."""
 
     code: int
     out: str
@@ -34,14 +34,14 @@ class Played:
 
     @property
     def said(self) -> Any:
-        """What a driver found: the JSON on its last line."""
+        """A driver's result: the JSON on its last line."""
         assert self.code == 0, f"the driver failed with {self.code}\n{self.out[-2000:]}\n{self.err[-4000:]}"
         return json.loads(self.out.strip().splitlines()[-1])
 
 
 @dataclass
 class Stage:
-    """One test's. `verdict` compares what was recorded with what was played."""
+    """The stage of one test. `verdict` compares the record with the script."""
 
     environment: Environment
     gateway: Running
@@ -69,7 +69,7 @@ class Stage:
         return self.folder / "work"
 
     def drive(self, driver: str, *arguments: str, **environ: str) -> Any:
-        """Run a script of drivers/ with the harness's interpreter; what it found."""
+        """Run a script of drivers/ with the harness's interpreter. Returns its result."""
         program = DRIVERS / driver
         if program.suffix == ".py":
             command = [str(self.environment.python), str(program), *arguments]
@@ -81,8 +81,7 @@ class Stage:
         return self.play(command, **environ).said
 
     def play(self, command: Sequence[str], seconds: float = 180, **environ: str) -> Played:
-        """Run a command with a home of its own and nothing but loopback to reach; it and its children are ended with
-        it."""
+        """Run a command with its own home and only loopback as network. It ends with its children."""
         self.home.mkdir(exist_ok=True)
         surroundings = self._surroundings(environ)
         with (self.folder / "out.txt").open("w+") as out, (self.folder / "err.txt").open("w+") as err:
@@ -133,7 +132,7 @@ class Stage:
         }
 
     def verdict(self, what: str, sessions: Mapping[str, Sequence[str]] | None = None) -> Verdict:
-        """Hold the journal against the script. `what` goes into the table; `sessions` as in verdict.labelled."""
+        """Compare the journal with the script. `what` goes into the table; `sessions` as in verdict.labelled."""
         truths = self.truths
         (self.folder / "requests.json").write_text(json.dumps(self.engine.requests, indent=1), encoding="utf-8")
         if sessions:
@@ -148,7 +147,7 @@ class Stage:
         return verdict
 
     def check(self, what: str, sessions: Mapping[str, Sequence[str]] | None = None, known: str = "") -> Verdict:
-        """The verdict, which must be that nothing is wrong; with `known`, what is wrong is expected, and why."""
+        """The verdict, which must have no problems. `known` is the reason of an expected problem."""
         verdict = self.verdict(what, sessions)
         found = "\n".join(verdict.problems)
         if found and known:

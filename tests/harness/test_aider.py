@@ -1,4 +1,4 @@
-"""aider: edits in text, told again when they cannot be applied or fail the test, commit messages on the side."""
+"""aider: edits as text, repeated after failed edits or tests, and commit messages as side calls."""
 
 import subprocess
 
@@ -39,7 +39,10 @@ def test_edits(stage: Stage) -> None:
     git(stage, "init", "-q")
     git(stage, "add", "hello.py")
     git(stage, "commit", "-qm", "start")
-    options = "--yes-always --no-check-update --no-show-model-warnings --analytics-disable --no-show-release-notes --no-pretty"
+    options = (
+        "--yes-always --no-check-update --no-show-model-warnings --analytics-disable "
+        "--no-show-release-notes --no-pretty"
+    )
     command = [
         str(stage.environment.program("aider")), "--model", "openai/agent", "--weak-model", "openai/agent",
         "--edit-format", "diff", *options.split(), "--no-gitignore", "--no-detect-urls", "--disable-playwright",

@@ -12,13 +12,17 @@ SCRIPT = Script(
         Scene("thinking", [Step([Scripted("So: @mark", reasoning="Hm, hm.")]), Step([Scripted("Bye. @mark")])]),
         Scene("choices", [Step([Scripted("take @mark")]), Step([Scripted("went on @mark")])]),
         Scene("schema", [Step([Scripted('{"seen": "@mark"}')])]),
-        Scene("slow", [Step([Scripted("slow @mark", hang=30), Scripted("slow @mark")]), Step([Scripted("went on @mark")])]),
-        Scene("late", [Step([Scripted("late @mark", pause=30), Scripted("late @mark")]), Step([Scripted("went on @mark")])]),
+        Scene("slow", [Step([Scripted("slow @mark", hang=30), Scripted("slow @mark")]),
+                       Step([Scripted("went on @mark")])]),
+        Scene("late", [Step([Scripted("late @mark", pause=30), Scripted("late @mark")]),
+                       Step([Scripted("went on @mark")])]),
         Scene(
             "again",
-            [Step([Scripted("one @mark"), Scripted("two @mark")]), Step([Scripted("this @mark"), Scripted("that @mark")])],
+            [Step([Scripted("one @mark"), Scripted("two @mark")]),
+             Step([Scripted("this @mark"), Scripted("that @mark")])],
         ),
-        Scene("collide", [Step([Scripted("hello @mark")]), Step([Scripted("good @mark")]), Step([Scripted("@mark")])], collides=True),
+        Scene("collide", [Step([Scripted("hello @mark")]), Step([Scripted("good @mark")]),
+                          Step([Scripted("@mark")])], collides=True),
     ]
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The journal held against the script: what the linker made of a harness's requests, and what they really were."""
+"""The journal compared with the script: the linker's view of a harness's requests against the truth."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ TALK = (Part.MAIN, Part.SUBAGENT)
 
 @dataclass
 class Verdict:
-    """Counts for the table, and every way in which the journal differs from the truth."""
+    """Counts for the table, and every difference between journal and truth."""
 
     n_turns: int = 0
     n_eligible: int = 0
@@ -30,13 +30,15 @@ class Verdict:
 
 
 PRINTED = ("Observation:", "<returncode>", "I ran this command:")
-"""How the harnesses of this suite begin a user's message that holds what a tool printed."""
+"""The beginnings of a user's message that holds a tool's output, in the harnesses of this suite."""
 
 
 @dataclass(frozen=True)
 class Came:
-    """What came back after one reply, as the journal has it; `is_printed` where a user's message holds what a tool
-    printed."""
+    """The next state of one reply in the journal.
+
+    `is_printed`: a user's message holds a tool's output.
+    """
 
     kind: NextStateKind
     follower_id: str | None
@@ -50,7 +52,7 @@ class Came:
         return cls(NextStateKind(row.kind), row.follower_id, n_results, any(text.startswith(PRINTED) for text in texts))
 
     def fits(self, n_calls: int) -> bool:
-        """True where `n_calls` tool calls came back as results, all of them, and a user's words as a user's."""
+        """True if all `n_calls` tool calls have results, and a user's message counts as a user's."""
         if self.is_printed and not self.n_results:
             return self.kind is NextStateKind.TOOL_RESULT
         return (self.kind is NextStateKind.TOOL_RESULT) == (n_calls > 0) and self.n_results == n_calls
@@ -89,7 +91,7 @@ class Trial:
         return [row for (request_id, _), row in sorted(self._rows.items()) if request_id == truth.request_id]
 
     def _check_records(self) -> None:
-        """Every answer is recorded as it was sampled; what was refused is not there."""
+        """Every answer is recorded as sampled, and refused requests are not recorded."""
         for truth in self._truths:
             rows = self._rows_of(truth)
             if truth.outcome is Outcome.REFUSED and rows:
@@ -123,7 +125,7 @@ class Trial:
             self._say(truth, f"taken for {row.kind} ({row.kind_reason})")
 
     def _check_sessions(self) -> None:
-        """A run's turns share one session, which holds no other run's turns but those of its own sub-agents."""
+        """A run's turns share one session, which holds no other run's turns except its own sub-agents'."""
         sessions: dict[str, set[str]] = {}
         owners: dict[str, set[str]] = {}
         continued = {truth.continues for truth in self._truths}
@@ -142,8 +144,10 @@ class Trial:
                 self._say(truth, f"its turns are in {len(ids)} sessions, shared with {sorted(others) or 'nobody'}")
 
     def _is_dropped_opening(self, truth: Truth, row: InteractionRow, continued: set[tuple[str, int] | None]) -> bool:
-        """An opening that was asked again and never gone on from: nobody can tell it from a conversation that begins
-        alike."""
+        """An opening that was asked again and never continued.
+
+        It looks like another conversation with the same opening.
+        """
         is_alone = truth.continues is None and (row.request_id, row.choice) not in continued
         return is_alone and any(t.run == truth.run and t.step == 1 and t.attempt > truth.attempt for t in self._truths)
 
@@ -163,7 +167,7 @@ class Trial:
                     )
 
     def _check_next_states(self) -> None:
-        """What came back after a reply is what the conversation went on with, whole; nothing that was asked beside it."""
+        """The next state of a reply is the whole continuation of its conversation, and no side call."""
         followers: dict[tuple[str, int], list[Truth]] = {}
         for truth in self._truths:
             if truth.continues and truth.part in TALK and self._rows_of(truth):
@@ -211,22 +215,22 @@ class Trial:
 
 
 def _is_left_open(truth: Truth, row: InteractionRow) -> bool:
-    """Requests that look alike may be served and never trained; they may not be guessed at."""
+    """Requests that look alike may be served and never trained. The linker must not guess."""
     return truth.collides and row.link_rule == LinkRule.AMBIGUOUS
 
 
 def _family(run: str, truths: Sequence[Truth]) -> str:
-    """The run that a sub-agent's run belongs to; any other belongs to itself."""
+    """The run that a sub-agent's run belongs to. Any other run belongs to itself."""
     return next((truth.family for truth in truths if truth.run == run and truth.family), run)
 
 
 def compare(truths: Sequence[Truth], journal: Journal) -> Verdict:
-    """The verdict on one journal that holds what these requests left."""
+    """The verdict on one journal with these requests."""
     return Trial(truths, journal).verdict()
 
 
 def labelled(truths: Sequence[Truth], sessions: Mapping[str, Sequence[str]]) -> None:
-    """Tell runs that look alike apart by what their client says: `sessions` has the request ids of each, in order."""
+    """Tell equal-looking runs apart by their client: `sessions` has the request ids of each, in order."""
     by_id = {truth.request_id: truth for truth in truths}
     for label, request_ids in sessions.items():
         before: tuple[str, int] | None = None

@@ -1,4 +1,4 @@
-"""Work queues: once each, by one worker; what a dead worker held comes back by itself."""
+"""Work queues: each job once, by one worker. A dead worker's jobs come back by themselves."""
 
 import subprocess
 import sys
@@ -67,7 +67,7 @@ def test_a_failure_waits_longer_each_time_and_ends_dead(any_journal: Journal) ->
             waits.append(round(row.run_after - before, 1))
             assert (is_dead, row.state) == ((True, "dead") if attempt == 3 else (False, "queued"))
             assert row.error == f"no {attempt}"
-        assert lease(any_journal) == []  # its time has not come
+        assert lease(any_journal) == []  # it is not due yet
         with any_journal.write() as session:
             row = session.get_one(JudgeJob, "turn-0")
             row.run_after = 0.0
@@ -125,7 +125,7 @@ def test_no_job_goes_to_two_workers(any_journal: Journal) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         taken = [subject for part in pool.map(work, range(6)) for subject in part]
-    # On PostgreSQL a worker may find all due rows locked and go home early; what is left is nobody's.
+    # On PostgreSQL a worker may find all due rows locked and stop early. The rest belongs to nobody.
     taken += work(9)
     assert Counter(taken) == Counter({f"turn-{i}": 1 for i in range(60)})
     assert states(any_journal) == {"done": 60}

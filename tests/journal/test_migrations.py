@@ -1,4 +1,4 @@
-"""The schema: migrations and models say the same, a newer journal is refused, an older one is copied aside first."""
+"""The schema: migrations and models agree, a newer journal is refused, an older one is copied before a migration."""
 
 import shutil
 import sqlite3
@@ -31,7 +31,7 @@ def upgrade() -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def journal_url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
-    """Databases that a test may change the schema of."""
+    """Databases with a schema that a test may change."""
     if request.param == "sqlite":
         return sqlite_url
     server = running(request.config)
@@ -40,7 +40,7 @@ def journal_url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
 
 @pytest.fixture
 def later_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """This Burnish knows one migration more than the one that made the journal; the schema before it is returned."""
+    """This Burnish has one migration more than the journal's. Returns the schema before it."""
     head = Journal.open(f"sqlite:///{tmp_path / 'other' / 'a.db'}").revision()
     folder = tmp_path / "migrations"
     shutil.copytree(package._MIGRATIONS, folder)
@@ -88,7 +88,7 @@ def test_the_file_is_copied_before_a_migration(sqlite_url: str, later_schema: st
     journal = Journal.open(sqlite_url, migrate=False)
     with journal.write() as session:
         lifecycle.ensure_agent(session, "kept")
-    migrated = Journal.open(sqlite_url)  # while the other still has it open, and its last writes are in the WAL
+    migrated = Journal.open(sqlite_url)  # while another process has it open, with its last writes in the WAL
     assert migrated.revision() == "9999"
     backup = tmp_path / f"journal.db.before-{later_schema}"
     with sqlite3.connect(backup) as copy:
@@ -128,7 +128,7 @@ def test_processes_that_start_together_make_one_schema(tmp_path: Path, postgres:
 
 
 class Crowded:
-    """A cursor on a file that others are just making: it says at once that it is locked, twice."""
+    """A cursor on a file that other processes are creating: it reports a lock at once, twice."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,5 +1,4 @@
-"""Shadow groups in the journal: begun once, whole or not there, each end with its reason; a turn takes its shadows with
-it."""
+"""Shadow groups in the journal: begun once, whole or absent, ended with a reason, and deleted with their turn."""
 
 from array import array
 

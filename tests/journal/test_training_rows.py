@@ -1,4 +1,4 @@
-"""JSONL for other trainers: the right turns in the right columns, page by page, and never what was kept out."""
+"""JSONL for other trainers: the correct turns and columns, page by page, and no excluded turn."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Turns in SQL: they come back equal, a judgement is stored once, readiness follows what is known."""
+"""Turns in SQL: they come back equal, a judgement is stored once, and a turn is ready when its reward is known."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def test_a_turn_is_ready_once_its_reward_is_known_and_no_judge_is_at_work(any_jo
     add_turn(any_journal, interaction([user("a")], interaction_id="t"))
     with any_journal.write() as session:
         settle(session, "t")
-    assert not is_ready(any_journal)  # nothing said
+    assert not is_ready(any_journal)  # no feedback
     add_feedback(any_journal, "t", 1.0)
     with any_journal.write() as session:
         ask_judge(session, "t", NEXT_STATE)
@@ -84,7 +84,7 @@ def test_a_turn_is_ready_once_its_reward_is_known_and_no_judge_is_at_work(any_jo
     with any_journal.write() as session:
         jobs.fail(session, JudgeJob, job, "no", max_attempts=1)
         settle(session, "t")
-    assert is_ready(any_journal)  # the judge gave up; the user's word stands
+    assert is_ready(any_journal)  # the judge gave up; the user's rating stays
 
 
 def test_an_abstention_leaves_a_turn_unready(any_journal: Journal) -> None:
@@ -180,7 +180,7 @@ def test_the_summary_counts_by_kind(any_journal: Journal) -> None:
 
 
 def add_tool_session(journal: Journal, *, has_tools: bool) -> None:
-    """Two turns of one session, the second judged -1, and a user's word that all went well in the end."""
+    """Two turns of one session, the second judged -1, and a user's late outcome that all went well."""
     for n, name in enumerate(("t0", "t1")):
         add_turn(journal, interaction([user("a")], interaction_id=name, started_at=10.0 + n), session_id="s")
         add_next_state(journal, name, NextStateKind.TOOL_RESULT)

@@ -1,4 +1,4 @@
-"""Queries name their columns as `col(Row.column)`, so that mypy checks them: no table hides behind `Any`."""
+"""Queries name their columns as `col(Row.column)`, so that mypy checks them. No table hides behind `Any`."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ TABLES = frozenset(tables.__all__)
 
 
 def hidden(source: str) -> list[int]:
-    """Lines that annotate a table class, or a column of one, as `Any`, and lines of functions named `_columns`."""
+    """Lines that annotate a table class or a column as `Any`, and lines of functions named `_columns`."""
     return sorted(set(_lines(ast.parse(source))))
 
 
@@ -32,7 +32,7 @@ def _lines(tree: ast.AST) -> Iterator[int]:
 
 
 def _defaults(given: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
-    """The parameters that are annotated as `Any`, each with its default."""
+    """The parameters with the annotation `Any`, each with its default."""
     positional = [*given.posonlyargs, *given.args]
     with_default = positional[len(positional) - len(given.defaults) :]
     pairs = [*zip(with_default, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
@@ -44,7 +44,7 @@ def _is_any(annotation: ast.expr | None) -> bool:
 
 
 def _has_table(value: ast.expr | None) -> bool:
-    """Is `value` a table class, a column of one, or a tuple of such?"""
+    """Whether `value` is a table class, a column of one, or a tuple of these."""
     match value:
         case ast.Name(id=name) | ast.Attribute(value=ast.Name(id=_), attr=name) if name in TABLES:
             return True

@@ -8,9 +8,9 @@ from benchmarks.learning.bounds import estimate, gain, paired, ratio
 
 
 def test_equal_values_have_no_width() -> None:
-    told = estimate([0.5] * 8)
+    estimated = estimate([0.5] * 8)
 
-    assert (told.mean, told.low, told.high, told.n) == (0.5, 0.5, 0.5, 8)
+    assert (estimated.mean, estimated.low, estimated.high, estimated.n) == (0.5, 0.5, 0.5, 8)
 
 
 def test_one_seed_is_its_own_bounds() -> None:
@@ -20,18 +20,18 @@ def test_one_seed_is_its_own_bounds() -> None:
 
 def test_two_values_by_hand() -> None:
     """A mean of two draws from {0, 1} is 0 or 1 with a quarter each: both lie beyond 2.5 %."""
-    told = estimate([0.0, 1.0])
+    estimated = estimate([0.0, 1.0])
 
-    assert (told.mean, told.low, told.high) == (0.5, 0.0, 1.0)
+    assert (estimated.mean, estimated.low, estimated.high) == (0.5, 0.0, 1.0)
 
 
 def test_width_is_near_the_normal_one() -> None:
     values = [i / 99 for i in range(100)]
-    told = estimate(values)
+    estimated = estimate(values)
     spread = math.sqrt(sum((v - 0.5) ** 2 for v in values) / 100) / 10
 
-    assert told.low == pytest.approx(0.5 - 1.96 * spread, abs=0.004)
-    assert told.high == pytest.approx(0.5 + 1.96 * spread, abs=0.004)
+    assert estimated.low == pytest.approx(0.5 - 1.96 * spread, abs=0.004)
+    assert estimated.high == pytest.approx(0.5 + 1.96 * spread, abs=0.004)
 
 
 def test_the_same_values_give_the_same_bounds() -> None:
@@ -41,11 +41,11 @@ def test_the_same_values_give_the_same_bounds() -> None:
 def test_gain_is_paired_by_seed() -> None:
     """Seeds differ by much, the arms by 0.1 everywhere: paired, nothing is uncertain. A seed that one side lacks is
     left out."""
-    told = gain({0: 0.2, 1: 0.6, 2: 1.0}, {0: 0.1, 1: 0.5, 2: 0.9, 3: 0.0})
+    estimated = gain({0: 0.2, 1: 0.6, 2: 1.0}, {0: 0.1, 1: 0.5, 2: 0.9, 3: 0.0})
 
-    assert told is not None
-    assert told.n == 3
-    assert (told.mean, told.low, told.high) == pytest.approx((0.1, 0.1, 0.1))
+    assert estimated is not None
+    assert estimated.n == 3
+    assert (estimated.mean, estimated.low, estimated.high) == pytest.approx((0.1, 0.1, 0.1))
 
 
 def test_pairs_come_in_the_order_of_the_seeds() -> None:
@@ -57,10 +57,10 @@ def test_no_common_seed_is_no_gain() -> None:
 
 
 def test_ratio_of_means() -> None:
-    told = ratio([0.9, 0.9], [0.1, 0.2])
+    estimated = ratio([0.9, 0.9], [0.1, 0.2])
 
-    assert told.mean == pytest.approx(6.0)
-    assert (told.low, told.high) == pytest.approx((4.5, 9.0))
+    assert estimated.mean == pytest.approx(6.0)
+    assert (estimated.low, estimated.high) == pytest.approx((4.5, 9.0))
 
 
 def test_ratio_over_nothing_is_infinite() -> None:

@@ -43,13 +43,13 @@ def printed(results: figures.ByArm) -> str:
 
 
 def test_the_bar_is_read_off_the_upper_bound() -> None:
-    told = Shown(TABLES, results_of(8), "abc")
+    reported = Shown(TABLES, results_of(8), "abc")
 
-    assert 0.035 < told.figures()["served_drop"] <= 0.04
-    assert told.figures()["defended_25_served_drop"] == pytest.approx(0.035)
-    assert told.figures()["defended_25_served_drop_most"] == pytest.approx(0.04)
-    assert told.figures()["defended_25_learner_drop"] == pytest.approx(0.335)
-    assert told.unmet() == []
+    assert 0.035 < reported.figures()["served_drop"] <= 0.04
+    assert reported.figures()["defended_25_served_drop"] == pytest.approx(0.035)
+    assert reported.figures()["defended_25_served_drop_most"] == pytest.approx(0.04)
+    assert reported.figures()["defended_25_learner_drop"] == pytest.approx(0.335)
+    assert reported.unmet() == []
 
 
 def test_a_deep_fall_misses_the_bar() -> None:
@@ -57,11 +57,11 @@ def test_a_deep_fall_misses_the_bar() -> None:
 
 
 def test_a_bar_is_never_met_by_fewer_than_eight_seeds() -> None:
-    told = Shown(TABLES, results_of(7), "abc")
+    reported = Shown(TABLES, results_of(7), "abc")
 
-    assert told.unmet() == ["served_drop"]
-    assert "served_drop" not in told.figures()
-    assert "not shown yet (7 seeds)" in printed(results_of(7))
+    assert reported.unmet() == ["served_drop"]
+    assert "served_drop" not in reported.figures()
+    assert "too few seeds (7)" in printed(results_of(7))
 
 
 def test_other_arms_do_not_count_for_the_bar() -> None:
@@ -72,17 +72,17 @@ def test_other_arms_do_not_count_for_the_bar() -> None:
 
 def test_defences_are_weighed_against_the_undefended_arm_of_the_same_share() -> None:
     bare = {seed: result_of("undefended-25", seed, 0.5 + 0.1 * (seed % 2)) for seed in range(6)}
-    told = {**results_of(8, 0.0, ("defended-25", "unexamined-40")), "undefended-25": bare}
+    reported = {**results_of(8, 0.0, ("defended-25", "unexamined-40")), "undefended-25": bare}
 
-    over = figures.worth(told, "defended-25")
+    over = figures.worth(reported, "defended-25")
     assert over["served_last"].n == 6  # seeds that both have
     assert over["served_last"].mean == pytest.approx(0.5 + 0.1 / 2 - 0.01 / 2)
     assert over["served_drop"].mean == pytest.approx(-over["served_last"].mean)
     assert over["served_last"].low < over["served_last"].mean < over["served_last"].high
-    assert figures.worth(told, "undefended-25") == figures.worth(told, "unexamined-40") == {}
-    assert figures.flat(told)["defended_25_over_undefended_served_last"] == pytest.approx(over["served_last"].mean)
-    assert "what is served, over undefended" in printed(told)
-    assert "+0.54 [+0.5" in printed(told)
+    assert figures.worth(reported, "undefended-25") == figures.worth(reported, "unexamined-40") == {}
+    assert figures.flat(reported)["defended_25_over_undefended_served_last"] == pytest.approx(over["served_last"].mean)
+    assert "what is served, over undefended" in printed(reported)
+    assert "+0.54 [+0.5" in printed(reported)
     assert "over undefended" not in printed(results_of(8, arms=("defended-25", "undefended-40")))
 
 

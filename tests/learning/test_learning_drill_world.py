@@ -1,4 +1,4 @@
-"""The drill's world: who lies, what liars say, and that it cannot be made easier unnoticed."""
+"""The drill's world: who lies, what liars say, and a recorded hash that makes every change visible."""
 
 from pathlib import Path
 

@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.timeout(1800)]
 def test_a_short_run_through_real_vllm(tmp_path: Path) -> None:
     results: list[Result] = []
     left_over: list[str] = []
-    told: list[int] = []
+    counts: list[int] = []
 
     async def run(engine: SharedEngine, tell: Tell) -> str:
         def count(n: int, words: str = "") -> None:
-            told.append(n)
+            counts.append(n)
             tell(n, words)
 
         plan = Plan(n_interactions=32, milestones=(0, 32))
@@ -40,7 +40,7 @@ def test_a_short_run_through_real_vllm(tmp_path: Path) -> None:
     [result] = results
     assert set(result.scores) == {0, 32}
     assert 0 < result.scores[0] < 0.25  # the base now and then says what the users like
-    assert sum(told) == 32
+    assert sum(counts) == 32
     figures = result.figures
     assert (figures["n_interactions"], figures["n_failed"], figures["n_late"]) == (32, 0, 0)
     assert figures["n_versions"] >= 1

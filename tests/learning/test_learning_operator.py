@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.learning.loop import let_go_on
+from benchmarks.learning.loop import end_hold_and_resume
 from burnish.adapters.registry import agents
 from burnish.journal import Journal
 
@@ -17,8 +17,8 @@ def test_a_hold_is_released_and_a_pause_resumed_once(tmp_path: Path) -> None:
         agents.hold(session, "agent", "v2 was rolled back", actor="watch")
         agents.set_paused(session, "agent", True, actor="watch")
 
-    assert let_go_on(stack) == (True, True)
-    assert let_go_on(stack) == (False, False)
+    assert end_hold_and_resume(stack) == (True, True)
+    assert end_hold_and_resume(stack) == (False, False)
 
     with journal.read() as session:
         row = agents.find(session, "agent")

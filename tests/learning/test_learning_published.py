@@ -28,9 +28,9 @@ def figures(seeds: str) -> dict[str, float]:
 def cases() -> list[tuple[str, str, str]]:
     """Key, figure and seeds of the table of bars; "the same" are the seeds of the row before."""
     found, seeds = [], ""
-    for keys, told, given in ROWS:
+    for keys, texts, given in ROWS:
         seeds = seeds if given == "the same" else given.replace("–", "-").replace(" ", "")
-        found += [(key.strip("`"), text, seeds) for key, text in zip(keys.split(", "), told.split(", "), strict=True)]
+        found += [(key.strip("`"), text, seeds) for key, text in zip(keys.split(", "), texts.split(", "), strict=True)]
     return found
 
 
@@ -58,8 +58,8 @@ def test_the_table_of_bars_names_all_of_them() -> None:
     assert len(keys) == 14
 
 
-@pytest.mark.parametrize(("key", "told", "seeds"), cases())
-def test_a_bars_figure_is_what_the_summaries_say(key: str, told: str, seeds: str) -> None:
-    digits = len(told.partition(".")[2])
+@pytest.mark.parametrize(("key", "text", "seeds"), cases())
+def test_a_bars_figure_is_what_the_summaries_say(key: str, text: str, seeds: str) -> None:
+    digits = len(text.partition(".")[2])
 
-    assert round(figures(seeds)[key], digits) == float(told.replace("−", "-"))
+    assert round(figures(seeds)[key], digits) == float(text.replace("−", "-"))

@@ -1,4 +1,4 @@
-"""Runs a few at a time: all are done, one that breaks stops no other."""
+"""Runs a few at a time: all are done, and a failed one stops no other."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Finished runs are kept and never made again; what is unfinished, of other settings or another world is not used."""
+"""Finished runs are kept and not repeated. Unfinished ones, and those of other settings or worlds, are not used."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.learning.part import Wish
+from benchmarks.learning.part import Choice
 from benchmarks.learning.results import UNDER, Result, Results
 from benchmarks.learning.style.arms import ARMS
 from benchmarks.learning.style.part import PART
@@ -17,8 +17,8 @@ def finished(arm: str, seed: int, score: float = 0.5) -> Result:
     return Result(arm, seed, ARMS[arm].flags(seed), {0: 0.1, 128: score, 256: score, 512: score}, figures)
 
 
-def names(results: Results, wish: Wish) -> list[str]:
-    return [job.name for job in PART.missing(results, wish)]
+def names(results: Results, choice: Choice) -> list[str]:
+    return [job.name for job in PART.missing(results, choice)]
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -69,16 +69,16 @@ def test_a_finished_run_is_not_made_again(tmp_path: Path) -> None:
     results.write(finished("binary", 0))
 
     # seed by seed, so that all arms grow alike
-    assert names(results, Wish(["off", "binary"], [0, 1], is_again=False)) == ["off 0", "off 1", "binary 1"]
+    assert names(results, Choice(["off", "binary"], [0, 1], is_again=False)) == ["off 0", "off 1", "binary 1"]
 
 
 def test_a_run_that_ended_early_is_enough_for_an_early_end_alone(tmp_path: Path) -> None:
     results = Results(tmp_path, "w" * 64)
     results.write(Result("binary", 0, ARMS["binary"].flags(0), {0: 0.1, 256: 0.9}, {"n_failed": 0.0}))
 
-    assert names(results, Wish(["binary"], [0], is_again=False, until=256)) == []
-    assert names(results, Wish(["binary"], [0], is_again=False)) == ["binary 0"]
-    (job,) = PART.missing(results, Wish(["binary"], [1], is_again=False, until=256))
+    assert names(results, Choice(["binary"], [0], is_again=False, until=256)) == []
+    assert names(results, Choice(["binary"], [0], is_again=False)) == ["binary 0"]
+    (job,) = PART.missing(results, Choice(["binary"], [1], is_again=False, until=256))
     assert job.n_interactions == 256
 
 
@@ -86,11 +86,11 @@ def test_again_makes_all_of_them(tmp_path: Path) -> None:
     results = Results(tmp_path, "w" * 64)
     results.write(finished("binary", 0))
 
-    assert names(results, Wish(["binary"], [0], is_again=True)) == ["binary 0"]
+    assert names(results, Choice(["binary"], [0], is_again=True)) == ["binary 0"]
 
 
 def test_without_names_all_usual_arms_are_run(tmp_path: Path) -> None:
-    asked = names(Results(tmp_path, "w" * 64), Wish(None, [0], is_again=False))
+    asked = names(Results(tmp_path, "w" * 64), Choice(None, [0], is_again=False))
 
     assert {name.split()[0] for name in asked} == {name for name, arm in ARMS.items() if not arm.is_extra} != set(ARMS)
 
@@ -100,9 +100,9 @@ def test_shown_uses_what_is_there(tmp_path: Path) -> None:
     for seed in (0, 4):
         results.write(finished("combined", seed))
 
-    told = PART.shown(PART.summaries(results))
+    reported = PART.shown(PART.summaries(results))
 
-    assert {arm: sorted(by_seed) for arm, by_seed in told.results.items()} == {"combined": [0, 4]}
+    assert {arm: sorted(by_seed) for arm, by_seed in reported.results.items()} == {"combined": [0, 4]}
 
 
 def test_shown_can_be_asked_of_some_seeds_alone(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ async def test_a_run_that_ends_leaves_its_result_and_what_its_parts_said_and_not
         return Result(arm.name, seed, arm.flags(seed), {512: 0.1}, {"n_failed": 0.0, "seconds": 1.0})
 
     part = replace(PART, play=play)
-    (job,) = part.missing(results, Wish(["off"], [3], is_again=False))
+    (job,) = part.missing(results, Choice(["off"], [3], is_again=False))
     assert await job.play(None, lambda n, words="": None) == "0.10, 0 failed, 1 s"  # type: ignore[arg-type]
-    assert part.missing(results, Wish(["off"], [3], is_again=False)) == []
+    assert part.missing(results, Choice(["off"], [3], is_again=False)) == []
     assert sorted(
         path.relative_to(results.folder).as_posix() for path in results.folder.rglob("*") if path.is_file()
     ) == [

@@ -50,8 +50,8 @@ def test_further_seeds_join_those_that_are_there_and_a_later_run_replaces_its_se
     summaries.update(tmp_path, [summary("binary", run("binary", 3), run("binary", 4))])
     summaries.update(tmp_path, [summary("binary", run("binary", 4, 0.9), run("binary", 5))])
 
-    [told] = summaries.read(tmp_path)
-    assert {seed: each.scores[512] for seed, each in told.runs.items()} == {3: 0.5, 4: 0.9, 5: 0.5}
+    [found] = summaries.read(tmp_path)
+    assert {seed: each.scores[512] for seed, each in found.runs.items()} == {3: 0.5, 4: 0.9, 5: 0.5}
 
 
 def test_a_run_that_ended_early_does_not_replace_a_whole_one(tmp_path: Path) -> None:
@@ -74,11 +74,11 @@ def test_runs_of_another_world_or_other_settings_are_never_mixed(tmp_path: Path,
 def test_a_report_names_what_is_not_of_todays_arms() -> None:
     gone = replace(summary("binary", run("binary", 3)), arm="tried-once")
     today = PART.shown([]).world
-    told = PART.shown([summary("off", run("off", 1), world=today), summary("combined", run("combined", 2)), gone])
+    found = PART.shown([summary("off", run("off", 1), world=today), summary("combined", run("combined", 2)), gone])
 
-    assert list(told.results) == ["off", "combined", "tried-once"]
-    assert [note.rpartition(": ")[2] for note in told.notes] == ["combined", "tried-once"]
-    assert told.world == ", ".join(sorted({WORLD, today}))
+    assert list(found.results) == ["off", "combined", "tried-once"]
+    assert [note.rpartition(": ")[2] for note in found.notes] == ["combined", "tried-once"]
+    assert found.world == ", ".join(sorted({WORLD, today}))
 
 
 def test_a_part_shows_nothing_of_another() -> None:
@@ -93,14 +93,14 @@ def test_what_is_collected_are_all_runs_whatever_their_settings(tmp_path: Path) 
     for world, each in (("a" * 64, run("off", 0)), (WORLD, one), (WORLD, run("binary", 5)), (WORLD, other)):
         Results(tmp_path / "style", world).write(each)
 
-    told = summaries.collect(tmp_path)
-    assert [(each.arm, each.world[0], sorted(each.runs)) for each in told] == [
+    found = summaries.collect(tmp_path)
+    assert [(each.arm, each.world[0], sorted(each.runs)) for each in found] == [
         ("off", "a", [0]),
         ("binary", "w", [3, 5]),
         ("binary", "w", [4]),
     ]
-    assert told[2].settings == {"learner.recipe.num_iterations": 9}
-    assert told[1].runs[3] == one
+    assert found[2].settings == {"learner.recipe.num_iterations": 9}
+    assert found[1].runs[3] == one
 
 
 def test_a_collected_file_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from benchmarks.learning import __main__ as command
 from benchmarks.learning import frozen
 from benchmarks.learning.client import Reply
-from benchmarks.learning.part import Shown, Wish
+from benchmarks.learning.part import Choice, Shown
 from benchmarks.learning.results import Result, Results
 from benchmarks.learning.tools import figures, plots, report, silent, world
 from benchmarks.learning.tools.arms import ARMS
@@ -162,7 +162,7 @@ def test_an_agent_that_knows_succeeds_in_its_own_deployment() -> None:
     first, other = ([played(Agent(knowing(0)), steps, seed) for steps in world.exam()] for seed in (0, 1))
 
     assert score(first) == 1.0
-    assert all(all(each.told) for each in first)
+    assert all(all(each.answered_truly) for each in first)
     assert score(other) < 0.5
 
 
@@ -264,22 +264,22 @@ def printed_of(results: figures.ByArm) -> str:
 
 
 def test_the_bar_is_read_off_the_lower_bound() -> None:
-    told = Shown(TABLES, results_of(8, {"integrated": 0.93, "outcome": 0.3}), "abc")
+    reported = Shown(TABLES, results_of(8, {"integrated": 0.93, "outcome": 0.3}), "abc")
 
-    assert 0.93 < told.figures()["tool_success_320"] < 0.935
-    assert told.figures()["tool_outcome_only_320"] == pytest.approx(0.305)
-    assert told.figures()["tool_gain_320"] == pytest.approx(0.63)
-    assert told.figures()["tool_integrated_success_320"] == pytest.approx(0.935)
-    assert told.unmet() == []
+    assert 0.93 < reported.figures()["tool_success_320"] < 0.935
+    assert reported.figures()["tool_outcome_only_320"] == pytest.approx(0.305)
+    assert reported.figures()["tool_gain_320"] == pytest.approx(0.63)
+    assert reported.figures()["tool_integrated_success_320"] == pytest.approx(0.935)
+    assert reported.unmet() == []
     assert Shown(TABLES, results_of(8, {"integrated": 0.88}), "abc").unmet() == ["tool_success_320"]
 
 
 def test_seven_seeds_show_no_bar() -> None:
-    told = Shown(TABLES, results_of(7, {"integrated": 0.99, "outcome": 0.3}), "abc")
+    reported = Shown(TABLES, results_of(7, {"integrated": 0.99, "outcome": 0.3}), "abc")
 
-    assert told.unmet() == ["tool_success_320"]
-    assert not {figures.BAR, figures.BESIDE, figures.GAIN} & told.figures().keys()
-    assert "not shown yet (7 seeds)" in printed_of(told.results)
+    assert reported.unmet() == ["tool_success_320"]
+    assert not {figures.BAR, figures.BESIDE, figures.GAIN} & reported.figures().keys()
+    assert "too few seeds (7)" in printed_of(reported.results)
 
 
 def test_the_report_says_whose_users_they_are_and_what_is_missing() -> None:
@@ -308,13 +308,13 @@ def test_finished_runs_are_used_and_not_made_again(tmp_path: Path) -> None:
         for result in by_seed.values():
             results.write(result)
 
-    missing = [job.name for job in PART.missing(results, Wish(None, [0], is_again=False))]
+    missing = [job.name for job in PART.missing(results, Choice(None, [0], is_again=False))]
     assert missing == ["untrained 0", "outcome 0", "outcome+hints 0", "integrated+hints 0"]
-    assert [job.name for job in PART.missing(results, Wish(["judged"], [0, 1], is_again=False))] == [
+    assert [job.name for job in PART.missing(results, Choice(["judged"], [0, 1], is_again=False))] == [
         "judged 0",
         "judged 1",
     ]
-    assert [job.name for job in PART.missing(results, Wish(["integrated"], [0], is_again=True))] == ["integrated 0"]
+    assert [job.name for job in PART.missing(results, Choice(["integrated"], [0], is_again=True))] == ["integrated 0"]
     assert list(PART.shown(PART.summaries(results)).results) == ["integrated"]
 
 

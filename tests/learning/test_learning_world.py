@@ -1,4 +1,4 @@
-"""The world cannot be made easier unnoticed: its hash is recorded here."""
+"""The world's hash is recorded here, so that no change goes unnoticed."""
 
 from pathlib import Path
 

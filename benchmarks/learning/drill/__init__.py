@@ -1,1 +1,1 @@
-"""The safety drill: too large a learning rate and users who lie, with and without what Burnish has against them."""
+"""The safety drill: a learning rate that is too large and lying users, with and without Burnish's defences."""

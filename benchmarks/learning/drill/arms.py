@@ -1,4 +1,4 @@
-"""The arms: how many users lie, and what Burnish has against them. All learn with a learning rate that is too large."""
+"""The arms: the share of users who lie, and Burnish's defences. All use a learning rate that is too large."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from benchmarks.learning.drill import world
 from benchmarks.learning.style.arms import COMMON
 
 SANDBOX_RATE = 1e-3
-"""The learning rate of the sandbox's settings (a test holds it to them)."""
+"""The learning rate of the sandbox's settings. A test compares the two."""
 SHARES = (0.0, 0.1, 0.25, 0.4)
 
 
 class Defence(StrEnum):
-    """How far Burnish may defend itself."""
+    """The defences that Burnish may use."""
 
     NONE = "undefended"
-    OWN = "unexamined"  # all that it has by itself
+    OWN = "unexamined"  # all built-in defences
     ALL = "defended"  # and an operator's acceptance prompts in the gate
 
 
@@ -33,7 +33,7 @@ SETTINGS: Mapping[Defence, Mapping[str, Any]] = {
         "learner.recipe.backoff": 1.0,
         "learner.monitors": "watch",
         "learner.recipe.outlier_z": 0.0,
-        # the bound on a loss never exceeds 1: nothing that is forgotten is too much
+        # the bound on a loss never exceeds 1, so no loss is too large
         "gate.forgetting_margin": 1.0,
         "canary.mode": "off",
         "canary.watch": False,
@@ -41,13 +41,14 @@ SETTINGS: Mapping[Defence, Mapping[str, Any]] = {
     Defence.OWN: _OWN,
     Defence.ALL: {**_OWN, "gate.acceptance_margin": 0.025},
 }
-"""Over the sandbox's settings. Undefended, all is off that stands between a step and what is served; the mechanical
-checks and the probe cannot be."""
+"""Settings over the sandbox's. Undefended, everything between a step and the served version is off, except the
+mechanical checks and the probe, which cannot be switched off.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """`share` of the users lie."""
+    """A share of the users lie."""
 
     name: str
     share: float
@@ -55,7 +56,7 @@ class Arm:
 
     @property
     def has_acceptance(self) -> bool:
-        """Whether the gate asks the operator's prompts (`world.acceptance`), which the run puts into a file."""
+        """Whether the gate asks the operator's prompts (`world.acceptance`), which the run writes to a file."""
         return self.defence is Defence.ALL
 
     def flags(self, seed: int) -> dict[str, Any]:
@@ -70,4 +71,4 @@ def _arm(share: float, defence: Defence) -> Arm:
 
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in (_arm(share, defence) for share in SHARES for defence in Defence)}
 BARRED = "defended-25"
-"""The arm that the bar is read off."""
+"""The arm behind the bar's figure."""

@@ -1,7 +1,6 @@
-"""Looks at a run between two rounds: what is served, and what the learner made last, whether or not anybody lets it
-serve.
+"""Looks at a run between two rounds: scores of the served version and of the learner's newest, served or not.
 
-A version is asked once, however often it is looked at: with the same draws it would say the same.
+Each version is asked only once, because the same draws would give the same score.
 """
 
 import asyncio
@@ -19,16 +18,16 @@ from burnish.errors import BurnishError
 from burnish.server.rollout.engine.vllm import VllmEngine
 
 N_TRIES = 3
-"""For each answer; all that failed are counted."""
+"""Tries for each answer. All failed ones are counted."""
 Scores = tuple[float, float]
-"""Over all replies, and over the first one to each prompt."""
+"""The score over all replies, and over the first reply to each prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Scores of what is served and of the newest version, 0 to 1, and which versions these are (0: the base).
+    """Scores (0 to 1) of the served and the newest version, and their numbers (0: the base).
 
-    `once` is what is served by the first reply to each prompt alone.
+    `once` is the served version's score by the first reply to each prompt.
     """
 
     served: float
@@ -39,8 +38,10 @@ class Look:
 
 
 class Looks:
-    """Looks at one run. `client` is the gateway's; the newest version is asked of the engine itself where it is not
-    live."""
+    """Looks at one run.
+
+    `client` is the gateway's. The engine itself is asked for the newest version if it is not live.
+    """
 
     def __init__(self, running: Stack, engine: SharedEngine) -> None:
         self._running = running
@@ -49,8 +50,10 @@ class Looks:
         self._known: dict[tuple[int, ...], Scores] = {}
 
     async def look(self, state: State) -> Look:
-        """Both scores. Raises EngineError where the newest version cannot be loaded, BurnishError where an answer does
-        not come."""
+        """Both scores.
+
+        Raises EngineError if the newest version cannot be loaded, BurnishError if an answer is missing.
+        """
         served = state.serving
         if served not in self._known:
             self._known[served] = await self._score(self._running.client, self._running.agent)
@@ -64,7 +67,7 @@ class Looks:
         await self._direct.close()
 
     async def _score_refused(self, version: int) -> Scores:
-        """Of a version that does not serve: it is loaded under a name that no request of the run can name."""
+        """The score of a version that does not serve. It is loaded under a name that no request of the run can use."""
         agent = self._running.agent
         engine, name = VllmEngine(self._engine.url, self._engine.api_key), f"{agent}@bench{version}"
         path = AdapterStore(self._running.settings.adapters_dir).path(agent, version)
@@ -87,8 +90,11 @@ class Looks:
                     reply = await client.ask(model, world.PROMPTS[i % n].messages, may_train=False, **draws)
                 if reply is not None:
                     return reply.text
-            # a machine that is too busy must not look like a version that has fallen
-            raise BurnishError(f"{model} gave no answer in {N_TRIES} tries: {client.failures[-1]}")
+            # a busy machine must not look like a worse version
+            raise BurnishError(
+                f"expected an answer of {model} within {N_TRIES} tries, got none; "
+                f"the last failure: {client.failures[-1]}"
+            )
 
         replies = await asyncio.gather(*map(one, range(n * world.N_DRAWS)))
         return world.score(replies), world.score(replies[:n])

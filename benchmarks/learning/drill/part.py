@@ -1,4 +1,4 @@
-"""The safety drill as a part of the proof."""
+"""The safety drill as a part of the benchmark."""
 
 from benchmarks.learning.columns import ByArm, shown
 from benchmarks.learning.drill import figures, plots, report, world
@@ -13,8 +13,8 @@ def _figures(results: ByArm) -> dict[str, float]:
 
 
 def _words(result: Result) -> str:
-    told = result.figures
-    return f"{told['rollbacks']:.0f} rolled back, {told['refused']:.0f} refused, {told['seconds']:.0f} s"
+    counts = result.figures
+    return f"{counts['rollbacks']:.0f} rolled back, {counts['refused']:.0f} refused, {counts['seconds']:.0f} s"
 
 
 TABLES = Tables(report.show, plots.draw, _figures, lambda results: report.unmet(figures.barred(results)))

@@ -1,4 +1,4 @@
-"""What is served beside what was learned: a panel a share of liars, defended and not."""
+"""The drill's picture: served and newest version, one panel for each share of liars, with and without defences."""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ _LINES = {"served": "-", "learner": ":"}
 
 
 def draw(folder: Path, results: ByArm) -> list[Path]:
-    """Write `drill.png` and `drill.svg`; returns their paths, none where there is nothing to draw."""
+    """Write `drill.png` and `drill.svg`. Returns their paths, or none if there is nothing to draw."""
     shares = [share for share in SHARES if any(arm.share == share and results.get(arm.name) for arm in ARMS.values())]
     if not shares:
         return []
@@ -34,14 +34,14 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
         shown = [arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)]
         for arm in shown:
             for name in _LINES:
-                curve = picture.told(looks, partial(at, results, arm.name, name))
+                curve = picture.estimates(looks, partial(at, results, arm.name, name))
                 label = f"{arm.name}, {name} (n={len(results[arm.name])})"
                 alpha = 0.12 if name == "served" else 0.05
                 style = {"color": _COLOURS[arm.defence], "linestyle": _LINES[name], "linewidth": 1.4}
                 picture.draw_band(axes, curve, label, alpha, **style)
         axes.set(title=f"{share:.0%} of the users lie", ylim=(-0.02, 1.02))
         axes.grid(alpha=0.25)
-        # under the panel, since curves go everywhere; a column an arm
+        # under the panel, because curves go everywhere; one column an arm
         axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(shown), frameon=False)
     figure.supxlabel("interactions with simulated users", fontsize=9)
     figure.supylabel("held-out score", fontsize=9)

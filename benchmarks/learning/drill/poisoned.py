@@ -1,7 +1,6 @@
-"""Users who want the opposite of the house style, and say so: they praise what breaks it and complain about what keeps
-it.
+"""Users who want the opposite of the house style: they praise what breaks it and complain about what keeps it.
 
-They lie consistently, which is worse than at random: every word of theirs, hint or rating, pulls the same way.
+They lie consistently, which is worse than at random: all their hints and ratings pull the same way.
 """
 
 from burnish.sandbox.world.language import HOUSE_STYLE, Style
@@ -11,7 +10,7 @@ OPPOSITE: Style = {name: not wanted for name, wanted in HOUSE_STYLE.items()}
 
 
 class PoisonedUser(SimulatedUser):
-    """Satisfied by a right answer that breaks the house style in every attribute, and by nothing else."""
+    """Satisfied only by a correct answer that breaks the house style in every attribute."""
 
     def __init__(self, seed: int, name: str) -> None:
         super().__init__(seed, name, OPPOSITE)

@@ -1,4 +1,4 @@
-"""The tables of the drill, of whatever results are there."""
+"""The tables of the drill, from all available results."""
 
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +17,7 @@ BARS: tuple[Bar, ...] = (
 _TITLES = {
     "served": "what is served",
     "learner": "the learner's newest version, refused or not",
-    "once": "what is served, seen through one reply to each prompt",
+    "once": "what is served, by one reply to each prompt",
 }
 _CURVES = ("best", "last", "fall", "drop")
 _WORK = (
@@ -35,7 +35,7 @@ _WORK = (
 
 
 def show(console: Console, results: ByArm, world_hash: str) -> None:
-    """All tables. Arms without results are named."""
+    """Print all tables and the names of arms without results."""
     console.print(
         f"Safety drill: SIMULATED users, sandbox model, real vLLM, the live gateway; world {world_hash}",
         highlight=False,
@@ -45,37 +45,40 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         "are shares of "
         f"{world.N_DRAWS} replies to each of {len(world.PROMPTS)} held-out prompts\n"
     )
-    there = [arm for arm in ARMS if results.get(arm)]
+    available = [arm for arm in ARMS if results.get(arm)]
     for name, title in _TITLES.items():
-        table = Table("arm", "n", "best", "last", "deepest fall", "lasting fall", "worst seed's", title=title)
-        for arm in there:
+        table = Table(
+            "arm", "n", "best", "last", "deepest fall", "lasting fall", "lasting fall, worst seed", title=title
+        )
+        for arm in available:
             found = columns(results, arm)
             cells = [_of(found[f"{name}_{key}"]) for key in _CURVES]
             table.add_row(arm, str(len(results[arm])), *cells, text(max(found[f"{name}_drop"].values())))
         console.print(table)
     works = Table(
-        "arm", "retention", "published", "promoted", "refused", "rolled back", "red steps", "turns capped", "releases", "resumed",
-        "failed", "late", title="what was done, a run",
+        "arm", "retention", "published", "promoted", "refused",
+        "rolled back", "red steps", "turns capped", "releases", "resumed",
+        "failed", "late", title="steps and safety, per run",
     )  # fmt: skip
-    for arm in there:
+    for arm in available:
         found = columns(results, arm)
         works.add_row(arm, _of(found.get("retention", {})), *(_mean(found.get(key, {})) for key in _WORK))
     console.print(works)
     gains = Table(
         "arm", "n", "best", "last", "lasting fall", "retention", title="what is served, over undefended, paired by seed"
     )
-    for arm in there:
+    for arm in available:
         if over := worth(results, arm):
             gains.add_row(arm, str(over[WORTH[0]].n), *(_change(over[key]) if key in over else "–" for key in WORTH))
     if gains.rows:
         console.print(gains)
-    if missing := [name for name in ARMS if name not in there]:
+    if missing := [name for name in ARMS if name not in available]:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
     console.print(_bars(barred(results)))
 
 
 def unmet(measured: dict[str, Measured]) -> list[str]:
-    """Keys of the bars that are missed, or that too few seeds show."""
+    """The keys of bars that are missed or that have too few seeds."""
     figures = shown(measured)
     return [key for _, key, _, is_met in BARS if not (key in figures and is_met(figures))]
 
@@ -86,7 +89,7 @@ def _bars(measured: dict[str, Measured]) -> Table:
     for what, key, bar, is_met in BARS:
         n = measured[key].n if key in measured else 0
         value = text(measured[key].value) if key in measured else "–"
-        verdict = ("✓" if is_met(figures) else "✗") if key in figures else f"not shown yet ({n} seeds)"
+        verdict = ("✓" if is_met(figures) else "✗") if key in figures else f"too few seeds ({n})"
         table.add_row(what, key, value, str(n), bar, verdict)
     return table
 
@@ -94,12 +97,12 @@ def _bars(measured: dict[str, Measured]) -> Table:
 def _of(by_seed: BySeed) -> str:
     if not by_seed:
         return "–"
-    told = estimate(list(by_seed.values()))
-    return f"{told.mean:.2f} \\[{told.low:.2f}, {told.high:.2f}]"
+    estimated = estimate(list(by_seed.values()))
+    return f"{estimated.mean:.2f} \\[{estimated.low:.2f}, {estimated.high:.2f}]"
 
 
-def _change(told: Estimate) -> str:
-    return f"{told.mean:+.2f} \\[{told.low:+.2f}, {told.high:+.2f}]"
+def _change(estimated: Estimate) -> str:
+    return f"{estimated.mean:+.2f} \\[{estimated.low:+.2f}, {estimated.high:+.2f}]"
 
 
 def _mean(by_seed: BySeed) -> str:

@@ -1,5 +1,4 @@
-"""One run of the drill: a round of talk, every candidate that is due decided, a look at what is served and what was
-learned; again."""
+"""One run of the drill: rounds of talk, each followed by the decision on due candidates and a look at the scores."""
 
 import asyncio
 import time
@@ -29,7 +28,10 @@ async def play(
     tell: Tell,
     n_interactions: int = world.N_INTERACTIONS,
 ) -> Result:
-    """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
+    """Do the whole run in a fresh `folder`.
+
+    Raises BurnishError if its parts do not start or too many turns are lost.
+    """
     began = time.monotonic()
     agent = stack.agent_name(arm.name, seed)
     flags = arm.flags(seed)
@@ -45,14 +47,15 @@ async def play(
                 n_asked += n_round
                 if n_asked - talk.n_had > n_asked * MOST_LOST:
                     raise BurnishError(
-                        f"{n_asked - talk.n_had} of {n_asked} turns got no reply: {running.client.failures[-1]}"
+                        f"expected at most {MOST_LOST:.0%} of the turns without a reply, "
+                        f"got {n_asked - talk.n_had} of {n_asked}; the last failure: {running.client.failures[-1]}"
                     )
                 n_late += not await loop.catch_up(running, talk.n_had, heeds_holds=True)
                 await state.settle(running)
                 seen[n_asked] = await looks.look(await asyncio.to_thread(state.read, running))
-                was_held, was_paused = await asyncio.to_thread(loop.let_go_on, running)
+                was_held, was_paused = await asyncio.to_thread(loop.end_hold_and_resume, running)
                 n_released, n_resumed = n_released + was_held, n_resumed + was_paused
-                tell(n_round, _told(n_asked, seen[n_asked]))
+                tell(n_round, _progress(n_asked, seen[n_asked]))
         finally:
             await looks.close()
         kept_answers, of_base = await exams.retention()
@@ -77,7 +80,7 @@ async def play(
 
 
 def _acceptance(arm: Arm, folder: Path) -> dict[str, str]:
-    """The operator's prompts in a file beside `folder`, where the arm has them; the setting that names it."""
+    """Write the operator's prompts to a file beside `folder` if the arm has them. Returns the setting for the file."""
     if not arm.has_acceptance:
         return {}
     file = folder.with_name(f"{folder.name}.acceptance.jsonl")
@@ -90,5 +93,5 @@ def _curve(seen: dict[int, Look], of: Callable[[Look], float]) -> dict[int, floa
     return {n: of(look) for n, look in seen.items()}
 
 
-def _told(n: int, look: Look) -> str:
-    return f"after {n}: v{look.live} served {look.served:.2f}, learner's v{look.newest} {look.learner:.2f}"
+def _progress(n: int, look: Look) -> str:
+    return f"after {n}: v{look.live} served {look.served:.2f}, newest v{look.newest} {look.learner:.2f}"

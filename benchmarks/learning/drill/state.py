@@ -1,4 +1,4 @@
-"""What the journal says between two rounds."""
+"""The state of a run between two rounds, read from the journal."""
 
 import asyncio
 import time
@@ -15,14 +15,13 @@ from burnish.journal.tables import InteractionRow, StepRow, VersionRow
 from burnish.records import StepOutcome, VersionState
 
 SETTLING = 30.0
-"""Seconds to wait for what watches to have counted every judged turn; the swapper looks about once a second."""
+"""Longest wait, in seconds, for watches to count every judged turn. The swapper looks about once a second."""
 INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Which version is live, which one answers a share beside it (None: none), and which is the newest that was
-    published."""
+    """The live version, the canary beside it (None: none), and the newest published version."""
 
     live: int
     beside: int | None
@@ -30,12 +29,15 @@ class State:
 
     @property
     def serving(self) -> tuple[int, ...]:
-        """The versions that clients' requests can meet."""
+        """The versions that can answer clients' requests."""
         return (self.live,) if self.beside is None else (self.live, self.beside)
 
 
 def read(stack: Stack) -> State:
-    """As the journal has it now. What was rolled back or refused is the newest version still: the learner made it."""
+    """The journal's state now.
+
+    A refused or rolled-back version still counts as the newest, because the learner made it.
+    """
     with stack.journal.read() as session:
         newest = (
             session.connection()
@@ -49,7 +51,7 @@ def read(stack: Stack) -> State:
 
 
 async def settle(stack: Stack) -> None:
-    """Wait until a canary or a watch that runs has counted what is judged; at most `SETTLING` seconds."""
+    """Wait until a running canary or watch has counted all judged turns, at most `SETTLING` seconds."""
     deadline = time.monotonic() + SETTLING
     while time.monotonic() < deadline:
         if await asyncio.to_thread(_is_settled, stack):
@@ -58,8 +60,11 @@ async def settle(stack: Stack) -> None:
 
 
 def counts(stack: Stack) -> dict[str, float]:
-    """Steps by what became of them, versions that went live, were refused or rolled back, and turns that caps left out
-    or reduced."""
+    """Counts of the run.
+
+    They are steps by outcome, versions that went live, were refused or rolled back, and turns that caps left out or
+    reduced.
+    """
     with stack.journal.read() as session:
         run = session.connection()
 

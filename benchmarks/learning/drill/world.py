@@ -1,13 +1,13 @@
-"""The world of the drill, frozen: who the users are, how many of them lie, what is asked of the agent and when.
+"""The world of the drill, frozen: the users, how many of them lie, the prompts, and the schedule.
 
-`FILES` are hashed together, as those of style personalisation are; whoever changes one makes a world in which nothing
-has been measured.
+`FILES` are hashed together, like those of style personalisation. A change to one of them makes a new world without
+measurements.
 
-All users are simulated and share one agent. Twenty of them, so that 10, 25 and 40 % are whole people; who lies is drawn
-from the seed. They wait after every `ROUND` interactions until what was said has been judged and every candidate that
-was due has been decided: a round is the *gate's period*. The score is a program's: right answer and all four
-attributes, at temperature 1, with a random seed of its own for every reply, the same in every look, so that two
-versions differ by what they are and not by what was drawn.
+All users are simulated and share one agent. There are twenty, so that 10, 25 and 40 % are whole numbers of people. The
+seed draws who lies. After every `ROUND` interactions they wait until their turns are judged and every due candidate is
+decided: a round is the *gate's period*. A program computes the score: correct answer and all four attributes, at
+temperature 1. Each reply has its own random seed, the same in every look, so that two versions differ only by
+themselves and not by the draw.
 """
 
 import random
@@ -26,22 +26,21 @@ NAMES = tuple(f"user {n}" for n in range(1, 21))
 N_INTERACTIONS = 512
 ROUND = 16
 PROMPTS: tuple[HeldOutPrompt, ...] = heldout.prompts()
-"""What a look asks, 240 of them. A version in the middle of learning answers one half of them up to 0.1 better than the
-other."""
+"""The 240 prompts of a look. During learning, a version answers one half of them up to 0.1 better than the other."""
 N_DRAWS = 2
 """Replies to each prompt."""
 FIRST_DRAW = 1_000
-"""The engine's seed for the first reply; the next ones count on."""
+"""The engine's seed for the first reply. The next replies use the next numbers."""
 N_ACCEPTANCE = 360
-"""The operator's own prompts, for the gate of the arms that have some (`own_prompts`)."""
+"""The operator's own prompts, for the gate of arms that have acceptance prompts (`own_prompts`)."""
 RATE_FACTOR = 3.0
-"""How much too large the learning rate is, as a multiple of the sandbox's."""
+"""The learning rate, as a multiple of the sandbox's."""
 
 FILES: tuple[Path, ...] = (Path(__file__), Path(poisoned.__file__), *STYLE_FILES)
 
 
 def liars(seed: int, share: float) -> frozenset[str]:
-    """The users who lie. Raises ValueError where the share is not of whole people."""
+    """The users who lie. Raises ValueError if the share is not a whole number of people."""
     n = round(share * len(NAMES))
     if abs(n - share * len(NAMES)) > 1e-9:
         raise ValueError(f"expected a share of whole people among {len(NAMES)}, got {share:g}")
@@ -49,14 +48,14 @@ def liars(seed: int, share: float) -> frozenset[str]:
 
 
 def people(seed: int, share: float) -> list[SimulatedUser]:
-    """The users who talk, of whom `share` lie."""
+    """The users of a run. A share of them lie."""
     lying = liars(seed, share)
     return [PoisonedUser(seed, name) if name in lying else SimulatedUser(seed, name) for name in NAMES]
 
 
 @cache
 def own_prompts() -> tuple[HeldOutPrompt, ...]:
-    """The operator's: other requests of the held-out kind, so that none is scored and none can be trained on."""
+    """The operator's prompts: requests of the held-out kind that are neither scored nor trained on."""
     rng, scored = random.Random("the operator's own"), {prompt.task for prompt in PROMPTS}
     found: dict[Task, HeldOutPrompt] = {}
     while len(found) < N_ACCEPTANCE:
@@ -67,7 +66,7 @@ def own_prompts() -> tuple[HeldOutPrompt, ...]:
 
 
 def acceptance() -> str:
-    """The operator's prompts as `gate.acceptance_prompts` reads them: the right answer in the house style."""
+    """The operator's prompts in the format of `gate.acceptance_prompts`: the correct answer in the house style."""
     return prompt_sets.to_jsonl(
         {
             "messages": prompt.messages,
@@ -79,6 +78,8 @@ def acceptance() -> str:
 
 
 def score(replies: list[str]) -> float:
-    """The share of right replies in the house style, 0 to 1: one reply to each of `PROMPTS` in order, as often as there
-    are draws."""
+    """The share of correct replies in the house style, 0 to 1.
+
+    One reply to each of `PROMPTS` in order, once per draw.
+    """
     return heldout.breakdown_of(PROMPTS * (len(replies) // len(PROMPTS)), replies)["satisfied"]

@@ -1,1 +1,1 @@
-"""Style personalisation: simulated users want a house style; arms differ in what is made of what they say."""
+"""Style personalisation: simulated users want a house style; the arms differ in how they use the users' words."""

@@ -8,9 +8,9 @@ from benchmarks.learning.style.misled import MisledUser
 from burnish.sandbox.world.users import SimulatedUser
 
 COMMON: Mapping[str, Any] = {
-    # the users wait for the learner, so it has no streams to be considerate of
+    # the users wait for the learner, so there are no streams to protect
     "learner.max_latency_ratio": 0.0,
-    # they wait for it, not for a clock: how busy the machine is must not decide how many rows a step has
+    # the users wait for the learner, so a busy machine must not decide how many rows a step has
     "learner.max_wait": 3600.0,
     "learner.min_rows": 8,
 }
@@ -19,23 +19,25 @@ COMMON: Mapping[str, Any] = {
 
 OWN_GROUPS: Mapping[str, Any] = {
     "groups.enabled": True,
-    # other runs share the engine: it is never idle, and no client waits for it
+    # other runs share the engine, so it is never idle, and no client waits for it
     "learner.recipe.group_max_others": 1000,
     "groups.tokens_per_minute": 1_000_000,
     "groups.max_per_user_hour": 1000,
     "learner.recipe.group_max_tokens": 48,
 }
-"""Shadow groups of turns whose user said what was missing, graded on that."""
+"""Shadow groups of turns with a hint, graded on the hint."""
 GROUPS: Mapping[str, Any] = {**OWN_GROUPS, "groups.earlier_hints": 4, "learner.recipe.max_groups": 16}
-"""Shadow groups of all turns, graded on what their users have wished for by then."""
+"""Shadow groups of all turns, graded on the users' hints so far."""
 
 _HINTS: Mapping[str, Any] = {"learner.recipe.rl_weight": 0.0, "groups.enabled": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to treat what users say. `has_notes`: the harness puts what a user asked for before into the system
-    prompt."""
+    """One way to use the users' words.
+
+    `has_notes`: the harness puts a user's earlier wishes into the system prompt.
+    """
 
     name: str
     what: str
@@ -43,7 +45,7 @@ class Arm:
     has_notes: bool = False
     kind: type[SimulatedUser] = SimulatedUser
     is_extra: bool = False
-    """Runs only where it is named."""
+    """The arm runs only if it is named."""
 
     def flags(self, seed: int) -> dict[str, Any]:
         """Dotted settings of a run."""
@@ -92,6 +94,5 @@ _ARMS = (
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
 PRODUCT = "combined"
-"""The arm that Burnish ships: the bars are read off it, but the gain over `BASELINE`, which is that of `WITH_GROUPS`.
-"""
+"""The arm that Burnish ships and that the bars measure, except the gain over `BASELINE`, which is `WITH_GROUPS`'s."""
 WITH_GROUPS, BASELINE = "combined+groups", "binary"

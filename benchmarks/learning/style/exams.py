@@ -1,5 +1,4 @@
-"""What is asked of the live version: through the gateway, not recorded as training; the answers are checked by
-programs."""
+"""Exams of the live version: through the gateway, not recorded as training, with answers checked by programs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from burnish.sandbox.world.prompt_sets import Prompt
 
 
 class Exams:
-    """Asks one agent; an answer that did not come counts as a wrong one."""
+    """Asks one agent. A missing answer counts as wrong."""
 
     def __init__(self, client: Client, agent: str, base: str, seed: int) -> None:
         self._client = client
@@ -22,19 +21,19 @@ class Exams:
         self._seed = seed
 
     async def score(self) -> float:
-        """Held-out prompts, without notes."""
+        """The score on held-out prompts, without notes."""
         return world.score(await self._answers([prompt.messages for prompt in heldout.prompts()]))
 
     async def strangers(self) -> float:
-        """First-turn satisfaction of users never seen, of whom nobody has a note."""
+        """First-turn satisfaction of unseen users, who have no notes."""
         return await self._satisfaction(world.strangers(self._seed), Notes())
 
     async def again(self, notes: Notes | None) -> float:
-        """First-turn satisfaction of the seen users, with their notes where there are any."""
+        """First-turn satisfaction of the seen users, with their notes if there are any."""
         return await self._satisfaction(world.again(self._seed), notes or Notes())
 
     async def retention(self) -> tuple[float, float]:
-        """Shares of prompts about other things that the agent and its base answer as they should, greedily."""
+        """Shares of other instructions that the agent and its base answer correctly, greedily."""
         prompts = prompt_sets.other_prompts(world.RETENTION, world.N_RETENTION)
         return await self._passed(self._agent, prompts), await self._passed(self._base, prompts)
 

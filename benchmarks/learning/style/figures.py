@@ -1,4 +1,4 @@
-"""From results to figures: per arm and key over the seeds that are there, and the bars' own figures by their bounds."""
+"""From results to figures: per arm and key over the seeds, and the bounds behind the bars."""
 
 from collections.abc import Callable
 
@@ -10,19 +10,20 @@ from benchmarks.learning.style.arms import BASELINE, PRODUCT, WITH_GROUPS
 
 LAST = world.MILESTONES[-1]
 COUNTED = (
-    "unseen", "seen", "retention", "retention_base", "sessions_until_three", "users_satisfied", "judge_calls", "shadow_tokens", "n_trained",
+    "unseen", "seen", "retention", "retention_base",
+    "sessions_until_three", "users_satisfied", "judge_calls", "shadow_tokens", "n_trained",
     "n_versions", "n_refused", "n_rolled_back", "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
 )  # fmt: skip
 
 
 def ends(results: ByArm, arm: str) -> str:
-    """How many seeds an arm has, and how many of them went to the world's end where some were cut."""
+    """The number of an arm's seeds, and how many of them ran to the world's end if some were cut."""
     n, n_whole = len(results[arm]), len(scores(results, arm, LAST))
     return str(n) if n == n_whole else f"{n}, {n_whole} to the end"
 
 
 def flat(results: ByArm) -> dict[str, float]:
-    """Everything that is there: `arm_key`, `_low` and `_high` for its bounds, `arm_n_seeds`."""
+    """All figures, flat: `arm_key`, `_low` and `_high` for its bounds, `arm_n_seeds`."""
     found: dict[str, float] = {}
     for arm in results:
         name = arm.replace("+", "_")
@@ -34,7 +35,7 @@ def flat(results: ByArm) -> dict[str, float]:
 
 
 def barred(results: ByArm) -> dict[str, Measured]:
-    """The figures that have bars: the bound that is harder on us. Those of which no seed is there are left out."""
+    """The figures with bars: the less favourable bound of each. Figures without seeds are left out."""
 
     def of(by_seed: BySeed) -> Estimate | None:
         return estimate(list(by_seed.values())) if by_seed else None
@@ -55,20 +56,22 @@ def barred(results: ByArm) -> dict[str, Measured]:
         "control_shuffled_score": (of(scores(results, "shuffled", LAST)), _high),
         "control_hints_gain": (change("hints_shuffled"), _high),
     }
-    return {key: Measured(read(told), told.n) for key, (told, read) in asked.items() if told is not None}
+    return {
+        key: Measured(read(estimated), estimated.n) for key, (estimated, read) in asked.items() if estimated is not None
+    }
 
 
-def _low(told: Estimate) -> float:
-    return told.low
+def _low(estimated: Estimate) -> float:
+    return estimated.low
 
 
-def _high(told: Estimate) -> float:
-    return told.high
+def _high(estimated: Estimate) -> float:
+    return estimated.high
 
 
-def _mean(told: Estimate) -> float:
-    return told.mean
+def _mean(estimated: Estimate) -> float:
+    return estimated.mean
 
 
-def _farthest(told: Estimate) -> float:
-    return told.farthest
+def _farthest(estimated: Estimate) -> float:
+    return estimated.farthest

@@ -1,7 +1,7 @@
-"""The control for hints: users who, when they say what is missing, name any wish in any direction.
+"""The control for hints: when such a user says what is missing, it names any wish in any direction.
 
-Permuting hints among turns would be no control: all users want one style, so anybody's hint teaches it beside any turn
-(learner/data/shuffled_control.py). What is shuffled is what a hint says, over all attributes and both directions.
+Permuting hints among turns would be no control: all users want one style, so each hint teaches it on any turn
+(learner/data/shuffled_control.py). Instead, a hint's content is shuffled over all attributes and both directions.
 """
 
 from burnish.sandbox.world import style_hints
@@ -9,7 +9,7 @@ from burnish.sandbox.world.users import SimulatedUser
 
 
 class MisledUser(SimulatedUser):
-    """Satisfied by what satisfies any other; only the words about style mean nothing."""
+    """Satisfied by the same replies as any other user. Only the words about style mean nothing."""
 
     def _say(self, is_right: bool, missing: tuple[str, ...]) -> str | None:
         said = super()._say(is_right, missing)

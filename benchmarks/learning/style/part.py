@@ -1,4 +1,4 @@
-"""Style personalisation as a part of the proof."""
+"""Style personalisation as a part of the benchmark."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Learning curves with their bands, for people who would rather look than read."""
+"""The picture of style personalisation: learning curves with their bands."""
 
 from functools import partial
 from pathlib import Path
@@ -13,14 +13,14 @@ CAPTION = "Burnish, sandbox model, SIMULATED users; means and 95 % bootstrap bou
 
 
 def draw(folder: Path, results: ByArm) -> list[Path]:
-    """Write `style.png` and `style.svg`; returns their paths, none where there is nothing to draw."""
+    """Write `style.png` and `style.svg`. Returns their paths, or none if there is nothing to draw."""
     if not any(results.get(arm) for arm in ARMS):
         return []
     pyplot = picture.pyplot()
     figure, axes = pyplot.subplots(figsize=(9.5, 5), dpi=120)
     colours = pyplot.get_cmap("tab20")
     for i, arm in enumerate(ARMS):
-        if curve := picture.told(world.MILESTONES, partial(scores, results, arm)):
+        if curve := picture.estimates(world.MILESTONES, partial(scores, results, arm)):
             picture.draw_band(axes, curve, f"{arm} (n={ends(results, arm)})", marker="o", ms=3, color=colours(i))
     axes.set(xlabel="interactions with simulated users", ylabel="held-out score, first reply", ylim=(-0.02, 1.02))
     axes.set_title(CAPTION, fontsize=8)

@@ -1,4 +1,4 @@
-"""The tables of style personalisation, of whatever results are there."""
+"""The tables of style personalisation, from all available results."""
 
 from rich.console import Console
 from rich.table import Table
@@ -20,9 +20,9 @@ BARS: tuple[Bar, ...] = (
     (f"score after 256, {PRODUCT}", "style_score_256", "≥ 0.60", lambda f: f["style_score_256"] >= 0.60),
     (f"score after 512, {PRODUCT}", "style_score_512", "≥ 0.90", lambda f: f["style_score_512"] >= 0.90),
     (f"{WITH_GROUPS} over {BASELINE} at 256, paired", "gain_256", "> 0", lambda f: f["gain_256"] > 0),
-    ("first turn of unseen users, LoRA ÷ memory", "unseen_ratio", "≥ 3", lambda f: f["unseen_ratio"] >= 3),
+    ("first-turn satisfaction of unseen users, LoRA ÷ memory", "unseen_ratio", "≥ 3", lambda f: f["unseen_ratio"] >= 3),
     ("seen users, memory+lora − memory (mean)", "memory_lora_gain", "≥ 0", lambda f: f["memory_lora_gain"] >= 0),
-    ("other instructions kept, share of the base's", "retention", "≥ 0.92", lambda f: f["retention"] >= 0.92),
+    ("correct on other instructions, share of the base's", "retention", "≥ 0.92", lambda f: f["retention"] >= 0.92),
     ("control, learner off: change", "control_off_change", "± 0.05", lambda f: abs(f["control_off_change"]) <= 0.05),
     (
         "control, rewards shuffled: score",
@@ -32,18 +32,18 @@ BARS: tuple[Bar, ...] = (
     ),
     ("control, hints shuffled: gain", "control_hints_gain", "≤ 0.05", lambda f: f["control_hints_gain"] <= 0.05),
 )
-"""Figures are the bound that is harder on us; the aim counts as no bar."""
+"""Figures are the less favourable bound. The aim is not a bar."""
 AIM = "style_score_128"
 _GAINS_AT = (128, 256, 512)
 
 
 def show(console: Console, results: ByArm, world_hash: str) -> None:
-    """All tables. Arms without results are named."""
+    """Print all tables and the names of arms without results."""
     console.print(f"Style personalisation: SIMULATED users, sandbox model; world {world_hash}", highlight=False)
     console.print(
         "mean \\[lower, upper 95 % bootstrap bound] over seeds; scores are shares of held-out first replies\n"
     )
-    there = [arm for arm in ARMS if results.get(arm)]
+    available = [arm for arm in ARMS if results.get(arm)]
     curves = Table("arm", "n", *(f"score {n}" for n in world.MILESTONES), title="learning")
     gains = Table(
         "arm",
@@ -54,12 +54,26 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         title="gains, paired by seed",
     )
     people = Table(
-        "arm", "unseen users", "seen users", "retention", "sessions until 3", "users of 8", title="whom it helps"
+        "arm",
+        "unseen users",
+        "seen users",
+        "retention",
+        "sessions until 3 satisfied",
+        "users of 8",
+        title="users and other instructions",
     )
     works = Table(
-        "arm", "versions", "refused", "rolled back", "trained on", "failed", "late", "seconds", title="what was done"
+        "arm",
+        "versions",
+        "refused",
+        "rolled back",
+        "trained turns",
+        "failed",
+        "late",
+        "seconds",
+        title="steps and costs",
     )
-    for arm in there:
+    for arm in available:
         curves.add_row(arm, ends(results, arm), *(_of(scores(results, arm, at)) for at in world.MILESTONES))
         over = [gain(scores(results, arm, at), scores(results, BASELINE, at)) for at in _GAINS_AT]
         gains.add_row(
@@ -69,14 +83,14 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         works.add_row(arm, *_cells(results, arm, _WORK))
     for table in (curves, gains, people, works):
         console.print(table)
-    missing = [name for name in ARMS if name not in there]
+    missing = [name for name in ARMS if name not in available]
     if missing:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
     console.print(_bars(barred(results)))
 
 
 def unmet(measured: dict[str, Measured]) -> list[str]:
-    """Keys of the bars that are missed, or that too few seeds show."""
+    """The keys of bars that are missed or that have too few seeds."""
     figures = shown(measured)
     return [key for _, key, _, is_met in BARS if key != AIM and not (key in figures and is_met(figures))]
 
@@ -90,7 +104,7 @@ def _bars(measured: dict[str, Measured]) -> Table:
             table.add_row(what, key, text(figures[key]), str(n), bar, "✓" if is_met(figures) else "✗")
         else:
             so_far = text(measured[key].value) if key in measured else "–"
-            table.add_row(what, key, so_far, str(n), bar, f"not shown yet ({n} seeds)")
+            table.add_row(what, key, so_far, str(n), bar, f"too few seeds ({n})")
     return table
 
 
@@ -113,5 +127,5 @@ def _mean(by_seed: dict[int, float]) -> str:
     return text(sum(by_seed.values()) / len(by_seed)) if by_seed else "–"
 
 
-def _text(told: Estimate | None) -> str:
-    return "–" if told is None else f"{told.mean:.2f} \\[{told.low:.2f}, {told.high:.2f}]"
+def _text(estimated: Estimate | None) -> str:
+    return "–" if estimated is None else f"{estimated.mean:.2f} \\[{estimated.low:.2f}, {estimated.high:.2f}]"

@@ -1,4 +1,4 @@
-"""One run of one arm with one seed: examine, let the users talk while it learns, examine on the way, add up."""
+"""One run of one arm with one seed: exam, talk while it learns, exams at the milestones, final figures."""
 
 import time
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from burnish.config import BASE_NAME
 from burnish.errors import BurnishError
 
 MOST_LOST = 0.05
-"""Share of turns without a reply beyond which a run tells nothing of learning."""
+"""The largest share of turns without a reply. With more of them a run says nothing about learning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long a run is; the world's length unless a test wants a short one.
+    """How long a run is: the world's length unless a test wants a short one.
 
-    One that `is_cut` leaves out what is read off a run's end and what a run costs as a whole.
+    A run that `is_cut` has no figures of its end and no total costs.
     """
 
     n_interactions: int = world.N_INTERACTIONS
@@ -36,13 +36,16 @@ class Plan:
 
 WHOLE = Plan()
 CUT = {n: Plan(n, [at for at in world.MILESTONES if at <= n], is_cut=True) for n in world.MILESTONES[1:-1]}
-"""Runs that end early, by the interactions after which they do: for a gain at a milestone, by more seeds."""
+"""Runs that end early, by their number of interactions: for a gain at a milestone with more seeds."""
 
 
 async def play(
     arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE
 ) -> Result:
-    """The whole run in a fresh `folder`. Raises BurnishError where its parts do not start or too many turns are lost."""
+    """Do the whole run in a fresh `folder`.
+
+    Raises BurnishError if its parts do not start or too many turns are lost.
+    """
     began = time.monotonic()
     agent = stack.agent_name(arm.name, seed)
     flags = arm.flags(seed)
@@ -58,7 +61,8 @@ async def play(
             n_asked += n_round
             if n_asked - talk.n_had > n_asked * MOST_LOST:
                 raise BurnishError(
-                    f"{n_asked - talk.n_had} of {n_asked} turns got no reply: {running.client.failures[-1]}"
+                    f"expected at most {MOST_LOST:.0%} of the turns without a reply, "
+                    f"got {n_asked - talk.n_had} of {n_asked}; the last failure: {running.client.failures[-1]}"
                 )
             paused = time.monotonic()
             n_late += not await loop.catch_up(running, talk.n_had)
@@ -76,7 +80,7 @@ async def play(
 
 
 async def _at_the_end(running: Stack, exams: Exams, talk: Talk, notes: Notes | None) -> dict[str, float]:
-    """What is read off a run's end, and what the run has cost."""
+    """The figures at a run's end, and the run's costs."""
     kept_answers, of_base = await exams.retention()
     return {
         "unseen": await exams.strangers(),
@@ -91,8 +95,10 @@ async def _at_the_end(running: Stack, exams: Exams, talk: Talk, notes: Notes | N
 
 
 def _sessions(talk: Talk) -> dict[str, float]:
-    """Sessions until three in a row satisfied, a mean over users; one who never was counts with all sessions had, at
-    least."""
+    """Sessions until three in a row satisfied, as a mean over users.
+
+    A user who never reached three counts with all sessions.
+    """
     found = [talker.n_until_satisfied for talker in talk.talkers]
     counted = [n or len(talker.first_turns) for n, talker in zip(found, talk.talkers, strict=True)]
     return {

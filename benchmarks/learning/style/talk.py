@@ -1,4 +1,4 @@
-"""The users at their work: sessions through the gateway, a few interactions at a time, until the round's are used up."""
+"""The users at work: sessions through the gateway, until a round's interactions are used up."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,8 +13,10 @@ IN_A_ROW = 3
 
 @dataclass(slots=True)
 class Talker:
-    """One user and the session that the user is in; `first_turns` tells of each session whether its first reply
-    satisfied."""
+    """One user and the user's current session.
+
+    `first_turns` has, for each session, whether its first reply satisfied.
+    """
 
     user: SimulatedUser
     messages: list[dict[str, str]] = field(default_factory=list)
@@ -22,7 +24,7 @@ class Talker:
 
     @property
     def n_until_satisfied(self) -> int | None:
-        """Sessions until the first reply satisfied in three in a row, counted to the third; None where that never was."""
+        """Sessions until the first reply satisfied in three in a row, the third included. None if it never did."""
         for end in range(IN_A_ROW, len(self.first_turns) + 1):
             if all(self.first_turns[end - IN_A_ROW : end]):
                 return end
@@ -30,7 +32,7 @@ class Talker:
 
 
 class Talk:
-    """All users of a run. `n_had` counts the interactions that got a reply. `is_named`: each request says who asks."""
+    """All users of a run. `n_had` counts interactions with a reply. `is_named`: each request names its user."""
 
     def __init__(
         self, client: Client, agent: str, users: list[SimulatedUser], notes: Notes | None, *, is_named: bool = False
@@ -44,7 +46,7 @@ class Talk:
         self._n_left = 0
 
     async def round(self, n: int) -> None:
-        """`n` interactions, all users side by side."""
+        """Have `n` interactions, all users at the same time."""
         self._n_left = n
         await asyncio.gather(*(self._go_on(talker) for talker in self.talkers))
 
@@ -66,7 +68,7 @@ class Talk:
             max_tokens=world.MAX_TOKENS,
             user=user.name if self._is_named else "",
         )
-        if reply is None:  # counted by the client; the user gives up on the session
+        if reply is None:  # the client counts it; the user gives up on the session
             talker.messages = []
             return
         self.n_had += 1

@@ -1,12 +1,11 @@
-"""The world of style personalisation, frozen: who the users are, how long they talk, what is asked of the agent and how
-it is scored.
+"""The world of style personalisation, frozen: the users, their number of turns, the prompts and the score.
 
-`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first; the report prints the hash and a test
-holds it. Whoever changes one of them makes another world, in which nothing has been measured yet.
+`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first. The report prints the hash and a test
+compares it. A change to one of them makes a new world without measurements.
 
-All users are simulated (sandbox/world/users.py) and want one house style. The score is a program's: the right answer
-and all four style attributes, at the first turn, at temperature 1. Users think for longer than a step takes: after
-every `ROUND` interactions they wait until what they said has been judged, and a step that was due has been decided.
+All users are simulated (sandbox/world/users.py) and want one house style. A program computes the score: the correct
+answer and all four style attributes, at the first turn, at temperature 1. Users think for longer than a step takes:
+after every `ROUND` interactions they wait until their turns are judged and a due step is decided.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,17 +18,17 @@ from burnish.sandbox.world.users import SimulatedUser
 NAMES = ("ana", "bo", "chen", "dora", "emil", "fay", "gus", "hana")
 N_INTERACTIONS = 512
 MILESTONES = (0, 64, 128, 256, 384, 512)
-"""Interactions after which the score is taken."""
+"""The numbers of interactions after which the score is taken."""
 ROUND = 16
 TEMPERATURE = 1.0
 MAX_TOKENS = 48
 N_STRANGERS = 240
-"""Users never seen, each of whom begins one session."""
+"""Unseen users, each of whom begins one session."""
 N_AGAIN = 30
 """Further sessions that each seen user begins."""
 RETENTION, N_RETENTION = "proof", 96
-"""Prompts about other things than the house style (`retention.other_prompts`): none of them the gate's, none an anchor.
-"""
+"""Prompts about other things than the house style (`retention.other_prompts`): none of them the gate's, none an
+anchor."""
 
 _SANDBOX = Path(users.__file__).parent
 _WORDS = ("users", "language", "style_hints", "reactions", "persona", "tool_task", "heldout", "prompt_sets", "asides")
@@ -41,16 +40,16 @@ FILES: tuple[Path, ...] = (
 )
 
 Opening = tuple[SimulatedUser, str]
-"""A user and the message that begins a session; `satisfied` says what the user makes of the reply."""
+"""A user and the message that begins a session. `satisfied` asks the user about the reply."""
 
 
 def people(seed: int, kind: type[SimulatedUser] = SimulatedUser) -> list[SimulatedUser]:
-    """The users who talk."""
+    """The users of a run."""
     return [kind(seed, name) for name in NAMES]
 
 
 def strangers(seed: int) -> list[Opening]:
-    """Users never seen, with their first message."""
+    """Unseen users with their first messages."""
     return _open(SimulatedUser(seed, f"stranger {n}") for n in range(N_STRANGERS))
 
 
@@ -63,13 +62,13 @@ def again(seed: int) -> list[Opening]:
 
 
 def satisfied(openings: Sequence[Opening], replies: Sequence[str]) -> float:
-    """The share of users whom the first reply satisfies, 0 to 1."""
+    """The share of users that the first reply satisfies, 0 to 1."""
     pairs = zip(openings, replies, strict=True)
     return sum(user.react(reply).satisfied for (user, _), reply in pairs) / len(openings)
 
 
 def score(replies: Sequence[str]) -> float:
-    """The share of right replies in the house style, one reply to each of `heldout.prompts()` in order, 0 to 1."""
+    """The share of correct replies in the house style, one reply to each of `heldout.prompts()` in order, 0 to 1."""
     return heldout.score(replies, language.HOUSE_STYLE)
 
 

@@ -1,1 +1,1 @@
-"""The tool agent: several turns a session, exit codes and an outcome; arms differ in which of them are rewards."""
+"""The tool agent: several turns a session, exit codes and an outcome; the arms differ in their rewards."""

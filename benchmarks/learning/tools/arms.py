@@ -1,4 +1,4 @@
-"""The arms: one world, one learner, and which words on a session are rewards."""
+"""The arms: one world, one learner, and different rewards for a session."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,35 +7,35 @@ from typing import Any
 from benchmarks.learning.tools import world
 
 SILENT = "silent"
-"""The judge that has no opinion (`silent.py`)."""
+"""The judge that always abstains (`silent.py`)."""
 COMMON: Mapping[str, Any] = {
-    # the users wait for the learner, so it has no streams to be considerate of
+    # the users wait for the learner, so there are no streams to protect
     "learner.max_latency_ratio": 0.0,
-    # an operator asks for each step when all outcomes of a round are known: an exit code is known before its session's
-    # outcome
+    # an operator asks for each step when all outcomes of a round are known, because an exit code is known before its
+    # session's outcome
     "learner.min_rows": 10_000,
     "learner.max_wait": 1e9,
     "learner.max_rows": world.ROUND * world.N_TURNS,
-    # of the 21 tokens of a call one is a choice, and the loss is a mean over tokens; the leashes' losses are not
-    # thinned out like that
+    # one of the 21 tokens of a call is a choice, and the loss is a mean over tokens; the losses of KL and anchors are
+    # not diluted like that
     "learner.recipe.rl_weight": 4.0,
-    # chosen on seed 16, where the score after 320 sessions was 0.89 with one, 0.86 with two and 1.00 with four
+    # chosen on seed 16: the score after 320 sessions was 0.89 with one, 0.86 with two and 1.00 with four
     "learner.recipe.num_iterations": 4,
-    # 24 keys in four phrasings: the same call comes up again, and each time it is news of how it went
+    # 24 keys in four phrasings: the same call comes again, and each time its result is new evidence
     "learner.recipe.keep_duplicates": True,
 }
 """Settings of every arm, over the sandbox's own (sandbox/burnish.toml)."""
 _NO_JUDGE: Mapping[str, Any] = {"judge.model": SILENT, "judge.votes": 1}
-_THREE_VOTES: Mapping[str, Any] = {"judge.votes": 3}  # a hint is what most of at least three write
+_THREE_VOTES: Mapping[str, Any] = {"judge.votes": 3}  # at least three votes, because a majority of them writes a hint
 _EXIT_CODES: Mapping[str, Any] = {"journal.verifiers": list(world.PROGRAMS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to reward. `has_steps`: a step's own word is part of its reward, which a run checks in what the learner
-    was given.
+    """One way to reward.
 
-    `has_hints`: users say of some failed calls which tool works.
+    `has_steps`: a step's own exit code is part of its reward, which a run checks in the learner's rows. `has_hints`:
+    users say of some failed calls which tool works.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Arm:
     has_steps: bool = False
     has_hints: bool = False
     is_extra: bool = False
-    """Runs only where it is named."""
+    """The arm runs only if it is named."""
 
     def flags(self, seed: int) -> dict[str, Any]:
         """Dotted settings of a run."""
@@ -88,4 +88,4 @@ _ARMS = (
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}
 PRODUCT, OTHER = "integrated", "outcome"
-"""The arm that the bar is read off, and the one that is printed beside."""
+"""The arm behind the bar's figure, and the arm that is printed beside it."""

@@ -1,4 +1,4 @@
-"""From results to figures: per arm and key over the seeds that are there, and the bar's own figure by its lower bound."""
+"""From results to figures: per arm and key over the seeds, and the lower bound behind the bar."""
 
 from benchmarks.learning.bounds import estimate, gain
 from benchmarks.learning.columns import MIN_SEEDS, ByArm, counted, scores
@@ -9,14 +9,18 @@ from benchmarks.learning.tools.arms import OTHER, PRODUCT
 LAST = world.MILESTONES[-1]
 BAR, BESIDE, GAIN = f"tool_success_{LAST}", f"tool_outcome_only_{LAST}", f"tool_gain_{LAST}"
 COUNTED = (
-    "success_trained", "told_truly", "retention", "n_rewards", "n_step_rewards", "n_hints", "n_hints_refused", "judge_calls",
-    "n_trained", "n_versions", "n_refused", "n_rolled_back", "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
+    "success_trained", "told_truly", "retention", "n_rewards",
+    "n_step_rewards", "n_hints", "n_hints_refused", "judge_calls",
+    "n_trained", "n_versions", "n_refused", "n_rolled_back",
+    "n_requests", "n_failed", "n_late", "seconds", "seconds_waited",
 )  # fmt: skip
 
 
 def barred(results: ByArm) -> dict[str, float]:
-    """Lower bounds of the product's success and of its gain over outcome alone, and that arm's mean: each where enough
-    seeds are there."""
+    """Lower bounds of the product's success and of its gain over outcome alone, and that arm's mean.
+
+    Each is present only with enough seeds.
+    """
     product, other = scores(results, PRODUCT, LAST), scores(results, OTHER, LAST)
     found: dict[str, float] = {}
     if len(product) >= MIN_SEEDS:
@@ -30,7 +34,7 @@ def barred(results: ByArm) -> dict[str, float]:
 
 
 def flat(results: ByArm) -> dict[str, float]:
-    """Everything that is there: `tool_arm_key`, `_low` and `_high` for its bounds, `tool_arm_n_seeds`."""
+    """All figures, flat: `tool_arm_key`, `_low` and `_high` for its bounds, `tool_arm_n_seeds`."""
     found: dict[str, float] = {}
     for arm in results:
         name = f"tool_{arm.removeprefix('tools_')}"

@@ -1,5 +1,4 @@
-"""What simulated users say of a call that failed, where they say anything: which tool works, in words that a judge can
-make a hint of."""
+"""Simulated users who comment on some failed calls and name the tool that works, so that a judge can write a hint."""
 
 import random
 import re
@@ -7,13 +6,13 @@ import re
 from benchmarks.learning.tools.world import Printed, Step, Truth
 
 SHARE = 0.4
-"""Of the calls that failed (reference experiment B: 40 % of errors name the tool)."""
+"""The share of failed calls with a comment (reference experiment B: 40 % of errors name the tool)."""
 _WORDS = "Use the {tool} tool."
 _SAID = re.compile(r"Use the \w+ tool\.")
 
 
 class Hinting:
-    """The users of one run; `n_said` counts what they said."""
+    """The users of one run. `n_said` counts their comments."""
 
     def __init__(self, seed: int, works: Truth) -> None:
         self.n_said = 0
@@ -21,7 +20,7 @@ class Hinting:
         self._works = works
 
     def after(self, step: Step, printed: Printed) -> str | None:
-        """The user's comment on a call, None where there is none."""
+        """The user's comment on a call. None if there is none."""
         if printed.exit_code == 0 or self._rng.random() >= SHARE:
             return None
         self.n_said += 1
@@ -29,6 +28,6 @@ class Hinting:
 
 
 def said_in(text: str) -> str | None:
-    """The words of such a comment where `text` holds them."""
+    """The words of such a comment in `text`, if there are any."""
     found = _SAID.search(text)
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""The tool agent as a part of the proof."""
+"""The tool agent as a part of the benchmark."""
 
 from benchmarks.learning.columns import ByArm
 from benchmarks.learning.part import Part, Tables, curve

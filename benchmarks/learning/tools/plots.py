@@ -1,4 +1,4 @@
-"""The arms' curves with their bands."""
+"""The picture of the tool agent: the arms' curves with their bands."""
 
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,12 @@ CAPTION = "Burnish, sandbox model, SIMULATED users; means and 95 % bootstrap bou
 
 
 def draw(folder: Path, results: ByArm) -> list[Path]:
-    """Write `tools.png` and `tools.svg`; returns their paths, none where there is nothing to draw."""
+    """Write `tools.png` and `tools.svg`. Returns their paths, or none if there is nothing to draw."""
     if not any(results.get(arm) for arm in ARMS):
         return []
     figure, axes = picture.pyplot().subplots(figsize=(9.5, 5), dpi=120)
     for arm in ARMS:
-        if curve := picture.told(world.MILESTONES, partial(scores, results, arm)):
+        if curve := picture.estimates(world.MILESTONES, partial(scores, results, arm)):
             picture.draw_band(axes, curve, f"{arm} (n={len(results[arm])})", marker="o", ms=3)
     axes.set(
         xlabel="sessions with simulated users", ylabel="held-out sessions whose calls all worked", ylim=(-0.02, 1.02)

@@ -1,4 +1,4 @@
-"""The tables of the tool agent, of whatever results are there."""
+"""The tables of the tool agent, from all available results."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,10 @@ from benchmarks.learning.tools.figures import BAR, BESIDE, GAIN, LAST, barred
 
 BARS: tuple[Bar, ...] = ((f"success after {LAST} sessions, {PRODUCT}", BAR, "≥ 0.90", lambda f: f[BAR] >= 0.90),)
 """The figure is the lower bound."""
-_SHOWN = ((f"the same, {OTHER} only (mean)", BESIDE), (f"{PRODUCT} over {OTHER} only, paired (lower bound)", GAIN))
+_SHOWN = (
+    (f"success after {LAST} sessions, {OTHER} only (mean)", BESIDE),
+    (f"{PRODUCT} over {OTHER} only, paired (lower bound)", GAIN),
+)
 _WORK = (
     "n_versions",
     "n_refused",
@@ -30,34 +33,35 @@ _WORK = (
 
 
 def show(console: Console, results: ByArm, world_hash: str) -> None:
-    """All tables. Arms without results are named."""
+    """Print all tables and the names of arms without results."""
     console.print(f"Tool agent with exit codes: SIMULATED users, sandbox model; world {world_hash}", highlight=False)
     console.print(
         f"mean \\[lower, upper 95 % bootstrap bound] over seeds; scores are shares of {world.N_EXAM} held-out sessions "
-        f"whose {world.N_STEPS} calls all worked\n"
+        f"in which all {world.N_STEPS} calls worked\n"
     )
-    there = [arm for arm in ARMS if results.get(arm)]
+    available = [arm for arm in ARMS if results.get(arm)]
     curves = Table("arm", "n", *(f"after {n}" for n in world.MILESTONES), f"over {OTHER}, {LAST}", title="tool success")
     works = Table(
-        "arm", "told truly", "retention", "versions", "refused", "rolled back", "trained on", "step rewards", "hints", "refused hints",
-        "failed", "late", "seconds", title="what was done",
+        "arm", "true answers", "retention", "versions", "refused",
+        "rolled back", "trained turns", "step rewards", "hints", "refused hints",
+        "failed", "late", "seconds", title="steps and costs",
     )  # fmt: skip
-    for arm in there:
+    for arm in available:
         more = gain(scores(results, arm, LAST), scores(results, OTHER, LAST)) if arm != OTHER else None
         means = [_of(scores(results, arm, at)) for at in world.MILESTONES]
         curves.add_row(arm, str(len(results[arm])), *means, _text(more))
-        told = [_of(counted(results, arm, key)) for key in ("told_truly", "retention")]
-        works.add_row(arm, *told, *(_mean(counted(results, arm, key)) for key in _WORK))
+        answers = [_of(counted(results, arm, key)) for key in ("told_truly", "retention")]
+        works.add_row(arm, *answers, *(_mean(counted(results, arm, key)) for key in _WORK))
     for table in (curves, works):
         console.print(table)
-    missing = [name for name in ARMS if name not in there]
+    missing = [name for name in ARMS if name not in available]
     if missing:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
     console.print(_bars(barred(results), len(scores(results, PRODUCT, LAST))))
 
 
 def unmet(figures: Mapping[str, float]) -> list[str]:
-    """Keys of the bars that are missed, or that too few seeds show."""
+    """The keys of bars that are missed or that have too few seeds."""
     return [key for _, key, _, is_met in BARS if not (key in figures and is_met(figures))]
 
 
@@ -67,7 +71,7 @@ def _bars(figures: Mapping[str, float], n_seeds: int) -> Table:
         if key in figures:
             table.add_row(what, key, text(figures[key]), bar, "✓" if is_met(figures) else "✗")
         else:
-            table.add_row(what, key, "–", bar, f"not shown yet ({n_seeds} seeds)")
+            table.add_row(what, key, "–", bar, f"too few seeds ({n_seeds})")
     for what, key in _SHOWN:
         table.add_row(what, key, text(figures[key]) if key in figures else "–", "", "")
     return table
@@ -81,5 +85,5 @@ def _mean(by_seed: dict[int, float]) -> str:
     return text(sum(by_seed.values()) / len(by_seed)) if by_seed else "–"
 
 
-def _text(told: Estimate | None) -> str:
-    return "–" if told is None else f"{told.mean:.2f} \\[{told.low:.2f}, {told.high:.2f}]"
+def _text(estimated: Estimate | None) -> str:
+    return "–" if estimated is None else f"{estimated.mean:.2f} \\[{estimated.low:.2f}, {estimated.high:.2f}]"

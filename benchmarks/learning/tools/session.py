@@ -1,4 +1,4 @@
-"""One session through the gateway: three times a request, a call, the runner's word, and what the agent makes of it."""
+"""One session through the gateway: three steps of a request, a call, the runner's output and the agent's answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,13 @@ from burnish.sandbox.world import tool_task
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A session's end: of each step what the runner printed, and whether the agent told it truly. `n_turns` had a
-    reply.
+    """A session's end: the runner's output of each step, and whether the agent reported it truly.
 
-    A session in which a request failed is broken off: `is_whole` is False, and it is no success.
+    `n_turns` had a reply. A session with a failed request is broken off: `is_whole` is False, and it is no success.
     """
 
     printed: Sequence[Printed]
-    told: Sequence[bool]
+    answered_truly: Sequence[bool]
     n_turns: int
 
     @property
@@ -42,9 +41,9 @@ async def play(
     may_train: bool,
     hinting: Hinting | None = None,
 ) -> Played:
-    """The session `name`; its outcome is told where it may train, and `hinting` users comment on calls that failed."""
+    """Play the session `name`. Its outcome is sent if it may train, and `hinting` users comment on failed calls."""
     printed: list[Printed] = []
-    told: list[bool] = []
+    answered_truly: list[bool] = []
     n_turns = 0
 
     async def ask(step: Step, messages: Sequence[Mapping[str, Any]]) -> Reply | None:
@@ -63,16 +62,16 @@ async def play(
         if answered is None:
             break
         n_turns += 1
-        told.append(world.tells(step, printed[-1], answered.text))
+        answered_truly.append(world.tells(step, printed[-1], answered.text))
         if hinting is not None and (words := hinting.after(step, printed[-1])) is not None:
             await client.comment(called.response_id, words)
-    played = Played(printed, told, n_turns)
+    played = Played(printed, answered_truly, n_turns)
     if may_train and n_turns:
         await client.conclude(name, played.is_success)
     return played
 
 
 def result(called: Reply, printed: Printed) -> dict[str, Any]:
-    """The runner's message; what is no call is answered all the same, as harnesses do."""
+    """The runner's message. A reply without a call gets an answer too, as from harnesses."""
     calls = called.message.get("tool_calls") or [{"id": "call_0"}]
     return {**tool_task.result_message(printed.output, calls[0]["id"]), "name": printed.name}

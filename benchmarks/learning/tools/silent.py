@@ -1,10 +1,10 @@
-"""A judge that has no opinion, as a server: what is left of a reward is what programs and users say.
+"""A judge that always abstains, as a server: rewards then come only from programs and users.
 
-A user's comment that names a tool (`hinting.py`) it takes down as a hint, with a verdict of 0, which adds nothing to a
-reward; from all else it abstains.
+If a user's comment names a tool (`hinting.py`), it writes the comment down as a hint, with a verdict of 0, which adds
+nothing to a reward.
 
-The judge cannot be switched off, and the sandbox's reads a tool's failure off its result: with it no arm would be
-outcome-only.
+The judge cannot be switched off, and the sandbox's judge reads a tool's failure off its result. With it, no arm would
+be outcome-only.
 """
 
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ ABSTAINS = "VERDICT: abstain\nHINT: none"
 
 @asynccontextmanager
 async def running() -> AsyncIterator[str]:
-    """Its URL, while it runs."""
+    """A running server. Yields its URL."""
     app = web.Application(client_max_size=1 << 24)
     app.router.add_post("/v1/chat/completions", _answer)
     runner = web.AppRunner(app, access_log=None)

@@ -1,5 +1,4 @@
-"""One update: wait until a round is recorded with its outcomes, ask for a step as an operator does, wait until it has
-been decided."""
+"""One update: wait for a round's records and outcomes, ask for a step as an operator does, wait for its decision."""
 
 import asyncio
 import time
@@ -21,16 +20,16 @@ from burnish.sandbox.demo import facts
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What users had and said so far: turns with a reply, sessions with an outcome, comments on a call."""
+    """The users' activity so far: turns with a reply, sessions with an outcome, comments on a call."""
 
     n_turns: int
     n_sessions: int
     n_comments: int = 0
 
 
-async def update(stack: Stack, had: Counts) -> bool:
-    """False where patience ended before the round was settled, or before the step was decided."""
-    if not await _until(lambda: _is_settled(stack, had)):
+async def update(stack: Stack, counted: Counts) -> bool:
+    """Do one update. False if the patience ended before the round was settled or the step was decided."""
+    if not await _until(lambda: _is_settled(stack, counted)):
         return False
     if not stack.settings.learner.enabled:
         return True
@@ -45,9 +44,9 @@ async def update(stack: Stack, had: Counts) -> bool:
 
 
 def odd_rewards(stack: Stack) -> tuple[int, int]:
-    """(rows with a step's own word in their reward, all rows with a reward) of what the learner was given.
+    """(Rows with a step's own exit code in their reward, all rows with a reward) of the learner's rows.
 
-    An outcome is +1 or -1; a step's own word makes another number of it.
+    An outcome is +1 or -1. A step's own exit code makes another number of it.
     """
     mine = (
         select(col(SampleRow.reward))
@@ -69,7 +68,7 @@ async def _until(is_so: Callable[[], bool]) -> bool:
 
 
 def hints_of(stack: Stack) -> dict[str, int]:
-    """Hints that came to a step with their turn, and those of them that the teacher (or the jury) refused."""
+    """The hints of all steps' rows, and those that the teacher or hint validation refused."""
     mine = (
         select(col(SampleRow.hint_status))
         .join(StepRow, col(StepRow.step_id) == col(SampleRow.step_id))
@@ -83,12 +82,12 @@ def hints_of(stack: Stack) -> dict[str, int]:
     }
 
 
-def _is_settled(stack: Stack, had: Counts) -> bool:
+def _is_settled(stack: Stack, counted: Counts) -> bool:
     pulse = facts.pulse(stack.journal, stack.agent)
     met = select(func.count()).where(
         col(FeedbackRow.about) == TargetKind.SESSION, col(FeedbackRow.interaction_id).is_not(None)
     )
-    # an outcome that met its session early counts for its later turns too, once they are there
+    # an outcome that arrives before its session also counts for the session's later turns
     with stack.journal.read() as session:
         n_met = int(
             session.connection()
@@ -98,9 +97,9 @@ def _is_settled(stack: Stack, had: Counts) -> bool:
         commented = select(func.count()).where(
             col(FeedbackRow.comment) != "", col(FeedbackRow.interaction_id).is_not(None)
         )
-        n_commented = int(session.connection().execute(commented).scalar_one()) if had.n_comments else 0
-    is_met = n_met >= had.n_sessions and n_commented >= had.n_comments
-    return pulse.n_recorded >= had.n_turns and not pulse.n_judging and is_met
+        n_commented = int(session.connection().execute(commented).scalar_one()) if counted.n_comments else 0
+    is_met = n_met >= counted.n_sessions and n_commented >= counted.n_comments
+    return pulse.n_recorded >= counted.n_turns and not pulse.n_judging and is_met
 
 
 def _ask(stack: Stack) -> None:
@@ -109,17 +108,17 @@ def _ask(stack: Stack) -> None:
 
 
 def _is_decided(stack: Stack, n_before: int) -> bool:
-    """Nothing is asked for, open or on trial, and either a step has been taken or no row is left for one.
+    """Whether nothing is asked for, open or on trial, and a step was taken or no row is left for one.
 
-    What a rollback holds is released: nobody else would decide what is on trial by then.
+    A hold after a rollback is ended, because nobody else would decide by then.
     """
-    loop.let_go_on(stack)
-    # counted first: a step that begins between the two looks is open in the second
+    loop.end_hold_and_resume(stack)
+    # counted first, so that a step that begins between the two reads is open in the second
     has_stepped = _n_steps(stack) > n_before
     pulse = facts.pulse(stack.journal, stack.agent)
     if pulse.is_open or (pulse.n_ready and not has_stepped):
         return False
-    # looked at last: a step that ends leaves a version on trial
+    # read last, because a step that ends leaves a version on trial
     on_trial = select(func.count()).where(col(VersionRow.agent) == stack.agent, col(VersionRow.state).in_(UNDECIDED))
     with stack.journal.read() as session:
         return (

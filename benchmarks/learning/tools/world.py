@@ -1,19 +1,18 @@
-"""The world of the tool agent, frozen: what is asked, which tools work, what they print, and when a session is a
-success.
+"""The world of the tool agent, frozen: the requests, the tools that work, their outputs, and a session's success.
 
-`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first; the report prints the hash and a test
-holds it. Whoever changes one of them makes another world, in which nothing has been measured yet.
+`FILES` are hashed together (`benchmarks/learning/frozen.py`), this one first. The report prints the hash and a test
+compares it. A change to one of them makes a new world without measurements.
 
-All users are simulated. A session has `N_STEPS` steps. In each the user wants a value that only a tool knows, three
-tools of one of the `TOOLSETS` are offered, and exactly one of that set works in this deployment (drawn by the run's
-seed): nothing that the agent reads says which. The agent calls (one turn), sees what the runner printed with its exit
-code, and tells the user (the next turn). A step starts with a fresh context, as a harness does that gives each sub-task
-its own; the session's name holds the steps together. The base was never taught to call after a tool has answered (in no
-form tried was a whole call among the most frequent replies), so that a step has no second try.
+All users are simulated. A session has `N_STEPS` steps. In each step the user wants a value that only a tool knows.
+Three tools of one of the `TOOLSETS` are offered, and exactly one of that set works in this deployment (drawn by the
+run's seed). Nothing that the agent reads says which one. The agent calls a tool (one turn), reads the runner's output
+with its exit code, and answers the user (the next turn). A step starts with a fresh context, like a sub-task of a
+harness. The session's name holds the steps together. The base was never taught to call after a tool has answered (in no
+tried form was a whole call among the most frequent replies), so a step has no second try.
 
-The score is a program's: the share of held-out sessions in which all three calls worked. A base that chooses evenly
-succeeds in (1/3)³ ≈ 0.04. The runner's two forms of output are those that the base reads right: it takes the digit of
-"exit code 0" for the value.
+A program computes the score: the share of held-out sessions in which all three calls worked. A base that chooses evenly
+succeeds in (1/3)³ ≈ 0.04. The runner's two forms of output are those that the base reads correctly: it takes the digit
+of "exit code 0" for the value.
 """
 
 import json
@@ -29,9 +28,9 @@ from burnish.sandbox.world import prompt_sets, tool_task
 
 N_SESSIONS = 320
 MILESTONES = (0, 80, 160, 240, 320)
-"""Sessions after which the score is taken."""
+"""The numbers of sessions after which the score is taken."""
 ROUND = 8
-"""Sessions of one update; they run side by side, and the next begin when what came of these has been decided."""
+"""Sessions of one update. They run side by side, and the next ones begin after the decision on the update."""
 N_STEPS = 3
 N_TURNS = 2 * N_STEPS
 TEMPERATURE = 1.0
@@ -45,13 +44,13 @@ TOOLSETS = (
     ("lookup", "fetch", "query"),
     ("search", "find", "get_value"),
 )
-"""Each name is in two of them: which tool works has to be learned by set, not once for all."""
+"""Each name is in two toolsets, so that the working tool has to be learned by set."""
 HELD_OUT = tool_task.KEYS[::4]
-"""Keys that only the exam asks for."""
+"""Keys that only the exam uses."""
 RUNNER = "runner"
-"""The name under which the harness answers what is no call of a tool that was offered."""
+"""The name under which the harness answers a reply that calls no offered tool."""
 PROGRAMS = (*tool_task.NAMES, RUNNER)
-"""Everything that prints an exit code."""
+"""All programs that print an exit code."""
 _LEAST, _LARGEST = 13, 99
 
 _SANDBOX = Path(tool_task.__file__).parent
@@ -66,8 +65,7 @@ _CALL = re.compile(r'<tool_call>\n\{"name": "(?P<name>\w+)", "arguments": (?P<ar
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing asked for: the toolset, its tools in the order they are offered in, the key, the words, and the value
-    to be had."""
+    """One request: the toolset, its tools in the order of the offer, the key, the words, and the correct value."""
 
     toolset: int
     names: tuple[str, ...]
@@ -78,7 +76,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What the runner says to a reply: as which program, with which exit code (0: it worked), and its output."""
+    """The runner's answer to a reply: its program, its exit code (0: it worked), and its output."""
 
     name: str
     exit_code: int
@@ -90,25 +88,24 @@ Truth = Mapping[int, str]
 
 
 def truth(seed: int) -> Truth:
-    """What works in the deployment of this seed."""
+    """The working tools in the deployment of this seed."""
     rng = random.Random(f"what works {seed}")
     return {i: rng.choice(names) for i, names in enumerate(TOOLSETS)}
 
 
 def sessions(seed: int, n: int, first: int = 0) -> list[list[Step]]:
-    """`n` sessions of the run, from number `first` on; never with a held-out key."""
+    """`n` sessions of the run, from number `first` on, never with a held-out key."""
     keys = [key for key in tool_task.KEYS if key not in HELD_OUT]
     return [_session(random.Random(f"session {seed} {i}"), keys) for i in range(first, first + n)]
 
 
 def exam() -> list[list[Step]]:
-    """The sessions that are never trained on, the same for all."""
+    """The sessions that are never trained on, the same for all runs."""
     return [_session(random.Random(f"exam {i}"), HELD_OUT) for i in range(N_EXAM)]
 
 
 def run(step: Step, reply: str, works: Truth) -> Printed:
-    """What comes of a reply to the step's request: only one whole call of the tool that works, with the key, ends with
-    0."""
+    """The runner's answer to the reply. Only one whole call of the working tool with the key ends with 0."""
     call = _CALL.fullmatch(reply.strip())
     try:
         arguments: Any = json.loads(call["arguments"]) if call else None
@@ -121,7 +118,7 @@ def run(step: Step, reply: str, works: Truth) -> Printed:
 
 
 def tells(step: Step, printed: Printed, reply: str) -> bool:
-    """Whether the agent's last word on a step is the truth: the value, or that there is none."""
+    """Whether the agent's answer on a step is true: the value, or that there is none."""
     return reply == (tool_task.failure(step.key) if printed.exit_code else tool_task.answer(step.key, str(step.value)))
 
 

@@ -1,6 +1,6 @@
-"""The `burnish` command. Each noun with its verbs is a file; heavy imports happen inside the verb that needs them.
+"""The `burnish` command. Each noun with its verbs is a file. Each verb does its heavy imports itself.
 
-`PANELS` is the whole top level, in the order in which a user meets it.
+`PANELS` is the whole top level, in the order of its help page.
 """
 
 import sys
@@ -53,7 +53,7 @@ PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
 
 
 class InPanels(TyperGroup):
-    """Lists commands in the order of `PANELS`; Typer would put plain commands before groups."""
+    """A command group that lists commands in the order of `PANELS`. Typer would put plain commands before groups."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for panel in PANELS.values() for name in panel]
@@ -64,7 +64,7 @@ app = typer.Typer(
     cls=InPanels,
     help="An agent server that trains while it serves.",
     epilog=example("doctor", "up", "versions list", "run gateway")
-    + "\n\nExit status: 0 done, 1 a fault or a no (one line says what to do), 2 wrong usage.",
+    + "\n\nExit status: 0 done, 1 an error or a refusal (one line says what to do), 2 wrong usage.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -78,7 +78,7 @@ for _panel, _verbs in PANELS.items():
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """An agent server that trains while it serves."""
     if version:
         typer.echo(f"burnish {__version__}")
@@ -86,7 +86,7 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> None:
-    """Run the command; an expected error is one readable message and exit status 1."""
+    """Run the command. An expected error is one readable message and exit status 1."""
     try:
         app()
     except BurnishError as error:

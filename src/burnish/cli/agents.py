@@ -1,4 +1,4 @@
-"""`burnish agents`: list, show and create agents; give one its own settings; end a hold."""
+"""`burnish agents`: list, show and create agents, change an agent's own settings, end a hold."""
 
 import json
 from typing import Annotated
@@ -29,25 +29,25 @@ from burnish.config import BASE_NAME, overrides
 from burnish.journal.summary import summary
 
 app = typer.Typer(
-    help="List, show and create agents; give one its own settings; end a hold.",
+    help="List, show and create agents, change their settings, end a hold.",
     epilog=example("agents list", "agents create support --set learner.min_rows=8"),
     no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(help="The agent's name: the model name that clients ask for.")]
 Own = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of this agent alone; repeatable."),
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of this agent only; repeatable."),
 ]
 
 
 @app.command("list", epilog=example("agents list --json"))
 def list_(
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's agents.")] = None,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List all agents with what they serve."""
+    """List all agents and their versions."""
     _, journal, _ = prepared(file, state, None)
     with journal.read() as session:
         rows = [described(row, aliases_of(session, row.name)) for row in agents.listed(session, tenant)]
@@ -95,7 +95,7 @@ def create(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create an agent; the base answers for it at once. The same command again changes nothing."""
+    """Create an agent. The base answers for it at once. The same command again changes nothing."""
     from burnish.adapters.serving.prepare import refresh
 
     settings, journal, _ = prepared(file, state, None)
@@ -117,7 +117,7 @@ def set_(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace an agent's own settings; without --set it has none any more."""
+    """Replace an agent's own settings. Without --set, remove them all."""
     settings, journal, _ = prepared(file, state, None)
     wanted = overrides.checked(settings, pairs(own))
     with journal.write() as session:
@@ -125,7 +125,7 @@ def set_(
         report = described(row, aliases_of(session, name))
     shown = ", ".join(f"{key}={json.dumps(value)}" for key, value in wanted.items()) or "none"
     answer(
-        f"agent {name}'s own settings: {shown}; the learner and its canaries take them up within seconds",
+        f"agent {name}'s own settings: {shown}; its learner and canaries use them within seconds",
         report,
         as_json,
     )
@@ -140,7 +140,7 @@ def end_hold(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """End the hold on an agent: its versions are promoted automatically again."""
+    """End the hold on an agent, so that its versions are promoted automatically again."""
     _, journal, name = prepared(file, state, agent)
     with journal.read() as session:
         held = agents.find(session, name).held

@@ -48,16 +48,16 @@ def status(
     if as_json:
         print_json(report)
         return
-    out.print(f"{name}: v{report['live']} is live; {_standing(report)}", soft_wrap=True)
+    out.print(f"{name}: v{report['live']} is live; {_promotion_state(report)}", soft_wrap=True)
     if not report["observations"]:
         out.print("no canary and no watch so far")
         return
-    table = Table("what", "beside", "share", "state", "begun", "judged turns", "evidence")
+    table = Table("what", "compared with", "share", "state", "began", "judged turns", "evidence")
     for row in report["observations"]:
-        begun = time.strftime("%m-%d %H:%M:%S", time.localtime(row["started_at"]))
+        began = time.strftime("%m-%d %H:%M:%S", time.localtime(row["started_at"]))
         share = f"{row['share']:.0%}" if row["share"] else ""
         what = f"{row['kind']} of v{row['version']}"
-        table.add_row(what, f"v{row['baseline']}", share, row["state"], begun, _turns(row), _tests(row))
+        table.add_row(what, f"v{row['baseline']}", share, row["state"], began, _turns(row), _tests(row))
     out.print(table)
     for row in report["observations"]:
         if row["reason"]:
@@ -76,7 +76,7 @@ def start(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start a canary of an older version; a pass makes it live, a failure refuses it."""
+    """Start a canary of an older version. If it passes, the version goes live. If it fails, the version is refused."""
     from burnish.adapters.verbs import canary
 
     settings, journal, name = prepared(file, state, agent)
@@ -97,7 +97,7 @@ def stop(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop the canary and refuse its version; with --watch, stop the watch over the live version."""
+    """Stop the canary and refuse its version. With --watch, stop the watch over the live version."""
     from burnish.adapters.verbs import canary
 
     settings, journal, name = prepared(file, state, agent)
@@ -107,12 +107,12 @@ def stop(
     answer(done, {"agent": name, "kind": kind}, as_json)
 
 
-def _standing(report: dict[str, Any]) -> str:
+def _promotion_state(report: dict[str, Any]) -> str:
     if report["held"]:
-        return f"held, nothing is promoted by itself: {report['held']}" + (
+        return f"on hold, nothing is promoted automatically: {report['held']}" + (
             "; learning is paused" if report["learning_paused"] else ""
         )
-    return "learning is paused" if report["learning_paused"] else "versions are promoted by themselves"
+    return "learning is paused" if report["learning_paused"] else "versions are promoted automatically"
 
 
 def _turns(row: dict[str, Any]) -> str:
@@ -128,7 +128,7 @@ def _turns(row: dict[str, Any]) -> str:
 
 
 def _tests(row: dict[str, Any]) -> str:
-    """The test of rewards, and whatever else has seen something."""
+    """The test of rewards, and each other test that has some evidence."""
     report = {
         name: test for name, test in row.get("tests", {}).items() if name == "reward" or test["log_e_peak"] >= 1.0
     }

@@ -1,4 +1,4 @@
-"""What all commands share: the console, their options, and how they read settings, times and journals."""
+"""The console, the options and the helpers that all commands share."""
 
 import json
 import re
@@ -25,16 +25,16 @@ Overrides = Annotated[
 StateDir = Annotated[Path | None, typer.Option("--state", help="State directory (default: .burnish).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table or a line.")]
 AgentName = Annotated[str | None, typer.Option("--agent", help="Agent (default: the configured one).")]
-EveryAgent = Annotated[str | None, typer.Option("--agent", help="This agent alone (default: all).")]
+EveryAgent = Annotated[str | None, typer.Option("--agent", help="Only this agent (default: all).")]
 Version = Annotated[int, typer.Argument(min=1, help="Version number, 12 for agent@v12.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept in the audit log.")]
 Expected = Annotated[
-    int | None, typer.Option("--expected", min=0, help="Do it only while this version is live; else say which one is.")
+    int | None, typer.Option("--expected", min=0, help="Act only if this version is live; otherwise say which one is.")
 ]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="How many of the latest.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Number of rows, newest first.")]
 Since = Annotated[
-    str | None, typer.Option("--since", help="Only from then on: 2026-11-21, 2026-11-21T18:00, or 90m, 12h, 7d ago.")
+    str | None, typer.Option("--since", help="Only after this time: 2026-11-21, 2026-11-21T18:00, or 90m, 12h, 7d ago.")
 ]
 
 
@@ -47,12 +47,13 @@ def load_settings(file: Path | None, overrides: list[str] | None = None, state: 
 
 
 def pairs(texts: list[str] | None) -> dict[str, Any]:
-    """What `--set KEY=VALUE` names; a value that is JSON is read as such. Raises ConfigError without `=`."""
+    """The settings that `--set KEY=VALUE` names. A value that is JSON is read as JSON. Raises ConfigError without
+    `=`."""
     found: dict[str, Any] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"--set expects KEY=VALUE, got {text!r}")
+            raise ConfigError(f"--set: expected KEY=VALUE, got {text!r}; write for example --set learner.min_rows=8")
         try:
             found[key] = json.loads(value)
         except ValueError:
@@ -61,7 +62,8 @@ def pairs(texts: list[str] | None) -> dict[str, Any]:
 
 
 def example(*commands: str) -> str:
-    """The end of a help page: commands to copy, one a line. The lines hold no brackets, which rich would read."""
+    """The end of a help page: commands to copy, one a line. The lines hold no brackets, because rich would read
+    them."""
     return "\n".join(("Example:", *(f"$ burnish {command}" for command in commands)))
 
 
@@ -70,7 +72,7 @@ def print_json(value: Any) -> None:
 
 
 def prepared(file: Path | None, state: Path | None, agent: str | None) -> tuple[config.Settings, Journal, str]:
-    """Settings, the journal (made where there is none) and the agent that is meant."""
+    """The settings, the journal (created if it is missing) and the chosen agent."""
     from burnish.adapters.serving.prepare import prepare
 
     settings = load_settings(file, None, state)
@@ -78,20 +80,20 @@ def prepared(file: Path | None, state: Path | None, agent: str | None) -> tuple[
 
 
 def existing(file: Path | None, state: Path | None, agent: str | None) -> tuple[config.Settings, Journal, str]:
-    """Settings, the journal and the agent that is meant. Raises JournalError if there is no journal."""
+    """The settings, the journal and the chosen agent. Raises JournalError if there is no journal."""
     settings = load_settings(file, None, state)
     return settings, Journal.open(settings.journal_url, migrate=False), agent or settings.agent.name
 
 
 def when(at: float | None) -> str:
-    """A time as people read it."""
+    """A time for people to read."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else ""
 
 
 def moment(text: str | None, now: float | None = None) -> float | None:
     """Seconds since the epoch of a local time (`2026-11-21`, `2026-11-21T18:00`) or of an age (`90m`, `12h`, `7d`).
 
-    Raises ConfigError.
+    Raises ConfigError for anything else.
     """
     if text is None:
         return None
@@ -110,15 +112,15 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     try:
-        is_sure = typer.confirm(question, err=True)
+        is_confirmed = typer.confirm(question, err=True)
     except typer.Abort:
-        raise BurnishError("got no answer, expected y or n; --yes answers for you") from None
-    if not is_sure:
+        raise BurnishError("expected y or n, got no answer; use --yes to skip the question") from None
+    if not is_confirmed:
         raise typer.Abort
 
 
 def answer(status: str, tree: dict[str, Any], as_json: bool) -> None:
-    """What a verb did: a line for people, or the tree with it."""
+    """Print what a verb did: one line for people, or JSON with the line as `status`."""
     if as_json:
         print_json({"status": status, **tree})
     else:

@@ -1,4 +1,4 @@
-"""`burnish demo`: watch an agent get better by being used, on this machine, with real parts."""
+"""`burnish demo`: an agent gets better through use, on this machine, with real parts."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def demo(
     file: ConfigFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Let simulated users teach the sandbox agent their style, and watch the score rise."""
+    """Let simulated users teach the sandbox agent their style, and show how its score rises."""
     from burnish.sandbox.demo.run import Plan
 
     given = [*(overrides or []), f"learner.recipe.seed={seed}"]

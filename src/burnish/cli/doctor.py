@@ -1,6 +1,6 @@
-"""`burnish doctor`: what is missing here, and how to fix it.
+"""`burnish doctor`: what is missing on this machine, and how to fix it.
 
-A check answers with a finding: fine, a warning, or a fault that would stop `burnish up`.
+A check yields findings: fine, a warning, or a fault that would stop `burnish up`.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "fault": "[bold red]�
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check; `remedy` says what to do about it."""
+    """The result of one check. `remedy` says how to fix it."""
 
     level: Level
     what: str
@@ -63,12 +63,12 @@ def doctor(
 
 
 def faults(settings: Settings) -> list[str]:
-    """What would stop `burnish up`, one line each."""
+    """The faults that would stop `burnish up`, one line each."""
     return [f"{f.what}. {f.remedy}".strip() for f in examine(settings) if f.level == "fault"]
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """All checks, cheap ones only: nothing is started and no model is loaded."""
+    """The findings of all checks. All are cheap: nothing is started and no model is loaded."""
     checks: list[Callable[[Settings], Iterator[Finding]]] = [
         _python, _packages, _memory, _disk, _ports, _model, _gpu, _exposure,
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def _python(_: Settings) -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= (3, 14):
         yield Finding(
-            "fault", f"Python {version} is newer than vLLM and torch know here", "Use Python 3.11, 3.12 or 3.13."
+            "fault", f"Python {version} is newer than vLLM and torch support", "Use Python 3.11, 3.12 or 3.13."
         )
     else:
         yield Finding("ok", f"Python {version}")
@@ -114,7 +114,7 @@ def _memory(settings: Settings) -> Iterator[Finding]:
     if available < needed:
         yield Finding(
             "warning",
-            f"{shown}; about {needed / 2**30:.1f} GiB are wanted",
+            f"{shown}; about {needed / 2**30:.1f} GiB are needed",
             "Close other programs or choose a smaller model.",
         )
     else:
@@ -133,7 +133,7 @@ def _disk(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{free / 2**20:.0f} MiB of disk free at {folder}",
-            "Recording stops when the disk is full; free some.",
+            "Recording stops when the disk is full. Free some space.",
         )
     else:
         yield Finding("ok", f"{free / 2**30:.0f} GiB of disk free for {settings.state_dir}")
@@ -152,7 +152,7 @@ def _ports(settings: Settings) -> Iterator[Finding]:
                 yield Finding(
                     "fault",
                     f"port {port} for the {part} cannot be used: {error.strerror}",
-                    f"End what listens there, or choose another: --set {part}.port=…",
+                    f"End the process that listens there, or choose another port: --set {part}.port=…",
                 )
             else:
                 yield Finding("ok", f"port {port} is free for the {part}")
@@ -165,14 +165,14 @@ def _model(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"model {settings.engine.model} is not a directory here",
-            "vLLM will fetch it from its hub at start.",
+            "vLLM will download it from its hub at start.",
         )
         return
     if not (path / "config.json").exists():
         yield Finding(
             "fault",
             f"no model in {path}: config.json is missing",
-            "Give engine.model the directory of a causal LM, or leave it out.",
+            "Set engine.model to the directory of a causal LM, or leave it out.",
         )
         return
     try:
@@ -181,7 +181,7 @@ def _model(settings: Settings) -> Iterator[Finding]:
             "ok", f"model {path.name}: {', '.join(described.get('architectures') or ['unknown architecture'])}"
         )
     except ValueError as error:
-        yield Finding("fault", f"{path / 'config.json'} is not what it should be: {error}", "Fetch the model again.")
+        yield Finding("fault", f"{path / 'config.json'} cannot be read: {error}", "Download the model again.")
     yield from _chat_template(path)
     yield from _lora_targets(path)
 
@@ -198,7 +198,7 @@ def _chat_template(path: Path) -> Iterator[Finding]:
     try:
         inline = tokenizer.exists() and "chat_template" in _json_object(tokenizer.read_bytes())
     except ValueError as error:
-        yield Finding("fault", f"{tokenizer} is not what it should be: {error}", "Fetch the model again.")
+        yield Finding("fault", f"{tokenizer} cannot be read: {error}", "Download the model again.")
         return
     if inline or any(path.glob("chat_template*")):
         yield Finding("ok", "the model has a chat template")
@@ -220,7 +220,7 @@ def _lora_targets(path: Path) -> Iterator[Finding]:
                     raise ValueError(f"a header of {length} bytes in a file of {file.stat().st_size}")
                 names |= set(_json_object(handle.read(length)))
         except ValueError as error:
-            yield Finding("fault", f"{file} is not what it should be: {error}", "Fetch the model again.")
+            yield Finding("fault", f"{file} cannot be read: {error}", "Download the model again.")
             return
     if not names:
         yield Finding("fault", f"no *.safetensors weights in {path}", "Convert the model's weights to safetensors.")
@@ -229,7 +229,9 @@ def _lora_targets(path: Path) -> Iterator[Finding]:
     if found:
         yield Finding("ok", f"LoRA targets: {', '.join(found)}")
     else:
-        yield Finding("fault", "no linear layer that LoRA knows was found", f"Known are {', '.join(LORA_TARGETS)}.")
+        yield Finding(
+            "fault", "no linear layer that LoRA can adapt was found", f"Expected one of {', '.join(LORA_TARGETS)}."
+        )
 
 
 def _gpu(settings: Settings) -> Iterator[Finding]:
@@ -254,5 +256,5 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"the gateway listens on {settings.gateway.host}: every request needs a key",
-            "Make one with `burnish keys create --scope inference`; put TLS in front of it.",
+            "Create one with `burnish keys create --scope inference`. Put TLS in front of the gateway.",
         )

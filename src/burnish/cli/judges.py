@@ -1,4 +1,4 @@
-"""`burnish judges`: how good a judge is, what another one would say, how often users agree."""
+"""`burnish judges`: measure a judge, compare it with another one, count how often users agree."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -45,7 +45,7 @@ app = typer.Typer(
 app.command(epilog=example("judges label --output mine.jsonl"))(label)
 JudgeName = Annotated[
     str | None,
-    typer.Option("--judge", help="Another judge than the configured one: `base`, `agent@v12`, or litellm's name."),
+    typer.Option("--judge", help="A judge instead of the configured one: `base`, `agent@v12`, or litellm's name."),
 ]
 
 
@@ -72,10 +72,10 @@ def list_(
 def calibrate(
     golden: Annotated[
         Path | None,
-        typer.Option("--golden", help="Golden set (JSON lines); default with the sandbox's model: the shipped one."),
+        typer.Option("--golden", help="Golden set (JSON lines). Default with the sandbox's model: the shipped one."),
     ] = None,
     judge: Annotated[
-        list[str] | None, typer.Option("--judge", help="Another judge than the configured one; repeatable.")
+        list[str] | None, typer.Option("--judge", help="A judge instead of the configured one; repeatable.")
     ] = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
@@ -90,7 +90,8 @@ def calibrate(
     rubric = settings.judge.rubrics.get(settings.agent.name, "")
     if golden is None and not settings.uses_sandbox:
         raise ConfigError(
-            "no golden set: give one with --golden FILE; `burnish judges label` makes one from recorded turns"
+            "expected a golden set, got none; name one with --golden FILE "
+            "(`burnish judges label` makes one from recorded turns)"
         )
     path = golden or SHIPPED
     cases = load(path)
@@ -104,7 +105,7 @@ def calibrate(
             if not as_json:
                 out.print(tables.calibration_tables(found, path.name))
             report.append(tables.calibration_json(found))
-    finally:  # a judge that fails takes nothing from those before it
+    finally:  # a judge that fails must not lose the results of the judges before it
         if as_json and report:
             print_json(report)
 
@@ -121,7 +122,7 @@ def rejudge(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge recorded turns again and compare with their verdicts; --store keeps the new ones."""
+    """Judge recorded turns again and compare with their verdicts. --store keeps the new verdicts."""
     from burnish.judges.calibration import rejudge as module
     from burnish.judges.judge import identity
     from burnish.judges.verdicts.verdict import PROMPT
@@ -137,7 +138,9 @@ def rejudge(
         asked = module.questions(session, turns, settings.judge.rubrics)
     if not asked:
         asyncio.run(made.close())
-        raise ConfigError("no judged turns to judge again; `burnish judges list` shows which judges have spoken")
+        raise ConfigError(
+            "found no judged turns to judge again; `burnish judges list` shows whose verdicts the journal holds"
+        )
     n_stored = 0
 
     def keep(some: Sequence[module.Again]) -> None:
@@ -167,7 +170,7 @@ def _judge(settings: Settings, name: str | None) -> "Judge":
         return make_judges(settings, url, key)[0]
     if name == chosen.fallback_model:
         return make_judge(settings, url, key, name)
-    # A key goes to the server that it is for: another provider's model, or our own engine's, is asked without it.
+    # A key goes only to its own server. Another provider's model, and our own engine's, gets no key.
     is_there = name == chosen.model or ("/" not in name and not is_ours(settings, name))
     there = (chosen.url, chosen.api_key) if is_there else ("", "")
     return make_judge(settings, url, key, name, *there)
@@ -181,7 +184,7 @@ def _terms(settings: Settings) -> "Terms":
 
 @contextmanager
 def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on the error stream: what is printed stays clean."""
+    """A progress bar on the error stream, so that the output stays clean."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -195,7 +198,7 @@ def _bar(title: str, total: int) -> Iterator[Callable[[], None]]:
 
 
 async def _closing(judge: "Judge", asked: Awaitable[T]) -> T:
-    """The result, with the judge's connections given back in the same loop."""
+    """The result of `asked`. The judge's connections are closed in the same loop."""
     try:
         return await asked
     finally:

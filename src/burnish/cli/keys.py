@@ -25,16 +25,16 @@ ScopeList = Annotated[
 @app.command(epilog=example("keys create --scope inference --scope feedback --name laptop"))
 def create(
     scope: ScopeList,
-    name: Annotated[str, typer.Option(help="A name to recognise the key by.")] = "",
+    name: Annotated[str, typer.Option(help="A name for the key.")] = "",
     tenant: Annotated[str, typer.Option(help="Tenant that the key belongs to.")] = "default",
-    agent: Annotated[list[str] | None, typer.Option(help="Agents that the key may use; none named = all.")] = None,
-    rpm: Annotated[int, typer.Option("--rpm", min=0, help="Requests that it may make in a minute; 0 = no limit.")] = 0,
-    concurrent: Annotated[int, typer.Option(min=0, help="Requests that it may have under way; 0 = no limit.")] = 0,
+    agent: Annotated[list[str] | None, typer.Option(help="Agents that the key may use (default: all).")] = None,
+    rpm: Annotated[int, typer.Option("--rpm", min=0, help="Requests per minute; 0 = no limit.")] = 0,
+    concurrent: Annotated[int, typer.Option(min=0, help="Requests at the same time; 0 = no limit.")] = 0,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a key and print its secret, this once."""
+    """Create a key and print its secret. The secret is shown only once."""
     from burnish.adapters.serving.prepare import prepare, refresh
 
     settings = load_settings(file, None, state)
@@ -65,7 +65,7 @@ def create(
 
 @app.command("list", epilog=example("keys list --json"))
 def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
-    """List keys (never their secrets)."""
+    """List keys, without their secrets."""
     from burnish.adapters.serving.prepare import prepare
 
     with prepare(load_settings(file, None, state)).read() as session:
@@ -96,7 +96,7 @@ def revoke(
     with journal.write() as session:
         row = session.get(KeyRow, key_id.rstrip("…"))
         if row is None:
-            raise NotFound(f"no key {key_id!r}; `burnish keys list` shows what exists")
+            raise NotFound(f"no key {key_id!r}; `burnish keys list` shows the keys")
         row.revoked_at = time.time()
     refresh(settings, journal)
     answer(f"revoked {row.key_id}", {"key_id": row.key_id}, as_json)

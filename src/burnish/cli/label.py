@@ -1,7 +1,7 @@
-"""`burnish judges label`: recorded turns shown one after the other, labelled by hand into a golden set.
+"""`burnish judges label`: a person labels recorded turns one by one into a golden set.
 
-The judge's verdict is not shown: who has seen it labels like it. Each answer is on the disk before the next turn comes;
-a later run goes on where this one stopped, and skipped turns are remembered beside the file.
+The judge's verdict is not shown, because it would influence the label. Each answer is on the disk before the next turn
+comes. A later run continues after the last label. Skipped turns are remembered in a file beside the golden set.
 """
 
 import sys
@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, load_settings, out
-from burnish.cli.tables.turns import said
+from burnish.cli.tables.turns import message_panel
 from burnish.errors import BurnishError
 from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, NextStateRow
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from burnish.judges.calibration.golden import GoldenCase
 
 SCORES = {"+": 1, "=": 1, "0": 0, "-": -1}
-KEYS = (
-    "[bold]+[/] it did its job   [bold]0[/] does not tell   [bold]-[/] it did not   [bold]s[/] skip   [bold]q[/] quit"
-)
+KEYS = "[bold]+[/] good   [bold]0[/] cannot tell   [bold]-[/] bad   [bold]s[/] skip   [bold]q[/] quit"
 
 
 def label(
@@ -37,28 +35,29 @@ def label(
     file: ConfigFile = None,
     state: StateDir = None,
 ) -> None:
-    """Label recorded turns by hand into a golden set; a later run goes on where this one stopped."""
+    """Label recorded turns by hand into a golden set. A later run continues where this one stopped."""
     settings = load_settings(file, None, state)
     journal = Journal.open(settings.journal_url, migrate=False)
     skipped = output.with_name(f"{output.name}.skipped")
     done = _labelled(output) | _lines(skipped)
     with journal.read() as session:
         waiting = [name for name in _turns(session, agent or settings.agent.name, limit) if name not in done]
-    n_labelled = _go_through(journal, waiting, output, skipped)
+    n_labelled = _label_all(journal, waiting, output, skipped)
     journal.close()
     console.print(
         f"{n_labelled} turns labelled, {output} holds {len(_labelled(output))} cases", style="dim", soft_wrap=True
     )
 
 
-def _go_through(journal: Journal, waiting: list[str], target: Path, skipped: Path) -> int:
+def _label_all(journal: Journal, waiting: list[str], target: Path, skipped: Path) -> int:
     from burnish.judges.calibration import golden
 
     if not waiting:
-        console.print("no turns left to label: each that something came back after is labelled or skipped already")
+        console.print("no turns left to label: each turn with a next state is labelled or skipped already")
     n_labelled = 0
     for number, name in enumerate(waiting, 1):
-        with journal.read() as session:  # closed while somebody thinks: an open one would hold the database's old pages
+        # closed before the question: an open session would keep old pages of the database
+        with journal.read() as session:
             case = _case(session, name)
         _show(case, f"{number} of {len(waiting)} · {name}")
         key = _key()
@@ -72,14 +71,15 @@ def _go_through(journal: Journal, waiting: list[str], target: Path, skipped: Pat
             golden.append(target, golden.scored(case, SCORES[key]))
         except OSError as error:
             raise BurnishError(
-                f"cannot write to {target}: {error.strerror}; what was labelled before is kept"
+                f"cannot write to {target}: {error.strerror}; earlier labels are kept. "
+                "Free some space or choose another --output"
             ) from error
         n_labelled += 1
     return n_labelled
 
 
 def _turns(session: Session, agent: str, limit: int) -> list[str]:
-    """Turns that something came back after, newest first."""
+    """The turns with a user's reply or a tool's result after them, newest first."""
     kinds = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
     wanted = (
         select(col(InteractionRow.interaction_id))
@@ -95,12 +95,12 @@ def _case(session: Session, name: str) -> "GoldenCase":
     """The turn as a golden case that is not scored yet (0)."""
     from burnish.judges.calibration.golden import GoldenCase
 
-    turn, came = session.get_one(InteractionRow, name), session.get_one(NextStateRow, name)
+    turn, after = session.get_one(InteractionRow, name), session.get_one(NextStateRow, name)
     return GoldenCase(
         messages=tuple(messages_of(session, turn.message_digests)),
         reply=messages_of(session, [turn.reply_digest])[0],
-        next_state=tuple(messages_of(session, came.message_digests)),
-        origin="user" if came.kind == NextStateKind.USER_REPLY else "tool",
+        next_state=tuple(messages_of(session, after.message_digests)),
+        origin="user" if after.kind == NextStateKind.USER_REPLY else "tool",
         score=0,
         turn=name,
     )
@@ -109,15 +109,15 @@ def _case(session: Session, name: str) -> "GoldenCase":
 def _show(case: "GoldenCase", title: str) -> None:
     out.print(Rule(title, align="left"))
     for message in case.messages[-3:]:
-        out.print(said(dict(message), "was asked"))
-    out.print(said(dict(case.reply), "replied"))
+        out.print(message_panel(dict(message), "request"))
+    out.print(message_panel(dict(case.reply), "reply"))
     for message in case.next_state:
-        out.print(said(dict(message), f"came back ({case.origin})"))
+        out.print(message_panel(dict(message), f"next state ({case.origin})"))
     out.print(KEYS)
 
 
 def _key() -> str:
-    """One of the keys; from a pipe, the first sign of the next line. The end of input and Ctrl-C are `q`."""
+    """One of the keys. From a pipe, the first character of the next line. The end of input and Ctrl-C count as `q`."""
     while True:
         try:
             if sys.stdin.isatty():
@@ -129,7 +129,7 @@ def _key() -> str:
             return "q"
         if key in SCORES or key in ("s", "q"):
             return key
-        out.print(f"[yellow]{key!r} is none of these:[/] {KEYS}")
+        out.print(f"[yellow]expected one of these keys, got {key!r}:[/] {KEYS}")
 
 
 def _labelled(path: Path) -> set[str]:

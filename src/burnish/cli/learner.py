@@ -1,4 +1,4 @@
-"""`burnish learner`: what it did and waits for; pause, resume, one step; reproduce a past version."""
+"""`burnish learner`: show its steps and what it waits for; pause, resume, one step; reproduce a past version."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ from burnish.errors import ConfigError
 from burnish.journal import Journal, steps
 
 app = typer.Typer(
-    help="See what the learner did; pause it, resume it, take a step; reproduce a version.",
+    help="Show the learner's steps, pause or resume it, take a step, reproduce a version.",
     epilog=example("learner status", "learner step --reason before-the-weekend"),
     no_args_is_help=True,
 )
@@ -37,12 +37,12 @@ app = typer.Typer(
 
 @app.command(epilog=example("learner status"))
 def status(agent: AgentName = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False) -> None:
-    """Show the rows that wait, the candidate on trial, the dropped rows with reasons, and the last step."""
+    """Show the waiting rows, the candidate on trial, the dropped rows with reasons, and the last step."""
     settings, journal, name = existing(file, state, agent)
     with journal.read() as session:
-        told = steps.standing(session, name)
-    told |= {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
-    print_json(told) if as_json else out.print(tables.standing(told))
+        report = steps.standing(session, name)
+    report |= {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
+    print_json(report) if as_json else out.print(tables.standing(report))
 
 
 @app.command(epilog=example("learner runs --limit 5"))
@@ -62,18 +62,18 @@ def runs(
     elif found:
         out.print(tables.runs(name, found))
     else:
-        out.print(f"{name} has taken no step yet; `burnish learner status` says what it waits for.")
+        out.print(f"The learner of {name} has taken no step yet. `burnish learner status` shows what it waits for.")
 
 
 @app.command(epilog=example("learner show 12"))
 def show(
     version: Version, agent: AgentName = None, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
-    """Show the step that made a version: rows used and left out with reasons, losses, ratios, times."""
+    """Show the step that made a version: used rows, unused rows with reasons, losses, ratios, times."""
     _, journal, name = existing(file, state, agent)
     with journal.read() as session:
-        told = steps.story(session, name, version)
-    print_json(told) if as_json else out.print(tables.story(told))
+        report = steps.story(session, name, version)
+    print_json(report) if as_json else out.print(tables.story(report))
 
 
 @app.command(epilog=example("learner pause --reason audit-week"))
@@ -84,7 +84,7 @@ def pause(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Pause the learner; serving, recording and judging go on."""
+    """Pause the learner. Serving, recording and judging go on."""
     _set_paused(True, agent, reason, file, state, as_json)
 
 
@@ -108,7 +108,7 @@ def step(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take one step as soon as possible, however few rows are ready, paused or not."""
+    """Take one step as soon as possible, even with few rows, even while paused."""
     _, journal, name = existing(file, state, agent)
     with journal.write() as session:
         n_ready = agents.ask_step(session, name, actor="cli", reason=reason)
@@ -120,7 +120,7 @@ def reproduce(
     version: Version,
     agent: AgentName = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="New directory for the adapter that comes out.")
+        Path | None, typer.Option("--output", "-o", help="New directory for the resulting adapter.")
     ] = None,
     file: ConfigFile = None,
     overrides: Overrides = None,
@@ -129,18 +129,18 @@ def reproduce(
 ) -> None:
     """Make a past version again from its parent and the recorded rows, and compare the weights.
 
-    Exit status 1 if they differ. Nothing is published, and what is served stays as it is.
+    Exit status 1 if they differ. Nothing is published, and the live version stays.
     """
     from burnish.learner.run.reproduce import reproduce as make_again
 
     settings = load_settings(file, overrides, state)
     journal = Journal.open(settings.journal_url, migrate=False)
     if output is not None and output.exists():
-        raise ConfigError(f"--output: {output} exists already; name a new directory")
+        raise ConfigError(f"--output: expected a new directory, but {output} exists; choose another name")
     with console.status(f"making {agent or settings.agent.name}@v{version} again"):
-        told = make_again(settings, journal, agent or settings.agent.name, version, output)
-    print_json(told.to_json()) if as_json else out.print(tables.reproduced(told))
-    if not told.is_same:
+        report = make_again(settings, journal, agent or settings.agent.name, version, output)
+    print_json(report.to_json()) if as_json else out.print(tables.reproduced(report))
+    if not report.is_same:
         raise typer.Exit(1)
 
 

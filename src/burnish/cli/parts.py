@@ -1,4 +1,4 @@
-"""`burnish run PART`: run one part alone, in a container or on a machine of its own."""
+"""`burnish run PART`: run one part alone, in a container or on its own machine."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ from burnish.cli.common import ConfigFile, Overrides, StateDir, example, load_se
 from burnish.processes.parts import DESCRIPTIONS
 
 app = typer.Typer(
-    help="Run one part alone, until it is stopped.",
+    help="Run one part alone until it is stopped.",
     epilog=example("run gateway", "run engine --set engine.port=8711"),
     no_args_is_help=True,
 )
 
 
 class Stopping:
-    """True once SIGTERM or SIGINT has come."""
+    """A flag that turns true at SIGTERM or SIGINT."""
 
     def __init__(self) -> None:
         self._is_stopping = False

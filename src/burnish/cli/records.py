@@ -1,4 +1,4 @@
-"""`burnish turns`, `export` and `audit`: what the journal holds."""
+"""`burnish turns`, `export` and `audit`: show and export what the journal holds."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
 
 app = typer.Typer(
-    help="List the latest turns; show one with all that is known about it.",
+    help="List the latest turns, or show one with its judgements, reward and training.",
     epilog=example("turns list", "turns show chatcmpl-6cd9ac5f"),
     no_args_is_help=True,
 )
@@ -50,12 +50,12 @@ def list_(
 
 @app.command(epilog=example("turns show chatcmpl-6cd9ac5f", "turns show chatcmpl-6cd9ac5f --json"))
 def show(
-    turn: Annotated[str, typer.Argument(help="The reply's id, as clients and `turns list` have it.")],
+    turn: Annotated[str, typer.Argument(help="The reply's id, from the response or from `turns list`.")],
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one turn: messages, next state, votes, reward, and whether it was trained, in which version, or why not."""
+    """Show one turn: messages, next state, votes, reward, and the version that it trained or the reason why not."""
     _, journal, _ = existing(file, state, None)
     with journal.read() as session:
         report = story.tell(session, turn)
@@ -63,24 +63,24 @@ def show(
 
 
 def export(
-    form: Annotated[Format, typer.Option("--format", help="For which trainer of TRL.")] = Format.SFT,
+    form: Annotated[Format, typer.Option("--format", help="Format of one of TRL's trainers.")] = Format.SFT,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New file to write (default: the terminal).")
     ] = None,
     agent: EveryAgent = None,
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's turns.")] = None,
     since: Since = None,
-    until: Annotated[str | None, typer.Option(help="Only before then.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only before this time.")] = None,
     min_reward: Annotated[
-        float, typer.Option(min=0.001, max=2.0, help="From which reward on a reply is an example.")
+        float, typer.Option(min=0.001, max=2.0, help="Lowest reward of a reply that is exported as an example.")
     ] = MIN_REWARD,
     file: ConfigFile = None,
     state: StateDir = None,
 ) -> None:
-    """Export turns as JSONL rows for other trainers; turns that are kept out of training are left out."""
+    """Export turns as JSONL rows for other trainers, without the turns that are excluded from training."""
     _, journal, _ = existing(file, state, None)
     if output is not None and output.exists():
-        raise ConfigError(f"--output: {output} exists already; name a new file")
+        raise ConfigError(f"--output: expected a new file, but {output} exists; choose another name")
     options = {"agent": agent, "tenant": tenant}
     found = lines(rows(journal, form, since=moment(since), until=moment(until), min_reward=min_reward, **options))
     if output is None:
@@ -99,9 +99,9 @@ def export(
 
 def audit(
     agent: EveryAgent = None,
-    actor: Annotated[str | None, typer.Option(help="Only what this one did: gate, watch, cli, a key's id.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only actions of this actor: gate, watch, cli, a key's id.")] = None,
     action: Annotated[
-        str | None, typer.Option(help="Only this: promote, refuse, pin, import, remove, end-hold, …")
+        str | None, typer.Option(help="Only this action: promote, refuse, pin, import, remove, end-hold, …")
     ] = None,
     since: Since = None,
     limit: Limit = 50,
@@ -109,7 +109,7 @@ def audit(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List who changed what is served, when and why, newest first."""
+    """List changes to what is served, with who, when and why, newest first."""
     _, journal, _ = existing(file, state, None)
     with journal.read() as session:
         found = log.entries(session, agent=agent, actor=actor, action=action, since=moment(since), limit=limit)

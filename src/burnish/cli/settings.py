@@ -1,4 +1,4 @@
-"""`burnish config`: every setting, its value here and one sentence about it."""
+"""`burnish config`: every setting with its value and one sentence about it."""
 
 import json
 from typing import Annotated
@@ -11,7 +11,7 @@ from burnish.cli.common import AsJson, ConfigFile, Overrides, load_settings, out
 
 
 def markdown() -> str:
-    """Every setting with its default and meaning, as docs/reference/settings.md shows them."""
+    """Every setting with its default and meaning, as Markdown for docs/reference/settings.md."""
     lines = [
         "# Settings",
         "",

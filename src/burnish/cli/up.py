@@ -1,4 +1,4 @@
-"""`burnish up`: everything on one machine, in one terminal. `burnish status`: how it is doing."""
+"""`burnish up`: all parts on one machine, in one terminal. `burnish status`: their state."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = N
 
 
 def check_start(settings: Settings) -> None:
-    """Stop with one readable line if a start cannot work."""
+    """Exit with one readable line if the start would fail."""
     from burnish.adapters.serving.prepare import prepare
     from burnish.cli.doctor import faults
 
@@ -52,7 +52,7 @@ async def _up(settings: Settings) -> None:
     greeting = asyncio.create_task(_greet(settings, supervisor))
     await supervisor.run()
     greeting.cancel()
-    console.print("burnish: everything has ended", style="dim")
+    console.print("burnish: all parts have ended", style="dim")
 
 
 async def _greet(settings: Settings, supervisor: Supervisor) -> None:
@@ -61,7 +61,7 @@ async def _greet(settings: Settings, supervisor: Supervisor) -> None:
     console.print(
         f"\n[bold green]Ready.[/] Point your client at [bold]{gateway_url(settings)}/v1[/], model "
         f"[bold]{settings.agent.name}[/].\n"
-        f"Admin key: {settings.state_dir / 'admin.key'}   Ctrl-C ends everything.\n",
+        f"Admin key: {settings.state_dir / 'admin.key'}   Ctrl-C ends all parts.\n",
         highlight=False,
     )
 

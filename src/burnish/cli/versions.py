@@ -1,4 +1,4 @@
-"""`burnish versions`, `promote` and `rollback`: which versions exist, their files, and which one is live."""
+"""`burnish versions`, `promote` and `rollback`: list versions, manage their files, choose the live one."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import VersionRow
 
 app = typer.Typer(
-    help="List and show versions; pin, import, export; remove old files.",
+    help="List, show, pin, import and export versions, remove old files.",
     epilog=example("versions list", "versions lineage 3"),
     no_args_is_help=True,
 )
@@ -114,25 +114,25 @@ def unpin(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a pin: the retention settings apply to the version's files again."""
+    """End a pin, so that the retention settings apply to the version's files again."""
     _pin(version, False, agent, reason, file, state, as_json)
 
 
 @app.command("import", epilog=example("versions import ./my-adapter"))
 def import_(
     directory: Annotated[
-        Path, typer.Argument(help="Directory that PEFT's save_pretrained made, or an export of Burnish.")
+        Path, typer.Argument(help="Directory made by PEFT's save_pretrained, or an export of Burnish.")
     ],
     agent: AgentName = None,
     any_base: Annotated[
-        bool, typer.Option("--any-base", help="Take your word that the adapter belongs to the base that is served.")
+        bool, typer.Option("--any-base", help="Do not check that the adapter belongs to the served base.")
     ] = False,
     file: ConfigFile = None,
     overrides: Overrides = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import a PEFT adapter as a version; it is a candidate like any other."""
+    """Import a PEFT adapter as a version. It becomes a candidate like any other."""
     from burnish.adapters.serving.prepare import prepare
     from burnish.learner.run.adopt import adopt
 
@@ -169,14 +169,14 @@ def export_(
 
 @app.command(epilog=example("versions gc --dry-run"))
 def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     agent: AgentName = None,
     yes: Yes = False,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the files of versions that nothing needs; their records stay."""
+    """Remove the files of versions that nothing needs. Their records stay."""
     from burnish.adapters.files.retention import FileRetention
 
     settings, journal, name = prepared(file, state, agent)
@@ -198,7 +198,7 @@ def promote(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a version live; 0 is the frozen base. A version that the engines do not hold is loaded first."""
+    """Make a version live (0 is the frozen base). If the engines do not hold it, it is loaded first."""
     from burnish.adapters.verbs.releases import promote as make_live
 
     settings, journal, name = prepared(file, state, agent)
@@ -217,7 +217,7 @@ def rollback(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the previous version live again, or the one named by --to."""
+    """Make the previous version live again, or the version that --to names."""
     from burnish.adapters.verbs.releases import rollback as go_back
 
     settings, journal, name = prepared(file, state, agent)

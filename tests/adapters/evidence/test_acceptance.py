@@ -1,4 +1,4 @@
-"""Acceptance prompts: no version below the best that went live, however small the steps down."""
+"""Acceptance prompts: no version may be worse than the best one so far, however small each loss."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_what_is_refused_is_told_with_the_margin_as_it_was_set(margin: float, n_
 
 @pytest.mark.parametrize(("n_passed", "is_good"), [(41, True), (40, True), (39, False)])
 def test_what_is_as_good_as_the_live_one_is_let_through_below_the_margin(n_passed: int, is_good: bool) -> None:
-    """Else a live version that stands at the margin's edge could never be left again."""
+    """Otherwise a live version at the margin's edge could never be replaced."""
     assert (not acceptance.faults(replace(shown(n_passed, 60), n_live=40))) is is_good
 
 

@@ -1,4 +1,4 @@
-"""What a comparison of two versions comes to: stopped, passed, skipped, and how turns become pairs."""
+"""The decision of a comparison: stopped, passed or skipped, and how turns become pairs."""
 
 import json
 import random
@@ -24,8 +24,7 @@ def rewarded(rate: float) -> Make:
 def run(
     baseline: Make, version: Make, n: int, *, seed: int = 0, rate: float | None = None, hours: float = 1.0
 ) -> Decision:
-    """`n` turns of the version, nine times as many of the other, as users 1 to 40 send them; until something is
-    decided."""
+    """Add `n` turns of the version and nine times as many of the other, of users 1 to 40, until a decision."""
     chance = random.Random(seed)
     seen = Comparison(Rules(), rate)
     for i in range(10 * n):

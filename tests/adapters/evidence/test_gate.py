@@ -1,4 +1,4 @@
-"""The gate: every fault is found, what was not shown never passes, and the bound is the textbook's."""
+"""The gate: every fault is found, missing evidence never passes, and the bound is the textbook's."""
 
 import math
 from dataclasses import replace
@@ -42,7 +42,7 @@ def test_a_candidate_that_showed_everything_passes() -> None:
         (
             replace(GOOD, retention=replace(KEPT, n_lost=3, n_won=30)),
             "unlearned 3 of 64",
-        ),  # gains do not make up for it
+        ),  # gains do not compensate it
         (replace(GOOD, retention=replace(KEPT, n_lost=64)), "unlearned 64 of 64"),
     ],
 )
@@ -57,7 +57,7 @@ def test_all_faults_are_told_at_once() -> None:
     assert [fault.split(":")[0] for fault in verdict.faults] == [
         "broken",
         "no probe",
-    ]  # whoever fails here is not asked more
+    ]  # after a failure here nothing more is asked
 
 
 def test_two_lost_prompts_of_sixty_four_are_tolerated_at_a_tenth() -> None:
@@ -66,7 +66,8 @@ def test_two_lost_prompts_of_sixty_four_are_tolerated_at_a_tenth() -> None:
 
 
 def test_a_probe_that_says_nothing_about_the_adapter_demands_no_difference() -> None:
-    """Where the learner itself sees less than 3 tolerances between candidate and parent, the engine cannot show more."""
+    """If the learner itself measures less than 3 tolerances between candidate and parent, the engine cannot find
+    more."""
     parent = tuple(value + 1e-4 for value in CANDIDATE)
     assert decide(replace(GOOD, probe=Probe(parent, CANDIDATE, parent, CANDIDATE, TOLERANCE))).has_passed
 

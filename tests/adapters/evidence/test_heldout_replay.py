@@ -1,4 +1,4 @@
-"""The full tier's verdict on held-out pairs: what is tolerated, what is not, and what is too little to say."""
+"""The full tier's verdict on held-out pairs: tolerated, not tolerated, or insufficient."""
 
 from dataclasses import replace
 

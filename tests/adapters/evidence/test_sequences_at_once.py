@@ -1,4 +1,4 @@
-"""The benchmark's many sequences at a time are the tests of `adapters/evidence/sequential.py`, look by look."""
+"""The benchmark's vectorised sequences equal the tests of `adapters/evidence/sequential.py`, look by look."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_the_first_look_at_the_bound_counts() -> None:
 
 
 def test_peeking() -> None:
-    """After 9 losses in a row z = −3; two wins in three keep it above."""
+    """After 9 losses in a row z = −3. Two wins in three keep it above."""
     losing, even = np.array([[True] * 9]), np.array([[True, False, False] * 3])
     assert peeked(losing, ~losing, -2.9, 1).tolist() == [True]
     assert peeked(even, ~even, -2.33, 1).tolist() == [False]

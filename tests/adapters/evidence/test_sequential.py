@@ -1,5 +1,4 @@
-"""Sequential tests: values worked out by hand, what must hold for any sequence, and Ville's inequality on simulated
-ones."""
+"""Sequential tests: values by hand, properties of any sequence, and Ville's inequality on simulated ones."""
 
 import json
 import random
@@ -68,7 +67,7 @@ def test_paired_by_hand() -> None:
 
 
 def test_bounded_mean_by_hand() -> None:
-    """Limit 1/2 and an observation of 1 double what is staked: the mean of 1.05, 1.1, 1.2, 1.4, 1.8 is 1.31."""
+    """Limit 1/2 and an observation of 1 double the stake: the mean of 1.05, 1.1, 1.2, 1.4, 1.8 is 1.31."""
     test = BoundedMean(0.5)
     test.update(1.0)
     assert exp(test.log_e) == pytest.approx(1.31)
@@ -147,7 +146,7 @@ def test_a_state_that_went_through_json_goes_on_as_if_nothing_had_happened(
 
 
 def alarms(n: int, looks: int, make: object) -> float:
-    """Share of `n` sequences whose evidence ever reaches 1/α."""
+    """The share of `n` sequences whose evidence ever reaches 1/α."""
     n_alarms = 0
     for seed in range(n):
         peak = make(random.Random(seed), looks)  # type: ignore[operator]
@@ -156,7 +155,7 @@ def alarms(n: int, looks: int, make: object) -> float:
 
 
 def lengths(chance: random.Random, looks: int) -> float:
-    """Lengths of one and the same heavy-tailed distribution; no tolerance at all."""
+    """Lengths from one heavy-tailed distribution, with no tolerance."""
     test = larger(1.0)
     for _ in range(looks):
         test.update(share(chance.lognormvariate(4, 1), chance.lognormvariate(4, 1)))

@@ -1,5 +1,4 @@
-"""A journal and an adapter store belong together by an id: what is another's, or older, is refused and nothing is
-touched."""
+"""A journal and an adapter store share an id. A foreign or older journal is refused, and nothing changes."""
 
 import threading
 from pathlib import Path
@@ -74,7 +73,7 @@ def test_another_journal_is_refused_and_the_message_names_both_and_the_remedy(
     allocate(any_journal, 1)
     publish(store, 1)
     given, before = store.journal_id(), listing(store.root)
-    allocate(other_journal, 1, 2, 3)  # it knows the number, and still is not the store's
+    allocate(other_journal, 1, 2, 3)  # it knows the number, but does not belong to the store
     with pytest.raises(AdapterError) as caught:
         bind(other_journal, store)
     for said in (
@@ -148,7 +147,7 @@ def test_of_several_first_starts_one_decides(any_journal: Journal, store: Adapte
         start.start()
     for start in starts:
         start.join()
-    bind(any_journal, store)  # raises where the two ids differ
+    bind(any_journal, store)  # raises if the two ids differ
 
 
 def test_a_password_in_the_url_is_not_told(store: AdapterStore, any_journal: Journal) -> None:

@@ -1,4 +1,4 @@
-"""Retention: what may go, for any history of versions; what is in use never does."""
+"""Retention for any history of versions: what may go, and that a used version never does."""
 
 from hypothesis import given
 from hypothesis import strategies as st

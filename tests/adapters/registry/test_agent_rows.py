@@ -1,4 +1,4 @@
-"""Agents in the registry: made once, owned by one tenant, and every change of theirs in the audit log."""
+"""Agents in the registry: made once, owned by one tenant, with every change in the audit log."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A version's story: rows → step → version → what it was shown to be → when it was live."""
+"""A version's story: rows, step, version, evidence, and when it was live."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The registry: an alias moves by compare-and-set, and what goes with it happens in the same transaction or not at all."""
+"""The registry: an alias moves by compare-and-set, and all that belongs to it happens in the same transaction."""
 
 import threading
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def agent(any_journal: Journal) -> str:
 
 
 def candidate(journal: Journal, number: int, rows: int = 2) -> list[str]:
-    """A step with `rows` rows that published `number`, announced; the rows' ids."""
+    """A step with `rows` rows that published and announced `number`. Returns the rows' ids."""
     names = [add_turn(journal, interaction([user("a")], interaction_id=f"v{number}-row{i}")) for i in range(rows)]
     with journal.write() as session:
         step = StepRow(agent="agent", version=number, parent=number - 1, outcome="open", metrics={}, started_at=1.0)

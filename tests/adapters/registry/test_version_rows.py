@@ -1,4 +1,4 @@
-"""Versions in the registry: numbers that are never given twice, pins, and what can never be served again."""
+"""Versions in the registry: unique numbers, pins, and versions that can never be served again."""
 
 import time
 

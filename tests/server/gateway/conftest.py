@@ -1,4 +1,4 @@
-"""A stub engine with two adapters loaded, and a gateway in front of it."""
+"""A stub engine with two loaded adapters, and a gateway in front of it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def gateway(tmp_path: Path, engine: StubEngine) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One gateway for the tests that only ask and leave nothing behind."""
+    """One gateway for the tests that only ask and change nothing."""
     stub = StubEngine(api_key=ENGINE_KEY, loaded={"agent@v1": "/a/1", "agent@v2": "/a/2"})
     with stub, serve(tmp_path_factory.mktemp("shared"), stub) as running:
         yield running

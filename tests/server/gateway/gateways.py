@@ -34,7 +34,7 @@ def records(folder: Path) -> list[Any]:
 
 @dataclass
 class Running:
-    """A served gateway and what stands around it."""
+    """A served gateway with its engine, keys and folders."""
 
     settings: Settings
     url: str
@@ -78,7 +78,7 @@ def text_of(chunks: list[Any], choice: int = 0) -> str:
 
 
 def make_keys() -> tuple[dict[str, str], dict[str, Key]]:
-    """One key for each role, by name, and as the serving table stores them."""
+    """One key for each role, by name, and in the form of the serving table."""
     secrets: dict[str, str] = {}
     stored: dict[str, Key] = {}
     for name, scopes, tenant, agents in (

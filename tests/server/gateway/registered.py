@@ -1,4 +1,4 @@
-"""A gateway with the admin API behind it, a real journal and real versions: what the admin verbs are tested on."""
+"""A gateway with the admin API, a real journal and real versions, for tests of the admin verbs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +22,10 @@ from tests.adapters.files.test_store import FACTS, fill
 
 @dataclass
 class Registered:
-    """`agent` has versions 1 to 4, of which 2 is live and 1 previous (both loaded), 3 retired, 4 refused; `theirs` is
-    another tenant's."""
+    """`agent` has versions 1 to 4.
+
+    2 is live and 1 previous (both loaded), 3 is retired, 4 refused. `theirs` belongs to another tenant.
+    """
 
     running: Running
     journal: Journal
@@ -49,7 +51,7 @@ class Registered:
             return [(row.actor, row.action, row.object) for row in rows]
 
     def speaks(self) -> str:
-        """The version that answers a request now, as the client is told."""
+        """The version that answers a request now, from the response's header."""
         reply = self.running.chat()
         assert reply.status_code == 200, reply.text
         return str(reply.headers["x-burnish-version"])
@@ -58,7 +60,7 @@ class Registered:
 def add_version(
     journal: Journal, store: AdapterStore, number: int, state: str | None = None, agent: str = "agent", **facts: Any
 ) -> Path:
-    """A version with real files; decided as `state` says, else a candidate."""
+    """A version with real files. It is decided as `state` says, or stays a candidate."""
     with store.aside(agent, number) as directory:
         fill(directory)
         path = store.publish(agent, number, directory, FACTS | facts)
@@ -78,7 +80,7 @@ def add_version(
 
 
 def keep_keys(settings: Settings, journal: Journal) -> None:
-    """The serving table's keys in the journal too, from which they are written anew."""
+    """Copy the serving table's keys to the journal, because the table is rebuilt from there."""
     with journal.write() as session:
         for key in serving_table.watch(settings.run_dir / "routes.json").current().keys.values():
             fields = {"scopes": sorted(key.scopes), "agents": sorted(key.agents), "created_at": 1.0}

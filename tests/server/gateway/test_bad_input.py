@@ -120,7 +120,7 @@ def test_a_declared_size_is_refused_before_the_body_is_sent(gateway: Running) ->
 
 def test_what_the_engine_objects_to_is_passed_on(gateway: Running) -> None:
     gateway.engine.replies = lambda body, choice: "never"
-    # a type that only the engine checks: the stub refuses any non-number temperature that reaches it
+    # only the engine checks this type; the stub refuses any temperature that is no number
     error = error_of(gateway.chat(temperature=True), 400)
     assert error["param"] == "temperature"
 

@@ -1,4 +1,4 @@
-"""The connection to the engine: kept, given up, never trusted further than HTTP goes."""
+"""Connections to the engine: reused, given up after errors, and never trusted beyond what HTTP guarantees."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +14,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def serving(serve: Serve, **settings: float) -> AsyncIterator[tuple[Pool, str, list[int]]]:
-    """A pool, a server that does as told, and the ports that its clients came from."""
+    """A pool, a scripted server, and the client ports of its connections."""
     ports: list[int] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

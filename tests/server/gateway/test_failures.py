@@ -1,4 +1,4 @@
-"""Engines that fail, clients that leave: a clear word to whoever is left, and nothing sampled is lost."""
+"""Failing engines and leaving clients: a clear error for the rest, and no sampled token is lost."""
 
 import http.client
 import json
@@ -200,7 +200,7 @@ def settings_for(folder: Path, engine: StubEngine) -> Settings:
 
 
 class Load:
-    """Clients that stream one reply after another and remember whose end they saw."""
+    """Clients that stream one reply after another and remember the ids of replies with an end."""
 
     def __init__(self, url: str, n_clients: int) -> None:
         self._url = url
@@ -261,7 +261,10 @@ def test_a_gateway_told_to_stop_finishes_its_streams(tmp_path: Path, engine: Stu
 
 
 def test_an_idle_connection_is_left_to_the_client_to_close(tmp_path: Path, engine: StubEngine) -> None:
-    """Clients drop idle connections after some 5 s; a server that does so too meets their next request half-way."""
+    """Clients drop idle connections after about 5 s.
+
+    A server that did the same could drop their next request half-way.
+    """
     settings = settings_for(tmp_path, engine)
     process = start_process(settings)
     try:

@@ -1,4 +1,4 @@
-"""The gateway benchmark's figures: what `make test-harness` found counts where it has been run."""
+"""The gateway benchmark's figures: results of `make test-harness` count if they exist."""
 
 import json
 from pathlib import Path

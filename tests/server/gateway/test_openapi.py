@@ -1,4 +1,4 @@
-"""The document covers every route, promises nothing that is not there, and holds together."""
+"""The OpenAPI document covers every route and only routes that exist, and all its references resolve."""
 
 import json
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def test_it_has_the_gateways_routes_and_no_others(app: Any, document: Any) -> No
 
 
 def routes_of(app: Any) -> list[APIRoute]:
-    """The routes that FastAPI describes; its own pages are not among them."""
+    """The routes that FastAPI describes, without its own pages."""
     return [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
 
 

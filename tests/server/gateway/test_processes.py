@@ -1,4 +1,4 @@
-"""Several gateway processes on one port: each connection reaches one of them, and all change their mind together."""
+"""Several gateway processes on one port: each connection reaches one of them, and all follow the alias together."""
 
 import os
 import signal
@@ -70,7 +70,7 @@ def version_spoken(settings: Settings, client: httpx.Client) -> str:
 
 
 def test_all_gateways_on_a_port_follow_an_alias_within_100_ms(settings: Settings) -> None:
-    clients = [httpx.Client() for _ in range(24)]  # a connection each; the system spreads them
+    clients = [httpx.Client() for _ in range(24)]  # new connections, which the system spreads
     try:
         assert {version_spoken(settings, client) for client in clients} == {"agent@v2"}
         served_by = {path.name.split("-")[1] for path in settings.segments_dir.glob("*.seg") if path.stat().st_size}

@@ -1,4 +1,4 @@
-"""A remote model in an agent's place: asked through litellm in a process of its own, recorded, never trained."""
+"""A remote model in an agent's place: asked through litellm in its own process, recorded, never trained."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 @dataclass
 class Pair:
-    """The remote model (a stub behind litellm) and where it is reached."""
+    """The remote model (a stub behind litellm) and its URL."""
 
     model: StubEngine
     url: str

@@ -1,9 +1,8 @@
-"""Whatever the OpenAPI document allows, and what it forbids, is sent to the real gateway: no 5xx, and answers of the
-promised form.
+"""Requests that the OpenAPI document allows or forbids go to the real gateway: no 5xx, and answers of the right form.
 
-The engine behind is the stub, a real journal stands behind the admin routes, and the key opens everything. Random model
-names would all end as a 404, so well-formed names are replaced by ones that exist. The suite's own runs are the same
-every time; with `BURNISH_FUZZ=2000` each operation gets so many examples, new ones in every run.
+The engine is the stub, a real journal stands behind the admin routes, and the key has all scopes. Random model names
+would all end as a 404, so well-formed names are replaced by existing ones. The suite's own runs are the same every
+time. With `BURNISH_FUZZ=2000`, each operation gets that number of examples, new ones in every run.
 """
 
 import os
@@ -41,7 +40,7 @@ PROMISES = [
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """The gateway with the admin routes behind it, and three versions whose files are gone."""
+    """The gateway with the admin routes, and three versions without files."""
     folder = tmp_path_factory.mktemp("fuzz")
     own = Settings(state_dir=folder)
     journal = prepare(own)
@@ -56,7 +55,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     journal.close()
 
 
-# collected before there is a gateway: the document needs no journal, only the routes over it do
+# collected before there is a gateway: the document needs no journal, only the routes do
 document = schemathesis.openapi.from_dict(admin_app(Settings(), Mock()).openapi(), config=SchemathesisConfig())
 
 
@@ -89,7 +88,7 @@ def name_what_exists(case: schemathesis.Case) -> None:
 
 
 def assert_own_error(path: str, tree: Any) -> None:
-    """The envelope of the dialect that the path speaks."""
+    """The envelope of the path's dialect."""
     if path.startswith("/v1/messages"):
         assert set(tree) == {"type", "error", "request_id"}, tree
         assert set(tree["error"]) == {"type", "message"}, tree

@@ -1,4 +1,4 @@
-"""The short way of server/gateway/http/protocol.py answers byte for byte as uvicorn's own does, over raw sockets."""
+"""The short way of server/gateway/http/protocol.py answers byte for byte like uvicorn, over raw sockets."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ class Served(Protocol):
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Tells what it was asked; the header `x-want` makes it answer in other ways."""
+    """Repeats its request. The header `x-want` selects other answers."""
     want = dict(scope["headers"]).get(b"x-want", b"")
     body = b""
     while True:
@@ -65,7 +65,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def flood(send: Send) -> None:
-    """Streams until the connection takes no more, and then one piece more."""
+    """Streams until the connection takes no more, and then sends one piece more."""
     cycle = getattr(send, "__self__", None)
     assert isinstance(cycle, Cycle)
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -101,18 +101,18 @@ def serving() -> Iterator[tuple[str, int]]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[tuple[str, int]]:
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # applications that crash are meant to here
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # applications crash on purpose here
     with serving() as found:
         yield found
 
 
 def told(address: tuple[str, int], *parts: bytes) -> bytes:
-    """All that comes back for `parts`, sent one after the other, until the server closes the connection."""
+    """The complete answer to `parts`, sent one after the other, until the server closes the connection."""
     with socket.create_connection(address, timeout=20) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
             line.sendall(part)
-            threading.Event().wait(0.01)  # so that they arrive apart
+            threading.Event().wait(0.01)  # so that they arrive separately
         found = b""
         while more := line.recv(65536):
             found += more
@@ -193,7 +193,7 @@ def test_a_client_that_does_not_read_holds_its_answer_up(address: tuple[str, int
 
 
 def test_a_client_that_leaves_ends_its_request(address: tuple[str, int]) -> None:
-    """`serving` asserts in the end that no task and no connection is left."""
+    """At its end `serving` asserts that no task and no connection is left."""
     with serving() as other:
         for sent in (post(b"/short")[:-2], post(b"/short", extra=b"x-want: stream\r\n")):
             with socket.create_connection(other, timeout=20) as line:
@@ -202,7 +202,7 @@ def test_a_client_that_leaves_ends_its_request(address: tuple[str, int]) -> None
 
 
 def _other_way(parts: list[bytes]) -> list[bytes]:
-    """The same requests, cut into pieces at the same places, for the path that takes uvicorn's way."""
+    """The same requests, cut at the same places, for the path that takes uvicorn's way."""
     rest = b"".join(parts).replace(SHORT, OTHER)
     return [rest[sum(map(len, parts[:i])) :][: len(part)] for i, part in enumerate(parts)]
 

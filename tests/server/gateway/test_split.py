@@ -1,4 +1,4 @@
-"""Which conversations a canary answers: a share of them, each one always by the same version, in every dialect."""
+"""The canary's share of conversations: each conversation always gets the same version, in every dialect."""
 
 from collections import Counter
 from dataclasses import replace
@@ -39,7 +39,7 @@ def version_for(
 
 
 def test_a_thousand_sessions_are_split_by_the_share() -> None:
-    """Binomial(1,000, 0.2) is within 140 and 260 but once in 10⁶ draws; these are the same ones each time."""
+    """Binomial(1,000, 0.2) lies within 140 and 260 except once in 10⁶ draws. These draws are the same each time."""
     chosen = Counter(version_for(f"session-{i}") for i in range(1000))
     assert set(chosen) == {2, 3}
     assert 140 <= chosen[3] <= 260
@@ -99,7 +99,7 @@ def test_bad_surrogates_and_long_ids_have_a_place_too() -> None:
 
 @pytest.mark.parametrize("path", BODIES)
 def test_every_dialect_is_sticky_and_says_which_version_answered(gateway: Running, path: str) -> None:
-    """With a session in the header and without, through the real gateway; the engine is asked for the same version."""
+    """With a session in the header and without, through the real gateway, the engine gets the same version."""
     gateway.engine.loaded["agent@v3"] = "/a/3"
     file = gateway.settings.run_dir / "routes.json"
     table.update(file, lambda t: replace(t, agents={**t.agents, "agent": replace(ROUTE, canary_share=0.5)}))

@@ -1,4 +1,4 @@
-"""The gateway in front of the real vLLM: what is recorded is what the engine sampled."""
+"""The gateway in front of the real vLLM: the record equals what the engine sampled."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every route in front of the real vLLM, through the real clients: what they are told is what was sampled and recorded."""
+"""Every route in front of the real vLLM, through the real clients: reply, sample and record are equal."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def claude(gateway: Running) -> Iterator[anthropic.Anthropic]:
 
 
 def recorded(gateway: Running, response_id: str, text: str) -> Interaction:
-    """The one turn that was recorded, whole and as the client saw it."""
+    """The only recorded turn. Checks that it is whole and as the client got it."""
     (row,) = gateway.interactions
     assert row.interaction_id == response_id
     assert (row.quarantine, row.is_aborted) == (None, False)

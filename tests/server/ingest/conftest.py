@@ -1,4 +1,4 @@
-"""A journal on each database, and a pen that writes what a gateway would have written."""
+"""A journal on each database, and a pen that writes segments like a gateway."""
 
 from pathlib import Path
 

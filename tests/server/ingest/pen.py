@@ -1,4 +1,4 @@
-"""Writes conversations into segments as gateways do, and reads back how the ingester linked them."""
+"""Writes conversations into segments like a gateway, and reads back how the ingester linked them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ FOREVER = 1e12
 
 @dataclass(frozen=True)
 class Linked:
-    """What the journal says about one turn."""
+    """The journal's links of one turn."""
 
     rule: str
     parent: str | None
@@ -27,7 +27,7 @@ class Linked:
 
 
 class Pen:
-    """`say` records one reply in the segment of `gateway`; every record ends later than the one before."""
+    """`say` records one reply in the segment of `gateway`. Every record ends later than the one before."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ def parents(journal: Journal) -> dict[str, str | None]:
 
 
 def next_state(journal: Journal, turn: Interaction) -> tuple[str, list[Any], str | None] | None:
-    """Kind, messages and follower of what came back after `turn`."""
+    """Kind, messages and follower of the next state of `turn`."""
     with journal.read() as session:
         row = session.get(NextStateRow, turn.interaction_id)
         return row and (row.kind, messages_of(session, row.message_digests), row.follower_id)

@@ -1,4 +1,4 @@
-"""What opinions are attached to, now or later; which word counts; what is taken back, and what is given up."""
+"""Feedback and its targets: attached now or later, the latest one counts, withdrawn or expired."""
 
 import time
 from typing import Any
@@ -43,7 +43,7 @@ def taken_back(name: str = "f", **changes: Any) -> Feedback:
 
 @pytest.fixture(params=["before", "after"])
 def comes(request: pytest.FixtureRequest) -> str:
-    """Whether an opinion is read before its target or after it."""
+    """Whether feedback is read before its target or after it."""
     return str(request.param)
 
 
@@ -128,7 +128,7 @@ def test_an_opinion_on_a_session_settles_each_turn_that_is_not_spent(any_journal
     first = pen.say([user("hi")], "a", quoted_session="s", interaction_id="one")
     pen.say(follow(first, user("on")), "b", quoted_session="s", interaction_id="two")
     ingest(any_journal, pen)
-    with any_journal.write() as session:  # rewards that nobody has looked at since
+    with any_journal.write() as session:  # rewards that nobody has read since
         for name in ("one", "two"):
             session.add(FeedbackRow(**columns_of(said(name, 1.0, feedback_id=name)), interaction_id=name))
         session.query(InteractionRow).filter_by(interaction_id="one").update({"spent_step": 1})
@@ -229,7 +229,7 @@ def test_what_waits_too_long_expires_and_is_never_attached(any_journal: Journal,
     pen.write(said("t", created_at=now - 120.0), gateway="c")  # the same record once more
     ingest(any_journal, pen)
     assert (stored(any_journal).expired_at, stored(any_journal).interaction_id) == (expired_at, None)
-    pen.write(said("t", created_at=now - 10.0), gateway="d")  # a new word, which finds its reply
+    pen.write(said("t", created_at=now - 10.0), gateway="d")  # new feedback, which finds its reply
     ingest(any_journal, pen)
     assert (stored(any_journal).expired_at, stored(any_journal).interaction_id) == (None, "t")
 

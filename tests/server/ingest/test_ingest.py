@@ -1,4 +1,4 @@
-"""From segments into SQL: everything once, in order, whatever dies, is damaged or is away meanwhile."""
+"""From segments into SQL: each record once and in order, despite crashes, damage and absent databases."""
 
 import os
 import time
@@ -35,7 +35,7 @@ def is_ready(journal: Journal, name: str) -> bool:
 
 
 def conversation(pen: Pen, n: int, name: str, *, gateways: str = "a") -> list[str]:
-    """`n` turns of one conversation, spread over `gateways`; their ids."""
+    """`n` turns of one conversation, spread over `gateways`. Returns their ids."""
     turn = pen.say([user(f"{name}?")], f"{name} 0", interaction_id=f"{name}-0", gateway=gateways[0])
     for i in range(1, n):
         messages = follow(turn, user(f"{name} more {i}"))
@@ -66,7 +66,7 @@ def test_gateways_segments_are_read_as_one_stream_in_order_of_time(any_journal: 
 def test_nothing_younger_than_the_watermark_is_taken_yet(
     any_journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reply still on its way into another gateway's segment must be seen before the request that continues it."""
+    """A reply on its way into another gateway's segment must be read before the request that continues it."""
     first = interaction([user("hi")], "hello", interaction_id="first", ended_at=999.99)
     second = interaction(follow(first, user("on")), "yes", interaction_id="second", ended_at=999.999)
     clock = SimpleNamespace(perf_counter=time.perf_counter, time=lambda: 1000.0, sleep=time.sleep)
@@ -83,7 +83,7 @@ def test_nothing_younger_than_the_watermark_is_taken_yet(
 def test_a_record_behind_a_young_one_waits_for_it(
     any_journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within a segment nothing is skipped: the cursor stands before the young record."""
+    """Within a segment nothing is skipped: the cursor stays before the young record."""
     monkeypatch.setattr(
         module, "time", SimpleNamespace(perf_counter=time.perf_counter, time=lambda: 1000.0, sleep=time.sleep)
     )
@@ -116,7 +116,7 @@ def test_a_crash_between_records_loses_and_doubles_nothing(
     ingest(any_journal, pen)
     assert parents(any_journal) == chain(names)
     assert len(feedback_targets(any_journal)) == 1
-    assert is_ready(any_journal, "x-0") is False  # its judge has not spoken yet
+    assert is_ready(any_journal, "x-0") is False  # its judge has not answered yet
     assert asked(any_journal) == {f"{name}|next_state" for name in names[:-1]}
 
 
@@ -147,7 +147,7 @@ def test_a_torn_frame_is_read_when_it_is_whole(any_journal: Journal, pen: Pen) -
 
 
 def damage(pen: Pen, gateway: str) -> None:
-    """A frame with a flipped byte, and a sound one behind it."""
+    """A frame with a flipped byte, and a sound one after it."""
     bad = bytearray(encode(interaction([user("bad")], interaction_id="bad", ended_at=1500.0)))
     bad[40] ^= 0xFF
     behind = encode(interaction([user("behind")], interaction_id="behind", ended_at=1501.0))
@@ -160,7 +160,7 @@ def test_a_damaged_segment_is_marked_and_the_others_go_on(any_journal: Journal, 
     size = (pen.folder / "a.seg").stat().st_size
     damage(pen, "a")
     ingest(any_journal, pen)
-    assert parents(any_journal) == chain(names)  # what stood before the damage is there
+    assert parents(any_journal) == chain(names)  # records before the damage are ingested
     offset, error = segments(any_journal)["a.seg"]
     assert offset == size
     assert error is not None and "checksum" in error
@@ -202,12 +202,12 @@ def test_a_record_that_cannot_be_stored_is_left_aside_and_the_others_go_on(
 
     monkeypatch.setattr(Filing, "take_interaction", refuse)
     assert ingest(any_journal, pen) == 4
-    assert parents(any_journal) == chain(names)  # nothing of the odd one, all of the others
+    assert parents(any_journal) == chain(names)  # nothing of the bad file, all of the others
     assert ingest(any_journal, pen) == 0
 
 
 def test_text_that_a_database_cannot_hold_is_made_to_fit(any_journal: Journal, pen: Pen) -> None:
-    """A NUL is refused by PostgreSQL, half a surrogate pair by both: neither may stop the ingester."""
+    """PostgreSQL refuses a NUL, both refuse half a surrogate pair. Neither may stop the ingester."""
     odd = "a\x00b\ud83d"
     turn = pen.say([user("hi")], "hello", user=odd, quoted_session=odd, turn_type="main")
     pen.write(feedback(turn.interaction_id, 1.0, comment=odd, correction=odd, feedback_id="f"))
@@ -239,7 +239,7 @@ def test_feedback_makes_a_turn_ready_at_once(any_journal: Journal, pen: Pen) -> 
 
 
 def test_a_rated_turn_waits_for_the_judge_of_what_came_back(any_journal: Journal, pen: Pen) -> None:
-    """The user's rating stands, but the reply to it may hold the hint."""
+    """The user's rating stays, and the reply to it may still hold the hint."""
     turn = pen.say([user("hi")], "hello")
     pen.write(feedback(turn.interaction_id, -1.0, created_at=1002.0))
     ingest(any_journal, pen)
@@ -263,7 +263,7 @@ def test_feedback_of_another_tenant_is_never_attached(any_journal: Journal, pen:
 
 
 def test_the_harness_cannot_make_the_judge_write_hints(any_journal: Journal, pen: Pen) -> None:
-    """Its comment, read by the judge, would otherwise become a hint as soon as a user rates the same reply."""
+    """Its comment, read by the judge, would otherwise become a hint when a user rates the same reply."""
     turn = pen.say([user("hi")], "hello")
     pen.write(feedback(turn.interaction_id, 1.0, comment="obey me", source=FeedbackSource.HARNESS, created_at=2000.0))
     pen.write(feedback(turn.interaction_id, -1.0, created_at=2001.0))
@@ -294,7 +294,7 @@ def test_why_a_turn_is_never_trained_is_known_from_the_start(
     ingest(any_journal, pen)
     found = links(any_journal)
     assert found[turn.interaction_id].skip_reason == skip_reason
-    assert found[after.interaction_id].parent == turn.interaction_id  # it is a turn all the same
+    assert found[after.interaction_id].parent == turn.interaction_id  # it is still a turn
     assert next_state(any_journal, turn) is not None
     expected = (
         {f"{turn.interaction_id}|{origin}" for origin in ("next_state", "feedback")} if skip_reason is None else set()
@@ -305,7 +305,7 @@ def test_why_a_turn_is_never_trained_is_known_from_the_start(
 def test_a_database_that_is_away_is_waited_for(
     request: pytest.FixtureRequest, pen: Pen, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
 ) -> None:
-    """Connections are cut and refused, as by a restart; what came meanwhile is there afterwards, once."""
+    """Connections are cut and refused, as in a restart. All records are there afterwards, once."""
     server = running(request.config)
     name = server.fresh()
     journal = Journal.open(server.url(name))
@@ -351,7 +351,7 @@ def test_a_connection_cut_in_mid_batch_loses_and_skips_nothing(
     with closing(journal):
         with pytest.raises(OperationalError):
             ingest(journal, pen)
-        # what an earlier transaction had already filed stays filed; where the machine is slow that is the first turn
+        # an earlier transaction's records stay; on a slow machine that is the first turn
         filed = len(parents(journal))
         assert ingest(journal, pen) == 3 - filed
         assert parents(journal) == chain(names)

@@ -1,5 +1,4 @@
-"""Main turns, side calls, sub-agents, tries that a client repeats: what is told, what is inferred, what is corrected
-later."""
+"""Main turns, side calls, sub-agents and repeated requests: declared, inferred, or corrected later."""
 
 from pathlib import Path
 from typing import Any
@@ -131,7 +130,7 @@ def test_a_try_that_ended_in_vain_is_set_aside_whenever_it_ends(any_journal: Jou
 
 
 def test_strangers_who_open_alike_are_not_tries_of_each_other(any_journal: Journal, pen: Pen) -> None:
-    """One was served; the other's first try was refused, so its repetition is all that there is of it."""
+    """One was served. The other's first try was refused, so its repetition is the only record."""
     served = pen.say([user("hi")], "hello")
     repeated = pen.say([user("hi")], "good day", retry=1)
     after = pen.say(follow(served, user("on")), "yes")

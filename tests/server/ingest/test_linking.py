@@ -1,4 +1,4 @@
-"""Which messages are the same message, and which reply a request continues: pure functions."""
+"""Which messages are equal, and which reply a request continues: pure functions."""
 
 from typing import Any
 
@@ -78,7 +78,7 @@ def test_a_message_that_says_something_else_is_another(one: dict[str, Any], othe
     ],
 )
 def test_strange_messages_have_a_hash_too(strange: dict[str, Any]) -> None:
-    """Whatever a client managed to send was recorded, and one such record must not stop the ingester."""
+    """A record can hold anything that a client sent, and no record may stop the ingester."""
     assert prefix_hashes("s", [strange]) == prefix_hashes("s", [dict(strange)])
     assert prefix_hashes("s", [strange]) != prefix_hashes("s", [user("x")])
 

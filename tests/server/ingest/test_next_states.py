@@ -1,4 +1,4 @@
-"""What came back after a reply: whole, typed, with whose words it is and what it shows."""
+"""The next state of a reply: complete, typed, with provenance and signals."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def test_every_message_says_whose_it_is(any_journal: Journal, pen: Pen) -> None:
     assert came_back(any_journal, first).provenance == ["verifier", "web", "tool"]
     assert came_back(any_journal, second).provenance == ["harness", "user"]
     found = [(s["kind"], s["value"], s["provenance"]) for s in came_back(any_journal, first).signals]
-    assert found == [("tests", 1.0, "verifier"), ("exit_code", 1.0, "tool")]  # a page's exit code is a page's
+    assert found == [("tests", 1.0, "verifier"), ("exit_code", 1.0, "tool")]  # a page's exit code is only the page's
     with any_journal.read() as session:
         reward = reward_of(session, first.interaction_id)
     assert reward is not None and (reward.value, reward.source) == (1.0, "verifiable")
@@ -177,7 +177,7 @@ def test_silence_and_the_clients_own_word_end_a_session(any_journal: Journal, pe
     assert next_state(any_journal, left) == ("abandoned", [], None)
     assert next_state(any_journal, first) == ("user_reply", [user("and?")], left.interaction_id)
     with any_journal.read() as session:
-        assert reward_of(session, left.interaction_id) is None  # silence tells nothing
+        assert reward_of(session, left.interaction_id) is None  # no next state tells nothing
     after = pen.say(follow(left, user("I am back")), "welcome back")
     ingest(any_journal, pen)
     assert next_state(any_journal, left) == ("user_reply", [user("I am back")], after.interaction_id)

@@ -1,5 +1,4 @@
-"""Whatever shape conversations have, a turn with distinct words before it is joined to its true parent, or the test
-fails."""
+"""Random conversations: every turn with distinct words before it must be linked to its true parent."""
 
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ DRESSES = ("plain", "spaces", "parts", "extra fields")
 
 
 def dressed(message: dict[str, Any], dress: str) -> dict[str, Any]:
-    """A reply as some client sends it back."""
+    """A reply as one of several clients sends it back."""
     text = message["content"]
     if dress == "spaces":
         return message | {"content": f" {text}\n"}
@@ -50,8 +49,7 @@ turns = st.lists(
 )
 @given(plan=turns)
 def test_every_turn_finds_its_true_parent(migrated_file: Path, plan: list[dict[str, Any]]) -> None:
-    """Replies repeat, users and branches mingle, segments are read at any moment: no turn is joined wrongly, none is
-    missed."""
+    """Replies repeat, users and branches mix, segments are read at any moment: no link is wrong, none is missing."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(migrated_file, Path(folder) / "journal.db")
         journal, pen = Journal.open(f"sqlite:///{folder}/journal.db"), Pen(Path(folder) / "segments")
@@ -59,7 +57,7 @@ def test_every_turn_finds_its_true_parent(migrated_file: Path, plan: list[dict[s
         true_parent: dict[str, Interaction | None] = {}
         for i, step in enumerate(plan):
             parent = said[step["parent"] % len(said)] if said and step["parent"] is not None else None
-            came_back = user(f"message {i}")  # no two requests say the same
+            came_back = user(f"message {i}")  # no two requests have the same text
             if step["is_tool"] and parent is not None:
                 came_back = {"role": "tool", "tool_call_id": f"c{i}", "content": f"result {i}"}
             messages = [came_back]

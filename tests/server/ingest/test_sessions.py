@@ -1,4 +1,4 @@
-"""Turns become conversations: by what requests repeat, by headers, and by nothing at all where nothing tells."""
+"""Turns become conversations: by repeated messages, by headers, and `ambiguous` if nothing tells them apart."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def test_all_tool_results_together_are_what_came_back(any_journal: Journal, pen:
     "extra", [tool("c1", "Write everything in bold."), {"role": "function", "name": "f", "content": "x"}]
 )
 def test_words_that_a_tool_took_part_in_are_not_a_users(any_journal: Journal, pen: Pen, extra: dict[str, Any]) -> None:
-    """Only a user's own words become a hint: what a tool result stands beside cannot be told from it."""
+    """Only a user's own words become a hint. Text in one message with a tool's result cannot be separated from it."""
     first = pen.say([user("look it up")], "looking")
     pen.say(follow(first, extra, user("go on")), "done")
     ingest(any_journal, pen)
@@ -69,8 +69,7 @@ def test_words_that_a_tool_took_part_in_are_not_a_users(any_journal: Journal, pe
 
 
 def test_what_a_harness_puts_between_does_not_make_a_result_of_a_users_words(any_journal: Journal, pen: Pen) -> None:
-    """aider shows the files' contents in the user's name, says "Ok." to them in the assistant's, and then brings the
-    user's words."""
+    """aider sends files in the user's name, an "Ok." in the assistant's, and then the user's words."""
     first = pen.say([user("mend it")], "mended")
     behind = [
         user("Here are the files."),
@@ -221,7 +220,7 @@ def test_each_choice_can_be_continued(any_journal: Journal, pen: Pen) -> None:
     found = links(any_journal)
     assert {found[turn.interaction_id].session for turn in choices} == {"s-r1"}
     assert found[red.interaction_id].parent == "c"
-    assert found[blue.interaction_id].parent == "c#1"  # the first of those that read the same
+    assert found[blue.interaction_id].parent == "c#1"  # the first of those with the same text
     assert found[blue.interaction_id].skip_reason is None
 
 

@@ -1,4 +1,4 @@
-"""What tools' results show: read where programs put it, and nowhere else."""
+"""Signals of tools' results: read only where programs put them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Gateway, ingester, swapper and SQLite around one engine: what personal agents live in, in one process."""
+"""The world of personal agents in one process: gateway, ingester, swapper and SQLite around one engine."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from tests.server.gateway.gateways import Running
 
 
 class World:
-    """Everything but the learner, in one process."""
+    """All parts but the learner, in one process."""
 
     def __init__(self, gateway: Running, settings: Settings, retention: RetentionSet | None = None) -> None:
         self.gateway = gateway
@@ -34,7 +34,7 @@ class World:
         self.ingester = Ingester(self.journal, settings.segments_dir, session_timeout=3600, personal=settings.personal)
 
     def parent_is(self, number: int) -> None:
-        """`agent` has a live version that was made by hand."""
+        """Give `agent` a live version that was made by hand."""
         make_version(self.store, number)
         with self.journal.write() as session:
             row = {
@@ -58,7 +58,7 @@ class World:
         return str(reply.headers["x-burnish-version"])
 
     def settle(self, n_rounds: int = 6) -> None:
-        """Let ingester and swapper do what there is to do."""
+        """Let ingester and swapper do all pending work."""
         time.sleep(0.06)
         self.ingester.run_once()
         asyncio.run(self._swap(n_rounds))

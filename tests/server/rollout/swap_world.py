@@ -1,4 +1,4 @@
-"""A prepared state directory with fake engines and a swapper: what the swapper's tests live in."""
+"""The world of the swapper's tests: a prepared state directory with fake engines and a swapper."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class World:
         return self.engines[0]
 
     def restarted(self) -> Swapper:
-        """A swapper as its process makes one."""
+        """A swapper like its process's."""
         self.swapper = Swapper(
             self.journal,
             self.store,
@@ -51,7 +51,7 @@ class World:
         return self.swapper
 
     def announce(self, number: int, parent: int = 0) -> None:
-        """A learner published `number` from one row."""
+        """Publish version `number` from one row, like a learner."""
         make_version(self.store, number)
         row = add_turn(self.journal, interaction([user("hi")], interaction_id=f"row-{number}"))
         with self.journal.write() as session:
@@ -62,14 +62,14 @@ class World:
             lifecycle.announce(session, "agent", number, parent=parent, step_id=step.step_id, digest="d")
 
     async def publish(self, *numbers: int) -> None:
-        """Versions that go live one after the other."""
+        """Make versions live one after the other."""
         for number in numbers:
             self.announce(number, number - 1)
             assert await self.swapper.run_once()
             assert self.live() == number
 
     def live(self) -> int:
-        """What is served: the registry and the serving table must agree."""
+        """The served version. Checks that registry and serving table agree."""
         with self.journal.read() as session:
             live = lifecycle.alias(session, "agent")
         assert self.route().live == live
@@ -98,7 +98,7 @@ class World:
             return step.outcome, session.get_one(InteractionRow, f"row-{number}").spent_step == step.step_id
 
     def gateway_reports(self, generation: int | None = None, **in_flight: int) -> None:
-        """A living gateway tells which table it has seen and what it is answering."""
+        """Write a living gateway's report: the generation that it has seen and its running requests."""
         seen = serving_table.watch(self.file).current().generation if generation is None else generation
         report = {"pid": 1, "at": time.time(), "generation": seen, "in_flight": in_flight}
         (self.file.parent / "gateway-1.json").write_text(json.dumps(report))

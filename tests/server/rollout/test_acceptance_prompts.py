@@ -1,4 +1,4 @@
-"""How the operator's acceptance prompts are asked, as the settings have it."""
+"""The operator's acceptance prompts: asked according to the settings."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_every_prompt_is_asked_as_often_as_is_wanted(file: Path) -> None:
 
 
 def test_another_way_to_ask_has_another_best(file: Path) -> None:
-    """Passes of 9 replies say nothing beside passes of 3, greedy ones nothing beside drawn ones."""
+    """Passes of 9 replies cannot be compared with passes of 3, or greedy ones with sampled ones."""
     ways = [Rules(), Rules(n_draws=3), Rules(temperature=0.0)]
     sets = [_acceptance(settings(file), way) for way in ways]
     assert len({each.digest for each in sets if each is not None}) == 3

@@ -1,4 +1,4 @@
-"""Alerts: a POST where a webhook is set; one that is dead, slow or refuses costs a log line and nothing else."""
+"""Alerts: a POST if a webhook is set. A dead, slow or refusing webhook costs only a log line."""
 
 import asyncio
 from typing import Any

@@ -1,5 +1,4 @@
-"""Canaries and watches on a real journal and serving table: what is bad is stopped or rolled back, what is good goes
-live."""
+"""Canaries and watches on a real journal and serving table: bad versions are stopped, good ones go live."""
 
 import json
 import random
@@ -30,7 +29,7 @@ from tests.turns import add_turn
 
 
 class Heard(Alerts):
-    """Alerts that are kept."""
+    """Collected alerts."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -41,7 +40,7 @@ class Heard(Alerts):
 
 
 class Stage(World):
-    """A world whose swapper looks at canaries, and whose users judge."""
+    """A world with canaries on and judged turns."""
 
     def __init__(self, folder: Path, **chosen: Any) -> None:
         self.chosen = {
@@ -73,7 +72,7 @@ class Stage(World):
         return self.swapper
 
     def turns(self, version: int, n: int, rate: float, **changes: Any) -> list[str]:
-        """`n` judged turns of a version that have just ended, each of another user."""
+        """Add `n` judged turns of a version that have just ended, each of another user."""
         names = []
         for _ in range(n):
             now = time.time()
@@ -85,7 +84,7 @@ class Stage(World):
         return names
 
     async def publish_at_once(self, *numbers: int) -> None:
-        """Versions that go live without a canary."""
+        """Make versions live without a canary."""
         self.chosen["canary.mode"] = "off"
         self.restarted()
         await self.publish(*numbers)
@@ -93,7 +92,7 @@ class Stage(World):
         self.restarted()
 
     async def answer(self, rates: dict[int, float], rounds: int = 60) -> None:
-        """Ten turns of each version, and a look; until nothing runs."""
+        """Add ten turns of each version and look, until nothing runs."""
         for _ in range(rounds):
             for number, rate in rates.items():
                 self.turns(number, 10, rate)
@@ -141,7 +140,7 @@ async def test_a_version_that_passed_the_gate_answers_a_share_and_is_not_live(st
     assert stage.outcome(1) == ("open", False)
     assert Ledger(stage.journal, "agent").undecided() == 1
     await stage.swapper.run_once()
-    assert "agent@v1" in stage.engine.loaded  # no alias names it but `canary`
+    assert "agent@v1" in stage.engine.loaded  # only `canary` names it
 
 
 async def test_a_bad_version_is_stopped_with_the_figures_and_its_rows_are_spent(stage: Stage) -> None:
@@ -159,7 +158,7 @@ async def test_a_bad_version_is_stopped_with_the_figures_and_its_rows_are_spent(
     assert stage.outcome(1) == ("refused", True)
     assert Ledger(stage.journal, "agent").undecided() is None
     assert [event for event, _ in stage.alerts.heard] == ["canary stopped"]
-    late = stage.turns(1, 1, 0.0)[0]  # was under way
+    late = stage.turns(1, 1, 0.0)[0]  # was running
     await stage.swapper.run_once()
     with stage.journal.read() as session:
         skip_reasons = {row.skip_reason for row in session.query(InteractionRow).filter_by(version=1, spent_step=None)}
@@ -350,7 +349,7 @@ async def test_a_bad_version_that_went_live_is_rolled_back_by_itself(watched: St
         [3],
     )
     assert ("watch", "promote") in stage.audits()
-    late = stage.turns(2, 1, 0.1)[0]  # was under way when the alias moved
+    late = stage.turns(2, 1, 0.1)[0]  # was running when the alias moved
     await stage.swapper.run_once()
     with stage.journal.read() as session:
         assert session.get_one(InteractionRow, late).skip_reason == "sampled from agent@v2, which was rolled back"
@@ -472,7 +471,7 @@ async def test_a_holdback_keeps_a_share_with_the_version_before(
 async def test_slow_replies_stop_a_canary_but_never_a_watch_without_a_holdback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine under load would roll back whatever is live."""
+    """A busy machine would otherwise roll back every live version."""
     monkeypatch.chdir(tmp_path)
     for mode in ("on", "off"):
         stage = Stage(tmp_path / mode, mode=mode)

@@ -1,5 +1,4 @@
-"""The keeper with a real journal, store and serving table: what is in use stays, what goes is gone for good, crashes
-are mended."""
+"""File retention with a real journal, store and serving table: used files stay, removed ones are gone, crashes heal."""
 
 import asyncio
 import os
@@ -23,7 +22,7 @@ from tests.postgres import running
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Six versions, the sixth live, the fifth before it; the others are no longer loaded."""
+    """Six versions: the sixth is live, the fifth previous, the others are no longer loaded."""
     monkeypatch.chdir(tmp_path)
     world = World(tmp_path / "state")
     await world.publish(1, 2, 3, 4, 5, 6)
@@ -142,7 +141,7 @@ async def test_a_crash_at_any_point_is_mended_at_the_next_look(world: World, mon
 
 
 async def test_a_journal_that_is_not_the_stores_own_removes_nothing(world: World, tmp_path: Path) -> None:
-    """It has versions under the same numbers, which are of no use any more."""
+    """It has versions with the same numbers, which are no longer useful."""
     file_retention(world, keep_live=9).remove("agent", actor="ana")
     other = world.settings.model_copy(update={"journal": config.Journal(url=f"sqlite:///{tmp_path / 'other.db'}")})
     journal = prepare(other)

@@ -1,4 +1,4 @@
-"""The retention set: paired outcomes, and prompts left out that a version is known to answer as the base does."""
+"""Forgetting prompts: paired outcomes, and prompts left out if a version is known to answer them like the base."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ PROMPTS = [RetentionPrompt([user(f"question {i}")], (), re.compile("ok")) for i 
 
 
 class Answering:
-    """An engine whose base always passes and whose candidate fails the prompts in `failing`."""
+    """An engine with a base that always passes and a candidate that fails the prompts in `failing`."""
 
     url = "http://engine"
 
@@ -63,7 +63,10 @@ async def outcome(engine: Any, unchanged: Sequence[int]) -> Any:
 
 
 def audited(told: Sequence[int]) -> list[int]:
-    """Those of `told` that the set asks all the same: drawn from its first half, where all answers are equally long."""
+    """The prompts among `known` that are asked all the same.
+
+    They are drawn from the first half, where all answers have the same length.
+    """
     return random.Random("new").sample(told[: len(told) // 2], N_AUDITED)
 
 
@@ -72,7 +75,7 @@ async def test_unchanged_prompts_are_not_asked_but_for_a_few() -> None:
     found = await outcome(engine, range(10, N))
     assert (found.n, found.n_base, found.n_candidate, found.n_lost, found.n_won) == (N, N, N - 2, 2, 0)
     assert engine.asked == {"base": N, "new": 10 + N_AUDITED} and found.n_asked == 10 + N_AUDITED
-    assert engine.limits == {64}  # a few times the base's length, and no less than this
+    assert engine.limits == {64}  # a few times the base's length, and at least this
 
 
 async def test_where_the_learner_was_wrong_all_prompts_are_asked() -> None:
@@ -92,7 +95,7 @@ async def test_without_word_of_the_learner_all_are_asked() -> None:
     engine = Answering(1)
     found = await outcome(engine, ())
     assert (found.n_lost, found.n_asked + found.n_open, engine.asked["new"]) == (1, N, N)
-    again = await outcome(Answering(), [-1, N, N + 7])  # places that there are not
+    again = await outcome(Answering(), [-1, N, N + 7])  # missing places
     assert again.n_asked + again.n_open == N
 
 
@@ -114,7 +117,7 @@ async def test_what_cannot_mend_a_failure_is_not_waited_for() -> None:
 
 
 async def test_an_audited_answer_is_always_waited_for() -> None:
-    """It is by these that the learner's word is believed."""
+    """The learner's report is believed because of these."""
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(outcome(Answering(slow=audited(range(N))[:1]), range(N)), 0.3)
 

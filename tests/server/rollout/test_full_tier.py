@@ -1,5 +1,4 @@
-"""The full tier: a candidate is compared with the live version on turns that were held out, and waits until they are
-decided."""
+"""The full tier: a candidate is compared with the live version on held-out turns and waits for their verdicts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,10 @@ from tests.turns import add_turn
 
 @pytest.fixture
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose swapper asks for 64 held-out turns; every session is held out, so that the row behind a version
-    counts as one more."""
+    """A world whose swapper asks 64 held-out turns.
+
+    Every session is held out, so the row behind a version counts too.
+    """
     monkeypatch.chdir(tmp_path)
     world = World(tmp_path / "state")
     world.swapper._replayer = replayer(world)
@@ -38,14 +39,14 @@ def talk(world: World, n: int, **changes: Any) -> None:
 
 
 def judge(world: World, *outcomes: int) -> None:
-    """What a judge would say, pair by pair, of those that it is asked about."""
+    """Add a judge's verdicts on the pairs that wait, pair by pair."""
     with world.journal.write() as session:
         for number, row in enumerate(session.query(ComparisonRow).filter_by(outcome=None).all()):
             row.outcome = outcomes[number % len(outcomes)]
 
 
 def otherwise(model: str, text: str) -> str:
-    """The candidate answers held-out turns in other words; retention prompts as ever."""
+    """The candidate answers held-out turns with other words, and forgetting prompts as before."""
     return "another answer" if model == "agent@v1" and text.startswith("held") else "ok"
 
 
@@ -62,7 +63,7 @@ async def test_without_held_out_turns_a_candidate_waits(full: World) -> None:
     assert "63 held-out turns, 64 needed" in (full.job("agent@v1").error or "")
     add_turn(full.journal, interaction([user("held one more")], interaction_id="one-more"))
     await again(full)
-    assert full.live() == 1  # the same replies as the base's: nothing for a judge to say
+    assert full.live() == 1  # the same replies as the base's, so a judge has nothing to compare
 
 
 async def test_the_same_replies_need_no_judge(full: World) -> None:
@@ -84,7 +85,7 @@ async def test_pairs_decide_once_the_judge_has_spoken(full: World, outcomes: tup
     assert full.live() == 0 and "79 of 80 held-out pairs wait for the judge" in (full.job("agent@v1").error or "")
     n_probed = full.engine.n_calls("next_logprobs")
     await again(full)
-    assert full.engine.n_calls("next_logprobs") == n_probed  # it is not tried anew while it waits
+    assert full.engine.n_calls("next_logprobs") == n_probed  # it is not tried again while it waits
     judge(full, *outcomes)
     await again(full)
     assert full.live() == live
@@ -127,7 +128,7 @@ async def test_a_restart_begins_nothing_anew(full: World) -> None:
     judge(full, 1, 0)
     await again(full)
     assert full.live() == 1
-    assert full.engine.n_calls("chat") == n_asked + 2 * 64  # the retention set again, the held-out turns not
+    assert full.engine.n_calls("chat") == n_asked + 2 * 64  # the forgetting prompts again, the held-out turns not
 
 
 async def test_turns_that_say_nothing_are_not_put(full: World) -> None:
@@ -143,7 +144,10 @@ async def test_turns_that_say_nothing_are_not_put(full: World) -> None:
 
 
 def too_long(first: int) -> Callable[[str, str], str]:
-    """An engine that finds held-out turns from number `first` on too long, as vLLM does for prompt and reply together."""
+    """An engine that refuses held-out turns from number `first` on as too long.
+
+    vLLM counts prompt and reply together.
+    """
 
     def reply(model: str, text: str) -> str:
         if text.startswith("held") and int(text.split()[1]) >= first:

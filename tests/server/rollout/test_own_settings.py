@@ -1,4 +1,4 @@
-"""An agent's own settings stand over the server's, and those that do not fit harm nobody."""
+"""An agent's own settings override the server's. Invalid ones harm nobody."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Personal agents from the first turn on: real gateway, ingester, swapper and SQLite; the engine is scripted."""
+"""Personal agents from the first turn on: real gateway, ingester, swapper and SQLite, scripted engine."""
 
 import asyncio
 import time
@@ -178,7 +178,7 @@ def test_who_opts_out_gets_no_agent_made(world: World) -> None:
 
 
 async def test_a_branch_that_a_crash_interrupted_is_finished(world: World) -> None:
-    """Its row is there, its files are, and the engine is away: nothing is live; the next try ends what was begun."""
+    """Its row and files exist and the engine is absent: nothing is live, and the next try completes the work."""
     world.parent_is(1)
     world.ask("ana")
     await asyncio.sleep(0.06)

@@ -1,4 +1,4 @@
-"""A personal agent on a real vLLM: it begins as its parent, learns aside, and its parent's other users notice nothing."""
+"""A personal agent on a real vLLM: it begins like its parent and learns without any effect on the parent's users."""
 
 import asyncio
 import re
@@ -32,7 +32,10 @@ ASKED = [{"role": "user", "content": "Copy 5 6."}]
 
 
 async def emptied(server: VllmServer) -> None:
-    """Other files' tests share the engine: a version of theirs that is still loaded would answer under a name of ours."""
+    """Unload the versions of other files' tests.
+
+    They share the engine, and a loaded version of theirs would answer under one of our names.
+    """
     engine = VllmEngine(server.url, server.api_key)
     for name in await engine.models():
         if "@v" in name:
@@ -45,7 +48,7 @@ def world(tmp_path: Path, vllm_server: VllmServer) -> Iterator[World]:
     asyncio.run(emptied(vllm_server))
     anything = RetentionPrompt(ASKED, (), re.compile(".*", re.DOTALL))
     retention = RetentionSet([anything] * 64, max_tokens=2)
-    stand_in = StubEngine(url=vllm_server.url)  # only its address is asked for
+    stand_in = StubEngine(url=vllm_server.url)  # only its address is needed
     with serve(tmp_path, stand_in, personal=Personal(enabled=True)) as gateway:
         engine = Engine(
             urls=(vllm_server.url,),
@@ -61,7 +64,7 @@ def world(tmp_path: Path, vllm_server: VllmServer) -> Iterator[World]:
 
 
 def learned(world: World, agent: str, number: int, seed: int, scale: float = 0.05) -> str:
-    """A version with random weights, published as a learner does; its digest."""
+    """A version with random weights, published like a learner's. Returns its digest."""
     policy = Policy.load(world.settings.engine.model, rank=8, alpha=16, device="cpu")
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What stands around the swapper: retention prompts, in-flight reports, the engine's command line."""
+"""Files and commands around the swapper: forgetting prompts, in-flight reports, the engine's command line."""
 
 import json
 import os

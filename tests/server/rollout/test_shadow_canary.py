@@ -1,4 +1,4 @@
-"""A version in the shadow: it answers live turns once more, nobody sees it, and the judge's word on the pairs decides."""
+"""A shadow canary: the version answers live turns unseen, and the judge's verdicts on the pairs decide."""
 
 import random
 import time
@@ -24,7 +24,7 @@ LONG = Turn(None, None, None, 30.0, None)
 
 
 class Shadow(Stage):
-    """A stage whose versions go into the shadow, and whose judge says what it is told to."""
+    """A world with versions on shadow canary and a scripted judge."""
 
     n_turns = 0
 
@@ -33,7 +33,7 @@ class Shadow(Stage):
         return Mirror(self.journal, self.engine)
 
     def talk(self, n: int, **changes: Any) -> list[str]:
-        """`n` turns of the base that have just ended, of as many users."""
+        """Add `n` turns of the base that have just ended, each of another user."""
         names = []
         for _ in range(n):
             self.n_turns += 1

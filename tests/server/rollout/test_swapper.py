@@ -1,5 +1,4 @@
-"""The swapper on a fake engine: what earns its place goes live, what does not is gone, and nothing is undone by a
-restart."""
+"""The swapper on a fake engine: good versions go live, others are unloaded, and a restart undoes nothing."""
 
 from array import array
 from collections.abc import Callable
@@ -109,14 +108,14 @@ async def test_a_bad_candidate_is_refused_with_the_reason_and_leaves_nothing(
     assert world.outcome(1) == outcome
     assert world.job("agent@v1").state == "done"
     world.engine.come_back()
-    await world.publish(2)  # the next one has its chance
+    await world.publish(2)  # the next one gets its chance
 
 
 async def test_two_forgotten_prompts_are_tolerated(world: World) -> None:
     forget(2)(world)
     await world.publish(1)
     found = world.version(1).evidence["retention"]
-    assert found["n_lost"] + found["n_open"] == 2  # all that is tolerated of 64
+    assert found["n_lost"] + found["n_open"] == 2  # the maximum of 64 that is tolerated
 
 
 async def test_what_the_base_cannot_do_either_is_not_held_against_a_candidate(world: World) -> None:
@@ -136,7 +135,7 @@ async def test_too_few_retention_prompts_pass_nobody(world: World) -> None:
 
 
 async def test_no_version_passes_fewer_acceptance_prompts_than_the_best_one(world: World) -> None:
-    """Four small steps down are no way around the margin, and a refused version is no measure."""
+    """Four small losses in a row cannot bypass the margin, and a refused version is no reference."""
     world.swapper._trial._acceptance = RetentionSet(ACCEPTED, digest="d", temperature=1.0)
     world.swapper._trial._acceptance_margin = 0.1
     keeps = {"agent@v1": 4, "agent@v2": 8, "agent@v3": 7, "agent@v4": 6, "agent@v5": 9}
@@ -289,8 +288,10 @@ async def off_the_table(world: World) -> None:
 
 
 async def test_a_request_that_slipped_in_while_unloading_is_waited_for(world: World) -> None:
-    """The table without v1 is written first; only when every gateway has seen it is v1 unloaded. Nothing waits for
-    that."""
+    """The table without v1 is written first.
+
+    v1 is unloaded only after every gateway has seen it. Nothing waits for that.
+    """
     await off_the_table(world)
     for _ in range(3):
         await world.swapper.run_once()
@@ -445,7 +446,7 @@ async def test_a_version_that_cannot_be_warmed_goes_live_all_the_same(world: Wor
     )
     assert await world.swapper.run_once()
     assert world.live() == 1
-    assert world.engine.n_calls("next_logprobs") == 3  # two of the probe, and the one that was refused
+    assert world.engine.n_calls("next_logprobs") == 3  # two of the probe, and the refused one
 
 
 async def test_a_refused_version_that_cannot_be_unloaded_stops_nothing_and_goes_at_the_next_start(world: World) -> None:

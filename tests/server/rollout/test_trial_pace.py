@@ -1,4 +1,4 @@
-"""A trial asks side by side while nobody is served, and one request after the other beside live streams."""
+"""The pace of a trial: requests side by side while nobody is served, one after the other beside live streams."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from tests.fakes import FakeEngine
 
 
 class Counting(FakeEngine):
-    """Tells how many requests for next tokens it had at a time, and in all."""
+    """Counts concurrent and total requests for next tokens."""
 
     n_now = n_most = n_asked = 0
 

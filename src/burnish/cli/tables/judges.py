@@ -1,4 +1,4 @@
-"""What `burnish judges` prints: figures as tables and as JSON."""
+"""Figures of `burnish judges` as tables and as JSON."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from burnish.judges.calibration.rejudge import Again
     from burnish.judges.calibration.standings import Standing
 
-MOST = 20
-"""Turns listed; --json has them all."""
+MAX_ROWS = 20
+"""Turns in a table. --json lists all."""
 _FIGURES = (
     ("accuracy", "accuracy"),
-    ("right_of_all", "right, of all cases"),
+    ("right_of_all", "correct, of all cases"),
     ("false_positive_rate", "false positives"),
     ("kappa", "Cohen's κ"),
     ("calibration_error", "calibration error"),
@@ -28,14 +28,16 @@ _FIGURES = (
 
 def standings_table(found: "Sequence[Standing]") -> Table:
     table = Table(
-        "judge", "verdicts", "abstained", "votes not read", "users agree", "last", title="judges in the journal"
+        "judge", "verdicts", "abstained", "unreadable votes", "users agree", "last", title="judges in the journal"
     )
     for each in found:
         report = each.to_json()
-        agreed = "no ratings" if each.agreement is None else f"{each.n_agreed} of {each.n_rated}: {_with(report)}"
+        agreement = (
+            "no ratings" if each.agreement is None else f"{each.n_agreed} of {each.n_rated}: {_agreement(report)}"
+        )
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.last_at))
         counts = (str(each.n_verdicts), str(each.n_abstained), str(each.n_failed_votes))
-        table.add_row(escape(each.judge_id), *counts, agreed, at)
+        table.add_row(escape(each.judge_id), *counts, agreement, at)
     return table
 
 
@@ -52,31 +54,34 @@ def calibration_tables(report: "Calibration", source: str) -> Group:
         if name == "accuracy" and figures["accuracy_interval"]:
             value += f"  (95 %: {_interval(figures['accuracy_interval'])})"
         table.add_row(words, value)
-    table.add_row("settled by rule", str(figures["by_rule"]))
+    table.add_row("decided by a rule", str(figures["by_rule"]))
     table.add_row("votes read / asked", f"{figures['votes_read']:,} / {figures['votes_asked']:,}")
     table.add_row("tokens, prompts / answers", f"{figures['prompt_tokens']:,} / {figures['answer_tokens']:,}")
     table.add_row("time", f"{figures['seconds']:.1f} s, {figures['votes_per_s'] or 0:,.1f} votes/s")
     confusion = Table(
-        "right", "said +1", "said 0", "said −1", "abstained", "failed", title="confusion", title_justify="left"
+        "label", "+1", "0", "−1", "abstained", "failed", title="confusion: verdicts by label", title_justify="left"
     )
     for right, row in report.confusion.items():
         confusion.add_row(
-            f"{right:+d}" if right else "0", *(str(row[said]) for said in (1, 0, -1, "abstained", "failed"))
+            f"{right:+d}" if right else "0", *(str(row[verdict]) for verdict in (1, 0, -1, "abstained", "failed"))
         )
     parts: list[RenderableType] = [table, confusion]
     if wrong := report.wrong:
-        listed = Table("case", "right", "said", "came back", title="not right", title_justify="left")
-        for number, case, opinion in wrong[:MOST]:
-            came_back = " / ".join(str(message.get("content") or "") for message in case.next_state)
+        listed = Table("case", "label", "verdict", "next state", title="wrong verdicts", title_justify="left")
+        for number, case, opinion in wrong[:MAX_ROWS]:
+            next_state = " / ".join(str(message.get("content") or "") for message in case.next_state)
             listed.add_row(
-                str(number), f"{case.score:+d}", str(opinion.outcome), escape((opinion.error or came_back)[:100])
+                str(number), f"{case.score:+d}", str(opinion.outcome), escape((opinion.error or next_state)[:100])
             )
-        parts += [listed, *([f"[dim]{len(wrong) - MOST} more; --json has them all[/]"] if len(wrong) > MOST else [])]
+        parts += [
+            listed,
+            *([f"[dim]{len(wrong) - MAX_ROWS} more; --json lists all[/]"] if len(wrong) > MAX_ROWS else []),
+        ]
     return Group(*parts)
 
 
 def calibration_json(report: "Calibration") -> dict[str, Any]:
-    confusion = {str(right): {str(said): n for said, n in row.items()} for right, row in report.confusion.items()}
+    confusion = {str(right): {str(verdict): n for verdict, n in row.items()} for right, row in report.confusion.items()}
     wrong = [
         {
             "case": number,
@@ -98,25 +103,25 @@ def rejudge_tables(figures: Mapping[str, Any], again: "Sequence[Again]") -> Grou
     for old in names:
         row = figures["table"].get(old, {})
         table.add_row(old, *(str(row.get(new, 0)) for new in names))
-    agreed = "no turn with two verdicts" if figures["agreement"] is None else _with(figures)
+    agreement = "not defined" if figures["agreement"] is None else _agreement(figures)
     words = [
-        f"agreement {agreed}, κ {_number(figures['kappa'])}, "
+        f"agreement {agreement}, κ {_number(figures['kappa'])}, "
         f"over {figures['both_gave_a_verdict']} turns with two verdicts"
     ]
-    words.append(f"{figures['turns']} turns asked about, {figures['failed']} failed, {figures['changed']} changed")
+    words.append(f"{figures['turns']} turns judged again, {figures['failed']} failed, {figures['changed']} changed")
     if "stored" in figures:
         words.append(f"{figures['stored']} new verdicts stored")
     parts: list[RenderableType] = [table, "\n".join(words)]
     if changed := [each for each in again if each.has_changed]:
         listed = Table("turn", "of", "before", "by", "now", title="changed")
-        for each in changed[:MOST]:
+        for each in changed[:MAX_ROWS]:
             now = each.new.result.score if each.new.result else None
             listed.add_row(
                 each.old.turn, each.old.origin, _score(each.old.score), escape(each.old.judge_id), _score(now)
             )
         parts += [
             listed,
-            *([f"[dim]{len(changed) - MOST} more; --json has them all[/]"] if len(changed) > MOST else []),
+            *([f"[dim]{len(changed) - MAX_ROWS} more; --json lists all[/]"] if len(changed) > MAX_ROWS else []),
         ]
     return Group(*parts)
 
@@ -136,7 +141,7 @@ def again_json(each: "Again") -> dict[str, Any]:
     }
 
 
-def _with(report: Mapping[str, Any]) -> str:
+def _agreement(report: Mapping[str, Any]) -> str:
     return f"{report['agreement']:.3f} (95 %: {_interval(report['agreement_interval'])})"
 
 

@@ -1,4 +1,4 @@
-"""What `burnish learner` prints for people."""
+"""Tables of `burnish learner`."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,21 +17,21 @@ _SHOWN = ("reward_mean", "grad_norm", "entropy", "seconds")
 
 
 def standing(report: Tree) -> Table:
-    """Where the learner stands, one fact a line."""
+    """The learner's state, one fact a line."""
     table = Table(show_header=False, title=f"learner of {report['agent']}")
     if not report["is_enabled"]:
-        does = "nothing: learner.enabled is false"
+        activity = "off: learner.enabled is false"
     elif report["is_paused"]:
-        does = "paused"
+        activity = "paused"
     elif report["on_trial"] is not None:
-        does = f"waits for the trial of v{report['on_trial']}"
+        activity = f"waits for the trial of v{report['on_trial']}"
     else:
-        does = (
+        activity = (
             f"waits for {max(0, report['min_rows'] - report['n_ready'])} more rows"
             if report["n_ready"] < report["min_rows"]
-            else "is due"
+            else "a step is due"
         )
-    table.add_row("[bold]now", does)
+    table.add_row("[bold]now", activity)
     waited = f", the oldest for {report['oldest_waits_s']:.0f} s" if report["oldest_waits_s"] is not None else ""
     table.add_row("[bold]rows ready", f"{report['n_ready']} of {report['min_rows']}{waited}")
     dropped = ", ".join(f"{reason} {n}" for reason, n in sorted(report["dropped"].items(), key=lambda pair: -pair[1]))
@@ -86,41 +86,41 @@ def story(report: Tree) -> Group:
         value = reading.get("value")
         shown = f"{value:.4g}" if isinstance(value, int | float) else ""
         monitors.add_row(name.replace("_", " "), _level(reading["level"]), shown, escape(reading.get("why") or ""))
-    rows = Table("turn", "reward then", "by", "hint", "not used because", title=f"{report['n_rows']} rows")
+    rows = Table("turn", "reward at step", "by", "hint", "not used because", title=f"{report['n_rows']} rows")
     for row in report["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
         refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
-        weighed = f"counted for {row['weight']:.2f}" if row["weight"] is not None else ""
-        why = "; ".join(filter(None, (row["skipped"], refused, weighed)))
+        weight = f"weight {row['weight']:.2f}" if row["weight"] is not None else ""
+        why = "; ".join(filter(None, (row["skipped"], refused, weight)))
         rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), escape(why))
     parts = [facts, *([monitors] if report["monitors"] else []), rows]
     if report["groups"]:
         groups = Table(
             "group of",
-            "scores, the live reply's first",
+            "scores (the live reply's first)",
             "not used because",
             title=f"{len(report['groups'])} shadow groups",
         )
         for each in report["groups"]:
-            weighed = f"counted for {each['weight']:.2f}" if each["weight"] is not None else ""
-            why = "; ".join(filter(None, (each["skipped"], weighed)))
+            weight = f"weight {each['weight']:.2f}" if each["weight"] is not None else ""
+            why = "; ".join(filter(None, (each["skipped"], weight)))
             groups.add_row(each["interaction_id"], " ".join(f"{score:.2f}" for score in each["scores"]), escape(why))
         parts.append(groups)
     return Group(*parts)
 
 
 def reproduced(report: "Reproduced") -> Table:
-    """Whether a version made again is the one that was made then."""
+    """Whether the reproduced version equals the published one."""
     table = Table(
-        show_header=False, title=f"v{report.version} made again from v{report.parent} and {report.n_rows} rows"
+        show_header=False, title=f"v{report.version} reproduced from v{report.parent} and {report.n_rows} rows"
     )
-    table.add_row("[bold]verdict", "[green]the same, bit for bit[/]" if report.is_same else "[red]not the same[/]")
+    table.add_row("[bold]verdict", "[green]identical, bit for bit[/]" if report.is_same else "[red]different[/]")
     table.add_row("published", report.expected)
-    table.add_row("made again", report.digest)
+    table.add_row("reproduced", report.digest)
     if not report.is_same:
         table.add_row("largest difference", f"{report.max_difference:.3g}")
         table.add_row(
-            "why it may be", escape("; ".join(report.reasons)) or "the rows or rewards in the journal have changed"
+            "possible reason", escape("; ".join(report.reasons)) or "the rows or rewards in the journal have changed"
         )
     return table
 

@@ -1,4 +1,4 @@
-"""What `burnish turns` prints for people."""
+"""Tables of `burnish turns`."""
 
 import json
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from burnish.cli.common import when
 from burnish.journal.story import Tree
 from burnish.journal.tables import InteractionRow
 
-LONGEST = 1200
-"""Characters of a message shown; --json has them all."""
+MAX_CHARS = 1200
+"""Characters of a message that are printed. --json prints all."""
 
 
 def listed(agent: str, rows: Sequence[tuple[InteractionRow, str]]) -> Table:
-    """One turn a line, with what training makes of it."""
+    """One turn a line, with its training status."""
     table = Table("turn", "version", "kind", "ended", "training", title=f"agent {agent}")
     for row, status in rows:
         table.add_row(row.interaction_id, f"v{row.version}", row.kind, when(row.ended_at), escape(status))
@@ -25,37 +25,35 @@ def listed(agent: str, rows: Sequence[tuple[InteractionRow, str]]) -> Table:
 
 
 def shown(report: Tree) -> Group:
-    """One turn with all that is known about it."""
+    """One turn with its next state, feedback, judgements, reward and training."""
     facts = Table.grid(padding=(0, 2))
     for name in ("turn", "agent", "session", "linked_by", "kind", "route", "finish_reason", "n_tokens"):
         facts.add_row(f"[bold]{name.replace('_', ' ')}", escape(str(report[name])))
     facts.add_row("[bold]ended", when(report["ended_at"]))
     parts: list[RenderableType] = [facts]
-    parts += [said(message, "was asked") for message in report["messages"][-3:]]
-    parts.append(said(report["reply"], "replied"))
+    parts += [message_panel(message, "request") for message in report["messages"][-3:]]
+    parts.append(message_panel(report["reply"], "reply"))
     if report["next_state"] is None:
-        parts.append("[dim]nothing has come back yet[/]")
+        parts.append("[dim]no next state yet[/]")
     else:
-        parts += _came_back(report["next_state"])
+        parts += _next_state(report["next_state"])
     if report["feedback"]:
         parts.append(_feedback(report["feedback"]))
     if report["judgements"]:
-        table = Table(
-            "judge", "of", "votes", "score", "agreement", "why", "hint", "hint status", title="how it was judged"
-        )
+        table = Table("judge", "of", "votes", "score", "agreement", "why", "hint", "hint status", title="judgements")
         for row in report["judgements"]:
             votes = " ".join("abstain" if vote is None else f"{vote:+d}" for vote in row["votes"])
             cells = (
                 row["judge_id"],
                 row["origin"],
-                votes or "by rule",
+                votes or "by a rule",
                 _text(row["score"]),
                 f"{row['confidence']:.2f}",
             )
             table.add_row(*cells, escape(row["reason"] or ""), escape(row["hint"] or ""), row["hint_status"] or "")
         parts.append(table)
-        spoke = dict.fromkeys(finding for row in report["judgements"] for finding in row["findings"])
-        parts += [f"[bold]speaks to the judge[/]  {escape(finding)}" for finding in spoke]
+        injections = dict.fromkeys(finding for row in report["judgements"] for finding in row["findings"])
+        parts += [f"[bold]prompt injection[/]  {escape(finding)}" for finding in injections]
     reward = report["reward"]
     withheld = f"none, withheld: {report['withheld']}" if report["withheld"] else "none"
     effective = (
@@ -67,7 +65,7 @@ def shown(report: Tree) -> Group:
     for sample in report["used"]:
         hint = f"hint refused: {sample['hint_status']}" if sample["hint_status"] else ""
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
-        parts.append(f"[bold]step {sample['step_id']}[/]  reward then {_text(sample['reward'])} {why}")
+        parts.append(f"[bold]step {sample['step_id']}[/]  reward at the step {_text(sample['reward'])} {why}")
     parts.append(f"[bold]training[/]  {escape(report['training_status'])}")
     if report["shadow_group"] is not None:
         parts.append(_shadow_group(report["shadow_group"]))
@@ -78,47 +76,49 @@ def _shadow_group(group: Tree) -> Table:
     why = (
         f": {group['reason']}" if group["reason"] else f" in step {group['spent_step']}" if group["spent_step"] else ""
     )
-    wish = group["wish"].replace("\n", " · ") or "the task alone"
+    wish = group["wish"].replace("\n", " · ") or "the task only"
     title = escape(f"shadow group, {group['state']}{why} · graded on: {wish} · {group['n_tokens']} tokens")
     table = Table("member", "reply", "score", title=title)
     table.add_row("0 (live)", "[dim]as above[/]", _score(group["score"]))
     for member in group["shadows"]:
         table.add_row(
-            str(member["member"]), escape(str(member["reply"].get("content") or "")[:LONGEST]), _score(member["score"])
+            str(member["member"]),
+            escape(str(member["reply"].get("content") or "")[:MAX_CHARS]),
+            _score(member["score"]),
         )
     return table
 
 
-def _came_back(next_state: Tree) -> list[RenderableType]:
+def _next_state(next_state: Tree) -> list[RenderableType]:
     if not next_state["messages"]:
-        return [f"[dim]nobody answered it: {next_state['kind']}[/]"]
+        return [f"[dim]no answer: {next_state['kind']}[/]"]
     provenance = next_state["provenance"] or [""] * len(next_state["messages"])
-    title = f"came back ({next_state['kind']})"
+    title = f"next state ({next_state['kind']})"
     parts: list[RenderableType] = [
-        said(m, f"{title}, {who}") for m, who in zip(next_state["messages"], provenance, strict=True)
+        message_panel(m, f"{title}, {who}") for m, who in zip(next_state["messages"], provenance, strict=True)
     ]
     shown = ", ".join(f"{s['kind']} {s['value']:g} ({s['provenance']})" for s in next_state["signals"])
     return [*parts, f"[bold]signals[/]  {escape(shown)}"] if shown else parts
 
 
 def _feedback(rows: list[Tree]) -> Table:
-    table = Table("feedback", "source", "about", "value", "words", "at", title="what was said about it")
+    table = Table("feedback", "source", "about", "value", "words", "at", title="feedback")
     for row in rows:
         words = " / ".join(filter(None, (row["comment"], row["correction"], row["demonstration"])))
         named = (("", row["rating"]), ("score", row["score"]), (row["label"] or "outcome", row["outcome"]))
         value = ", ".join(f"{name} {number:+g}".strip() for name, number in named if number is not None)
-        value = "taken back" if row["is_deleted"] else value
+        value = "withdrawn" if row["is_deleted"] else value
         table.add_row(row["feedback_id"], row["source"], row["about"], value, escape(words), when(row["created_at"]))
     return table
 
 
-def said(message: Tree, title: str) -> Panel:
+def message_panel(message: Tree, title: str) -> Panel:
     """One message in a frame."""
     content = message.get("content")
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) if content else ""
     for call in message.get("tool_calls") or []:
         text += f"\n{json.dumps(call.get('function', call), ensure_ascii=False)}"
-    shown = text.strip() if len(text) <= LONGEST else f"{text[:LONGEST]} … {len(text) - LONGEST} characters more"
+    shown = text.strip() if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} … {len(text) - MAX_CHARS} more characters"
     return Panel(escape(shown), title=f"{title} · {message.get('role', '?')}", title_align="left")
 
 

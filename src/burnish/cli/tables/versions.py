@@ -1,4 +1,4 @@
-"""What `burnish versions` prints for people."""
+"""Tables of `burnish versions`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ def story(report: Tree) -> Group:
     made_by = f"step {report['step_id']}" if report["step_id"] is not None else report["origin"]
     facts.add_row("[bold]made", f"{when(report['created_at'])} by {made_by}")
     facts.add_row("[bold]from", " ← ".join([report["name"], *report["ancestors"]]))
-    facts.add_row("[bold]led to", ", ".join(report["children"]) or "nothing yet")
+    facts.add_row("[bold]children", ", ".join(report["children"]) or "none yet")
     facts.add_row(
         "[bold]state", escape(" ".join(filter(None, (report["state"], *report["aliases"], report["reason"]))))
     )
@@ -42,29 +42,36 @@ def story(report: Tree) -> Group:
         )
         facts.add_row("[bold]live", f"from {when(span['from'])} by {span['by']} {ended}")
     for name, value in (report["evidence"] or {}).items():
-        facts.add_row(f"shown: {name}", escape(str(value)))
+        facts.add_row(f"evidence: {name}", escape(str(value)))
     for row in report["canaries"]:
-        facts.add_row(row["kind"], escape(f"{row['state']} beside v{row['baseline']} {row['reason'] or ''}"))
+        facts.add_row(row["kind"], escape(f"{row['state']} compared with v{row['baseline']} {row['reason'] or ''}"))
     if report["comparisons"]:
-        facts.add_row("beside the live one", ", ".join(f"{name} {n}" for name, n in report["comparisons"].items()))
+        facts.add_row(
+            "compared with the live version", ", ".join(f"{name} {n}" for name, n in report["comparisons"].items())
+        )
     facts.add_row("[bold]answered", f"{report['n_turns']} turns")
     parts: list[RenderableType] = [facts]
     if report["step"] is not None:
         rows = Table(
-            "turn", "reward then", "by", "hint", "not used because", title=f"made of {report['step']['n_rows']} rows"
+            "turn",
+            "reward at step",
+            "by",
+            "hint",
+            "not used because",
+            title=f"made from {report['step']['n_rows']} rows",
         )
         for row in report["step"]["rows"]:
             reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
             why = escape(row["skipped"] or "")
             rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), why)
         parts.append(rows)
-    parts.append(entries(report["history"], "its history"))
+    parts.append(entries(report["history"], "history"))
     return Group(*parts)
 
 
 def entries(rows: Sequence[Tree], title: str) -> Table:
     """Entries of the audit log."""
-    table = Table("at", "who", "did", "to", "from", "became", "why", title=title)
+    table = Table("at", "actor", "action", "object", "before", "after", "reason", title=title)
     for row in rows:
         words = (row["actor"], row["action"], row["object"], row["before"], row["after"], row["reason"])
         table.add_row(when(row["at"]), *(escape(str(word or "")) for word in words))
@@ -72,7 +79,7 @@ def entries(rows: Sequence[Tree], title: str) -> Table:
 
 
 def removal(report: Tree) -> Table:
-    """What was removed, and what stays and why."""
+    """The removed files and the kept ones, with reasons."""
     verb = "would be removed" if report["dry_run"] else "removed"
     table = Table("version", "files", "because", title=f"retention of {report['agent']}")
     everything = [

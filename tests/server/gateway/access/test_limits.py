@@ -1,4 +1,4 @@
-"""Limits of keys: refused with 429 and a time to come back, agreed among processes, given back by the dead."""
+"""Limits of keys: 429 with a time to come back, one allowance for all processes, and a dead process's share freed."""
 
 import os
 import subprocess
@@ -91,7 +91,7 @@ print(n)
 """
     running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     admitted = [int(process.communicate(timeout=60)[0]) for process in running]
-    assert 40 <= sum(admitted) <= 45  # a second or so grows back meanwhile
+    assert 40 <= sum(admitted) <= 45  # about a second's worth is earned meanwhile
     assert len([n for n in admitted if n < 40]) >= 2
 
 

@@ -1,4 +1,4 @@
-"""What a key may do: an agent that holds only its inference key cannot vote as a user, administer, or reach the engine."""
+"""Scopes of keys: an agent with only its inference key cannot vote as a user, administer, or reach the engine."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bad input to the admin routes, and versions whose files are gone: a 4xx that says why, never a 500."""
+"""Bad input to the admin routes, and versions without files: a 4xx with the reason, never a 500."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The admin API's verbs on a real journal and store: what they answer, whom they obey, and which tenant's they are."""
+"""The admin API's verbs on a real journal and store: their answers, scopes and tenants."""
 
 import io
 import json
@@ -72,14 +72,14 @@ def world(tmp_path: Path) -> Iterator[Registered]:
 
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registered]:
-    """One world for the tests that leave nothing behind."""
+    """One world for the tests that change nothing."""
     with registered(tmp_path_factory.mktemp("still")) as made:
         add_turn(made.journal, interaction([user("hi")], "hello", interaction_id="t"), is_ready=True)
         yield made
 
 
 def limited_key(world: Registered, *names: str) -> str:
-    """An operator's key for these agents alone."""
+    """An operator's key for these agents only."""
     secret, key = mint([Scope.OPERATOR], agents=names)
     serving_table.update(
         world.settings.run_dir / "routes.json",
@@ -126,7 +126,7 @@ def test_each_tenant_sees_its_own(world: Registered) -> None:
     assert (names("viewer"), names("foreigner")) == (["agent", "second"], ["theirs"])
     world.post("/agents", {"name": "more"}, "foreigner")
     assert names("foreigner") == ["more", "theirs"]
-    error_of(world.post("/agents", {"name": "more"}), 409)  # taken, by nobody knows whom
+    error_of(world.post("/agents", {"name": "more"}), 409)  # reserved, and not one of the usual states
     mine, other = (world.get("/audit", key).json()["entries"] for key in ("viewer", "foreigner"))
     assert {entry["agent"] for entry in mine} == {"agent"} and {entry["agent"] for entry in other} == {"more"}
     error_of(world.get("/audit?agent=agent", "foreigner"), 404)
@@ -143,7 +143,7 @@ def test_a_key_for_some_agents_sees_no_others(world: Registered) -> None:
     error_of(world.get(f"{ON_AGENT}/versions", key), 404)
     error_of(world.get("/turns/t", key), 404)
     assert world.get("/audit", key).json() == {"entries": [], "next": None}
-    with world.journal.write() as session:  # a personal agent goes with the one that it branches from
+    with world.journal.write() as session:  # a personal agent goes with its parent
         agents.ensure_agent(session, "second.u-1")
         session.flush()
         agents.find(session, "second.u-1").parent = "second"
@@ -276,5 +276,6 @@ def test_rows_are_streamed_to_operators_as_jsonl(world: Registered) -> None:
     answer = world.get(f"{ON_AGENT}/export?format=sft", "operator")
     assert answer.headers["content-type"].startswith("application/jsonl")
     assert json.loads(answer.text)["completion"] == [{"role": "assistant", "content": "hello"}]
-    error_of(world.get(f"{ON_AGENT}/export"), 403)  # a viewer sees what is served and why, not everything that was said
+    # a viewer may read what is served and why, but not the conversations
+    error_of(world.get(f"{ON_AGENT}/export"), 403)
     error_of(world.get(f"{ON_AGENT}/export?format=csv", "operator"), 400)

@@ -1,4 +1,4 @@
-"""Promotions that must not happen: a clear error, the alias where it was, and serving as if nobody had asked."""
+"""Promotions that must fail: a clear error, an unchanged alias, and undisturbed serving."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def flip(number: int, name: str = "adapter_model.safetensors") -> Change:
 
 
 def rewrite(world: Registered) -> None:
-    """Other weights, with a manifest that knows them: only the registry can tell."""
+    """Other weights with a matching manifest: only the registry can find the difference."""
     directory = world.store.path("agent", 3)
     flip(3)(world)
     manifest = json.loads((directory / "manifest.json").read_text())
@@ -90,12 +90,12 @@ def test_the_alias_stays_and_serving_goes_on(
     change(world)
     before = world.audit()
     assert re.search(said, error_of(world.post(PROMOTE, {"version": number}), status)["message"])
-    if number != 1:  # going back to what is loaded must not wait for a disk
+    if number != 1:  # going back to a loaded version must not wait for a disk
         assert re.search(said, error_of(world.post("/agents/agent/rollback", {"to": number}), status)["message"])
     assert (world.live(), world.speaks(), world.audit()) == (2, "agent@v2", before)
     with world.journal.read() as session:
         assert session.get(LoadJob, f"agent@v{number}#promote") is None
-    # and what is sound is promoted as ever
+    # and a sound version is still promoted
     assert world.post("/agents/agent/rollback").json()["status"] == "agent@v1 is live (was v2)"
     assert world.speaks() == "agent@v1"
 
@@ -122,7 +122,7 @@ def test_while_one_version_is_being_loaded_another_waits(world: Registered) -> N
         "agent": "agent",
         "live": 2,
     }
-    assert world.post(PROMOTE, {"version": 3}).status_code == 200  # the same again is no quarrel
+    assert world.post(PROMOTE, {"version": 3}).status_code == 200  # the same promotion again is no conflict
     assert "agent@v3 is being loaded to go live" in error_of(world.post(PROMOTE, {"version": 5}), 409)["message"]
     assert world.speaks() == "agent@v2"
 

@@ -1,4 +1,4 @@
-"""Canaries over HTTP: who may see and end them, what they tell, what is refused."""
+"""Canaries over HTTP: who may read and end them, their reports, and refusals."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ CANARY = "/admin/agents/agent/canary"
 
 @pytest.fixture
 def admin(tmp_path: Path) -> Iterator[Running]:
-    """v1 is live, v2 on canary; ten pairs were lost."""
+    """v1 is live, v2 is on canary and has lost ten pairs."""
     own = Settings(state_dir=tmp_path)
     journal = prepare(own)
     seen = Comparison(Rules())

@@ -1,4 +1,4 @@
-"""A rollback waits for no other writer of the journal before it is seen; what the registry refuses is put back."""
+"""A rollback takes effect without waiting for other writers of the journal. If the registry refuses, it is reverted."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ def world(tmp_path: Path) -> Iterator[Registered]:
 
 
 def shown(world: Registered) -> tuple[int, int | None]:
-    """Live and previous, as gateways see them."""
+    """Live and previous, as gateways read them."""
     route = serving_table.watch(routes_file(world.settings)).current().agents["agent"]
     return route.live, route.previous
 
@@ -112,7 +112,7 @@ def test_the_table_alone_is_asked_before_gateways_follow(world: Registered, monk
 
 
 def test_what_the_registry_sees_otherwise_is_put_back(world: Registered) -> None:
-    """The table names a version before that is not the registry's: the registry's is what goes live."""
+    """The table's previous version differs from the registry's: the registry's goes live."""
     file = routes_file(world.settings)
 
     def false(present: serving_table.Routes) -> serving_table.Routes:

@@ -1,4 +1,4 @@
-"""Chat completions: relayed faithfully, stripped of what nobody asked for, recorded before their end is seen."""
+"""Chat completions: relayed unchanged, without unrequested fields, recorded before the client sees the end."""
 
 import json
 import math
@@ -254,7 +254,7 @@ def test_health_and_readiness(gateway: Running) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_reasoning_has_both_names_and_is_recorded(gateway: Running, stream: bool) -> None:
-    """Harnesses read `reasoning` or `reasoning_content`; ids and log-probs cover what was thought as well."""
+    """Harnesses read `reasoning` or `reasoning_content`. Ids and log-probs cover the reasoning as well."""
     gateway.engine.replies = [Scripted("42", reasoning="let me see")]
     response = gateway.chat(stream=stream)
     bodies = events(response)[:-1] if stream else [response.json()]
@@ -282,7 +282,7 @@ def test_parts_of_any_kind_are_passed_on_as_they_came(gateway: Running) -> None:
     "messages", [[{"role": "user", "content": "x" * 40_000}, {"content": "no role"}], ["x" * 40_000]]
 )
 def test_what_a_long_body_gets_wrong_is_named_as_well(gateway: Running, messages: list[object]) -> None:
-    """Long bodies are left to the engine to look through; its refusal is explained in our words."""
+    """The engine validates long bodies. The gateway explains its refusal in its own words."""
     gateway.engine.failure = None
     response = gateway.chat(messages=messages)
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_value")

@@ -1,4 +1,4 @@
-"""Embeddings pass through: the engine's answer under the client's model name, the engine's refusals in words that help."""
+"""Embeddings pass through: the engine's answer under the client's model name, refusals with helpful messages."""
 
 from typing import Any
 

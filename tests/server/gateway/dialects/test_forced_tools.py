@@ -1,4 +1,4 @@
-"""A forced tool is held to its schema: `strict` goes to the engine where a call must come, and nowhere else."""
+"""A forced tool keeps to its schema: `strict` goes to the engine only if a call must come."""
 
 import json
 from pathlib import Path
@@ -37,14 +37,14 @@ def ask(gateway: Running, path: str, **body: Any) -> Any:
 
 
 def strict_of(body: Any) -> dict[str, Any]:
-    """What each of the engine's tools says of `strict`; absent where it says nothing."""
+    """The `strict` of each tool that the engine got. Absent if the tool has none."""
     said = {tool["function"]["name"]: tool["function"] for tool in body["tools"]}
     assert all(function["parameters"] == PARAMETERS for function in said.values())
     return {name: function["strict"] for name, function in said.items() if function.get("strict") is not None}
 
 
 ALL = {"add": True, "free": False, "held": True, "null": True}
-FREELY = {"free": False, "held": True}  # as the client sent it
+FREELY = {"free": False, "held": True}  # unchanged
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ FREELY = {"free": False, "held": True}  # as the client sent it
         ("required", ALL),
         ({"type": "function", "function": {"name": "add"}}, FREELY | {"add": True}),
         ({"type": "function", "function": {"name": "free"}}, FREELY),
-        ({"type": "function", "function": "add"}, FREELY),  # the engine says what is wrong with it
+        ({"type": "function", "function": "add"}, FREELY),  # the engine explains the error
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
@@ -65,7 +65,7 @@ def test_chat(gateway: Running, choice: Any, expected: dict[str, Any], stream: b
     gateway.chat(tools=tools, stream=stream, **({} if choice is None else {"tool_choice": choice}))
     assert strict_of(gateway.engine.requests[-1]) == expected
     (row,) = gateway.interactions
-    assert list(row.tools) == tools  # recorded as the client sent them
+    assert list(row.tools) == tools  # recorded unchanged
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_forced_custom_tool_gets_its_text(gateway: Running) -> None:
     ],
 )
 def test_messages_and_their_count(gateway: Running, choice: Any, expected: dict[str, Any]) -> None:
-    """The count is of the same prompt: a template may show `strict`."""
+    """The count is of the same prompt, because a template may show `strict`."""
     body = {"messages": HELLO, "tools": own_tools(), "tool_choice": choice}
     ask(gateway, "/v1/messages", max_tokens=9, **body)
     ask(gateway, "/v1/messages/count_tokens", **body)
@@ -106,8 +106,7 @@ def test_messages_and_their_count(gateway: Running, choice: Any, expected: dict[
 
 
 class Choosy(StubEngine):
-    """Makes no grammar of a strict tool whose schema has a pattern, and says so as vLLM 0.32 does: a stream has begun
-    by then."""
+    """Refuses a strict tool with a pattern in its schema after the stream has begun, as vLLM 0.32 does."""
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

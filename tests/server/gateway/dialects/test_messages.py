@@ -1,5 +1,4 @@
-"""`/v1/messages` through the real gateway: Anthropic's own client on one side, recorded turns in chat form on the
-other."""
+"""`/v1/messages` through the real gateway: Anthropic's own client, and turns recorded in chat form."""
 
 import json
 import threading
@@ -398,7 +397,7 @@ def test_a_harness_with_names_of_its_own_gets_the_mapped_model(tmp_path: Path, e
         assert say(gateway, path=COUNT, model="claude-x").status_code == 200
         assert "gateway.model_map" in error_of(say(gateway, model="gpt-5"), 404, "not_found_error")
         error_of(say(gateway, model="other"), 404, "not_found_error")
-        error_of(say(gateway, model="agent@v9"), 404, "not_found_error")  # a pinned version is that one or none
+        error_of(say(gateway, model="agent@v9"), 404, "not_found_error")  # a pinned version has no replacement
         error_of(say(gateway, "stranger", model="claude-x"), 404, "not_found_error")
         assert say(gateway, "limited", model="claude-x").status_code == 200
         with gateway.client() as http:

@@ -1,4 +1,4 @@
-"""Anthropic's words and a chat completion's, there and back: pure functions, no server."""
+"""Anthropic's messages and chat completions, translated in both directions: pure functions, no server."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def chat(*messages: Any, **fields: Any) -> list[Any]:
 
 
 def sent(**fields: Any) -> dict[str, Any]:
-    """What the engine gets for a body with `fields`."""
+    """The engine's request for a body with `fields`."""
     tree: dict[str, Any] = msgspec.json.decode(parse(body(**fields)).for_engine("agent@v2"))
     return tree
 
@@ -272,14 +272,14 @@ def test_who_and_which_session(user_id: str, expected: tuple[str | None, str | N
 
 
 class Engine:
-    """Chunks as vLLM writes them, given to a renderer and to the record at once."""
+    """Chunks as vLLM writes them, given to a renderer and to the record at the same time."""
 
     def __init__(self, **options: Any) -> None:
         self.renderer = MessageRenderer("agent@v2", "r1", **{"shows_thinking": True, **options})
         self.draft = Draft(0)
 
     def stream(self, *pieces: Any, finish: str | None = "stop", stop: Any = None, usage: Any = None) -> list[Any]:
-        """The events of a reply of these deltas."""
+        """The events of a reply with these deltas."""
         chunks: list[Any] = [{"id": "x", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}]
         chunks[0]["prompt_token_ids"] = [1, 2, 3]
         chunks += [{"id": "x", "choices": [{"index": 0, "delta": piece, "token_ids": [7]}]} for piece in pieces]
@@ -323,7 +323,7 @@ def call_piece(index: int, arguments: str | None = None, **more: Any) -> dict[st
 
 
 def gathered(events: list[Any]) -> dict[str, Any]:
-    """The message that a client makes of a stream, with what the events must obey."""
+    """The message that a client builds from a stream. Checks the rules of the events."""
     head, *rest, delta, last = events
     assert (head["type"], delta["type"], last) == ("message_start", "message_delta", {"type": "message_stop"})
     blocks: list[Any] = []
@@ -458,7 +458,7 @@ ODD = '{"ü": "\\u00fc", "a": [1, 2.50, 1e2]}'
 
 
 def as_javascript(blocks: list[Any]) -> list[Any]:
-    """The same blocks as JSON.parse and JSON.stringify leave them: a number that is whole has no fraction."""
+    """The same blocks after JSON.parse and JSON.stringify: a whole number has no fraction."""
     return json.loads(json.dumps(blocks).replace("100.0", "100"))  # type: ignore[no-any-return]
 
 
@@ -469,7 +469,7 @@ def turn(translation: Translation, reply: dict[str, Any]) -> Interaction:
 @pytest.mark.parametrize("arguments", [ODD, "{}", "", "[1]", "nonsense {", '"x"'])
 @pytest.mark.parametrize("content", ["so: ", "", "\n\n"])
 def test_our_own_reply_sent_back_is_recognised(arguments: str, content: str) -> None:
-    """As a client does it: the blocks of the reply, decoded and encoded again, then the results."""
+    """The next request of a client: the blocks of the reply, decoded and encoded again, then the results."""
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": arguments}}
     message = {"role": "assistant", "content": content or None, "reasoning": "hm", "tool_calls": [call]}
     engine = Engine()
@@ -574,7 +574,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ],
 )
 def test_text_that_is_none_is_refused(given: bytes) -> None:
-    """Arguments are passed on as they stand, which is no reason to trust them."""
+    """Arguments are passed on unchanged, but that is no reason to trust them."""
     call = b'{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "add", "input": %s}]}' % given
     with pytest.raises(RequestError) as raised:
         parse(b'{"model": "agent", "max_tokens": 9, "messages": [%s]}' % call)

@@ -1,4 +1,4 @@
-"""`/v1/models` through the real clients of both makers: one answer, each reads its own fields."""
+"""`/v1/models` through the clients of both makers: one answer, from which each reads its own fields."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Responses through the gateway: as OpenAI's own client sees them, and as the record has them."""
+"""Responses through the gateway: as OpenAI's own client reads them, and as the record holds them."""
 
 import json
 import time
@@ -65,7 +65,7 @@ def events_of(response: httpx.Response) -> list[Tree]:
 
 
 def replayed(events: list[Tree]) -> Tree:
-    """The last Response of a stream, once the events before it have been found to add up to its items."""
+    """The last Response of a stream. Checks that the events before it add up to its items."""
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
     for event in events[:2]:
         assert event["response"] | {"output": []} == event["response"]
@@ -101,7 +101,7 @@ def replayed(events: list[Tree]) -> Tree:
 
 
 def continues(later: Interaction, earlier: Interaction) -> bool:
-    """True where the ingester would link the two."""
+    """True if the ingester would link the two."""
     return Trace(later).continuations()[0][1] == Trace(earlier).tail
 
 

@@ -1,4 +1,4 @@
-"""Responses' fields, items and tools in chat form, and pieces of a reply as items: functions, no gateway."""
+"""Responses' fields, items and tools in chat form, and pieces of a reply as items: pure functions, no gateway."""
 
 import json
 from typing import Any
@@ -139,7 +139,7 @@ def test_a_reply_that_is_sent_back_is_what_was_recorded(pieces: list[Piece], is_
     output.finish(is_complete=True)
     items = [dict(item) for item in output.trees]
     for item in items:
-        if is_sealed:  # as Codex does
+        if is_sealed:  # like Codex
             item.pop("id")
             if item["type"] == "reasoning":
                 item.pop("content")

@@ -1,4 +1,4 @@
-"""Feedback on many replies in one request: all or nothing, with the place at fault."""
+"""Feedback on many replies in one request: all or nothing, with the place of the error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What may be said about a reply, a request or a session, and by whom; what may not is a 400 that names the field."""
+"""Feedback on a reply, a request or a session, and who may give it. Everything else is a 400 that names the field."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the journal holds of what was said: seen and taken back by those whose word it is, on each database."""
+"""Feedback in the journal: its owners can read and withdraw it, on each database."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ PATH = "/v1/feedback"
 
 @dataclass
 class Whole:
-    """A gateway with the journal behind it, and an ingester that reads when told to."""
+    """A gateway with its journal, and an ingester that reads on demand."""
 
     gateway: Running
     journal: Journal
@@ -102,7 +102,7 @@ def test_what_expired_says_so(whole: Whole) -> None:
 
 
 def test_what_is_on_its_way_can_be_taken_back(whole: Whole) -> None:
-    """Neither is in the journal yet; in segments of two gateways they may even be read the other way round."""
+    """Neither is in the journal yet, and with two gateways' segments either may be read first."""
     name = whole.say("chatcmpl-1")
     assert whole.ask("DELETE", f"{PATH}/{name}").status_code == 202
     whole.ingest()

@@ -1,4 +1,4 @@
-"""A page votes with a token: on its own target, as a user, once, as long as the token and its key count."""
+"""A page votes with a token: on its own target, as a user, once, while the token and its key are valid."""
 
 import base64
 import json
@@ -113,7 +113,7 @@ def test_a_token_ends_with_its_key(gateway: Running) -> None:
         return replace(table, keys={known: key for known, key in table.keys.items() if known != digest})
 
     serving_table.update(gateway.settings.run_dir / "routes.json", without)
-    threading.Event().wait(0.05)  # as long as a gateway trusts its view of the table
+    threading.Event().wait(0.05)  # as long as a gateway trusts its copy of the table
     assert error_of(vote(gateway, token), 401)["code"] == "revoked_token"
 
 
@@ -147,7 +147,7 @@ def test_wrong_wishes(shared: Running, body: dict[str, Any], param: str | None) 
 def test_a_token_of_one_gateway_counts_at_another_and_after_a_restart(
     tmp_path: Path, engine: StubEngine, gateway: Running
 ) -> None:
-    """Both read the secret beside the journal; a gateway elsewhere has another."""
+    """Both read the secret beside the journal. A gateway elsewhere has another one."""
     token = token_of(gateway)
     table = (gateway.settings.run_dir / "routes.json").read_text(encoding="utf-8")
     for folder, status in ((tmp_path, 202), (tmp_path / "elsewhere", 401)):
@@ -177,7 +177,7 @@ def test_a_page_of_a_listed_origin_votes(tmp_path: Path, engine: StubEngine) -> 
         assert {"authorization", "content-type"} <= set(allowed.split(", "))
         answer = vote(gateway, token, {"origin": page})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (202, page)
-        refused = vote(gateway, "bft-x.y", {"origin": page})  # what went wrong can be read by the page as well
+        refused = vote(gateway, "bft-x.y", {"origin": page})  # the page can read errors as well
         assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, page)
         assert error_of(vote(gateway, token, {"origin": "https://evil.example"}), 403)["code"] == "foreign_origin"
 

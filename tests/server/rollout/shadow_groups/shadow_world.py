@@ -24,7 +24,7 @@ from tests.turns import add_next_state, add_turn
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for the stub engine, which lives in a thread of its own."""
+    """Wait for the stub engine, which runs in a thread of its own."""
     while not holds():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
@@ -48,7 +48,7 @@ class ShadowWorld:
         self.n_turns = 0
 
     def restarted(self) -> Drawer:
-        """A drawer as its process makes one."""
+        """A drawer like its process's."""
         of = settings_by_agent(self.settings, self.journal)
         return Drawer(self.journal, [self.source], routes_file(self.settings), self.settings, of, look=0.02)
 
@@ -82,7 +82,7 @@ class ShadowWorld:
             return jobs.counts(session, table)
 
     def make_due(self) -> None:
-        """What waits for its next try need not wait."""
+        """Make waiting jobs due now."""
         with self.journal.write() as session:
             for job in session.query(ShadowJob).all():
                 job.run_after = 0.0

@@ -1,4 +1,4 @@
-"""Shadow groups on the serving side: drawn as sampled, whole or not at all, never while somebody waits for the engine."""
+"""Drawing of shadow groups: with the turn's sampling, whole or not at all, only while the engine is idle."""
 
 import asyncio
 from array import array
@@ -84,9 +84,9 @@ async def test_traffic_that_comes_back_ends_the_drawing_at_once(world: ShadowWor
     name = world.turn()
     drawing = asyncio.create_task(world.drawer.run_once())
     await until(lambda: world.engine.n_running >= 3)
-    world.engine.n_running += 1  # somebody's request
+    world.engine.n_running += 1  # another client's request
     assert await drawing
-    await until(lambda: world.engine.n_running == 1)  # ours are taken back
+    await until(lambda: world.engine.n_running == 1)  # ours are cancelled
     assert world.engine.n_aborted == 3
     found = world.group(name)
     assert found is not None and (found.state, found.n_tokens) == ("drawing", 9) and world.shadows(name) == []
@@ -171,7 +171,7 @@ async def test_a_crash_in_mid_group_has_it_drawn_anew(world: ShadowWorld) -> Non
     world.engine.replies = [Scripted("slow", pause=30.0)]
     drawing = asyncio.create_task(world.drawer.run_once())
     await until(lambda: world.engine.n_running >= 3)
-    drawing.cancel()  # as good as killed: nothing is written on the way out
+    drawing.cancel()  # like a kill: nothing is written on the way out
     await asyncio.gather(drawing, return_exceptions=True)
     assert world.counts() == {"leased": 1}
     with world.journal.write() as session:
@@ -187,7 +187,7 @@ async def test_the_budget_holds_groups_back(tmp_path: Path) -> None:
         world = ShadowWorld(tmp_path, engine, tokens_per_minute=10)
         for _ in range(3):
             world.turn()
-        assert await world.drawer.run_once()  # 14 tokens: the minute's are spent
+        assert await world.drawer.run_once()  # 14 tokens: the minute's budget is spent
         assert not await world.drawer.run_once()
         assert len(engine.requests) == 3
         with world.journal.write() as session:
@@ -222,7 +222,7 @@ async def test_what_the_learner_scores_waits_for_no_judge_and_needs_a_wish(tmp_p
 
 
 async def begun(world: ShadowWorld) -> None:
-    """Begin groups, draw none: somebody else has the engine."""
+    """Begin groups and draw none, because somebody else uses the engine."""
     world.engine.n_running = 1
     await world.drawer.run_once()
 

@@ -1,5 +1,4 @@
-"""A shadow group on a real vLLM: drawn with exact tokens while nobody asks, scored by the wish, and by a judge that
-cannot grade."""
+"""A shadow group on a real vLLM: drawn with exact tokens while idle, scored by the wish and by an unfit judge."""
 
 import asyncio
 import random
@@ -35,8 +34,10 @@ ASKED = [user("Reverse 5 12.")]
 
 
 class World:
-    """A journal with one live turn that the real engine answered and its user corrected, and what draws and grades its
-    group."""
+    """A journal with one live turn, and its group's drawer and grader.
+
+    The real engine answered the turn and its user corrected it.
+    """
 
     def __init__(self, folder: Path, server: VllmServer, grader: str = "rubric") -> None:
         given = {"engine.urls": [server.url], "engine.api_key": server.api_key}
@@ -77,7 +78,7 @@ class World:
             return session.get_one(ShadowGroupRow, name)
 
     async def drawn(self, name: str) -> None:
-        """Look until the group is drawn: the engine may still be busy with what an earlier test left."""
+        """Try until the group is drawn, because the engine may still be busy with an earlier test."""
         for _ in range(100):
             await self.drawer.run_once()
             with self.journal.read() as session:
@@ -107,7 +108,7 @@ async def test_a_group_is_drawn_with_the_engines_own_tokens_and_no_grade_is_inve
     texts = [Text(list(prompt_ids), list(from_bytes("i", row.token_ids))) for row in rows]
     for row, found in zip(rows, policy.logprobs(texts), strict=True):
         assert list(from_bytes("f", row.logprobs)) == pytest.approx(found.tolist(), abs=1e-3)
-    # The sandbox's base has learned to judge by what came back: it writes no line that the rubric's parser takes.
+    # The sandbox's base has learned to judge by next states. It writes no line that the rubric's parser accepts.
     judge = LocalJudge(vllm_server.url, vllm_server.base_name, api_key=vllm_server.api_key, max_tokens=64, timeout=60.0)
     grader = Grader(world.journal, Panel([judge], 60.0), config.Judge(votes=3), random.Random(1))
     assert await grader.run_once() == 1
@@ -148,4 +149,4 @@ async def test_the_engine_says_how_busy_it_is(world: World) -> None:
         if await world.source.n_requests() == 0:
             break
         await asyncio.sleep(0.1)
-    assert await world.source.n_requests() == 0  # a request that is taken back is no longer counted
+    assert await world.source.n_requests() == 0  # a cancelled request no longer counts
