@@ -69,7 +69,8 @@ def recipe_page() -> str:
         "",
         "The same as a flag: `--set learner.recipe.kl_weight=0.1`. For one agent:",
         "`burnish agents set NAME --set learner.recipe.kl_weight=0.1`. An unknown name stops the start with an error",
-        "that names the nearest known one. A version keeps the recipe that it was made with. [Objectives](objectives.md) gives the formulas.",
+        "that names the nearest known one. A version keeps the recipe that it was made with.",
+        "[Objectives](objectives.md) gives the formulas.",
         "",
         recipe_markdown(),
     ]
