@@ -60,7 +60,7 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
     more = ("--judge", "j", "--judge", "base", "--set", "engine.port=9")
     done = run("judges", "calibrate", *flags, "--golden", "few.jsonl", *more, "--json")
     # `base` is the engine's model, not the configured server's
-    assert done.status == 1 and "is it running" in done.error
+    assert done.status == 1 and "check that it is running" in done.error
     assert [told["judge"] for told in done.json] == ["j"]
 
 
@@ -73,7 +73,7 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
         ),
         (["--golden", "bad.jsonl"], "bad.jsonl, line 1: the field 'reply' is missing"),
         (["--set", "engine.model=elsewhere"], "expected a golden set, got none; name one with --golden FILE"),
-        (["--set", "engine.port=9"], "is it running"),
+        (["--set", "engine.port=9"], "check that it is running"),
     ],
 )
 def test_what_cannot_be_scored_is_one_line(run: Run, tmp_path: Path, arguments: list[str], said: str) -> None:
