@@ -150,12 +150,12 @@ def _probe_faults(probe: Probe | None) -> list[str]:
 
 def _retention_faults(retention: Retention | None) -> list[str]:
     if retention is None or retention.n < N_MIN_RETENTION:
-        return [f"insufficient evidence: {retention.n if retention else 0} retention prompts, {N_MIN_RETENTION} needed"]
+        n = retention.n if retention else 0
+        return [f"insufficient evidence: {n} forgetting prompts, {N_MIN_RETENTION} needed"]
     if retention.loss_bound > retention.margin:
         return [
-            f"unlearned {retention.n_lost} of {retention.n} retention prompts: up to {retention.loss_bound:.1%} lost "
-            "at 95 % "
-            f"confidence, {100 * retention.margin:.3g}% tolerated"
+            f"unlearned {retention.n_lost} of {retention.n} forgetting prompts: up to {retention.loss_bound:.1%} lost "
+            f"at 95 % confidence, {100 * retention.margin:.3g}% tolerated"
         ]
     return []
 

@@ -1,4 +1,4 @@
-"""Held-out and retention prompts: sizes, disjointness, checks, and the shipped files."""
+"""Held-out and forgetting prompts: sizes, disjointness, checks, and the shipped files."""
 
 import json
 import random

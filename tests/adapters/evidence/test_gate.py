@@ -36,8 +36,8 @@ def test_a_candidate_that_showed_everything_passes() -> None:
         (replace(GOOD, probe=replace(SOUND, engine=(-1.0011, -2.0, -3.0))), "differ by 1.10e-03"),
         (replace(GOOD, probe=replace(SOUND, engine=BASE)), "nearer to the base"),
         (replace(GOOD, probe=replace(SOUND, engine=PARENT)), "nearer to the parent"),
-        (replace(GOOD, retention=None), "insufficient evidence: 0 retention prompts, 64 needed"),
-        (replace(GOOD, retention=replace(KEPT, n=63)), "insufficient evidence: 63 retention prompts"),
+        (replace(GOOD, retention=None), "insufficient evidence: 0 forgetting prompts, 64 needed"),
+        (replace(GOOD, retention=replace(KEPT, n=63)), "insufficient evidence: 63 forgetting prompts"),
         (replace(GOOD, retention=replace(KEPT, n_lost=3)), "unlearned 3 of 64"),
         (
             replace(GOOD, retention=replace(KEPT, n_lost=3, n_won=30)),

@@ -74,7 +74,7 @@ def test_two_ranks_take_the_step_of_one(tmp_path: Path, base_dir: Path) -> None:
         for name, gradient in gradients.items():
             assert torch.allclose(torch.tensor(gradient), torch.tensor(alone[1][name]), atol=1e-5), name
         assert after == both[0][2]  # the same bits on every rank
-        assert broken is not None and "weights are as before" in broken
+        assert broken is not None and "the weights are unchanged" in broken
 
 
 def test_shares_are_balanced_and_leave_nothing_out() -> None:
