@@ -235,7 +235,7 @@ def decide_watch(seen: Comparison) -> Decision:
 
 def _stopped(seen: Comparison) -> Decision | None:
     faults = [
-        f"{_TOLD[name](seen)}, evidence {odds(test.peak)} to 1 (acts at {odds(-log(alpha))})"
+        f"{_SENTENCES[name](seen)}, evidence {odds(test.peak)} to 1 (acts at {odds(-log(alpha))})"
         for name, (test, alpha) in seen.tests.items()
         if test.peak >= -log(alpha)
     ]
@@ -258,14 +258,14 @@ def _rates(seen: Comparison) -> str:
 
 
 def _lost(name: str, what: str) -> Callable[[Comparison], str]:
-    def told(seen: Comparison) -> str:
+    def sentence(seen: Comparison) -> str:
         test = seen.pairs[name]
         return f"{what} worse in {test.n_losses} of the {test.n_losses + test.n_wins} pairs that differ"
 
-    return told
+    return sentence
 
 
-_TOLD: dict[str, Callable[[Comparison], str]] = {
+_SENTENCES: dict[str, Callable[[Comparison], str]] = {
     "reward": lambda seen: f"judged worse: {_rates(seen)}",
     "feedback": _lost("feedback", "rated"),
     "tools": _lost("tools", "tools"),

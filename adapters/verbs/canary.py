@@ -100,11 +100,11 @@ def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
         "live": lifecycle.alias(session, agent),
         "held": found.held,
         "learning_paused": found.is_paused,
-        "observations": [told(row) for row in canaries.history(session, agent, limit)],
+        "observations": [summary(row) for row in canaries.history(session, agent, limit)],
     }
 
 
-def told(row: CanaryRow) -> dict[str, Any]:
+def summary(row: CanaryRow) -> dict[str, Any]:
     """One observation as plain values. `tests` has E and its bound by metric, if anything was compared."""
     columns = (
         "canary_id",

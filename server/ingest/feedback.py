@@ -30,12 +30,12 @@ def take(session: Session, said: Feedback) -> None:
         before = (TargetKind(stored.about), stored.interaction_id)
         row = stored
         # Deleted feedback stays readable.
-        told = (
+        changes = (
             {"created_at": said.created_at, "is_deleted": True}
             if said.is_deleted
             else asdict(said) | {"expired_at": None}
         )
-        for name, value in told.items():
+        for name, value in changes.items():
             setattr(row, name, value)
     if not said.is_deleted:
         row.interaction_id = _target_of(session, said)

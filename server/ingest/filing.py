@@ -169,7 +169,7 @@ class Filing:
         parent = session.get(InteractionRow, row.parent_id)
         if parent is None:
             return
-        if parent.kind == Kind.SIDE and turn_kind.told(parent.turn_type) is None:
+        if parent.kind == Kind.SIDE and turn_kind.declared_kind(parent.turn_type) is None:
             parent.kind, parent.kind_reason = Kind.MAIN, "was continued"
             parent.skip_reason = None if parent.skip_reason == SIDE else parent.skip_reason
             if parent.parent_id is not None and parent.choice == 0:

@@ -55,7 +55,7 @@ class Conversation:
     head: str | None
 
 
-def told(turn_type: str | None) -> Kind | None:
+def declared_kind(turn_type: str | None) -> Kind | None:
     """The kind that the client names. An unknown word means a side call, as in OpenClaw-RL."""
     if turn_type is None:
         return None
@@ -70,7 +70,7 @@ def kind_of(
     `head` is the digest of the turn's own system prompt. `known` is the session that it names, None if that is new or
     none is named. `others` are the first and last words of users in the caller's other recent conversations.
     """
-    if (word := told(turn.turn_type)) is not None:
+    if (word := declared_kind(turn.turn_type)) is not None:
         return word, "told"
     if turn.messages and harness_patterns.is_summary(text_of(turn.messages[-1])):
         return Kind.SIDE, "asks for a summary in a known harness's words"

@@ -117,9 +117,9 @@ class RetentionSet:
         if self._base is None:
             every = await self._ask(engine, base, {place: self._max_tokens for place in places}, lambda _: False)
             self._base = [every[place] for place in places]
-        told = sorted({*unchanged} & {*places})
-        audited = self._audited(candidate, told)
-        skipped = set(told) - set(audited)
+        claimed = sorted({*unchanged} & {*places})
+        audited = self._audited(candidate, claimed)
+        skipped = set(claimed) - set(audited)
         before = [answer.has_passed for answer in self._base]
         most = tolerated(len(before), margin)
 
@@ -156,11 +156,11 @@ class RetentionSet:
             n_open=n_open,
         )
 
-    def _audited(self, candidate: str, told: Sequence[int]) -> list[int]:
+    def _audited(self, candidate: str, claimed: Sequence[int]) -> list[int]:
         """A few of the unchanged prompts, drawn by the candidate's name from the half with the shorter answers."""
         assert self._base is not None
         base = self._base
-        shorter = sorted(told, key=lambda place: (base[place].n_tokens, place))[: max(N_AUDITED, len(told) // 2)]
+        shorter = sorted(claimed, key=lambda place: (base[place].n_tokens, place))[: max(N_AUDITED, len(claimed) // 2)]
         return random.Random(candidate).sample(shorter, min(N_AUDITED, len(shorter)))
 
     def _limits(self, places: Iterable[int]) -> dict[int, int]:

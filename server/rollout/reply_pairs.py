@@ -21,8 +21,8 @@ def put(session: Session, name: VersionName, baseline: int, turn: str, new: Repl
     key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
     is_same = _said(new) == _said(old)
     digests = {"candidate_digest": _kept(session, new), "baseline_digest": _kept(session, old)}
-    told = {"outcome": 0, "reason": "the same reply"} if is_same else {"outcome": None, "reason": None}
-    columns = {**key, **digests, **told, "baseline": baseline, "created_at": time.time(), "votes": []}
+    verdict = {"outcome": 0, "reason": "the same reply"} if is_same else {"outcome": None, "reason": None}
+    columns = {**key, **digests, **verdict, "baseline": baseline, "created_at": time.time(), "votes": []}
     if insert_or_skip(session, ComparisonRow, columns) and not is_same:
         enqueue(session, CompareJob, f"{name}|{turn}", key)
 
@@ -32,8 +32,8 @@ def put_unasked(session: Session, name: VersionName, baseline: int, turn: str, w
     empty = _kept(session, Reply({}, None))
     key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
     digests = {"candidate_digest": empty, "baseline_digest": empty}
-    told = {"outcome": None, "reason": f"{UNASKED}{why[:500]}"}
-    columns = {**key, **digests, **told, "baseline": baseline, "created_at": time.time(), "votes": []}
+    verdict = {"outcome": None, "reason": f"{UNASKED}{why[:500]}"}
+    columns = {**key, **digests, **verdict, "baseline": baseline, "created_at": time.time(), "votes": []}
     insert_or_skip(session, ComparisonRow, columns)
 
 
@@ -55,5 +55,5 @@ def _said(reply: Reply) -> tuple[str, list[Any]]:
 
 def _kept(session: Session, reply: Reply) -> str:
     """The reply as the journal keeps it: a message and its length."""
-    told = {name: reply.message[name] for name in ("role", "content", "tool_calls") if reply.message.get(name)}
-    return blobs.store(session, {"role": "assistant", **told, "n_tokens": reply.n_tokens})
+    verdict = {name: reply.message[name] for name in ("role", "content", "tool_calls") if reply.message.get(name)}
+    return blobs.store(session, {"role": "assistant", **verdict, "n_tokens": reply.n_tokens})

@@ -144,9 +144,9 @@ class Trial:
         axes: dict[str, list[float]] = {key: [] for key in ("engine", "candidate", "parent", "base")}
         places = _read_probe(self._store, name)[:N_PLACES]
         answers = await self._ask(engine, name, [tokens for tokens, _ in places])
-        for (_, place), told in zip(places, answers, strict=True):
+        for (_, place), logprobs in zip(places, answers, strict=True):
             # A token that the engine does not report is at most as likely as the last one that it reports.
-            axes["engine"].append(told.get(place["token_id"], min(told.values())))
+            axes["engine"].append(logprobs.get(place["token_id"], min(logprobs.values())))
             for key in ("candidate", "parent", "base"):
                 axes[key].append(float(place[key]))
         return Probe(**axes, tolerance=self._tolerance)
@@ -170,8 +170,8 @@ def _read_unchanged(store: AdapterStore, name: VersionName, digest: str) -> list
     """
     file = store.path(name.agent, name.version) / "retained.json"
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        return [int(place) for place in told["unchanged"]] if digest and told["prompts"] == digest else []
+        record = json.loads(file.read_text(encoding="utf-8"))
+        return [int(place) for place in record["unchanged"]] if digest and record["prompts"] == digest else []
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:

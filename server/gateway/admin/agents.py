@@ -67,9 +67,9 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
                 "reason": body.reason,
             }
             row = agents.create(session, body.name, caller.tenant, **options)
-            told = described(row, {0: [agents.LIVE]})
+            answer = described(row, {0: [agents.LIVE]})
         refresh(settings, journal)
-        return told
+        return answer
 
     @made.get("/agents/{agent}")
     def show_agent(agent: AgentPath, caller: Caller = Depends(access.on_agent(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008

@@ -59,10 +59,10 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             await _receive(request, folder / "archive.tar")
             await run_in_threadpool(unpack, folder / "archive.tar", folder / "adapter")
             await run_in_threadpool(_check, settings, folder / "adapter", any_base)
-            told = await run_in_threadpool(_adopt, settings, agent, folder / "adapter", caller.key_id, any_base)
+            result = await run_in_threadpool(_adopt, settings, agent, folder / "adapter", caller.key_id, any_base)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        return {**told, "status": imported(agent, told["version"])}
+        return {**result, "status": imported(agent, result["version"])}
 
     return made
 

@@ -23,8 +23,8 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     def learner_status(agent: AgentPath) -> dict[str, Any]:
         """The waiting rows, the candidate on trial, the dropped rows with reasons, and the last step."""
         with journal.read() as session:
-            told = steps.standing(session, agent)
-        return told | {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
+            progress = steps.standing(session, agent)
+        return progress | {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
 
     @made.post("/agents/{agent}/learner/pause")
     def pause_learner(agent: AgentPath, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:

@@ -51,10 +51,10 @@ class VllmEngine:
             "priority": LOW_PRIORITY,
         }
         reply = _tree(await self._http.call("POST", "/v1/completions", body))
-        told = (reply["choices"][0].get("logprobs") or {}).get("top_logprobs") or []
-        if not told:
+        alternatives = (reply["choices"][0].get("logprobs") or {}).get("top_logprobs") or []
+        if not alternatives:
             raise EngineError("expected the log-probs of the next token, got none")
-        return {int(name.removeprefix("token_id:")): float(value) for name, value in told[0].items()}
+        return {int(name.removeprefix("token_id:")): float(value) for name, value in alternatives[0].items()}
 
     async def chat(
         self,

@@ -63,9 +63,9 @@ class Wishes:
                 dict.fromkeys(name for name, session_id in found if not is_held_out(session_id, self._holdout))
             )
             evidence = evidence_of_all(self._session, names)
-            told = [compose(evidence[name]).reward for name in names]
+            effective = [compose(evidence[name]).reward for name in names]
             self._known[key] = list(
-                dict.fromkeys(_one_line(each.hint) for each in told if each is not None and each.hint)
+                dict.fromkeys(_one_line(each.hint) for each in effective if each is not None and each.hint)
             )
         return self._known[key]
 

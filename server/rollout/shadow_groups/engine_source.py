@@ -54,8 +54,8 @@ class VllmSource:
         self._http = VllmHttp(url, api_key, timeout=timeout)
 
     async def n_requests(self) -> int:
-        told = (await self._http.call("GET", "/metrics")).decode()
-        found = _REQUESTS.findall(told)
+        metrics = (await self._http.call("GET", "/metrics")).decode()
+        found = _REQUESTS.findall(metrics)
         if not found:
             raise EngineUnavailable(f"{self._http.url}/metrics says nothing of running or waiting requests")
         return int(sum(float(value) for value in found))
@@ -81,12 +81,12 @@ class VllmSource:
             body["tools"] = list(tools)
         raw = await self._http.call("POST", "/v1/chat/completions", body)
         try:
-            told = chunks.read(raw)
-            (choice,) = told.choices
+            chunk = chunks.read(raw)
+            (choice,) = chunk.choices
         except (msgspec.DecodeError, ValueError) as error:
             raise UnsoundReply(f"the engine's answer is no completion of one choice: {raw[:200]!r}") from error
         draft = Draft.of(choice)
-        prompt_ids = int_array(told.prompt_token_ids or ())
+        prompt_ids = int_array(chunk.prompt_token_ids or ())
         if (problem := draft.quarantine(prompt_ids)) is not None:
             raise UnsoundReply(problem)
         if draft.stop is not None:

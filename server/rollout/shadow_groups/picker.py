@@ -48,10 +48,10 @@ def eligible(
     longest = settings.recipe.group_max_tokens
     found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.gate)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
-    told = [(row, compose(evidence[row.interaction_id])) for row in found]
+    composed = [(row, compose(evidence[row.interaction_id])) for row in found]
     rewarded = [
         (row, effective.reward)
-        for row, effective in told
+        for row, effective in composed
         if effective.withheld is None and effective.reward is not None
     ]
     wishes = Wishes(session, settings)

@@ -58,8 +58,8 @@ def file(session: Session, interaction_id: str, drawn: Sequence[Drawn], *, for_j
     False if the group is no longer being drawn.
     """
     n_tokens = sum(len(each.token_ids) for each in drawn)
-    told = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
-    if not _move(session, interaction_id, GroupState.DRAWING, GroupState.DRAWN, **told):
+    changes = {"n_tokens": ShadowGroupRow.n_tokens + n_tokens, "drawn_at": time.time()}
+    if not _move(session, interaction_id, GroupState.DRAWING, GroupState.DRAWN, **changes):
         return False
     for member, each in enumerate(drawn, 1):
         session.add(
@@ -94,8 +94,12 @@ def score(
     votes: Sequence[Sequence[int] | None],
 ) -> bool:
     """Store the scores of all members, the live reply's first. False if the group does not wait for them."""
-    told = {"score": scores[0], "judge_id": judge_id, "votes": [None if vote is None else list(vote) for vote in votes]}
-    if not _move(session, interaction_id, GroupState.DRAWN, GroupState.SCORED, **told):
+    changes = {
+        "score": scores[0],
+        "judge_id": judge_id,
+        "votes": [None if vote is None else list(vote) for vote in votes],
+    }
+    if not _move(session, interaction_id, GroupState.DRAWN, GroupState.SCORED, **changes):
         return False
     for member, value in enumerate(scores[1:], 1):
         mine = (col(ShadowRow.interaction_id) == interaction_id, col(ShadowRow.member) == member)
@@ -103,10 +107,10 @@ def score(
     return True
 
 
-def drop(session: Session, interaction_id: str, reason: str, **told: Any) -> bool:
+def drop(session: Session, interaction_id: str, reason: str, **changes: Any) -> bool:
     """Drop the group. False if it was spent or dropped before."""
     is_open = col(ShadowGroupRow.state).in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
-    values = {"state": GroupState.DROPPED, "reason": reason[:500], **told}
+    values = {"state": GroupState.DROPPED, "reason": reason[:500], **changes}
     changed = session.connection().execute(
         update(ShadowGroupRow)
         .where(col(ShadowGroupRow.interaction_id) == interaction_id, is_open, col(ShadowGroupRow.spent_step).is_(None))
@@ -187,7 +191,7 @@ def tell(session: Session, interaction_id: str) -> Tree | None:
     return {**{name: getattr(row, name) for name in columns}, "score": row.score, "shadows": members}
 
 
-def _move(session: Session, interaction_id: str, before: GroupState, after: GroupState, **told: Any) -> bool:
+def _move(session: Session, interaction_id: str, before: GroupState, after: GroupState, **changes: Any) -> bool:
     mine = (col(ShadowGroupRow.interaction_id) == interaction_id, col(ShadowGroupRow.state) == before)
-    moved = session.connection().execute(update(ShadowGroupRow).where(*mine).values(state=after, **told))
+    moved = session.connection().execute(update(ShadowGroupRow).where(*mine).values(state=after, **changes))
     return bool(moved.rowcount)

@@ -49,8 +49,8 @@ def story(session: Session, agent: str, version: int) -> Tree:
     groups = [
         {name: getattr(each, name) for name in ("interaction_id", "scores", "skipped", "weight")} for each in taken
     ]
-    told = [{name: getattr(each, name) for name in columns} for each in rows]
-    return {**_run(session, row), "rows": told, "groups": groups}
+    row_columns = [{name: getattr(each, name) for name in columns} for each in rows]
+    return {**_run(session, row), "rows": row_columns, "groups": groups}
 
 
 def standing(session: Session, agent: str) -> Tree:

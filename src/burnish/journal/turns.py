@@ -148,8 +148,8 @@ def signal_of(tree: Mapping[str, Any]) -> Signal:
 
 
 def feedback_of(row: FeedbackRow) -> Feedback:
-    told = {name: getattr(row, name) for name in Feedback.__dataclass_fields__}
-    return Feedback(**told | {"source": FeedbackSource(row.source), "about": TargetKind(row.about)})
+    fields = {name: getattr(row, name) for name in Feedback.__dataclass_fields__}
+    return Feedback(**fields | {"source": FeedbackSource(row.source), "about": TargetKind(row.about)})
 
 
 def rows_of(session: Session, table: type[RecordRow], interaction_id: str) -> Sequence[RecordRow]:

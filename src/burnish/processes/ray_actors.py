@@ -70,8 +70,8 @@ class RayLauncher:
 
     async def start(self, part: Part) -> Running:
         actor = self._actor.options(name=f"{part.name}-{os.getpid()}-{os.urandom(3).hex()}").remote()
-        told = {name: value for name, value in part.environment.items() if name.startswith("BURNISH_")}
-        return _RunningActor(part, actor, actor.run.remote(self._entry, told))
+        own_environment = {name: value for name, value in part.environment.items() if name.startswith("BURNISH_")}
+        return _RunningActor(part, actor, actor.run.remote(self._entry, own_environment))
 
 
 def _must_answer(address: str) -> None:

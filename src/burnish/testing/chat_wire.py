@@ -96,8 +96,8 @@ def _entry(body: Tree, reply: Played, position: int) -> Tree:
 
 def n_prompt(ids: Sequence[int], replies: Sequence[Played]) -> int:
     """The prompt's length as the engine reports it."""
-    told = [reply.n_prompt for reply in replies if reply.n_prompt is not None]
-    return told[0] if told else len(ids)
+    counted = [reply.n_prompt for reply in replies if reply.n_prompt is not None]
+    return counted[0] if counted else len(ids)
 
 
 def n_sampled(replies: Sequence[Played]) -> int:

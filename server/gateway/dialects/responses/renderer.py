@@ -65,10 +65,10 @@ class ResponsesRenderer:
         """The last events of a stream that broke off. OpenAI's clients raise at the first one's `error`; Codex reads
         the second.
         """
-        told = {"code": error["code"], "message": error["message"], "param": error["param"], "error": error}
+        error_body = {"code": error["code"], "message": error["message"], "param": error["param"], "error": error}
         self._output.finish(is_complete=False)
         response = self._response("failed", error={"code": "server_error", "message": error["message"]})
-        return self._written([("error", told), ("response.failed", {"response": response})])
+        return self._written([("error", error_body), ("response.failed", {"response": response})])
 
     def _add(self, choice: Words, entries: list[Tree]) -> list[Event]:
         events: list[Event] = []

@@ -99,9 +99,9 @@ def _response_format(form: Format) -> Tree:
 def _said(fields: Fields) -> BodyLabels:
     """As in a chat. Codex and others write the name into `client_metadata`."""
     said = common.said_of(fields)
-    told = fields.client_metadata if isinstance(fields.client_metadata, dict) else {}
+    client_labels = fields.client_metadata if isinstance(fields.client_metadata, dict) else {}
     if said.session is None:
         for name in _CLIENT_NAMES:
-            if isinstance(value := told.get(name), str) and value:
+            if isinstance(value := client_labels.get(name), str) and value:
                 return BodyLabels(value, f"client_metadata.{name}", said.turn_type, said.is_done)
     return said

@@ -112,10 +112,10 @@ def _function(tool: Tool, place: str) -> Tree | None:
 
 def _described(tool: Tool) -> str:
     """A custom tool's description. The model is told its grammar; nothing more can be done with it here."""
-    told = [tool.description or ""]
+    parts = [tool.description or ""]
     if tool.format is not None and tool.format.definition:
-        told.append(f"The input follows this {tool.format.syntax or ''} grammar:\n{tool.format.definition}")
-    return "\n\n".join(text for text in told if text)
+        parts.append(f"The input follows this {tool.format.syntax or ''} grammar:\n{tool.format.definition}")
+    return "\n\n".join(text for text in parts if text)
 
 
 def _choice(choice: str | Choice | None, box: Toolbox) -> str | Tree | None:
