@@ -53,7 +53,6 @@ def world(tmp_path: Path, vllm_server: VllmServer) -> Iterator[World]:
         engine = Engine(
             urls=(vllm_server.url,),
             api_key=vllm_server.api_key,
-            base_name=vllm_server.base_name,
             model=str(vllm_server.model),
         )
         settings = gateway.settings.model_copy(update={"engine": engine})
