@@ -31,14 +31,12 @@ ONE_MEANING = {
     "learner.py": "the learner: routes, commands, tables",
     "parts.py": "the parts: what they are, the command that runs one",
     "process.py": "a part's process: its entry point",
-    "recipe.py": "the recipe: its fields, reading an agent's",
-    "records.py": "records",
     "releases.py": "promotion and rollback: verbs, routes",
     "renderer.py": "a dialect's answers",
     "request.py": "a dialect's request body",
     "steps.py": "the learner's steps: rows, queries",
     "tools.py": "a dialect's tools",
-    "turns.py": "turns: rows, queries, routes, tables",
+    "turns.py": "turns: rows, queries, routes, commands, tables",
     "versions.py": "versions: rows, queries, routes, commands, tables",
 }
 """File names that occur more than once in the product, each with its one meaning."""

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from burnish.judges.verdicts.verdict import parse_vote, verdict_messages
 from burnish.learner.data.teacher_prompts import with_hint
 from burnish.sandbox import MODEL
-from burnish.sandbox.training import measure, recipe
+from burnish.sandbox.training import build_model, measure
 from burnish.sandbox.world import tool_task
 
 N = 60
@@ -35,9 +35,9 @@ def figures(model: Any, tokenizer: Any) -> dict[str, float]:
 
 
 def test_the_manifest_matches_the_files() -> None:
-    manifest = json.loads((MODEL / recipe.MANIFEST).read_text(encoding="utf-8"))
-    assert manifest["sha256"] == recipe.digests(MODEL)
-    assert manifest["recipe"] == recipe.VERSION
+    manifest = json.loads((MODEL / build_model.MANIFEST).read_text(encoding="utf-8"))
+    assert manifest["sha256"] == build_model.digests(MODEL)
+    assert manifest["recipe"] == build_model.VERSION
     assert (MODEL / "model.safetensors").stat().st_size <= 10_000_000
 
 

@@ -20,8 +20,8 @@ from burnish.cli import (
     keys,
     learner,
     parts,
-    records,
     settings,
+    turns,
     up,
     versions,
 )
@@ -36,7 +36,7 @@ PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
         "status": (up.status, "status --json"),
         "config": (settings.config, "config --set learner.min_rows=8"),
     },
-    "Use": {"turns": records.app, "keys": keys.app, "agents": agents.app},
+    "Use": {"turns": turns.app, "keys": keys.app, "agents": agents.app},
     "Learn": {"learner": learner.app, "judges": judges.app},
     "Release": {
         "versions": versions.app,
@@ -46,8 +46,8 @@ PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
     },
     "Operate": {
         "run": parts.app,
-        "export": (records.export, "export --format dpo --since 7d --output rows.jsonl"),
-        "audit": (records.audit, "audit --action promote --limit 5"),
+        "export": (turns.export, "export --format dpo --since 7d --output rows.jsonl"),
+        "audit": (turns.audit, "audit --action promote --limit 5"),
     },
 }
 

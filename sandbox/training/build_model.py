@@ -1,4 +1,4 @@
-"""The recipe that made the shipped weights: `python -m burnish.sandbox.training.recipe --out DIR [--further DIR]`.
+"""The recipe that made the shipped weights: `python -m burnish.sandbox.training.build_model --out DIR [--further DIR]`.
 
 Builds the tokenizer from the corpus, trains the model, measures it, and writes both with `manifest.json`: recipe
 version, seed, steps, the SHA-256 of every file, the measured figures. Guarantees: everything is written aside and
@@ -184,7 +184,7 @@ def _train_with_progress(
 def main() -> None:
     """Read the command line and build."""
     parser = argparse.ArgumentParser(
-        prog="python -m burnish.sandbox.training.recipe", description=__doc__.splitlines()[0]
+        prog="python -m burnish.sandbox.training.build_model", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model to; replaced if it exists")
     parser.add_argument(

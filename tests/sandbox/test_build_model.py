@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from burnish.judges.verdicts.verdict import parse_vote
 from burnish.sandbox import MODEL
-from burnish.sandbox.training import corpus, judging_rows, padded_rows, recipe, training
+from burnish.sandbox.training import build_model, corpus, judging_rows, padded_rows, training
 from burnish.sandbox.world import language
 
 
@@ -70,11 +70,13 @@ def test_a_row_without_the_shared_opening_is_refused() -> None:
 
 @pytest.mark.skipif(not training.is_fast_here(), reason="this CPU imitates bfloat16: these steps would take minutes")
 def test_a_few_steps_twice_give_the_same_weights_and_a_falling_loss(tmp_path: Path) -> None:
-    first, second = (recipe.build(tmp_path / name, n_steps=8, seed=3, n_threads=2, n_samples=0) for name in ("a", "b"))
-    assert first["sha256"] == second["sha256"] == recipe.digests(tmp_path / "a")
+    first, second = (
+        build_model.build(tmp_path / name, n_steps=8, seed=3, n_threads=2, n_samples=0) for name in ("a", "b")
+    )
+    assert first["sha256"] == second["sha256"] == build_model.digests(tmp_path / "a")
     assert "model.safetensors" in first["sha256"]
     assert first["final_loss"] < first["first_loss"]
-    other = recipe.build(tmp_path / "b", n_steps=1, seed=4, n_threads=2, n_samples=0)
+    other = build_model.build(tmp_path / "b", n_steps=1, seed=4, n_threads=2, n_samples=0)
     assert other["sha256"]["model.safetensors"] != first["sha256"]["model.safetensors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
@@ -82,7 +84,9 @@ def test_a_few_steps_twice_give_the_same_weights_and_a_falling_loss(tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_full_rebuild_is_as_good_as_the_shipped_model(tmp_path: Path) -> None:
-    manifest = recipe.build(tmp_path / "model", recipe.DEFAULT_STEPS, recipe.DEFAULT_SEED, recipe.DEFAULT_THREADS)
+    manifest = build_model.build(
+        tmp_path / "model", build_model.DEFAULT_STEPS, build_model.DEFAULT_SEED, build_model.DEFAULT_THREADS
+    )
     figures = manifest["measured"]
     assert min(figures["verdict_right"], figures["base_right"]) >= 0.95
     assert figures["hint_exact"] >= 0.8
