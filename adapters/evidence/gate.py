@@ -16,8 +16,12 @@ from burnish.adapters.evidence.acceptance import Acceptance
 from burnish.adapters.evidence.heldout_replay import Replay
 
 N_MIN_RETENTION = 64
-N_FORGETTING_PROMPTS = 96
-"""Forgetting prompts asked of each candidate, the first of the file."""
+N_FORGETTING_PROMPTS = 128
+"""Forgetting prompts asked of each candidate: the first of the file that the base passes.
+
+With the default margin a candidate may lose 6. A version that loses 2 % of such prompts is then refused in 1.5 % of the
+cases, and one that loses 20 % passes in 0.02 % (tests/adapters/evidence/test_gate.py).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Paired outcomes on the forgetting prompts: of `n`, the base alone passed `n_lost` and the candidate alone
-    `n_won`.
+    """Of `n` forgetting prompts that the base passes, the candidate fails `n_lost`.
 
     `n_asked` were asked of the candidate on an engine. To the others it gives the base's own answers
     (learner/safety/kept_answers.py). `n_open` answers were not waited for, because none of them could change the
@@ -49,10 +52,7 @@ class Retention:
     """
 
     n: int
-    n_base: int
-    n_candidate: int
     n_lost: int
-    n_won: int
     margin: float
     n_asked: int | None = None
     n_open: int = 0
@@ -77,6 +77,8 @@ class Evidence:
     needs_replay: bool = False
     acceptance: Acceptance | None = None
     needs_acceptance: bool = False
+    left_out: tuple[str, ...] = ()
+    """What the gate went without, each with the reason."""
 
     def as_dict(self) -> dict[str, object]:
         """The figures without the token lists, flat enough to store and to read."""
@@ -97,6 +99,8 @@ class Evidence:
             shown["acceptance"] = self.acceptance.as_dict()
         if self.replay is not None:
             shown["replay"] = self.replay.as_dict()
+        if self.left_out:
+            shown["left_out"] = list(self.left_out)
         return shown
 
 
@@ -151,7 +155,7 @@ def _probe_faults(probe: Probe | None) -> list[str]:
 def _retention_faults(retention: Retention | None) -> list[str]:
     if retention is None or retention.n < N_MIN_RETENTION:
         n = retention.n if retention else 0
-        return [f"insufficient evidence: {n} forgetting prompts, {N_MIN_RETENTION} needed"]
+        return [f"insufficient evidence: {n} forgetting prompts that the base passes, {N_MIN_RETENTION} needed"]
     if retention.loss_bound > retention.margin:
         return [
             f"unlearned {retention.n_lost} of {retention.n} forgetting prompts: up to {retention.loss_bound:.1%} lost "

@@ -32,7 +32,7 @@ class Unasked(RetentionSet):
     async def compare(
         self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
     ) -> Retention:
-        return Retention(N_MIN_RETENTION, N_MIN_RETENTION, N_MIN_RETENTION, 0, 0, 1.0)
+        return Retention(N_MIN_RETENTION, 0, 1.0)
 
 
 async def run(settings: config.Settings) -> None:

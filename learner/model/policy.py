@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -38,6 +38,16 @@ class Weights(StrEnum):
     CURRENT = "current"
     TEACHER = "teacher"
     BASE = "base"
+
+
+class Compared(NamedTuple):
+    """Log-probs of given ids [T, K] and of the completion's own tokens [T], and the mean share of the ids that is also
+    in the top K of the weights that were asked.
+    """
+
+    top: Tensor
+    sampled: Tensor
+    overlap: float
 
 
 class Policy:
@@ -255,16 +265,16 @@ class Policy:
             found[i] = (ids.cpu(), predictions.at_ids(ids, places).cpu())
         return self._ranks.merged(found)
 
-    def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list[tuple[Tensor, float]]:
-        """For each row the log-probs of the given ids [T, K], and the mean share of them that is also in the top K of
-        `weights`.
-        """
-        found: dict[int, tuple[Tensor, float]] = {}
+    def compared(self, rows: Sequence[Tokens], ids: Sequence[Tensor], weights: Weights) -> list["Compared"]:
+        """What `weights` say of the given ids [T, K] and of the completion itself, for each row, in one pass."""
+        found: dict[int, Compared] = {}
         for i, predictions, places in self._scored(rows, weights):
             asked = ids[i].to(places.device)
+            sampled = torch.tensor(list(rows[i].completion_ids), device=places.device)[:, None]
+            values = predictions.at_ids(torch.cat([asked, sampled], 1), places).cpu()
             own = predictions.top(asked.shape[1])[places]
             share = (asked[:, :, None] == own[:, None, :]).any(-1).float().mean().item()
-            found[i] = (predictions.at_ids(asked, places).cpu(), share)
+            found[i] = Compared(values[:, :-1], values[:, -1], share)
         return self._ranks.merged(found)
 
     def _scored(self, rows: Sequence[Tokens], weights: Weights) -> Iterator[tuple[int, Predictions, Tensor]]:

@@ -1,6 +1,7 @@
 """Predictions of the next token at N places, made from hidden states (no [N, V]) or from whole distributions."""
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -33,6 +34,17 @@ class Predictions(ABC):
     @abstractmethod
     def dense(self) -> Tensor:
         """All log-probs [N, V], with gradient, for tests and small vocabularies."""
+
+    @abstractmethod
+    def detached(self) -> "Predictions":
+        """The same predictions without the graph that made them."""
+
+    @abstractmethod
+    def kl_to(self, other: Self) -> Tensor:
+        """KL(self ‖ other) in nats at each place [N], over the whole vocabulary, without gradient.
+
+        `other` has the same places and temperatures.
+        """
 
 
 class Projected(Predictions):
@@ -70,6 +82,16 @@ class Projected(Predictions):
         logits = head.wide(self.hidden @ self.weight.detach().T)
         return torch.log_softmax(logits / self.temperatures[:, None], -1)
 
+    def detached(self) -> "Projected":
+        return Projected(self.hidden.detach(), self.weight, self.temperatures)
+
+    def kl_to(self, other: Self) -> Tensor:
+        """E_p[log p − log q] = (h_p − h_q)·E_p[w]/τ − log Z_p + log Z_q: no [N, V] tensor is made."""
+        mine, theirs = self._scan(expected=True), other._scan()
+        assert mine.expected is not None
+        moved = head.wide(self.hidden.detach()) - head.wide(other.hidden.detach())
+        return ((moved * mine.expected).sum(-1) / self.temperatures - mine.log_z + theirs.log_z).clamp_(min=0.0)
+
     def _scan(self, *, expected: bool = False, top: int = 0) -> head.Scan:
         expected = expected or (self.hidden.requires_grad and torch.is_grad_enabled())
         found = self._found
@@ -103,3 +125,10 @@ class Dense(Predictions):
 
     def dense(self) -> Tensor:
         return self.logprobs
+
+    def detached(self) -> "Dense":
+        return Dense(self.logprobs.detach())
+
+    def kl_to(self, other: Self) -> Tensor:
+        mine = self.logprobs.detach()
+        return (mine.exp() * (mine - other.logprobs.detach()).clamp(min=-1e4, max=1e4)).sum(-1)

@@ -14,6 +14,7 @@ from torch import Tensor
 from burnish.learner.data.rows import Row, Text, TokenBatch
 from burnish.learner.data.samples import Hinted, Sample
 from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.objectives import divergences
 from burnish.learner.objectives.divergences import cap_per_token, tail_reverse_kl, token_distillation
 from burnish.learner.objectives.losses import truncated_weights
 from burnish.learner.objectives.objective import Objective, Term, row_weights
@@ -34,9 +35,13 @@ class Distillation(Objective):
     name: ClassVar[str] = "distillation"
     stream: ClassVar[str] = "teacher_top"
 
-    def __init__(self, *, top_k: int, check_hints: bool = True) -> None:
+    def __init__(
+        self, *, top_k: int, check_hints: bool = True, teacher: Weights = Weights.TEACHER, guidance: float = 0.0
+    ) -> None:
         self.top_k = top_k
         self.check_hints = check_hints
+        self.teacher = teacher
+        self.guidance = guidance
         self._refused: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
 
@@ -57,34 +62,28 @@ class Distillation(Objective):
         # K ≤ V − 1, or the tail would be empty
         k = min(self.top_k, policy.model.config.vocab_size - 1)
         tops = policy.top(carrying, k)
-        self._chosen = choose(carrying, tops, policy)
+        self._chosen = choose(carrying, tops, policy, self.teacher)
         hinted = [(row, row.sample) for row in carrying if row.sample is not None]
         asked = [Text(sample.hinted_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in hinted]
-        compared = policy.compared(asked, tops, Weights.TEACHER)
-        gains = self._gains(hinted, asked, policy) if self.check_hints else [0.0] * len(hinted)
-        for (row, sample), ids, (values, overlap), gain in zip(hinted, tops, compared, gains, strict=True):
-            if self.check_hints and (reason := refusal(sample.reward, gain, overlap)) is not None:
+        compared = policy.compared(asked, tops, self.teacher)
+        needs_plain = self.check_hints or self.guidance > 0.0
+        plain = policy.compared(_neutral(hinted), tops, self.teacher) if needs_plain else compared
+        for (row, sample), ids, told, bare in zip(hinted, tops, compared, plain, strict=True):
+            gain = float((told.sampled - bare.sampled).mean())
+            if self.check_hints and (reason := refusal(sample.reward, gain, told.overlap)) is not None:
                 self._refused[sample.interaction_id] = reason
                 continue
             recorded = torch.tensor(list(sample.behaviour_logprobs))
             row.streams["top_ids"] = ids
-            row.streams["teacher_top"] = values
+            row.streams["teacher_top"] = divergences.guided(told.top, bare.top, self.guidance)
             # NaN marks "no usable ratio"; `term` gives those tokens weight 1
             row.streams["distill_behaviour"] = recorded if sample.has_ratio else torch.full_like(recorded, torch.nan)
         facts = {
             "n_rows": float(len(hinted) - len(self._refused)),
-            "overlap": sum(share for _, share in compared) / len(compared),
+            "overlap": sum(told.overlap for told in compared) / len(compared),
         }
         codes = list(self._refused.values())
         return facts | {f"n_{code}": float(codes.count(code)) for code in (UNMOVED, FAR)}
-
-    def _gains(self, hinted: Sequence[tuple[Row, Sample]], asked: Sequence[Text], policy: Policy) -> list[float]:
-        """How much likelier, in nats a token, the hint makes the reply than a neutral hint of equal length."""
-        neutral = [
-            Text(s.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature) for row, s in hinted
-        ]
-        pairs = zip(policy.logprobs(asked, Weights.TEACHER), policy.logprobs(neutral, Weights.TEACHER), strict=True)
-        return [float((with_hint - without).mean()) for with_hint, without in pairs]
 
     def term(self, batch: TokenBatch) -> Term:
         index, ids = batch.where(self.stream), batch.at(self.stream, "top_ids")
@@ -117,7 +116,7 @@ class TokenDistillation(Distillation):
         taught = [row for row in rows if row.streams.pop("teacher_top", None) is not None]
         prompts = [row.sample.hinted_prompt_ids if row.sample is not None else None for row in taught]
         asked = [Text(ids or (), row.completion_ids, row.temperature) for ids, row in zip(prompts, taught, strict=True)]
-        for row, found in zip(taught, policy.logprobs(asked, Weights.TEACHER), strict=True):
+        for row, found in zip(taught, policy.logprobs(asked, self.teacher), strict=True):
             del row.streams["top_ids"]
             row.streams[self.stream] = found
         return facts
@@ -129,7 +128,14 @@ class TokenDistillation(Distillation):
         return Term((row_weights(batch, self.stream) * losses).sum(), len(teacher), {"divergence": gap})
 
 
-def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[str, str]:
+def _neutral(hinted: Sequence[tuple[Row, Sample]]) -> list[Text]:
+    """The replies behind prompts with a neutral hint."""
+    return [Text(s.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature) for row, s in hinted]
+
+
+def choose(
+    rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy, teacher: Weights = Weights.TEACHER
+) -> dict[str, str]:
     """Give each row with several hints the one under which the teacher's top K is nearest to the student's (`tops`).
 
     That is argmax over hints of Σ_t |topK(π_θ) ∩ topK(π_T)|. The first wins a tie. Returns by interaction id the hints
@@ -145,11 +151,11 @@ def choose(rows: Sequence[Row], tops: Sequence[Tensor], policy: Policy) -> dict[
     if not asked:
         return {}
     texts = [Text(each.prompt_ids, row.completion_ids, row.temperature) for row, _, each in asked]
-    compared = policy.compared(texts, [top for _, top, _ in asked], Weights.TEACHER)
+    compared = policy.compared(texts, [top for _, top, _ in asked], teacher)
     best: dict[int, tuple[float, Hinted]] = {}
-    for (row, _, each), (_, overlap) in zip(asked, compared, strict=True):
-        if id(row) not in best or overlap > best[id(row)][0]:
-            best[id(row)] = overlap, each
+    for (row, _, each), told in zip(asked, compared, strict=True):
+        if id(row) not in best or told.overlap > best[id(row)][0]:
+            best[id(row)] = told.overlap, each
     changed = {}
     for row in rows:
         if row.sample is not None and id(row) in best:

@@ -57,7 +57,12 @@ REGISTRY: dict[str, _Entry] = {
     ),
     Distillation.name: _Entry(
         lambda s: s.distill_weight,
-        lambda s: _DISTILL_FORMS[s.distill_form](top_k=s.distill_top_k, check_hints=s.check_hints),
+        lambda s: _DISTILL_FORMS[s.distill_form](
+            top_k=s.distill_top_k,
+            check_hints=s.check_hints,
+            teacher=Weights.BASE if s.distill_teacher == "base" else Weights.TEACHER,
+            guidance=s.distill_guidance,
+        ),
     ),
     Supervised.name: _Entry(lambda s: s.sft_weight, lambda s: Supervised()),
     Preference.name: _Entry(

@@ -9,7 +9,7 @@ import torch
 from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS
 from burnish.adapters.files.binding import bind
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import Recipe, Settings
+from burnish.config import ABILITIES, Recipe, Settings
 from burnish.journal import Journal
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.shadow_groups import GroupLedger
@@ -24,6 +24,7 @@ from burnish.learner.run.throttle import Throttle, WorkShare, token_gaps
 from burnish.learner.run.trainer import Trainer
 from burnish.learner.run.trainer_pool import TrainerPool
 from burnish.learner.safety.kept_answers import KeptAnswers
+from burnish.machine import n_threads
 
 log = structlog.get_logger()
 GPU_MEMORY = 0.95
@@ -55,7 +56,6 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
-            holdout = chosen.gate.holdout if chosen.gate.tier == "full" else 0.0
             grader = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
             groups = GroupLedger(journal, agent, grader) if chosen.has_groups else None
             return Loop(
@@ -67,7 +67,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
                 kept_answers,
                 loaded,
                 throttle,
-                holdout,
+                chosen.holdout,
                 groups,
             )
 
@@ -104,21 +104,23 @@ def policy_for(settings: Settings, recipe: Recipe) -> Policy:
         alpha=recipe.lora_alpha,
         seed=recipe.seed,
         device=settings.learner.device,
-        threads=settings.learner.threads,
+        threads=settings.learner.threads or n_threads(settings.engine.model),
         is_checkpointed=recipe.checkpointing,
         gpu_share=share,
     )
 
 
 def kept_answers_for(settings: Settings, policy: Policy) -> KeptAnswers | None:
-    """The base's answers to the gate's forgetting prompts. None if the gate has none."""
-    if settings.forgetting_file is None:
+    """The base's answers to the gate's forgetting prompts. None for the general ones: a real model's style changes
+    nearly every answer, so there is next to nothing to spare the gate (docs/decisions/0026-gate-without-traffic.md).
+    """
+    if settings.forgetting_file == ABILITIES:
         return None
     return KeptAnswers.load(settings.forgetting_file, N_FORGETTING_PROMPTS, policy, settings.state_dir / "cache")
 
 
 def anchors_for(settings: Settings, policy: Policy, recipe: Recipe) -> Anchors | None:
     """The anchors that `recipe` asks for. None if there are none."""
-    if settings.anchors_file is None or not recipe.anchor_weight or not recipe.anchor_rows:
+    if not recipe.anchor_weight or not recipe.anchor_rows:
         return None
     return Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")

@@ -31,6 +31,7 @@ from burnish.learner.model.ranks import Ranks
 from burnish.learner.objectives.distillation import Distillation
 from burnish.learner.objectives.off_policy import Adapters, Audit, audit
 from burnish.learner.objectives.registry import build
+from burnish.learner.run.step_length import StepLength, signal
 from burnish.learner.run.work import StepResult, Work
 from burnish.learner.safety import hint_validation
 from burnish.learner.safety.hint_validation import LikedReply
@@ -38,6 +39,8 @@ from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
 
 BETAS = (0.9, 0.98)
+MAX_PACE = 1e4
+"""Bound on the factor between the recipe's learning rate and the one that meets the target KL."""
 _LAST_PASS_METRICS = ("loss", "policy_gradient/ratio", "policy_gradient/clip_fraction")
 """Metrics of the last of several passes that are reported beside the first one's: how far the policy moved."""
 
@@ -65,6 +68,7 @@ class Trainer:
         self.objectives = build(recipe)
         self.monitor_state = MonitorState(recipe)
         self.control = ShuffledSignals()
+        self.pace = 1.0
         self.generator = torch.Generator().manual_seed(recipe.seed)
         parameters = list(policy.parameters().values())
         self.optimizer = torch.optim.AdamW(parameters, lr=recipe.learning_rate, betas=BETAS, weight_decay=0.0)
@@ -114,10 +118,13 @@ class Trainer:
             else:
                 reason = "no row had anything to teach"
             if reason is None:
+                length = self._length(batch.used)
                 if not work.has_momentum:
                     self._stop()
                 self.optimizer.step()
                 metrics |= self._further(batch.used, weight_factors)
+                if length is not None:
+                    metrics |= self._fit(length, batch.used, metrics["rate"])
                 if work.shrink < 1.0:
                     self.policy.shrink(work.shrink)
         except NotFinite as error:
@@ -159,6 +166,7 @@ class Trainer:
             "rng": bytes(self.generator.get_state().tolist()).hex(),
             "objectives": {objective.name: objective.state() for objective, _ in self.objectives},
             "health": self.monitor_state.state(),
+            "pace": self.pace,
         } | ({"control": self.control.state()} if self.recipe.shuffle_rewards else {})
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -168,6 +176,7 @@ class Trainer:
             if objective.name in state["objectives"]:
                 objective.restore(state["objectives"][objective.name])
         self.monitor_state.restore(state.get("health", {}))
+        self.pace = float(state.get("pace", 1.0))
         self.control.restore(state.get("control", []))
 
     def reset(self) -> None:
@@ -177,6 +186,7 @@ class Trainer:
         self.objectives = build(self.recipe)
         self.monitor_state = MonitorState(self.recipe)
         self.control = ShuffledSignals()
+        self.pace = 1.0
         self.generator.manual_seed(self.recipe.seed)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -243,8 +253,25 @@ class Trainer:
         return metrics
 
     def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-        """The state to restore if a pass after the first optimiser step fails. None if no such pass follows."""
-        return (self.policy.copy_adapter(), self.tensors()) if self.recipe.num_iterations > 1 else None
+        """The state to restore if something after the first optimiser step fails. None if nothing follows it."""
+        is_final = self.recipe.num_iterations == 1 and not self.recipe.step_kl
+        return None if is_final else (self.policy.copy_adapter(), self.tensors())
+
+    def _length(self, rows: Sequence[Row]) -> StepLength | None:
+        """What measures the step's length on its own replies. None if the step has a fixed learning rate."""
+        own = [row for row in rows if row.sample is not None]
+        return StepLength(self.policy, own, self.ranks, self.micro_tokens) if self.recipe.step_kl and own else None
+
+    def _fit(self, length: StepLength, rows: Sequence[Row], factor: float) -> dict[str, float]:
+        """Bring the step to its target KL: `step_kl`, less the less its rows teach, times the square of `factor`.
+
+        The next step's learning rate follows the scale, so that there is little left to scale.
+        """
+        share = signal(rows)
+        target = self.recipe.step_kl * share * factor**2
+        scale, found = length.fit(target)
+        self.pace = min(MAX_PACE, max(1.0 / MAX_PACE, self.pace * scale))
+        return {"step_kl": found, "step_kl_target": target, "step_scale": scale, "signal": share}
 
     def _undo(self, weights: tuple[dict[str, Tensor], dict[str, Tensor]] | None) -> None:
         if weights is not None:
@@ -267,14 +294,11 @@ class Trainer:
         is_acting, level = self.recipe.monitors == "act", worst(readings)
         if is_acting and level is Level.RED:
             return "; ".join(f"{name} is red: {r.why}" for name, r in readings.items() if r.level is Level.RED)
-        rate = (
-            factor
-            * self.recipe.learning_rate
-            * (self.recipe.yellow_factor if is_acting and level is Level.YELLOW else 1.0)
-        )
+        factor *= self.recipe.yellow_factor if is_acting and level is Level.YELLOW else 1.0
+        rate = self.recipe.learning_rate * (self.pace if self.recipe.step_kl else factor)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        metrics["learning_rate"] = rate
+        metrics |= {"learning_rate": rate, "rate": factor}
         return None
 
     def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:

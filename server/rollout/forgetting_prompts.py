@@ -8,19 +8,26 @@ import random
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from burnish.adapters.evidence.gate import Retention, tolerated
-from burnish.errors import ConfigError
+from burnish.adapters.evidence.base_answers import BaseRecord
+from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, Retention, tolerated
+from burnish.errors import ConfigError, EngineError, EngineUnavailable
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import LOW_PRIORITY
 
 log = structlog.get_logger()
 N_AUDITED = 4
+MAX_TOKENS = 192
+GENERAL_MAX_TOKENS = 64
+"""Longest answer to a prompt, in tokens. The general prompts have short right answers."""
 MIN_TOKENS = 64
+SECOND_TEMPERATURE = 0.5
+"""Temperature of the second answer to a prompt."""
 _CALL = "<tool_call>\n{}\n</tool_call>"
 
 
@@ -72,7 +79,11 @@ class Answer:
 
 
 class RetentionSet:
-    """Asks the prompts. The base's answers are kept for the life of the process. `digest` names the prompts' file.
+    """Asks the prompts. `digest` names the prompts' file.
+
+    A prompt counts for forgetting if the base passes it twice: greedy, and sampled at `SECOND_TEMPERATURE`. What the
+    base passes by luck would be lost by luck. The base is asked once, in the file's order, until `n_counted` prompts
+    count. Its results are kept in the `record` file, so that a restart asks nothing again.
 
     At a `temperature` above 0 each prompt has a fixed random seed of its own, equal for every model. So two models
     differ by what they are and not by the draw.
@@ -84,15 +95,20 @@ class RetentionSet:
         *,
         digest: str = "",
         concurrency: int = 24,
-        max_tokens: int = 192,
+        max_tokens: int = MAX_TOKENS,
         temperature: float = 0.0,
+        n_counted: int = N_FORGETTING_PROMPTS,
+        record: BaseRecord | None = None,
     ) -> None:
         self.digest = digest
         self._prompts = prompts
         self._concurrency = concurrency
         self._max_tokens = max_tokens
         self._temperature = temperature
-        self._base: list[Answer] | None = None
+        self._n_counted = n_counted
+        self._record = record or BaseRecord(None, "")
+        self._known = self._record.read()
+        self._asking = asyncio.Lock()
 
     @property
     def n(self) -> int:
@@ -104,94 +120,117 @@ class RetentionSet:
         answers = await self._ask(engine, model, limits, lambda _: False)
         return sum(answer.has_passed for answer in answers.values())
 
+    async def ask_base(self, engine: Engine, base: str) -> Mapping[int, int]:
+        """The prompts that count, each with the length of the base's answer in tokens. Asks what is not yet known."""
+        async with self._asking:
+            known = self._known
+            while len(counted := _counted(known, self._n_counted)) < self._n_counted and len(known) < self.n:
+                places = range(len(known), min(self.n, len(known) + self._concurrency))
+                known += await asyncio.gather(*(self._twice(engine, base, place) for place in places))
+                self._record.write(known, self.n)
+            return counted
+
+    async def _twice(self, engine: Engine, base: str, place: int) -> int | None:
+        """The length of the base's answer if it passes twice, else None. A prompt that the engine refuses (its context
+        may be too short) does not count.
+        """
+        try:
+            first = await self._one(engine, base, place, self._max_tokens)
+            if not first.has_passed or not (await self._again(engine, base, place, self._max_tokens)).has_passed:
+                return None
+            return first.n_tokens
+        except EngineUnavailable:
+            raise
+        except EngineError as error:
+            log.info("a forgetting prompt cannot be asked", place=place, error=str(error))
+            return None
+
     async def compare(
         self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
     ) -> Retention:
-        """The paired outcome of `candidate` against `base` on this engine.
+        """The outcome of `candidate` on this engine, on the prompts that the base passes twice.
 
-        To the prompts at `unchanged` the candidate gives the base's answer. `N_AUDITED` of them, with shorter answers,
-        are asked all the same. If one outcome differs, all are asked. Answers that cannot change the verdict are not
-        waited for.
+        A prompt is lost if the candidate fails it twice, in the same two ways. To the prompts at `unchanged` the
+        candidate gives the base's answer. `N_AUDITED` of them, with shorter answers, are asked all the same. If it
+        fails one, all are asked. Answers that cannot change the verdict are not waited for.
         """
-        places = range(len(self._prompts))
-        if self._base is None:
-            every = await self._ask(engine, base, {place: self._max_tokens for place in places}, lambda _: False)
-            self._base = [every[place] for place in places]
-        claimed = sorted({*unchanged} & {*places})
-        audited = self._audited(candidate, claimed)
-        skipped = set(claimed) - set(audited)
-        before = [answer.has_passed for answer in self._base]
-        most = tolerated(len(before), margin)
-
-        def tally(asked: Collection[int], answers: Mapping[int, Answer]) -> tuple[int, int]:
-            """How many of the base's passes are lost, and how many are still open."""
-            lost = sum(before[place] and not answer.has_passed for place, answer in answers.items())
-            return lost, sum(before[place] for place in asked if place not in answers)
+        counted = await self.ask_base(engine, base)
+        claimed = sorted({*unchanged} & {*counted})
+        audited = _audited(candidate, claimed, counted)
+        most = tolerated(len(counted), margin)
 
         def is_settled(answers: Mapping[int, Answer]) -> bool:
             if not answers.keys() >= set(audited):
                 return False
-            lost, unknown = tally(asked, answers)
-            return lost > most or lost + unknown <= most
+            lost = sum(not answer.has_passed for answer in answers.values())
+            return lost > most or lost + len(asked) - len(answers) <= most
 
-        asked = set(places) - skipped
-        answers = await self._ask(engine, candidate, self._limits(asked), is_settled)
-        if any(answers[place].has_passed != before[place] for place in audited):
+        asked = set(counted) - (set(claimed) - set(audited))
+        answers = await self._ask(engine, candidate, self._limits(asked, counted), is_settled, is_asked_twice=True)
+        if any(not answers[place].has_passed for place in audited):
             log.warning("a version answers otherwise than its learner says; all prompts are asked", version=candidate)
-            left, asked = set(places) - answers.keys(), set(places)
+            left, asked = set(counted) - answers.keys(), set(counted)
             known = answers
             answers = known | await self._ask(
-                engine, candidate, self._limits(left), lambda more: is_settled({**known, **more})
+                engine,
+                candidate,
+                self._limits(left, counted),
+                lambda more: is_settled({**known, **more}),
+                is_asked_twice=True,
             )
-        n_lost, n_open = tally(asked, answers)
-        won = sum(answer.has_passed and not before[place] for place, answer in answers.items())
+        n_lost = sum(not answer.has_passed for answer in answers.values())
         return Retention(
-            n=len(before),
-            n_base=sum(before),
-            n_candidate=sum(before) - n_lost - n_open + won,
-            n_lost=n_lost,
-            n_won=won,
-            margin=margin,
-            n_asked=len(answers),
-            n_open=n_open,
+            n=len(counted), n_lost=n_lost, margin=margin, n_asked=len(answers), n_open=len(asked) - len(answers)
         )
 
-    def _audited(self, candidate: str, claimed: Sequence[int]) -> list[int]:
-        """A few of the unchanged prompts, drawn by the candidate's name from the half with the shorter answers."""
-        assert self._base is not None
-        base = self._base
-        shorter = sorted(claimed, key=lambda place: (base[place].n_tokens, place))[: max(N_AUDITED, len(claimed) // 2)]
-        return random.Random(candidate).sample(shorter, min(N_AUDITED, len(shorter)))
-
-    def _limits(self, places: Iterable[int]) -> dict[int, int]:
+    def _limits(self, places: Iterable[int], counted: Mapping[int, int]) -> dict[int, int]:
         """The most tokens of each answer: a few times the base's, so that a candidate that cannot stop does not hold up
         its trial.
         """
-        assert self._base is not None
         return {
-            place: min(self._max_tokens, max(MIN_TOKENS, 4 * self._base[place].n_tokens or self._max_tokens))
-            for place in places
+            place: min(self._max_tokens, max(MIN_TOKENS, 4 * counted[place] or self._max_tokens)) for place in places
         }
 
+    async def _one(
+        self, engine: Engine, model: str, place: int, max_tokens: int, temperature: float | None = None
+    ) -> Answer:
+        prompt, drawn_at = self._prompts[place], self._temperature if temperature is None else temperature
+        reply = await engine.chat(
+            model,
+            prompt.messages,
+            tools=prompt.tools,
+            temperature=drawn_at,
+            max_tokens=max_tokens,
+            priority=LOW_PRIORITY,
+            seed=place if drawn_at else None,
+        )
+        return Answer(prompt.passes(reply.message), reply.n_tokens)
+
+    async def _again(self, engine: Engine, model: str, place: int, max_tokens: int) -> Answer:
+        """The second answer to a prompt, sampled with the prompt's own seed."""
+        return await self._one(engine, model, place, max_tokens, SECOND_TEMPERATURE)
+
     async def _ask(
-        self, engine: Engine, model: str, limits: Mapping[int, int], is_settled: Callable[[Mapping[int, Answer]], bool]
+        self,
+        engine: Engine,
+        model: str,
+        limits: Mapping[int, int],
+        is_settled: Callable[[Mapping[int, Answer]], bool],
+        *,
+        is_asked_twice: bool = False,
     ) -> dict[int, Answer]:
-        """Answers by place: all of them, or those that had come when `is_settled` said that they are enough."""
+        """Answers by place: all of them, or those that had come when `is_settled` said that they are enough.
+
+        With `is_asked_twice` a prompt that was failed is asked once more, and the second answer counts.
+        """
         slots = asyncio.Semaphore(self._concurrency)
 
         async def ask(place: int, max_tokens: int) -> Answer:
-            prompt = self._prompts[place]
             async with slots:
-                reply = await engine.chat(
-                    model,
-                    prompt.messages,
-                    tools=prompt.tools,
-                    temperature=self._temperature,
-                    max_tokens=max_tokens,
-                    priority=LOW_PRIORITY,
-                    seed=place if self._temperature else None,
-                )
-                return Answer(prompt.passes(reply.message), reply.n_tokens)
+                answer = await self._one(engine, model, place, max_tokens)
+                if answer.has_passed or not is_asked_twice:
+                    return answer
+                return await self._again(engine, model, place, max_tokens)
 
         answers: dict[int, Answer] = {}
         tasks = {asyncio.create_task(ask(place, limit)): place for place, limit in limits.items()}
@@ -205,6 +244,17 @@ class RetentionSet:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)  # several may have failed; one error is reported
         return answers
+
+
+def _counted(known: Sequence[int | None], n: int) -> dict[int, int]:
+    """The first `n` prompts that the base passed, each with the length of its answer."""
+    return dict(islice(((place, size) for place, size in enumerate(known) if size is not None), n))
+
+
+def _audited(candidate: str, claimed: Sequence[int], counted: Mapping[int, int]) -> list[int]:
+    """A few of the unchanged prompts, drawn by the candidate's name from the half with the shorter answers."""
+    shorter = sorted(claimed, key=lambda place: (counted[place], place))[: max(N_AUDITED, len(claimed) // 2)]
+    return random.Random(candidate).sample(shorter, min(N_AUDITED, len(shorter)))
 
 
 def _loaded(arguments: Any) -> Any:

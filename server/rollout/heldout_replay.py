@@ -16,7 +16,7 @@ from sqlmodel import Session, col
 
 from burnish.adapters.evidence.heldout_replay import Measures, Replay, Rules
 from burnish.adapters.evidence.holdout import is_held_out
-from burnish.config import Gate
+from burnish.config import Settings
 from burnish.errors import EngineError, EngineUnavailable, Postponed
 from burnish.journal import Journal
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
@@ -40,18 +40,32 @@ class Replayer:
         self,
         journal: Journal,
         engine: Engine,
-        gate_of: Callable[[str], Gate],
+        settings_of: Callable[[str], Settings],
         *,
         rules: Rules = Rules(),  # noqa: B008
     ) -> None:
         self._journal = journal
         self._engine = engine
-        self._gate_of = gate_of
+        self._settings_of = settings_of
         self._rules = rules
 
-    def is_wanted(self, agent: str) -> bool:
-        """True if the agent's candidates must pass the full tier."""
-        return self._gate_of(agent).tier == "full"
+    def left_out(self, agent: str) -> str | None:
+        """Why a candidate of `agent` goes without a replay. None if it needs one.
+
+        In the tier `auto` nothing waits for held-out turns that may never come.
+        """
+        settings = self._settings_of(agent)
+        if settings.gate.tier == "full":
+            return None
+        if settings.gate.tier == "fast":
+            return 'held-out replay: gate.tier is "fast"'
+        if not settings.holdout:
+            return "held-out replay: judge.model is not set, and the base compares no replies"
+        with self._journal.read() as session:
+            n = len(_turns(session, agent, settings.holdout, self._rules.n_min))
+        return (
+            f"held-out replay: {n} held-out turns so far, {self._rules.n_min} needed" if n < self._rules.n_min else None
+        )
 
     async def outcome(self, name: VersionName, live: int, live_model: str) -> Replay:
         """The evidence on candidate `name` beside version `live`, which is served as `live_model`.
@@ -59,9 +73,9 @@ class Replayer:
         Raises Postponed while there are too few held-out turns, or pairs that the judge has not decided within
         `Rules.judge_seconds`.
         """
-        gate, rows = self._gate_of(name.agent), self._rows(name, live)
+        rows = self._rows(name, live)
         if not rows:
-            await self._put(name, live, live_model, gate)
+            await self._put(name, live, live_model, self._settings_of(name.agent).holdout)
             rows = self._rows(name, live)
         n_open = sum(row.outcome is None and row.reason is None for row in rows)
         if n_open and time.time() - min(row.created_at for row in rows) < self._rules.judge_seconds:
@@ -86,9 +100,9 @@ class Replayer:
                     session.delete(job)
         return ()
 
-    async def _put(self, name: VersionName, live: int, live_model: str, gate: Gate) -> None:
+    async def _put(self, name: VersionName, live: int, live_model: str, holdout: float) -> None:
         with self._journal.read() as session:
-            turns = _turns(session, name.agent, gate.holdout, self._rules.n_turns)
+            turns = _turns(session, name.agent, holdout, self._rules.n_turns)
             asked = [
                 (turn, messages_of(session, turn.message_digests), reply_pairs.tools_of(session, turn))
                 for turn in turns
@@ -96,7 +110,7 @@ class Replayer:
         if len(asked) < self._rules.n_min:
             raise Postponed(
                 f"{len(asked)} held-out turns, {self._rules.n_min} needed: gate.holdout sets aside "
-                f'{gate.holdout:.0%} of the sessions; gate.tier = "fast" does without'
+                f'{holdout:.0%} of the sessions; gate.tier = "auto" does not wait for them'
             )
         slots = asyncio.Semaphore(CONCURRENCY)
 

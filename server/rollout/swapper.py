@@ -19,14 +19,15 @@ import structlog
 
 from burnish import serving_table
 from burnish.adapters.evidence.acceptance import Rules as AcceptanceRules
-from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, Evidence, GateVerdict, decide
+from burnish.adapters.evidence.base_answers import BaseRecord
+from burnish.adapters.evidence.gate import N_MIN_RETENTION, Evidence, GateVerdict, decide
 from burnish.adapters.evidence.heldout_replay import Replay
 from burnish.adapters.files.retention import FileRetention
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, auto_rollback, lifecycle
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import prepare, routes_file
-from burnish.config import BASE_NAME, Personal, Settings
+from burnish.config import ABILITIES, BASE_NAME, Personal, Settings
 from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable, Postponed
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, jobs
@@ -39,7 +40,7 @@ from burnish.server.rollout.canary.mirror import Mirror
 from burnish.server.rollout.canary.observer import Observer
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import VllmEngine
-from burnish.server.rollout.forgetting_prompts import RetentionSet, read_prompts
+from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, MAX_TOKENS, RetentionSet, read_prompts
 from burnish.server.rollout.heldout_replay import Replayer
 from burnish.server.rollout.personal_agents import PersonalAgents
 from burnish.server.rollout.shadow_groups.drawer import Drawer
@@ -51,6 +52,8 @@ log = structlog.get_logger()
 TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
 LEASE_SECONDS = 30.0
 FOREVER = 1_000_000
+ENGINE_SECONDS = 1.0
+"""Seconds between two tries to reach an engine that starts."""
 RECONCILE_SECONDS = 1.0
 """Seconds between two looks at the engines' adapters: asking takes time from waiting streams."""
 NICENESS = 15
@@ -209,11 +212,14 @@ class Swapper:
         started = time.monotonic()
         evidence = await self._shown_before(name) or await self._trial.gather(name)
         verdict = decide(evidence)
-        if verdict.has_passed and self._replayer is not None and self._replayer.is_wanted(name.agent):
-            self._shown = {name: evidence}
-            evidence = replace(evidence, needs_replay=True, replay=await self._replay(name, live))
-            verdict = decide(evidence)
-            self._shown = {}
+        if verdict.has_passed and self._replayer is not None:
+            if (left_out := self._replayer.left_out(name.agent)) is not None:
+                evidence = replace(evidence, left_out=(left_out,))
+            else:
+                self._shown = {name: evidence}
+                evidence = replace(evidence, needs_replay=True, replay=await self._replay(name, live))
+                verdict = decide(evidence)
+                self._shown = {}
         outcome = "refused"
         if verdict.has_passed:
             await self._trial.warm(name)
@@ -252,9 +258,12 @@ class Swapper:
         """Put a version that passed the gate on canary if the settings want one, else make it live. Returns what was
         done.
         """
-        shown, observer = evidence.as_dict(), self._observer
-        needs_canary = observer is not None and observer.wants_canary(name.agent)
-        canary = observer.canary_beside(name.agent, live) if observer is not None and needs_canary else None
+        observer = self._observer
+        left_out = observer.left_out(name.agent) if observer is not None else None
+        if left_out is not None:
+            evidence = replace(evidence, left_out=(*evidence.left_out, left_out))
+        shown = evidence.as_dict()
+        canary = observer.canary_beside(name.agent, live) if observer is not None and left_out is None else None
         watch = observer.watch_beside(name.agent, live) if observer is not None and canary is None else None
         try:
             with self._journal.write() as session:
@@ -342,13 +351,16 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     journal = prepare(settings)
     engines = [VllmEngine(url, engine_key(settings)) for url in settings.engine_urls]
     file = settings.forgetting_file
-    prompts = read_prompts(file, N_FORGETTING_PROMPTS) if file else []
-    digest = hashlib.sha256(file.read_bytes()).hexdigest() if file else ""
+    prompts = read_prompts(file, None)
+    retention = RetentionSet(
+        prompts,
+        digest=hashlib.sha256(file.read_bytes()).hexdigest(),
+        record=BaseRecord.of(settings),
+        max_tokens=GENERAL_MAX_TOKENS if file == ABILITIES else MAX_TOKENS,
+    )
     dtype = (
         "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
     )
-    if not prompts:
-        log.warning("there are no forgetting prompts (gate.forgetting_prompts): no candidate can pass the gate")
     alerts, of = Alerts(settings.alerts.webhook), settings_by_agent(settings, journal)
     swapper = Swapper(
         journal,
@@ -357,25 +369,46 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         routes_file(settings),
         base_name=BASE_NAME,
         tolerance=TOLERANCE[dtype],
-        retention=RetentionSet(prompts, digest=digest),
+        retention=retention,
         retention_margin=settings.gate.forgetting_margin,
         acceptance=_acceptance(settings),
         acceptance_margin=settings.gate.acceptance_margin,
         observer=Observer(journal, routes_file(settings), of, alerts),
         personal=settings.personal,
-        replayer=Replayer(journal, engines[0], lambda agent: of(agent).gate),
+        replayer=Replayer(journal, engines[0], of),
     )
     file_retention, mirror = FileRetention(settings, journal), Mirror(journal, engines[0])
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
+    asking = asyncio.create_task(_ask_base(retention, engines[0], is_stopping))
     try:
         await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, file_retention, mirror, drawer)))
     finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
         await alerts.close()
         for engine in engines:
             await engine.close()
         for source in sources:
             await source.close()
+
+
+async def _ask_base(retention: RetentionSet, engine: Engine, is_stopping: Callable[[], bool]) -> None:
+    """Ask the base the forgetting prompts as soon as the engine answers, so that no candidate waits for it."""
+    while not is_stopping():
+        try:
+            n = len(await retention.ask_base(engine, BASE_NAME))
+        except EngineUnavailable:
+            await asyncio.sleep(ENGINE_SECONDS)
+            continue
+        if n < N_MIN_RETENTION:
+            log.error(
+                "no version can go live: the base passes too few forgetting prompts; name a file of prompts that it "
+                "passes in gate.forgetting_prompts",
+                n=n,
+                needed=N_MIN_RETENTION,
+            )
+        return
 
 
 def _acceptance(settings: Settings, rules: AcceptanceRules = AcceptanceRules()) -> RetentionSet | None:  # noqa: B008

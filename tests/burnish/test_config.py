@@ -29,7 +29,7 @@ def test_another_model_does_not_get_the_sandbox_settings() -> None:
     settings = config.load(flags={"engine.model": "/models/other"})
     assert not settings.uses_sandbox
     assert (settings.preset, settings.recipe) == ("general", config.Recipe())
-    assert settings.forgetting_file is None
+    assert settings.forgetting_file == config.ABILITIES
 
 
 def test_an_unknown_key_names_the_nearest_one() -> None:
@@ -60,7 +60,7 @@ def test_the_recipe_is_the_preset_then_the_settings_then_the_table(tmp_path: Pat
     assert (recipe.learning_rate, recipe.rank, recipe.lora_alpha) == (1e-3, 8, 16)
     assert (recipe.max_rows, recipe.kl_weight, recipe.anchor_weight) == (7, 0.5, 3.0)
     general = config.load(flags={"learner.preset": "general"}).recipe
-    assert (general.learning_rate, general.kl_weight) == (1e-5, 0.5)
+    assert (general.learning_rate, general.kl_weight) == (1e-4, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ An observation keeps all its state in its row, so a restart continues it. A deci
 transaction.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from burnish.adapters.serving import publish
 from burnish.errors import Conflict
 from burnish.journal import Journal
 from burnish.journal.tables import CanaryRow
+from burnish.journal.turns import turns_with_reward
 from burnish.records import TRIALS, CanaryState, Observation, VersionName
 from burnish.server.rollout.alerts import Alerts
 from burnish.server.rollout.canary.mirrored_pairs import Mirrored, mirrored
@@ -61,9 +63,18 @@ class Observer:
         self._rules = rules
         self._next = 0.0
 
-    def wants_canary(self, agent: str) -> bool:
-        """True if a version of `agent` that passed the gate needs a canary first."""
-        return self._settings_of(agent).has_canary
+    def left_out(self, agent: str) -> str | None:
+        """Why a version of `agent` that passed the gate goes live without a canary. None if it needs one first.
+
+        In the tier `auto` the traffic decides: a canary that cannot be decided within a day only delays learning.
+        """
+        settings = self._settings_of(agent)
+        if settings.has_canary is not None:
+            return None if settings.has_canary else "canary: the settings want none"
+        needed = math.ceil(self._rules.baseline_turns / settings.canary.share)
+        with self._journal.read() as session:
+            n = turns_with_reward(session, agent, time.time() - 24 * HOUR, needed)
+        return f"canary: {n} rated turns in the last day, {needed} needed" if n < needed else None
 
     def canary_beside(self, agent: str, baseline: int) -> Beginning:
         """A canary (or a shadow canary, by the settings) beside `baseline`, to be begun in the caller's transaction."""

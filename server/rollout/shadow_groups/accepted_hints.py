@@ -25,7 +25,7 @@ class Wishes:
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
         self._most = settings.groups.earlier_hints
-        self._holdout = settings.gate.holdout if settings.gate.tier == "full" else 0.0
+        self._holdout = settings.holdout
         self._known: dict[tuple[str | None, ...], list[str]] = {}
 
     def of(self, row: InteractionRow, own: str | None) -> str:

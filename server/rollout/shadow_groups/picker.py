@@ -7,7 +7,7 @@ from sqlalchemy import func, or_, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
-from burnish.config import Gate, Settings
+from burnish.config import Settings
 from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
@@ -46,7 +46,7 @@ def eligible(
     line.
     """
     longest = settings.recipe.group_max_tokens
-    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.gate)]
+    found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.holdout)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
     composed = [(row, compose(evidence[row.interaction_id])) for row in found]
     rewarded = [
@@ -96,10 +96,9 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
     return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
 
 
-def _is_fit(row: InteractionRow, longest: int, gate: Gate) -> bool:
+def _is_fit(row: InteractionRow, longest: int, holdout: float) -> bool:
     is_short = 0 < len(row.token_ids) // 4 <= longest
-    is_kept = gate.tier == "full" and is_held_out(row.session_id, gate.holdout)
-    return is_short and not is_kept and Sampling(**row.sampling).has_ratio  # type: ignore[arg-type]
+    return is_short and not is_held_out(row.session_id, holdout) and Sampling(**row.sampling).has_ratio  # type: ignore[arg-type]
 
 
 def _n_drawing(session: Session, agent: str) -> int:

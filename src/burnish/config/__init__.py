@@ -19,12 +19,14 @@ from burnish.config.groups import Groups
 from burnish.config.judging import Judge
 from burnish.config.learning import Learner
 from burnish.config.recipe import PRESETS, Recipe
-from burnish.config.section import BASE_NAME, LORA_RANKS, SANDBOX_MODEL, Section
+from burnish.config.section import ABILITIES, ANCHORS, BASE_NAME, LORA_RANKS, SANDBOX_MODEL, Section
 from burnish.config.serving import Engine, Gateway, Journal, Remote
 from burnish.config.versions import Agent, Alerts, Canary, Gate, Personal, Versions
 from burnish.errors import ConfigError
 
 __all__ = [
+    "ABILITIES",
+    "ANCHORS",
     "BASE_NAME",
     "FIRST",
     "LORA_RANKS",
@@ -128,9 +130,22 @@ class Settings(BaseSettings):
         return Recipe(**{**PRESETS[self.preset], **self.learner.given()})
 
     @property
-    def has_canary(self) -> bool:
-        """True if a version that passed the gate answers a share of the traffic before it is promoted."""
-        return self.canary.mode in ("on", "shadow") or (self.canary.mode == "auto" and self.gate.tier == "full")
+    def has_canary(self) -> bool | None:
+        """True if a version that passed the gate answers a share of the traffic before it is promoted. None if the
+        traffic decides.
+        """
+        if self.canary.mode != "auto":
+            return self.canary.mode in ("on", "shadow")
+        return {"full": True, "fast": False}.get(self.gate.tier)
+
+    @property
+    def holdout(self) -> float:
+        """Share of the sessions that is kept out of training for the gate's held-out replay.
+
+        In the tier `auto` only if `judge.model` names a judge. The base alone seldom compares two replies well.
+        """
+        is_used = self.gate.tier == "full" or (self.gate.tier == "auto" and bool(self.judge.model))
+        return self.gate.holdout if is_used else 0.0
 
     @property
     def has_groups(self) -> bool:
@@ -159,18 +174,19 @@ class Settings(BaseSettings):
         return self.state_dir / "run"
 
     @property
-    def forgetting_file(self) -> Path | None:
-        """The forgetting prompts. None if there are none."""
-        return self._data_file(self.gate.forgetting_prompts, "retention.jsonl")
+    def forgetting_file(self) -> Path:
+        """The forgetting prompts: the operator's, the sandbox's, or the general ones that ship."""
+        return self._data_file(self.gate.forgetting_prompts, "retention.jsonl", ABILITIES)
 
     @property
-    def anchors_file(self) -> Path | None:
-        return self._data_file(self.learner.anchors, "anchors.jsonl")
+    def anchors_file(self) -> Path:
+        """The anchor prompts: the operator's, the sandbox's, or the general ones that ship."""
+        return self._data_file(self.learner.anchors, "anchors.jsonl", ANCHORS)
 
-    def _data_file(self, given: str, shipped: str) -> Path | None:
+    def _data_file(self, given: str, of_sandbox: str, general: Path) -> Path:
         if given:
             return Path(given)
-        return SANDBOX_MODEL.parent / "data" / shipped if self.uses_sandbox else None
+        return SANDBOX_MODEL.parent / "data" / of_sandbox if self.uses_sandbox else general
 
 
 class _Given(Settings):

@@ -31,9 +31,7 @@ class Learner(Section):
     max_off_policy_steps: int | None = Field(
         None, ge=1, description="Most versions between the learner's and the one that sampled a row."
     )
-    anchors: str = Field(
-        "", description="JSONL file of anchor prompts. Empty: the sandbox's if its model is used, else none."
-    )
+    anchors: str = Field("", description="JSONL file of anchor prompts. Empty: general ones that ship with Burnish.")
     monitors: Literal["act", "watch"] | None = Field(
         None,
         description="`act`: yellow slows learning down and red publishes nothing. `watch`: levels are only recorded.",
@@ -44,7 +42,11 @@ class Learner(Section):
         description="The learner pauses between pieces of its work while tokens take more than this many "
         "times as long as without it. 0: never.",
     )
-    threads: int = Field(1, ge=1, description="Torch threads on a CPU.")
+    threads: int = Field(
+        0,
+        ge=0,
+        description="Torch threads on a CPU. 0: every core, or one if the model has only a few million parameters.",
+    )
     processes: int = Field(
         1,
         ge=1,

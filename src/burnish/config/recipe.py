@@ -32,7 +32,16 @@ class Recipe(Section):
         description="Optimiser steps over the rows of one step. More learn more from each row and take "
         "proportionally longer.",
     )
-    learning_rate: float = Field(1e-5, gt=0, description="AdamW's learning rate.")
+    step_kl: float = Field(
+        0.02,
+        ge=0,
+        description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
+        "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
+        "0: no scaling, the learning rate decides.",
+    )
+    learning_rate: float = Field(
+        1e-4, gt=0, description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling."
+    )
     rank: int = Field(16, ge=1, description="LoRA rank.")
     alpha: int | None = Field(
         None, ge=1, description="LoRA alpha: the update is scaled by alpha / rank. None: twice the rank."
@@ -101,6 +110,16 @@ class Recipe(Section):
         ge=1,
         description="The student's likeliest tokens that are compared with the teacher one by one. The rest "
         "is one tail bin.",
+    )
+    distill_teacher: Literal["base", "live"] = Field(
+        "base", description="The teacher that reads the hint: the frozen base, or the live version."
+    )
+    distill_guidance: float = Field(
+        0.0,
+        ge=0,
+        le=4,
+        description="How much the teacher exaggerates what the hint changes, beyond a neutral hint "
+        "(classifier-free guidance). 0: not at all.",
     )
     check_hints: bool = Field(
         True,
@@ -294,7 +313,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "general": {},
         "sandbox": {
+            "step_kl": 0.0,
             "learning_rate": 1e-3,
+            "distill_teacher": "live",
             # With 1 it learns half as fast at first. With 4 the gate refuses more versions
             # (docs/decisions/0015-several-optimiser-steps-per-batch.md).
             "num_iterations": 2,

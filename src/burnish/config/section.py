@@ -5,6 +5,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 SANDBOX_MODEL = Path(__file__).parents[1] / "sandbox" / "model"
+_DATA = Path(__file__).parents[1] / "data"
+ABILITIES = _DATA / "abilities.jsonl"
+"""The forgetting prompts that ship, for any base model."""
+ANCHORS = _DATA / "anchors.jsonl"
+"""The anchor prompts that ship, for any base model."""
 BASE_NAME = "base"
 """Model name of the frozen base."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)

@@ -10,15 +10,16 @@ from burnish.config.section import Section
 class Gate(Section):
     """What a version must show before it goes live."""
 
-    tier: Literal["fast", "full"] = Field(
-        "full",
+    tier: Literal["auto", "fast", "full"] = Field(
+        "auto",
         description="`fast`: mechanical checks, probe and forgetting prompts. `full`: then also held-out live "
-        "turns, answered by candidate and live version and compared by the judge, and a canary.",
+        "turns, answered by candidate and live version and compared by the judge, and a canary. `auto`: these join "
+        "as soon as there is the traffic and the judge for them, and no version waits for them.",
     )
     forgetting_prompts: str = Field(
         "",
-        description="JSONL file of prompts with checks that the base passes. A candidate must not lose many "
-        "of them. Empty: the sandbox's if its model is used.",
+        description="JSONL file of prompts with checks. A candidate must not lose many of those that the base "
+        "passes. Empty: general ones that ship with Burnish.",
     )
     forgetting_margin: float = Field(
         0.1,
@@ -41,7 +42,8 @@ class Gate(Section):
         0.05,
         ge=0,
         lt=1,
-        description="Share of the sessions that the `full` tier keeps out of training, to compare versions on them.",
+        description="Share of the sessions that is kept out of training, to compare versions on them. In the tier "
+        "`auto` only if `judge.model` is set.",
     )
 
 
@@ -50,7 +52,8 @@ class Canary(Section):
 
     mode: Literal["auto", "on", "shadow", "off"] = Field(
         "auto",
-        description="Whether a version that passed the gate gets a canary. `auto`: in the gate's tier `full`. "
+        description="Whether a version that passed the gate gets a canary. `auto`: in the gate's tier `full`, "
+        "and in `auto` once a day brings enough rated turns to decide it. "
         "`shadow`: it answers live turns unseen, and the judge compares.",
     )
     share: float = Field(0.1, gt=0, le=0.5, description="Share of the conversations that a canary answers.")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Select, bindparam, inspect, or_, select
+from sqlalchemy import Select, bindparam, func, inspect, or_, select
 from sqlmodel import Session, col
 
 from burnish.journal.jobs import enqueue, insert_or_skip
@@ -44,6 +44,16 @@ def messages_of(session: Session, digests: Sequence[str]) -> list[Message]:
     """The messages with `digests`, in their order."""
     found = blobs_of(session, digests)
     return [found[digest] for digest in digests]
+
+
+def turns_with_reward(session: Session, agent: str, since: float, at_most: int) -> int:
+    """How many of the agent's turns that ended after `since` have a reward or were trained on. Counts to `at_most`."""
+    rated = or_(col(InteractionRow.is_ready).is_(True), col(InteractionRow.spent_step).is_not(None))
+    found = select(col(InteractionRow.interaction_id)).where(
+        col(InteractionRow.agent) == agent, col(InteractionRow.ended_at) > since, rated
+    )
+    counted = select(func.count()).select_from(found.limit(at_most).subquery())
+    return int(session.connection().execute(counted).scalar_one())
 
 
 def blobs_of(session: Session, digests: Collection[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from burnish import serving_table
+from burnish import machine, serving_table
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import BASE_NAME, Settings
 from burnish.errors import AdapterError, ConfigError
@@ -76,16 +76,19 @@ def command(settings: Settings) -> list[str]:
 
 def environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of the vLLM server. Variables that the user has set stay."""
+    model = settings.engine.model
     defaults = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": str(machine.kv_cache_gib(model)),
         "VLLM_LOGGING_LEVEL": "WARNING",
         "PYTHONWARNINGS": "ignore",
-        "OMP_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": str(machine.n_threads(model)),
     }
+    if (allocator := machine.preload()) is not None:
+        defaults["LD_PRELOAD"] = allocator
     forced = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_API_KEY": engine_key(settings)}
-    if Path(settings.engine.model).is_dir():
+    if Path(model).is_dir():
         forced["HF_HUB_OFFLINE"] = "1"
     kept = {name: value for name, value in inherited.items() if not name.startswith("BURNISH_")}
     return {**defaults, **kept, **forced}

@@ -28,9 +28,11 @@ def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def replayer(world: World, **rules: Any) -> Replayer:
-    gate = world.settings.gate.model_copy(update={"tier": "full", "holdout": 0.999999})
-    return Replayer(world.journal, world.engine, lambda agent: gate, rules=Rules(n_turns=80, **rules))
+def replayer(world: World, tier: str = "full", judge_model: str = "", **rules: Any) -> Replayer:
+    gate = world.settings.gate.model_copy(update={"tier": tier, "holdout": 0.999999})
+    judge_ = world.settings.judge.model_copy(update={"model": judge_model})
+    chosen = world.settings.model_copy(update={"gate": gate, "judge": judge_})
+    return Replayer(world.journal, world.engine, lambda agent: chosen, rules=Rules(n_turns=80, **rules))
 
 
 def talk(world: World, n: int, **changes: Any) -> None:
@@ -128,7 +130,7 @@ async def test_a_restart_begins_nothing_anew(full: World) -> None:
     judge(full, 1, 0)
     await again(full)
     assert full.live() == 1
-    assert full.engine.n_calls("chat") == n_asked + 2 * 64  # the forgetting prompts again, the held-out turns not
+    assert full.engine.n_calls("chat") == n_asked + 3 * 64  # the forgetting prompts again, the held-out turns not
 
 
 async def test_turns_that_say_nothing_are_not_put(full: World) -> None:
@@ -237,3 +239,27 @@ async def test_an_engine_that_loses_the_candidate_while_it_answers_says_nothing_
     await again(full)
     assert full.live() == 1
     assert full.version(1).evidence["replay"]["n_unasked"] == 0
+
+
+@pytest.mark.parametrize(
+    ("judge_model", "n_turns", "said"),
+    [
+        ("", 70, "held-out replay: judge.model is not set"),
+        ("openai/gpt-5", 20, "held-out replay: 21 held-out turns so far, 64 needed"),
+    ],
+)
+async def test_in_the_tier_auto_no_version_waits_for_held_out_turns(
+    full: World, judge_model: str, n_turns: int, said: str
+) -> None:
+    full.swapper._replayer = replayer(full, "auto", judge_model)
+    talk(full, n_turns)
+    await full.publish(1)
+    assert any(said in reason for reason in full.version(1).evidence["left_out"])
+
+
+async def test_in_the_tier_auto_held_out_turns_count_as_soon_as_there_are_enough(full: World) -> None:
+    full.swapper._replayer = replayer(full, "auto", "openai/gpt-5")
+    talk(full, 70)
+    await full.publish(1)
+    assert full.version(1).evidence["replay"]["n"] == 71
+    assert "left_out" not in full.version(1).evidence

@@ -1,0 +1,89 @@
+"""The length of a step: how far it moves the policy, and how that is brought to a target.
+
+A learning rate says nothing about how far a model moves: the same rate is a crawl for one model and a leap for another.
+The KL from the policy before a step to the policy after it, in nats a token on the step's own rows, means the same for
+every model. It grows with the square of the update, so a few measurements find the factor that meets a target. This is
+the trust region of TRPO (arXiv 1502.05477), with a line search in both directions.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from burnish.learner.data.rows import Row
+from burnish.learner.model.policy import Policy
+from burnish.learner.model.predictions import Predictions
+from burnish.learner.model.ranks import Ranks
+
+NEAR = (0.8, 1.25)
+"""A KL within these factors of its target is near enough."""
+MAX_SCALINGS = 4
+LARGEST_FACTOR = 5.0
+"""Largest change of the length at a time. The quadratic law holds near the policy only."""
+
+
+def signal(rows: Sequence[Row]) -> float:
+    """How much of a step's replies teach something, 0 to 1: the share of their tokens, each by its row's strength.
+
+    A row with a hint or a right reply counts in full. A row with a reward alone counts by its advantage: in full from
+    one half on, which a first surprise has. So a step in which little was wrong moves little.
+    """
+    strengths = [(row.n_tokens, _strength(row)) for row in rows if row.sample is not None or row.place is not None]
+    n_tokens = sum(n for n, _ in strengths)
+    return sum(n * strength for n, strength in strengths) / n_tokens if n_tokens else 1.0
+
+
+def _strength(row: Row) -> float:
+    streams = set(row.streams) - {"advantages", "behaviour", "own", "base", "base_behaviour"}
+    if streams:
+        return 1.0
+    advantages = row.streams.get("advantages")
+    return 0.0 if advantages is None else min(1.0, 2.0 * float(advantages.abs().max()))
+
+
+class StepLength:
+    """The policy before an update, and the way back to it. Made before the update, used after it."""
+
+    def __init__(self, policy: Policy, rows: Sequence[Row], ranks: Ranks, budget: int) -> None:
+        """`rows` are the step's own replies. `budget` bounds the tokens of one forward pass."""
+        self._policy, self._ranks = policy, ranks
+        self._rows = list(rows)
+        batches = policy.batches(self._rows, ranks.budget(self._rows, budget))
+        self._batches = ranks.share(batches, self._rows)
+        self._weights = {name: tensor.detach().clone() for name, tensor in policy.parameters().items()}
+        self._before = [self._predictions(batch) for batch in self._batches]
+
+    def kl(self) -> float:
+        """Mean KL from the policy before to the present one, in nats a token."""
+        total = sum(
+            float(before.kl_to(self._predictions(batch)).sum())
+            for batch, before in zip(self._batches, self._before, strict=True)
+        )
+        found = self._ranks.add({"kl": total})["kl"]
+        return found / max(1, sum(row.n_tokens for row in self._rows))
+
+    def fit(self, target: float) -> tuple[float, float]:
+        """Scale the update until its KL is near `target`. Returns (factor on the update, KL)."""
+        after = {name: tensor.detach().clone() for name, tensor in self._policy.parameters().items()}
+        scale, found = 1.0, self.kl()
+        for _ in range(MAX_SCALINGS):
+            if NEAR[0] * target <= found <= NEAR[1] * target:
+                break
+            factor = math.sqrt(target / found) if math.isfinite(found) and found > 0.0 else 0.0
+            if found == 0.0:
+                factor = LARGEST_FACTOR
+            scale *= min(LARGEST_FACTOR, max(1.0 / LARGEST_FACTOR, factor))
+            self._set(after, scale)
+            found = self.kl()
+        return scale, found
+
+    @torch.no_grad()
+    def _set(self, after: dict[str, torch.Tensor], scale: float) -> None:
+        for name, tensor in self._policy.parameters().items():
+            before = self._weights[name]
+            tensor.copy_(before + scale * (after[name] - before))
+
+    @torch.no_grad()
+    def _predictions(self, batch: Sequence[int]) -> Predictions:
+        return self._policy.predictions([self._rows[i] for i in batch]).detached()
