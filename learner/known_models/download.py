@@ -17,6 +17,8 @@ from burnish.learner.known_models.known import KnownModel
 Watch = Callable[[int, int], None]
 """Is told the bytes so far and the bytes in all, several times a second."""
 _POLL = 0.2
+_BROKEN = "connection broken by"
+"""What pip says when it tries to connect again."""
 _CHUNK = 2**20
 
 
@@ -120,7 +122,8 @@ def _size(folder: Path) -> int:
 
 
 def _reason(log: Path) -> str:
-    """pip's last error, or its last line."""
+    """pip's last error, or its last line. If its tries to connect failed, that comes first."""
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or ["it said nothing"])[-1]
+    reason = (errors or lines or ["it said nothing"])[-1]
+    return f"no connection to the package index ({reason})" if any(_BROKEN in line for line in lines) else reason

