@@ -82,3 +82,7 @@ class Postponed(BurnishError):
 
 class LearnerError(BurnishError):
     """A training step cannot be carried out."""
+
+
+class ModelError(BurnishError):
+    """A known model cannot be fetched, converted or kept."""

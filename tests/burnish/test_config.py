@@ -7,6 +7,7 @@ import pytest
 from burnish import config
 from burnish.cli.settings import markdown
 from burnish.config import overrides
+from burnish.config.cache import cache_dir
 from burnish.errors import ConfigError, RequestError
 
 
@@ -183,3 +184,12 @@ def test_an_agent_may_have_a_recipe_of_its_own() -> None:
 @pytest.mark.parametrize(("port", "remote"), [(8700, 8702), (0, 0)])
 def test_the_remote_process_listens_beside_the_gateway(port: int, remote: int) -> None:
     assert config.load(flags={"gateway.port": port}).remote_port == remote
+
+
+def test_the_cache_follows_the_xdg_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_dir() == Path("/caches/burnish")
+    for unusable in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
+        assert cache_dir() == tmp_path / ".cache" / "burnish"

@@ -19,6 +19,7 @@ from burnish.cli import (
     judges,
     keys,
     learner,
+    models,
     parts,
     settings,
     turns,
@@ -32,6 +33,7 @@ PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
     "Start": {
         "doctor": (doctor.doctor, "doctor"),
         "demo": (demo.demo, "demo --seed 1"),
+        "models": models.app,
         "up": (up.up, "up --set gateway.port=8700"),
         "status": (up.status, "status --json"),
         "config": (settings.config, "config --set learner.min_rows=8"),
