@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo demo-control lint docs check test test-slow test-harness test-browser format lock clean
+.PHONY: help setup demo demo-control demo-sandbox lint docs check test test-slow test-harness test-browser format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -10,11 +10,14 @@ help: ## Show this list
 setup: ## Make or update .venv (the other targets do this too)
 	@$(PYTHON) bootstrap.py
 
-demo: setup ## Watch the agent get better by being used
+demo: setup ## Watch a real language model get better by being used (fetches it at first, 93 MB)
 	@$(BIN)/burnish demo
 
 demo-control: setup ## The same twice more: learner off, rewards shuffled
 	@$(BIN)/burnish demo --control
+
+demo-sandbox: setup ## The demo in the toy language, with the small model that ships
+	@$(BIN)/burnish demo --sandbox
 
 lint: setup ## Lint, types, import rules, and the documentation's links
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from pathlib import Path
 Curve = Sequence[tuple[int, float]]
 
 
-def draw(folder: Path, curves: Mapping[str, Curve], trail: Curve) -> list[Path]:
+def draw(folder: Path, curves: Mapping[str, Curve], trail: Curve, title: str) -> list[Path]:
     """Write `curve.png` and `curve.svg`. Returns their paths."""
     import matplotlib
 
@@ -22,9 +22,8 @@ def draw(folder: Path, curves: Mapping[str, Curve], trail: Curve) -> list[Path]:
     for name, curve in curves.items():
         colour, line = styles.get(name, ("#332288", "^-"))
         axes.plot(*zip(*curve, strict=True), line, color=colour, markersize=5, label=f"held-out score, {name}")
-    axes.axhline(0.8, color="black", linewidth=0.6, linestyle=":")
     axes.set(xlabel="interactions with simulated users", ylabel="score", ylim=(-0.02, 1.02), xlim=(0, None))
-    axes.set_title("Burnish demo: sandbox model, simulated users, two CPU cores", fontsize=10)
+    axes.set_title(f"Burnish demo: {title}", fontsize=10)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, loc="upper left")
     figure.tight_layout()

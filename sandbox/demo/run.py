@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,19 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from burnish.config import Settings
+from burnish.config import BASE_NAME, Settings
 from burnish.errors import BurnishError
 from burnish.journal import Journal
 from burnish.processes.parts import gateway_url
 from burnish.sandbox.demo import facts, stack
 from burnish.sandbox.demo.screen import screen
 from burnish.sandbox.demo.traffic import Log, Traffic
-from burnish.sandbox.world import heldout
-from burnish.sandbox.world.users import SimulatedUser
+from burnish.sandbox.demo.worlds import World
 
 NAMES = ("ana", "bo", "chen", "dora", "emil", "fay", "gus", "hana", "ivo", "june", "kai", "lea")
-THINK_SECONDS = (2.0, 6.0)
 SETTLE_SECONDS = 90.0
 MIN_STREAMS = 4
+LINE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Plan:
     """The plan of a run. `n_users` talk `n_interactions` times in all. Exams are held every `exam_every`
     interactions."""
 
+    world: World
     title: str = "learning"
     n_users: int = 8
-    n_listeners: int = 5
     n_interactions: int = 512
     exam_every: int = 128
     seed: int = 0
@@ -42,10 +42,15 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a run: exam scores by interactions, the users' trail, and flat figures."""
+    """The result of a run: exam scores and replies by interactions, the users' trail, and flat figures.
+
+    `prompted` is the base's score with the wishes in its prompt.
+    """
 
     exams: list[tuple[int, float]] = field(default_factory=list)
     trail: list[tuple[int, float]] = field(default_factory=list)
+    replies: dict[int, list[str]] = field(default_factory=dict)
+    prompted: float | None = None
     figures: dict[str, Any] = field(default_factory=dict)
 
 
@@ -67,11 +72,13 @@ class Run:
         key = stack.make_user_key(self._settings)
         stack.mark(self._settings.state_dir)
         journal = Journal.open(self._settings.journal_url)
-        with self._live() as live:
+        with self._screen() as live:
             ticker = asyncio.create_task(self._refresh_screen(journal, live))
             try:
                 async with stack.running(self._settings, self._settings.state_dir / "demo.log"):
-                    traffic = Traffic(gateway_url(self._settings), key, self._settings.agent.name, self._log)
+                    traffic = Traffic(
+                        gateway_url(self._settings), key, self._settings.agent.name, self._log, self._plan.world
+                    )
                     try:
                         await self._run_all(traffic, journal)
                     finally:
@@ -85,15 +92,20 @@ class Run:
         return self._outcome
 
     async def _run_all(self, traffic: Traffic, journal: Journal) -> None:
+        world = self._plan.world
+        if world.prompted:
+            self._phase = "asking the base with the wishes in its prompt"
+            self._outcome.prompted = world.score(await traffic.ask(world.prompted, BASE_NAME))
+        self._phase = "first exam"
         await self._examine(traffic, 0)
         self._phase = "talking, learning"
         is_over = asyncio.Event()
-        listening = asyncio.create_task(traffic.listen(self._plan.n_listeners, self._plan.seed, is_over))
+        listening = asyncio.create_task(traffic.listen(world.n_listeners, self._plan.seed, is_over))
         examining = asyncio.create_task(self._examine_along(traffic))
         try:
             rng = random.Random(f"{self._plan.seed} think")
-            users = [SimulatedUser(self._plan.seed, NAMES[n % len(NAMES)]) for n in range(self._plan.n_users)]
-            await traffic.talk(users, self._plan.n_interactions, lambda: rng.uniform(*THINK_SECONDS))
+            users = [world.make_user(self._plan.seed, NAMES[n % len(NAMES)]) for n in range(self._plan.n_users)]
+            await traffic.talk(users, self._plan.n_interactions, lambda: rng.uniform(*world.think_seconds))
             self._phase = "last turns"
             await self._settle(journal)
         finally:
@@ -106,9 +118,9 @@ class Run:
     async def _examine(self, traffic: Traffic, n: int) -> None:
         """Ask the held-out prompts through the gateway, without hints, out of training. A program scores the
         replies."""
-        prompts = heldout.prompts()
-        replies = await traffic.ask([prompt.messages for prompt in prompts])
-        self._outcome.exams.append((n, heldout.score(replies)))
+        replies = await traffic.ask(self._plan.world.exam)
+        self._outcome.exams.append((n, self._plan.world.score(replies)))
+        self._outcome.replies[n] = list(replies)
 
     async def _examine_along(self, traffic: Traffic) -> None:
         """Hold an exam after each given number of further interactions, while everything else continues."""
@@ -131,6 +143,7 @@ class Run:
                 calm_since = time.monotonic()
 
     async def _refresh_screen(self, journal: Journal, live: Live | None) -> None:
+        next_line = 0.0
         while True:
             self._pulse = await asyncio.to_thread(facts.pulse, journal, self._settings.agent.name)
             pleased = self._log.first_turn_satisfaction()
@@ -138,7 +151,20 @@ class Run:
                 self._outcome.trail.append((len(self._log.turns), pleased))
             if live is not None:
                 live.update(self._picture())
+            elif time.time() >= next_line:
+                next_line = time.time() + LINE_SECONDS
+                self._console.print(self._line(), highlight=False, soft_wrap=True)
             await asyncio.sleep(0.5)
+
+    def _line(self) -> str:
+        """The state in one line, for a console that cannot be drawn on."""
+        pulse, seconds = self._pulse, time.time() - self._began
+        score = f", score {self._outcome.exams[-1][1]:.2f}" if self._outcome.exams else ""
+        loop = ""
+        if pulse is not None:
+            live = f"v{pulse.live}" if pulse.live else "base"
+            loop = f", {pulse.n_recorded} recorded, {pulse.n_spent} trained on, live {live}, {pulse.n_refused} refused"
+        return f"{seconds:4.0f} s  {self._phase}{loop}{score}, {len(self._log.failures)} failed"
 
     def _picture(self) -> RenderableType:
         return screen(
@@ -152,7 +178,10 @@ class Run:
             len(self._log.failures),
         )
 
-    def _live(self) -> Live:
+    def _screen(self) -> AbstractContextManager[Live | None]:
+        """The screen on a terminal. None elsewhere: there the run prints a line every `LINE_SECONDS`."""
+        if not self._console.is_terminal:
+            return nullcontext()
         return Live(self._picture(), console=self._console, refresh_per_second=4)
 
     def _add_up(self, journal: Journal) -> None:
@@ -160,7 +189,8 @@ class Run:
         open_streams = facts.swaps(journal, agent, self._log)
         n_missing, n_misjoined, n_ambiguous = facts.joins(journal, self._log.turns)
         pulse = facts.pulse(journal, agent)
-        self._outcome.figures = {
+        prompted = self._outcome.prompted
+        self._outcome.figures = ({} if prompted is None else {"score_prompted": round(prompted, 4)}) | {
             "wall_seconds": round(time.time() - self._began, 1),
             "score_before": round(self._outcome.exams[0][1], 4),
             "score_after": round(self._outcome.exams[-1][1], 4),

@@ -8,7 +8,7 @@ retried.
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import httpx
 import openai
 from openai.types.chat import ChatCompletionMessageParam
 
-from burnish.sandbox.world.users import SimulatedUser, listener_request
+from burnish.sandbox.demo.worlds import Conversation, User, World
 
 NO_TRAINING = {"x-burnish-train": "false"}
 
@@ -67,16 +67,17 @@ class Log:
 class Traffic:
     """Users and listeners against one gateway."""
 
-    def __init__(self, base_url: str, api_key: str, model: str, log: Log) -> None:
-        self._client = openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key=api_key, max_retries=0, timeout=60.0)
+    def __init__(self, base_url: str, api_key: str, model: str, log: Log, world: World) -> None:
+        self._client = openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key=api_key, max_retries=0, timeout=300.0)
         self._feedback = httpx.AsyncClient(
             base_url=base_url, headers={"Authorization": f"Bearer {api_key}"}, timeout=30.0
         )
         self._model = model
         self._log = log
+        self._world = world
         self._n_left = 0
 
-    async def talk(self, users: list[SimulatedUser], n_interactions: int, pause: Callable[[], float]) -> None:
+    async def talk(self, users: Sequence[User], n_interactions: int, pause: Callable[[], float]) -> None:
         """Let the users talk until `n_interactions` replies have been requested. `pause` gives think times in
         seconds."""
         self._n_left = n_interactions
@@ -88,13 +89,16 @@ class Traffic:
             *(self._listen(random.Random(f"{seed} listener {n}"), is_over) for n in range(n_listeners))
         )
 
-    async def ask(self, prompts: list[list[dict[str, str]]], concurrency: int = 8) -> list[str]:
-        """Answers of the agent to single prompts, kept out of training. An empty answer for a failed request."""
+    async def ask(self, prompts: Sequence[Conversation], model: str | None = None, concurrency: int = 8) -> list[str]:
+        """Answers of the agent, or of another `model`, to single prompts, kept out of training. An empty answer for a
+        failed request.
+        """
         slots = asyncio.Semaphore(concurrency)
 
-        async def ask(messages: list[dict[str, str]]) -> str:
+        async def ask(messages: Conversation) -> str:
             async with slots:
-                return (await self._stream("examiner", messages, headers=NO_TRAINING, max_tokens=48))[1]
+                limit = self._world.max_tokens
+                return (await self._stream("examiner", messages, headers=NO_TRAINING, max_tokens=limit, model=model))[1]
 
         return list(await asyncio.gather(*map(ask, prompts)))
 
@@ -102,17 +106,17 @@ class Traffic:
         await self._client.close()
         await self._feedback.aclose()
 
-    async def _sessions(self, user: SimulatedUser, pause: Callable[[], float]) -> None:
+    async def _sessions(self, user: User, pause: Callable[[], float]) -> None:
         while self._n_left > 0:
             await asyncio.sleep(pause())
             await self._session(user, pause)
 
-    async def _session(self, user: SimulatedUser, pause: Callable[[], float]) -> None:
+    async def _session(self, user: User, pause: Callable[[], float]) -> None:
         messages = [{"role": "user", "content": user.opening()}]
         previous: str | None = None
         while self._n_left > 0:
             self._n_left -= 1
-            response_id, reply = await self._stream(user.name, messages, max_tokens=48)
+            response_id, reply = await self._stream(user.name, messages, max_tokens=self._world.max_tokens)
             if response_id is None:
                 return
             reaction = user.react(reply)
@@ -139,11 +143,17 @@ class Traffic:
 
     async def _listen(self, rng: random.Random, is_over: asyncio.Event) -> None:
         while not is_over.is_set():
-            messages = [{"role": "user", "content": listener_request(rng)}]
+            messages = [{"role": "user", "content": self._world.listener(rng)}]
             await self._stream("listener", messages, headers=NO_TRAINING, max_tokens=400)
 
     async def _stream(
-        self, who: str, messages: list[dict[str, str]], *, max_tokens: int, headers: dict[str, str] | None = None
+        self,
+        who: str,
+        messages: Conversation,
+        *,
+        max_tokens: int,
+        headers: dict[str, str] | None = None,
+        model: str | None = None,
     ) -> tuple[str | None, str]:
         """One streamed reply: its id (None if the request failed) and text."""
         record = Stream(who, time.time())
@@ -152,10 +162,10 @@ class Traffic:
         conversation: list[ChatCompletionMessageParam] = list(messages)  # type: ignore[arg-type]
         try:
             stream: Any = await self._client.chat.completions.create(
-                model=self._model,
+                model=model or self._model,
                 messages=conversation,
                 max_tokens=max_tokens,
-                temperature=1.0,
+                temperature=self._world.temperature,
                 stream=True,
                 extra_headers=headers,
             )

@@ -28,7 +28,7 @@ class Reaction:
     `message` is the user's next message in the conversation. None ends it.
     """
 
-    is_satisfied: bool
+    satisfied: bool
     rating: Literal["up", "down"]
     comment: str | None = None
     message: str | None = None

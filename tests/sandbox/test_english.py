@@ -1,0 +1,95 @@
+"""The English world: topics do not leak, checks do what they say, and a reply that games the wishes fails."""
+
+import pytest
+
+from burnish.sandbox.english import questions, style
+from burnish.sandbox.english.questions import Question
+from burnish.sandbox.english.users import EnglishUser
+
+BREAD = Question("kitchen", "How do I keep bread fresh?", ("bag", "wrap", "freez", "box"))
+WORLD = "f5d46140"
+GOOD = "Keep it in a paper bag or a bread box."
+
+
+def test_the_exam_asks_about_other_topics() -> None:
+    trained, asked = questions.training(), questions.heldout()
+    assert len(trained) >= 150 and len(asked) >= 48
+    assert not {q.topic for q in trained} & {q.topic for q in asked}
+    texts = [q.text for q in (*trained, *asked)]
+    assert len(texts) == len({*texts})
+
+
+def test_repeating_the_question_is_no_answer() -> None:
+    for question in (*questions.training(), *questions.heldout()):
+        assert question.about and not question.is_answered_by(question.text), question.text
+
+
+def test_the_world_is_frozen() -> None:
+    """Figures of different worlds do not compare. Whoever changes the world measures anew and writes the new hash."""
+    assert questions.world_hash() == WORLD
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_right"),
+    [
+        (GOOD, True),
+        ("Keep it in a paper bag.", True),
+        ("Bag it.", False),  # too few words to say anything
+        ("Sure, I can help you with fresh bread.", False),  # about nothing that answers the question
+        ("bag bag bag bag bag bag", False),
+        ("bread bag bread bag bread bag bread bag", False),  # repeats itself
+        ("Keep it in a bag, or a box.", False),  # a comma
+        ("Keep it in a bag. Then eat it soon.", False),  # two sentences
+        ("Keep it in a bag\nand eat it soon.", False),  # two lines
+        ("Refrigeration is bad so use a paper bag.", False),  # a long word
+        (
+            " ".join(["Keep the loaf in a bag at home and never on a warm shelf because the heat makes it go stale"]),
+            False,
+        ),
+        ("", False),
+    ],
+)
+def test_a_reply_scores_only_with_every_wish_and_content(reply: str, is_right: bool) -> None:
+    assert style.satisfies(BREAD, reply) is is_right
+
+
+def test_the_breakdown_counts_each_wish() -> None:
+    found = style.breakdown([BREAD, BREAD], [GOOD, "It is, simply, a bag."])
+    assert found == {"score": 0.5, "content": 1.0, "short": 1.0, "no_commas": 0.5, "plain": 1.0}
+    with pytest.raises(ValueError, match="one reply for each of 1 questions, got 2"):
+        style.breakdown([BREAD], ["a", "b"])
+
+
+def test_users_praise_what_satisfies_and_name_what_they_miss() -> None:
+    user, n_commented = EnglishUser(0, "ana"), 0
+    for _ in range(200):
+        user.opening()
+        reaction = user.react("A long reply, with commas, on something else.")
+        assert (reaction.satisfied, reaction.rating) == (False, "down")
+        n_commented += reaction.comment is not None
+        if reaction.message is not None:
+            assert reaction.message == reaction.comment
+            assert user.react("No, not again.").message is None
+    assert 140 <= n_commented <= 195
+    with pytest.raises(RuntimeError, match="has asked for nothing"):
+        user.react("x")
+
+
+def test_the_same_seed_gives_the_same_user() -> None:
+    one, other = EnglishUser(3, "bo"), EnglishUser(3, "bo")
+    for _ in range(20):
+        assert one.opening() == other.opening()
+        assert one.react("A reply, it is.") == other.react("A reply, it is.")
+
+
+def test_comments_say_only_what_is_missing() -> None:
+    sayings = {saying: wish for wish in style.HOUSE_STYLE for saying in wish.sayings}
+    user = EnglishUser(1, "chen")
+    for _ in range(100):
+        user.opening()
+        comment = user.react("Keep, it short.").comment
+        if comment is not None:
+            named = {wish.name for saying, wish in sayings.items() if saying in comment}
+            assert named == {"no_commas"}
+        while user._question is not None:
+            user.react("Keep, it short.")
