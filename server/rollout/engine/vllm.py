@@ -11,6 +11,10 @@ from burnish.server.rollout.engine.vllm_http import VllmHttp
 
 N_TOLD = 20
 """vLLM's --max-logprobs."""
+PATIENCE = 3600.0
+"""Seconds for a whole request. A question at low priority may wait long behind live traffic, and that is no failure. A
+server that is gone refuses the connection at once.
+"""
 LOW_PRIORITY = 5
 """After live traffic, before the judge."""
 
@@ -18,7 +22,7 @@ LOW_PRIORITY = 5
 class VllmEngine:
     """One vLLM server at `url` (without a trailing `/v1`)."""
 
-    def __init__(self, url: str, api_key: str = "", *, timeout: float = 120.0) -> None:
+    def __init__(self, url: str, api_key: str = "", *, timeout: float = PATIENCE) -> None:
         self._http = VllmHttp(url, api_key, timeout=timeout)
         self.url = self._http.url
 

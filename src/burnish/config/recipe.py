@@ -27,13 +27,13 @@ class Recipe(Section):
         4, ge=1, description="Most versions between the learner's and the one that sampled a row."
     )
     num_iterations: int = Field(
-        1,
+        2,
         ge=1,
         description="Optimiser steps over the rows of one step. More learn more from each row and take "
         "proportionally longer.",
     )
     step_kl: float = Field(
-        0.02,
+        0.05,
         ge=0,
         description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
         "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
@@ -115,7 +115,7 @@ class Recipe(Section):
         "base", description="The teacher that reads the hint: the frozen base, or the live version."
     )
     distill_guidance: float = Field(
-        0.0,
+        1.5,
         ge=0,
         le=4,
         description="How much the teacher exaggerates what the hint changes, beyond a neutral hint "
@@ -146,8 +146,8 @@ class Recipe(Section):
     dpo_reference: Literal["base", "teacher"] = Field(
         "base", description="DPO's reference: the base, or the teacher (the last promoted version)."
     )
-    kl_weight: float = Field(0.02, ge=0, description="Weight of the KL to the base.")
-    anchor_weight: float = Field(0.5, ge=0, description="Weight of the replay of the base's own answers. 0: off.")
+    kl_weight: float = Field(0.0, ge=0, description="Weight of the KL to the base. 0: off.")
+    anchor_weight: float = Field(0.0, ge=0, description="Weight of the replay of the base's own answers. 0: off.")
     anchor_growth: float = Field(
         2.0,
         ge=1,
@@ -226,16 +226,16 @@ class Recipe(Section):
         description="Yellow and red: fall of the rewards' standard deviation from its peak, as a share of it.",
     )
     monitor_entropy: tuple[float, float] = Field(
-        (0.4, 1.0), description="Yellow: change of the entropy from its start, as a share. Red: its rise."
+        (1.0, 2.0), description="Yellow: change of the entropy from its start, as a share. Red: its rise."
     )
-    min_entropy: float = Field(0.05, ge=0, description="Entropy, in nats a token, below which its monitor is red.")
+    min_entropy: float = Field(0.005, ge=0, description="Entropy, in nats a token, below which its monitor is red.")
     monitor_grad_norm: tuple[float, float] = Field(
         (4.0, 6.0),
         description="Yellow: z-score of a gradient norm. Red: a z-score reached twice within the last 64 steps.",
     )
-    monitor_kl: tuple[float, float] = Field((0.05, 0.2), description="Yellow and red: KL to the base, in nats a token.")
+    monitor_kl: tuple[float, float] = Field((3.0, 6.0), description="Yellow and red: KL to the base, in nats a token.")
     monitor_length: tuple[float, float] = Field(
-        (0.3, 0.6), description="Yellow and red: change of the replies' mean length from its start, as a share."
+        (0.8, 1.6), description="Yellow and red: change of the replies' mean length from its start, as a share."
     )
     monitor_repetition: tuple[float, float] = Field(
         (0.1, 0.3),
@@ -316,9 +316,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "step_kl": 0.0,
             "learning_rate": 1e-3,
             "distill_teacher": "live",
-            # With 1 it learns half as fast at first. With 4 the gate refuses more versions
-            # (docs/decisions/0015-several-optimiser-steps-per-batch.md).
-            "num_iterations": 2,
+            "distill_guidance": 0.0,
             "max_rows": 24,
             "max_wait": 20.0,
             "kl_weight": 0.1,
@@ -328,10 +326,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             # that are not.
             "monitors": "watch",
             "outlier_z": 20.0,
-            "monitor_kl": (3.0, 6.0),
-            "monitor_entropy": (1.0, 2.0),
-            "min_entropy": 0.005,
-            "monitor_length": (0.8, 1.6),
         },
     }
 )

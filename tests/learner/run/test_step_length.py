@@ -1,0 +1,109 @@
+"""A step's length: the KL that it reports is the exact one, and it meets its target for any learning rate."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from burnish.learner.data.rows import Row
+from burnish.learner.model.policy import Policy
+from burnish.learner.model.ranks import Ranks
+from burnish.learner.run.step_length import NEAR, StepLength, signal
+from burnish.learner.run.trainer import Trainer
+
+Make = Callable[..., Trainer]
+
+
+def nudge(policy: Policy, size: float) -> None:
+    """Move the adapter in a fixed direction."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for tensor in policy.parameters().values():
+            tensor.add_(size * torch.randn(tensor.shape, generator=generator))
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_the_kl_is_the_mean_over_all_tokens_and_the_whole_vocabulary(
+    policy: Policy, make_samples: Any, is_packed: bool
+) -> None:
+    rows = [Row.of(sample) for sample in make_samples(5)]
+    policy._forward.is_packed = is_packed
+    with torch.no_grad():
+        before = policy.distributions(rows)
+    length = StepLength(policy, rows, Ranks(), 64)
+    assert length.kl() == pytest.approx(0.0, abs=1e-6)
+    nudge(policy, 0.05)
+    with torch.no_grad():
+        after = policy.distributions(rows)
+    exact = (before.exp() * (before - after)).sum(-1).mean()
+    assert exact > 1e-3
+    assert length.kl() == pytest.approx(float(exact), rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [1e-4, 0.02, 0.5])
+@pytest.mark.parametrize("target", [0.002, 0.05])
+def test_a_step_of_any_size_is_brought_to_its_target(
+    policy: Policy, make_samples: Any, size: float, target: float
+) -> None:
+    length = StepLength(policy, [Row.of(sample) for sample in make_samples(6)], Ranks(), 512)
+    nudge(policy, size)
+    scale, found = length.fit(target)
+    assert NEAR[0] * target <= found <= NEAR[1] * target
+    assert length.kl() == pytest.approx(found)
+    assert (scale > 1.0) is (size < 0.02) or size == 0.02
+
+
+def test_a_step_that_moves_nothing_stays_where_it_is(policy: Policy, make_samples: Any) -> None:
+    before = policy.copy_adapter()
+    StepLength(policy, [Row.of(sample) for sample in make_samples(2)], Ranks(), 512).fit(0.05)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in policy.copy_adapter().items())
+
+
+@pytest.mark.parametrize("learning_rate", [1e-5, 1e-3, 1e-1])
+def test_the_trainer_meets_the_target_whatever_its_learning_rate(
+    make_trainer: Make, make_samples: Any, learning_rate: float
+) -> None:
+    trainer = make_trainer(step_kl=0.02, learning_rate=learning_rate, num_iterations=2)
+    for _ in range(3):
+        metrics = trainer.step(make_samples(8)).metrics
+        assert NEAR[0] <= metrics["step_kl"] / metrics["step_kl_target"] <= NEAR[1]
+    assert metrics["step_scale"] == pytest.approx(1.0, abs=0.6)  # the rate has followed
+
+
+def test_a_step_in_which_little_was_wrong_moves_little(make_trainer: Make, make_samples: Any) -> None:
+    trainer = make_trainer(step_kl=0.02, distill_weight=0.0)
+    for _ in range(6):
+        liked = trainer.step(make_samples(8, reward=1.0, hints=False)).metrics
+    blamed = trainer.step(make_samples(8, reward=-1.0, hints=False)).metrics
+    assert liked["signal"] < 0.3 < blamed["signal"]
+    assert liked["step_kl_target"] == pytest.approx(0.02 * liked["signal"])
+    assert liked["step_kl"] < 0.5 * blamed["step_kl"]
+
+
+def test_half_the_step_is_a_quarter_of_the_kl(make_trainer: Make, make_samples: Any) -> None:
+    trainer = make_trainer(step_kl=0.02)
+    found = trainer.step(make_samples(8), rate=0.5).metrics
+    assert found["step_kl_target"] == pytest.approx(0.02 * found["signal"] / 4.0)
+
+
+def test_pace_survives_a_restart_and_a_reset_forgets_it(make_trainer: Make, make_samples: Any) -> None:
+    trainer = make_trainer(step_kl=0.02, learning_rate=1e-5)
+    trainer.step(make_samples(8))
+    assert trainer.pace > 2.0
+    other = make_trainer(step_kl=0.02, learning_rate=1e-5)
+    other.restore(trainer.state())
+    assert other.pace == trainer.pace
+    trainer.reset()
+    assert trainer.pace == 1.0
+
+
+def test_signal_counts_hints_in_full_and_rewards_by_their_surprise(make_samples: Any) -> None:
+    hinted, surprised, expected, idle = (Row.of(sample) for sample in make_samples(4))
+    hinted.streams["teacher_top"] = torch.zeros(hinted.n_tokens, 3)
+    surprised.streams["advantages"] = torch.full((surprised.n_tokens,), -0.5)
+    expected.streams["advantages"] = torch.full((expected.n_tokens,), 0.05)
+    sizes = [row.n_tokens for row in (hinted, surprised, expected, idle)]
+    wanted = (sizes[0] + sizes[1] + 0.1 * sizes[2]) / sum(sizes)
+    assert signal([hinted, surprised, expected, idle]) == pytest.approx(wanted)
+    assert signal([]) == 1.0
