@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.config.cache import cache_dir
+from burnish.config.cache_dir import cache_dir
 from burnish.errors import ModelError
 from burnish.files import UNREADABLE, read_json, replace_text
 from burnish.learner.known_models.conversion import CONVERSION, convert, require_packages

@@ -7,7 +7,7 @@ import pytest
 from burnish import config
 from burnish.cli.settings import markdown
 from burnish.config import overrides
-from burnish.config.cache import cache_dir
+from burnish.config.cache_dir import cache_dir
 from burnish.errors import ConfigError, RequestError
 
 
