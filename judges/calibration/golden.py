@@ -27,7 +27,7 @@ from burnish.records import Message
 SHIPPED = Path(__file__).parent / "golden.sandbox.jsonl"
 """The sandbox language's golden set. `python -m benchmarks.judging.golden` makes it again."""
 ENGLISH = Path(__file__).parent / "golden.english.jsonl"
-"""Written and labelled by hand (docs/explanation/judging.md says by whom and when)."""
+"""Written and labelled case by case (docs/explanation/judging.md says by whom and when)."""
 SCORES = (1, 0, -1)
 ORIGINS = ("user", "tool", "feedback")
 _FIELDS = ("messages", "reply", "next_state", "from", "score", "hint", "note", "turn")
