@@ -12,6 +12,7 @@ from burnish.judges.judge import MAX_TOKENS, Judge, Structured
 from burnish.judges.models.local import LocalJudge
 from burnish.judges.models.panel import Panel
 from burnish.judges.models.remote import RemoteJudge
+from burnish.judges.permits import Permits
 from burnish.judges.worker import Worker
 
 GRADE_TOKENS = 16
@@ -70,17 +71,21 @@ def make_graders(settings: Settings, engine_url: str, engine_key: str) -> list[J
 
 
 async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping: Callable[[], bool]) -> None:
-    """Judge until `is_stopping()`."""
-    panel = Panel(make_judges(settings, engine_url, engine_key))
+    """Judge until `is_stopping()`. A judge is checked at first, in idle time, and rewards only if it is fit."""
+    judges = make_judges(settings, engine_url, engine_key)
+    journal = Journal.open(settings.journal_url)
+    permits = Permits(journal, settings, judges)
+    panel = Panel(judges, may_speak=permits.may_speak)
     # Structured output restricts an answer to the form of a verdict. A comparison has another form.
     unconstrained = Panel(make_judges(settings, engine_url, engine_key, structured="off"))
-    graders = Panel(make_graders(settings, engine_url, engine_key))
-    journal = Journal.open(settings.journal_url)
+    graders = Panel(make_graders(settings, engine_url, engine_key), may_speak=permits.may_speak)
     try:
+        permits.begin()
         await asyncio.gather(
-            Worker(journal, panel, settings.judge).run_forever(is_stopping),
+            permits.run_forever(is_stopping),
+            Worker(journal, panel, settings.judge, silence=permits.silence).run_forever(is_stopping),
             Comparer(journal, unconstrained, settings.judge).run_forever(is_stopping),
-            Grader(journal, graders, settings.judge).run_forever(is_stopping),
+            Grader(journal, graders, settings.judge, silence=permits.silence).run_forever(is_stopping),
         )
     finally:
         await panel.close()

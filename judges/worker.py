@@ -2,7 +2,8 @@
 never waits for it.
 
 A verdict is stored once per turn, judge and origin. A failed request is tried again later. After the last try the turn
-stays unjudged and is counted, and no verdict is invented.
+stays unjudged and is counted, and no verdict is invented. While no judge is fit, turns that need one are held, with the
+reason; rules and users' own words need none.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from burnish import config
 from burnish.journal import Journal, jobs
 from burnish.journal.evidence import settle
 from burnish.journal.tables import JudgeJob
-from burnish.journal.turns import record_judgement
+from burnish.journal.turns import record_judgement, record_words
 from burnish.judges import prefilter
 from burnish.judges.injection.counterfactual import examine
 from burnish.judges.judge import JudgeUnavailable, identity
@@ -29,6 +30,7 @@ from burnish.judges.verdicts.ballot import MIN_AGREEMENT, Result, VoidBallot
 from burnish.judges.verdicts.case import Case
 from burnish.judges.verdicts.verdict import PROMPT
 from burnish.records import Judgement
+from burnish.rewards import WORDS
 
 log = structlog.get_logger()
 MAX_ATTEMPTS = 3
@@ -40,12 +42,14 @@ LEASE_MARGIN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one job: a judgement, or the error for which it is given back, to be tried again after `delay`
-    seconds.
+    """The outcome of one job: a judgement, nothing (`is_needless`), the reason for which it is `held`, or the error for
+    which it is given back, to be tried again after `delay` seconds.
     """
 
     job: jobs.Leased
     judgement: Judgement | None = None
+    is_needless: bool = False
+    held: str = ""
     error: str = ""
     delay: float = 1.0
     is_silent: bool = False
@@ -62,7 +66,8 @@ class Outcome:
 class Worker:
     """One process's judging: up to `concurrency` turns side by side, and several outcomes in one transaction.
 
-    A turn is leased for as long as the whole panel may take, with a margin. `lease_seconds` overrides that.
+    A turn is leased for as long as the whole panel may take, with a margin. `lease_seconds` overrides that. `silence`
+    says why no judge may be asked now, None if one may.
     """
 
     def __init__(
@@ -74,9 +79,11 @@ class Worker:
         lease_seconds: float | None = None,
         max_attempts: int = MAX_ATTEMPTS,
         min_agreement: float = MIN_AGREEMENT,
+        silence: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._journal = journal
         self._panel = panel
+        self._silence = silence
         self._budget = Budget(journal, chosen.max_votes_per_day)
         self._votes = chosen.votes
         self._concurrency = chosen.concurrency
@@ -136,14 +143,20 @@ class Worker:
             return list(zip(leased, case.read(session, leased, self._rubrics), strict=True))
 
     async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:
-        """The judge's outcome on one turn: a judgement or an error."""
+        """The outcome of one turn. A model is asked only if nothing else settles it, and if one is fit."""
         interaction_id, origin = str(job.payload["interaction_id"]), str(job.payload["origin"])
         judge_id = prefilter.identity()
         try:
             if isinstance(asked, Exception):
                 raise asked
+            if asked.is_needless:
+                return Outcome(job, is_needless=True)
+            if asked.words is not None:
+                return Outcome(job, asked.words)
             if asked.rule is not None:
                 result = Result(-1, 1.0, None, (), 0, reason=asked.rule)
+            elif (silence := self._silence()) is not None:
+                return Outcome(job, held=silence)
             else:
                 model, result = await examine(self._panel, asked, self._votes, self._min_agreement)
                 judge_id = identity(model, PROMPT, asked.rubric)
@@ -175,12 +188,18 @@ class Worker:
         self._is_spent = is_spent
 
     def _is_over(self, session: Session, outcome: Outcome) -> bool:
-        """Store one outcome. False if the turn will be judged again, by us or by a new holder of its lease."""
-        if outcome.judgement is None:
+        """Store one outcome. False if the turn will be judged again, by us or by a new holder of its lease. A held turn
+        may still be ready without its verdict.
+        """
+        if outcome.held:
+            return jobs.hold(session, JudgeJob, outcome.job, outcome.held)
+        if outcome.judgement is None and not outcome.is_needless:
             return self._give_back(session, outcome)
         if not jobs.finish(session, JudgeJob, outcome.job):
             return False
-        record_judgement(session, outcome.judgement, outcome.origin)
+        if outcome.judgement is not None:
+            record = record_words if outcome.judgement.judge_id.startswith(WORDS) else record_judgement
+            record(session, outcome.judgement, outcome.origin)
         return True
 
     def _give_back(self, session: Session, outcome: Outcome) -> bool:

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 BINS = 10
+Z95, Z99 = 1.959964, 2.575829
+"""Standard deviations on each side of 95 and 99 % of a normal distribution."""
 
 
 def kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
@@ -19,6 +21,27 @@ def kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
     ones, others = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
     by_chance = sum(ones[score] * others[score] for score in ones) / n**2
     return None if by_chance >= 1.0 else (observed - by_chance) / (1.0 - by_chance)
+
+
+def kappa_interval(pairs: Sequence[tuple[int, int]], z: float = Z95) -> tuple[float, float] | None:
+    """The interval of κ (95 % by default) for many pairs, by its large-sample variance (Fleiss, Cohen and Everitt
+    1969). None if κ is undefined.
+    """
+    value = kappa(pairs)
+    if value is None:
+        return None
+    n = len(pairs)
+    ones, others = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    by_chance = sum(ones[score] * others[score] for score in ones) / n**2
+    on, off = 0.0, 0.0
+    for (one, other), count in Counter(pairs).items():
+        if one == other:
+            on += count / n * (1.0 - (ones[one] + others[one]) / n * (1.0 - value)) ** 2
+        else:
+            off += count / n * ((others[one] + ones[other]) / n) ** 2
+    spread = on + (1.0 - value) ** 2 * off - (value - by_chance * (1.0 - value)) ** 2
+    half = z * math.sqrt(max(0.0, spread) / n) / (1.0 - by_chance)
+    return max(-1.0, value - half), min(1.0, value + half)
 
 
 def calibration_error(outcomes: Iterable[tuple[float, bool]], bins: int = BINS) -> float | None:
@@ -38,7 +61,7 @@ def calibration_error(outcomes: Iterable[tuple[float, bool]], bins: int = BINS) 
     return sum(gaps) / n
 
 
-def wilson(n_hits: int, n: int, z: float = 1.959964) -> tuple[float, float] | None:
+def wilson(n_hits: int, n: int, z: float = Z95) -> tuple[float, float] | None:
     """Wilson's interval (95 % by default) of a share of `n_hits` in `n`. None if `n` is 0."""
     if not n:
         return None

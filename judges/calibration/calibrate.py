@@ -78,6 +78,9 @@ class Calibration:
         not_good = [score for right, score, _ in given if right != 1]
         interval = agreement.wilson(n_right, len(given))
         outcomes = Counter(opinion.outcome for opinion in self.opinions)
+        hinted = [
+            (o.result.hint is not None) == case.has_hint for case, o in paired if o.result and case.has_hint is not None
+        ]
         n_failed_votes = sum(o.result.n_failed if o.result else 0 for o in self.opinions)
         n_votes = sum(len(o.result.votes) if o.result else 0 for o in self.opinions)
         return {
@@ -88,6 +91,7 @@ class Calibration:
             "right_of_all": _share(n_right, len(paired)),
             "false_positive_rate": _share(sum(score == 1 for score in not_good), len(not_good)),
             "kappa": agreement.kappa([(right, score) for right, score, _ in given]),
+            "hint_agreement": _share(sum(hinted), len(hinted)),
             "calibration_error": agreement.calibration_error(
                 (confidence, right == score) for right, score, confidence in given
             ),

@@ -2,14 +2,17 @@
 
 `messages` is the conversation, `reply` the agent's reply (a message, or its text), `next_state` the messages that came
 back (a text is one message), `from` their source ("user", "tool", or "feedback" for a comment on the reply), `score`
-the right verdict. `note`, and `turn`, the id of the recorded turn of the case, are optional. A case holds the
-conversation and not the prompt, so it stays valid when the prompt changes.
+the right verdict. Optional are `hint` (true if what came back says how the reply should have been, so that a judge
+should write a hint; false if it does not), `note`, and `turn`, the id of the recorded turn of the case. A case holds
+the conversation and not the prompt, so it stays valid when the prompt changes.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,9 +26,11 @@ from burnish.records import Message
 
 SHIPPED = Path(__file__).parent / "golden.sandbox.jsonl"
 """The sandbox language's golden set. `python -m benchmarks.judging.golden` makes it again."""
+ENGLISH = Path(__file__).parent / "golden.english.jsonl"
+"""Written and labelled case by case (docs/explanation/judging.md says by whom and when)."""
 SCORES = (1, 0, -1)
 ORIGINS = ("user", "tool", "feedback")
-_FIELDS = ("messages", "reply", "next_state", "from", "score", "note", "turn")
+_FIELDS = ("messages", "reply", "next_state", "from", "score", "hint", "note", "turn")
 Origin = Literal["user", "tool", "feedback"]
 
 
@@ -35,7 +40,9 @@ class GoldenError(BurnishError):
 
 @dataclass(frozen=True, slots=True)
 class GoldenCase:
-    """One turn and its right verdict: `score` is +1, 0 or -1."""
+    """One turn and its right verdict: `score` is +1, 0 or -1. `has_hint`: whether the right answer carries a hint, None
+    if the set does not say.
+    """
 
     messages: tuple[Message, ...]
     reply: Message
@@ -44,6 +51,7 @@ class GoldenCase:
     score: int
     note: str = ""
     turn: str | None = None
+    has_hint: bool | None = None
 
     def to_line(self) -> str:
         """The case as one line, with its line end."""
@@ -54,6 +62,7 @@ class GoldenCase:
             "from": self.origin,
             "score": self.score,
         }
+        given |= {"hint": self.has_hint} if self.has_hint is not None else {}
         given |= {"note": self.note} if self.note else {}
         given |= {"turn": self.turn} if self.turn else {}
         return json.dumps(given, ensure_ascii=False) + "\n"
@@ -66,6 +75,17 @@ def question(case: GoldenCase, rubric: str = "") -> Case:
     came_back = "\n".join(map(as_text, case.next_state)) if case.origin == "feedback" else case.next_state
     asked = verdict.question(case.messages, as_text(case.reply), came_back, case.origin)
     return ask(asked, NOBODYS if case.origin == "tool" else USERS, rubric)
+
+
+def shipped(uses_sandbox: bool) -> Path:
+    """The set that ships for the language of the served model."""
+    return SHIPPED if uses_sandbox else ENGLISH
+
+
+@cache
+def digest(path: Path) -> str:
+    """First 12 hex digits of the SHA-256 of a set. A judge is checked again when the set changes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def scored(case: GoldenCase, score: int) -> GoldenCase:
@@ -124,6 +144,8 @@ def _case(line: str) -> GoldenCase:
         raise ValueError(f"'from': expected one of {', '.join(ORIGINS)}, got {given['from']!r}")
     if given["score"] not in SCORES or not isinstance(given["score"], int) or isinstance(given["score"], bool):
         raise ValueError(f"'score': expected 1, 0 or -1, got {given['score']!r}")
+    if not isinstance(given.get("hint"), bool | None):
+        raise ValueError(f"'hint': expected true or false, got {given['hint']!r}")
     for name in ("note", "turn"):
         if not isinstance(given.get(name), str | None):
             raise ValueError(f"{name!r}: expected a text, got {given[name]!r}")
@@ -136,6 +158,7 @@ def _case(line: str) -> GoldenCase:
         score=given["score"],
         note=given.get("note") or "",
         turn=given.get("turn"),
+        has_hint=given.get("hint"),
     )
 
 

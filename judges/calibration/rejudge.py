@@ -89,11 +89,12 @@ def questions(
     session: Session, turns: Sequence[Recorded], rubrics: Mapping[str, str] | None = None
 ) -> list[tuple[Recorded, Case]]:
     """The judge's question about each of `turns`, the same as the worker's. A turn that cannot be asked about is left
-    out.
+    out, and so is a user's comment, which no model judges.
     """
     jobs = [Leased(turn.turn, {"interaction_id": turn.turn, "origin": turn.origin}, 0, "") for turn in turns]
-    read = case.read(session, jobs, rubrics)
-    return [(turn, question) for turn, question in zip(turns, read, strict=True) if isinstance(question, Case)]
+    read = case.read(session, jobs, rubrics, spares=False)
+    asked = [(turn, each) for turn, each in zip(turns, read, strict=True) if isinstance(each, Case)]
+    return [(turn, each) for turn, each in asked if each.rule is not None or each.messages]
 
 
 async def judge_again(

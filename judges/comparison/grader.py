@@ -59,7 +59,9 @@ class Drawn:
 
 
 class Grader:
-    """Up to `judge.concurrency` groups side by side. `judge.votes` votes on each, every one in its own order."""
+    """Up to `judge.concurrency` groups side by side. `judge.votes` votes on each, every one in its own order. While
+    `silence` says why no judge may be asked, groups wait.
+    """
 
     def __init__(
         self,
@@ -69,8 +71,10 @@ class Grader:
         rng: Random | None = None,
         *,
         max_attempts: int = MAX_ATTEMPTS,
+        silence: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._journal = journal
+        self._silence = silence
         self._panel = panel
         self._chosen = chosen
         self._max_attempts = max_attempts
@@ -79,6 +83,8 @@ class Grader:
 
     async def run_once(self) -> int:
         """Score the groups that are due. Returns how many were leased."""
+        if self._silence() is not None:
+            return 0
         seconds = self._panel.patience + LEASE_MARGIN
         with self._journal.write() as session:
             leased = jobs.lease(session, RubricJob, self._name, limit=self._chosen.concurrency, seconds=seconds)

@@ -56,12 +56,20 @@ class Breaker:
 
 
 class Panel:
-    """`judges` in the order in which they are asked. `deadline` is the time for one of them to answer, in seconds."""
+    """`judges` in the order in which they are asked. `deadline` is the time for one of them to answer, in seconds. Only
+    models that `may_speak` are asked.
+    """
 
     def __init__(
-        self, judges: Sequence[Judge], deadline: float = DEADLINE, clock: Callable[[], float] = time.monotonic
+        self,
+        judges: Sequence[Judge],
+        deadline: float = DEADLINE,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        may_speak: Callable[[str], bool] = lambda model: True,
     ) -> None:
         assert judges, "a panel has at least one judge"
+        self._may_speak = may_speak
         self._judges = [(judge, Breaker(clock)) for judge in judges]
         self._deadline = deadline
 
@@ -72,9 +80,12 @@ class Panel:
 
     async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
         """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, if none does."""
+        fit = [(judge, breaker) for judge, breaker in self._judges if self._may_speak(judge.model)]
+        if not fit:
+            raise JudgeUnavailable("no judge is fit to speak")
         reasons = []
-        last = self._judges[-1][0]
-        for judge, breaker in self._judges:
+        last = fit[-1][0]
+        for judge, breaker in fit:
             if judge is not last and not breaker.may_ask():
                 reasons.append(f"{judge.model}: not asked, its circuit breaker is open after {FAILURES} failures")
                 continue

@@ -18,7 +18,7 @@ from burnish.adapters.registry.versions import next_number
 from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of_all
-from burnish.journal.jobs import insert_or_skip
+from burnish.journal.jobs import take_lease
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import Right, RightKind
@@ -67,16 +67,8 @@ class Ledger:
 
     def acquire_lease(self, holder: str, *, seconds: float = 30.0) -> bool:
         """Take or renew the lease to train this agent. False while another learner has it."""
-        name, now = f"learner:{self.agent}", time.time()
-        mine: dict[str, object] = {"holder": holder, "until": now + seconds}
-        is_free = (col(LeaseRow.holder) == holder) | (col(LeaseRow.until) <= now)
         with self._journal.write() as session:
-            if insert_or_skip(session, LeaseRow, {"name": name, **mine}):
-                return True
-            taken = session.connection().execute(
-                update(LeaseRow).where(col(LeaseRow.name) == name, is_free).values(**mine)
-            )
-            return bool(taken.rowcount)
+            return take_lease(session, f"learner:{self.agent}", holder, seconds)
 
     def release_lease(self, holder: str) -> None:
         """Give back the lease to train this agent if `holder` has it."""

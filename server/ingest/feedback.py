@@ -7,14 +7,14 @@ order they are read. A target of another tenant does not exist.
 import time
 from dataclasses import asdict
 
-from sqlalchemy import delete, text, update
+from sqlalchemy import text, update
 from sqlmodel import Session, col
 
 from burnish.journal.evidence import settle
-from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
-from burnish.journal.turns import ask_judge, judge_subject
-from burnish.records import Feedback, FeedbackSource, TargetKind
-from burnish.rewards import FEEDBACK
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, NextStateRow
+from burnish.journal.turns import ask_judge, feedback_of, rows_of, signal_of, spare_judge
+from burnish.records import Feedback, NextStateKind, TargetKind
+from burnish.rewards import FEEDBACK, NEXT_STATE, environment_fault, needs_judge, words_of
 from burnish.server.ingest.turn_kind import Kind
 
 
@@ -105,7 +105,7 @@ def _is_about(about: TargetKind, target: str, turn: InteractionRow, quoted_sessi
 
 
 def _tell(session: Session, about: TargetKind, interaction_id: str) -> None:
-    """Update the turns that feedback counts for: the judge reads a user's words, and the reward is computed again."""
+    """Update the turns that feedback counts for: their judge jobs, and their rewards."""
     if about is not TargetKind.SESSION:
         _consult(session, interaction_id)
     for name in session.connection().execute(_COUNTS_FOR[about], {"interaction": interaction_id}).scalars().all():
@@ -113,14 +113,29 @@ def _tell(session: Session, about: TargetKind, interaction_id: str) -> None:
 
 
 def _consult(session: Session, interaction_id: str) -> None:
-    """Ask the judge about a user's words. If they were deleted before it was asked, take the job back."""
-    if session.connection().execute(_WORDS, {"interaction": interaction_id, "user": FeedbackSource.USER.value}).first():
-        turn = session.get(InteractionRow, interaction_id)
-        if turn is not None and turn.skip_reason is None:
-            ask_judge(session, interaction_id, FEEDBACK)
+    """Queue the turn's judge jobs that are needed, and take back the others.
+
+    A user's words become a hint, without a model. The next state is judged only without a user's or verifier's word, or
+    for the hint to a dislike. If that word was deleted, the turn is judged after all.
+    """
+    turn = session.get(InteractionRow, interaction_id)
+    if turn is None or turn.skip_reason is not None:
         return
-    waiting = (col(JudgeJob.subject) == judge_subject(interaction_id, FEEDBACK), col(JudgeJob.state) == "queued")
-    session.connection().execute(delete(JudgeJob).where(*waiting))
+    said = [feedback_of(row) for row in rows_of(session, FeedbackRow, interaction_id)]
+    judged = rows_of(session, JudgementRow, interaction_id)
+    words = [text for each in said if (text := words_of(each))]
+    if not words:
+        spare_judge(session, interaction_id, FEEDBACK)
+    elif not any(row.origin == FEEDBACK and row.hint == words[-1] for row in judged):
+        ask_judge(session, interaction_id, FEEDBACK, again=True)
+    came = session.get(NextStateRow, interaction_id)
+    if came is None or came.kind not in (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT):
+        return
+    signals = [signal_of(tree) for tree in came.signals]
+    if not needs_judge(said, signals, NextStateKind(came.kind)):
+        spare_judge(session, interaction_id, NEXT_STATE)
+    elif environment_fault(signals) is None and not any(row.origin == NEXT_STATE for row in judged):
+        ask_judge(session, interaction_id, NEXT_STATE, again=True)
 
 
 # Text, because SQLAlchemy's query building costs several times what running such a frequent statement does.
@@ -154,7 +169,3 @@ _COUNTS_FOR = {
         for kind, column in ((TargetKind.TURN, "request_id"), (TargetKind.SESSION, "session_id"))
     },
 }
-_WORDS = text(
-    "SELECT 1 FROM feedback WHERE interaction_id = :interaction AND source = :user AND is_deleted = FALSE "
-    f"AND about != '{TargetKind.SESSION}' AND (comment != '' OR correction != '') LIMIT 1"
-)

@@ -15,11 +15,11 @@ from sqlmodel import Session, col
 
 from burnish.journal.evidence import settle
 from burnish.journal.jobs import insert_or_skip
-from burnish.journal.tables import InteractionRow, NextStateRow
-from burnish.journal.turns import ask_judge, messages_of
+from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
+from burnish.journal.turns import ask_judge, feedback_of, messages_of, rows_of
 from burnish.messages import text_of
 from burnish.records import Message, NextStateKind, Provenance, Signal, SignalKind
-from burnish.rewards import NEXT_STATE, environment_fault
+from burnish.rewards import NEXT_STATE, environment_fault, needs_judge
 from burnish.server.ingest import harness_patterns, linking
 from burnish.server.ingest.tool_signals import signals_of
 from burnish.server.ingest.turn_kind import Kind
@@ -66,7 +66,8 @@ class NextStates:
         what = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
         if not self._note(session, parent, what, row, digests, provenance, signals) or parent.skip_reason is not None:
             return
-        if environment_fault(signals) is None:
+        said = [feedback_of(row) for row in rows_of(session, FeedbackRow, parent.interaction_id)]
+        if environment_fault(signals) is None and needs_judge(said, signals, what):
             ask_judge(session, parent.interaction_id, NEXT_STATE)
         settle(session, parent.interaction_id)
 

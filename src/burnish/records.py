@@ -136,6 +136,14 @@ class CanaryState(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Fitness(StrEnum):
+    """Whether a judge may speak, by its check on a golden set."""
+
+    UNCHECKED = "unchecked"
+    FIT = "fit"
+    UNFIT = "unfit"
+
+
 class GroupState(StrEnum):
     """The state of a shadow group: its replies are drawn, scored, and spent in a step, or it is dropped with a
     reason."""

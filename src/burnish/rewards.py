@@ -34,6 +34,8 @@ NEXT_STATE = "next_state"
 FEEDBACK = "feedback"
 ACCEPTED = "accepted"
 """The status of a usable hint."""
+WORDS = "words/"
+"""Begins the judge's id of a hint in the user's own words, which no model was asked about."""
 STRONG = 0.5
 """From this size on a value is strong."""
 REGENERATED = -0.5
@@ -116,6 +118,29 @@ def compose(evidence: Evidence) -> Effective:
     if last is None:
         return Effective(None)
     return Effective(_with_hint(Reward(last.value, last.level, [last.record_id], None), hint))
+
+
+def needs_judge(feedback: Sequence[Feedback], signals: Sequence[Signal], kind: NextStateKind | None) -> bool:
+    """True if a verdict on the next state could change the turn's reward or give its hint.
+
+    The word of a user or a verifier outranks every judge. After a dislike without words, the user's next message may
+    still explain it. Words on a whole session say too little about one of its replies.
+    """
+    own = [f for f in feedback if not f.is_deleted and f.about is not TargetKind.SESSION]
+    spoken = _upper(own, signals)
+    if not spoken:
+        return True
+    word = _user(own) or spoken[0]
+    return word.value <= 0.0 and kind is NextStateKind.USER_REPLY and not any(map(words_of, own))
+
+
+def words_of(feedback: Feedback) -> str:
+    """A user's own words on a reply, on one line: the comment, or the correction if there is none. Empty for the words
+    of anyone else, and for deleted ones.
+    """
+    if feedback.source is not FeedbackSource.USER or feedback.is_deleted or feedback.about is TargetKind.SESSION:
+        return ""
+    return " ".join((feedback.comment or feedback.correction or "").split())
 
 
 def environment_fault(signals: Sequence[Signal]) -> str | None:

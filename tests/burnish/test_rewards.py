@@ -15,7 +15,7 @@ from burnish.records import (
     SignalKind,
     TargetKind,
 )
-from burnish.rewards import FEEDBACK, NEXT_STATE, Effective, Evidence, Verdict
+from burnish.rewards import FEEDBACK, NEXT_STATE, Effective, Evidence, Verdict, needs_judge
 from burnish.rewards import compose as compose_all
 from tests.factories import feedback, judgement
 
@@ -261,3 +261,41 @@ def test_a_hint_that_was_not_accepted_is_not_used_nor_one_for_a_reply_that_a_use
     assert compose([], [refused]) == Reward(-1.0, "judge", ["j"], None)
     praised = compose([user_says(1.0)], [verdict(-1, HINT)])
     assert praised == Reward(1.0, "user", ["user-2000"], None)
+
+
+REPLY, RESULT = NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT
+VERIFIER = FeedbackSource.VERIFIER
+PASSED = Signal(SignalKind.EXIT_CODE, 0.0, Provenance.VERIFIER)
+FAILED = Signal(SignalKind.EXIT_CODE, 1.0, Provenance.VERIFIER)
+
+
+@pytest.mark.parametrize(
+    ("said", "signals", "kind", "is_needed"),
+    [
+        ([], [], REPLY, True),
+        ([user_says(1.0)], [], REPLY, False),
+        ([user_says(None, score=0.9)], [], REPLY, False),
+        ([user_says(None, outcome=1.0)], [], REPLY, False),
+        ([user_says(-1.0)], [], REPLY, True),  # the next message may say why
+        ([user_says(-1.0)], [], RESULT, False),  # a tool's result cannot
+        ([user_says(-1.0)], [], None, False),
+        ([user_says(-1.0, comment="no bold")], [], REPLY, False),
+        ([user_says(-1.0), user_says(None, 2001.0, comment="no bold")], [], REPLY, False),
+        ([user_says(None, comment="no bold")], [], REPLY, True),  # words without a rating are no reward
+        ([user_says(None, demonstration="1")], [], REPLY, True),
+        ([user_says(-1.0), user_says(1.0, 2001.0)], [], REPLY, False),
+        ([user_says(1.0, is_deleted=True)], [], REPLY, True),
+        ([user_says(1.0, about=TargetKind.SESSION)], [], REPLY, True),
+        ([harness_says(1.0)], [], REPLY, True),
+        ([feedback("t", 1.0, source=VERIFIER)], [], REPLY, False),
+        ([feedback("t", -1.0, source=VERIFIER)], [], REPLY, True),
+        ([feedback("t", -1.0, source=VERIFIER)], [], RESULT, False),
+        ([], [PASSED], RESULT, False),
+        ([], [FAILED], RESULT, False),
+        ([], [Signal(SignalKind.EXIT_CODE, 1.0, Provenance.TOOL)], RESULT, True),
+    ],
+)
+def test_a_judge_is_needed_for_a_reward_that_nobody_gave_or_a_hint_that_nobody_wrote(
+    said: Sequence[Feedback], signals: Sequence[Signal], kind: NextStateKind | None, is_needed: bool
+) -> None:
+    assert needs_judge(said, signals, kind) is is_needed

@@ -17,7 +17,9 @@ from burnish import __version__, config, keys, serving_table
 from burnish.adapters.registry import lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, KeyRow
+from burnish.judges import permits
 from burnish.processes.parts import DESCRIPTIONS
+from burnish.records import Fitness
 from tests.cli.conftest import Run
 
 
@@ -301,6 +303,24 @@ def test_doctor_warns_of_an_open_door_and_of_a_model_by_name(run: Run) -> None:
     assert status == 0
     assert level_of(found, "every request needs a key") == "warning"
     assert level_of(found, "acme/model-7b is not a directory here") == "warning"
+
+
+def test_doctor_warns_of_a_judge_that_may_not_speak(run: Run, tmp_path: Path) -> None:
+    assert level_of(findings(run)[1], "the judge base is fit to speak") == "ok"
+    arguments = ("--set", f"engine.model={model_dir(tmp_path / 'model')}")
+    status, found = findings(run, *arguments)
+    assert status == 0
+    assert level_of(found, "the judge base (model) has not been checked yet") == "warning"
+    settings = config.load(flags={"engine.model": str(tmp_path / "model")})
+    with Journal.open(settings.journal_url).write() as session:
+        permits.file(session, settings, "base")
+        permits.conclude(session, settings, "base", Fitness.UNFIT, "its κ is 0.02", {})
+    status, found = findings(run, *arguments)
+    assert status == 0
+    said = (
+        "the judge base (model) is unfit: its κ is 0.02. Turns without a user's or verifier's word are not judged; set"
+    )
+    assert level_of(found, said) == "warning"
 
 
 def test_every_default_can_be_given_as_a_flag(run: Run) -> None:

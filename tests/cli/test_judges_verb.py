@@ -1,13 +1,15 @@
 """`burnish judges`: calibrate, rejudge and list against a real HTTP server, and labelling by hand through a pipe."""
 
 import io
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from burnish.cli.common import moment
 from burnish.errors import ConfigError
-from burnish.journal import Journal
+from burnish.journal import Journal, judge_checks
 from burnish.journal.tables import JudgementRow
 from burnish.journal.turns import record_judgement
 from burnish.judges.calibration import golden
@@ -72,7 +74,6 @@ def test_a_judge_that_is_away_takes_nothing_from_the_one_before(run: Run, tmp_pa
             "no golden set at absent.jsonl; `burnish judges label --output absent.jsonl` makes one",
         ),
         (["--golden", "bad.jsonl"], "bad.jsonl, line 1: the field 'reply' is missing"),
-        (["--set", "engine.model=elsewhere"], "expected a golden set, got none; name one with --golden FILE"),
         (["--set", "engine.port=9"], "check that it is running"),
     ],
 )
@@ -82,10 +83,52 @@ def test_what_cannot_be_scored_is_one_line(run: Run, tmp_path: Path, arguments: 
     assert done.status == 1 and said in done.error and "Traceback" not in done.error
 
 
+@pytest.mark.parametrize(
+    ("flags_of", "name"), [([], "golden.sandbox.jsonl"), (["--set", "engine.model=elsewhere"], "golden.english.jsonl")]
+)
+def test_a_judge_that_praises_everything_may_not_speak(
+    run: Run, tmp_path: Path, flags: list[str], flags_of: list[str], name: str
+) -> None:
+    done = run("judges", "check", *flags, *flags_of)
+    assert done.status == 1
+    for text in (f"j on {name} (24 of", "the judge is unfit: its κ is 0.00", "remedy: set judge.model to a stronger"):
+        assert text in done.out
+    told = run("judges", "check", *flags, *flags_of, "--json").json
+    assert (told["judge"], told["state"], told["kappa"], told["n_cases"]) == ("j", "unfit", 0.0, 24)
+    with Journal.open(f"sqlite:///{tmp_path}/.burnish/journal.db").read() as session:
+        (row,) = judge_checks.filed(session).values()
+    assert (row.model, row.state) == ("j", "unfit")
+
+
+def test_a_judge_that_knows_may_speak(run: Run) -> None:
+    with StubEngine(knowing, base_name="j") as engine:
+        done = run("judges", "check", "--set", "judge.model=j", "--set", f"judge.url={engine.url}")
+    assert done.status == 0 and "the judge is fit" in done.out and "remedy" not in done.out
+
+
+def knowing(body: dict[str, Any], choice: int) -> str:
+    """The right answer to each case of the sandbox's golden set."""
+    asked = without_nonce(body["messages"][-1]["content"])
+    return next(f"VERDICT: {score:+d}\nHINT: none".replace("+0", "0") for text, score in RIGHT if text == asked)
+
+
+def without_nonce(text: str) -> str:
+    return re.sub(r" [0-9a-f]{8}>", ">", text)
+
+
+RIGHT = [
+    (without_nonce(messages[-1]["content"]), case.score)
+    for case in golden.load(golden.SHIPPED)
+    for messages in (golden.question(case).messages, golden.question(case).redacted or [{"content": ""}])
+]
+
+
 def test_rejudge_compares_and_stores_only_when_asked(journal: Journal, run: Run, flags: list[str]) -> None:
     told = run("judges", "rejudge", *flags, "--json").json
     assert (told["turns"], told["agreement"], told["changed"], "stored" in told) == (3, 1.0, 1, False)
-    shown = run("judges", "rejudge", *flags, "--store", "--since", "1970-01-01").out
+    done = run("judges", "rejudge", *flags, "--store", "--since", "1970-01-01")
+    assert "the judge is unchecked: its verdicts do not count (burnish judges check --judge j)" in done.error
+    shown = done.out
     for text in ("judged again by j", "over 2 turns with two verdicts", "3 new verdicts stored", "base/abc"):
         assert text in shown
     with journal.read() as session:
@@ -98,6 +141,10 @@ def test_judges_are_listed_with_users_agreement(journal: Journal, run: Run) -> N
     assert "1 of 1: 1.000 (95 %: 0.207 to 1.000)" in run("judges", "list").out
     (row,) = run("judges", "list", "--json").json
     assert (row["judge_id"], row["n_verdicts"], row["n_abstained"], row["agreement"]) == ("base/abc", 2, 1, 1.0)
+    assert row["fitness"] is None
+    with journal.write() as session:
+        judge_checks.file(session, "base/abc", "base", "", "")
+    assert run("judges", "list", "--json").json[0]["fitness"] == "unchecked"
     assert run("judges", "list", "--agent", "nobody", "--json").json == []
 
 

@@ -18,10 +18,11 @@ from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import JudgeJob, JudgementRow
 from burnish.journal.turns import ask_judge
+from burnish.judges import permits
 from burnish.processes import judge_pool
 from burnish.processes.ray_actors import RayLauncher
 from burnish.processes.supervisor import Launcher, LocalLauncher, Supervisor
-from burnish.records import NextStateKind
+from burnish.records import Fitness, NextStateKind
 from burnish.rewards import NEXT_STATE
 from burnish.testing import StubEngine
 from tests.factories import interaction, user
@@ -53,6 +54,9 @@ def model() -> Iterator[StubEngine]:
 async def running(launcher: Launcher, model: StubEngine, journal: Journal, folder: Path) -> AsyncIterator[Supervisor]:
     judge = {"model": "j", "url": model.url, "pool": N_JUDGES, "concurrency": 2}
     settings = Settings(state_dir=folder / "state", journal={"url": str(journal.engine.url)}, judge=judge)  # type: ignore[arg-type]
+    with journal.write() as session:
+        permits.file(session, settings, "j")
+        permits.conclude(session, settings, "j", Fitness.FIT, "", {})
     environment = dict(os.environ)
     supervisor = Supervisor(judge_pool.parts(settings, environment), launcher)
     task = asyncio.create_task(supervisor.run())

@@ -38,6 +38,33 @@ def test_jobs_come_oldest_first_with_their_payload(any_journal: Journal) -> None
     assert lease(any_journal) == []
 
 
+def test_a_held_job_waits_without_a_try_until_it_is_released(any_journal: Journal) -> None:
+    fill(any_journal, 1)
+    (job,) = lease(any_journal)
+    with any_journal.write() as session:
+        assert jobs.hold(session, JudgeJob, job, "nobody is fit")
+        assert not jobs.hold(session, JudgeJob, job, "twice")
+    assert lease(any_journal) == [] and states(any_journal) == {"held": 1}
+    with any_journal.write() as session:
+        jobs.explain_held(session, JudgeJob, "still nobody")
+        jobs.enqueue_again(session, JudgeJob, job.subject, {})
+        row = session.get_one(JudgeJob, job.subject)
+        assert (row.state, row.error, row.attempts) == ("held", "still nobody", 0)
+    with any_journal.write() as session:
+        assert jobs.release(session, JudgeJob) == 1
+    (again,) = lease(any_journal)
+    assert again.attempt == 1
+
+
+def test_one_process_at_a_time_has_a_lease(any_journal: Journal) -> None:
+    with any_journal.write() as session:
+        assert jobs.take_lease(session, "check", "a", 60.0)
+        assert jobs.take_lease(session, "check", "a", 60.0)
+        assert not jobs.take_lease(session, "check", "b", 60.0)
+        assert jobs.take_lease(session, "other", "b", -1.0)
+        assert jobs.take_lease(session, "other", "a", 60.0)
+
+
 def test_a_subject_is_queued_once(any_journal: Journal) -> None:
     fill(any_journal, 1)
     (job,) = lease(any_journal)

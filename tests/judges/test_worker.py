@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 
 from burnish import config
-from burnish.journal import Journal
+from burnish.journal import Journal, jobs
 from burnish.journal.evidence import reward_of, settle
-from burnish.journal.tables import InteractionRow, JudgeJob, JudgementRow
+from burnish.journal.story import tell
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow
 from burnish.journal.turns import ask_judge, judge_subject
 from burnish.judges import prefilter
 from burnish.judges import worker as module
 from burnish.judges.judge import JudgeUnavailable, identity
 from burnish.judges.models.panel import Panel
+from burnish.judges.verdicts import words
 from burnish.judges.verdicts.verdict import PROMPT
 from burnish.judges.worker import Worker
 from burnish.records import FeedbackSource, NextStateKind
-from burnish.rewards import FEEDBACK, NEXT_STATE
+from burnish.rewards import ACCEPTED, FEEDBACK, NEXT_STATE
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_next_state, add_turn
 
@@ -55,7 +57,7 @@ class FakeJudge:
 
 
 def make_worker(journal: Journal, judge: FakeJudge, **changes: Any) -> Worker:
-    options: dict[str, Any] = {"lease_seconds": 60.0, "max_attempts": 2, "min_agreement": 0.0}
+    options: dict[str, Any] = {"lease_seconds": 60.0, "max_attempts": 2, "min_agreement": 0.0, "silence": lambda: None}
     options |= {name: changes.pop(name) for name in options if name in changes}
     chosen = config.Judge(**{"votes": 3, "concurrency": 4, **changes})
     return Worker(journal, Panel([judge], 60.0), chosen, **options)
@@ -120,14 +122,14 @@ async def test_a_reply_without_content_is_judged_by_rule_and_no_model_is_asked(j
     assert is_ready(journal)
 
 
-async def test_a_users_own_comment_on_an_empty_reply_is_still_read(journal: Journal) -> None:
+async def test_a_users_own_comment_on_an_empty_reply_is_a_hint(journal: Journal) -> None:
     add_turn(journal, interaction([user("copy 1")], "", interaction_id="t"))
-    add_feedback(journal, "t", None, comment="you said nothing")
+    add_feedback(journal, "t", None, comment="you said nothing at all")
     with journal.write() as session:
         ask_judge(session, "t", FEEDBACK)
-    judge = FakeJudge(MINUS)
-    await make_worker(journal, judge).run_once()
-    assert len(judge.questions) == 1
+    await make_worker(journal, FakeJudge(MINUS)).run_once()
+    (row,) = judgements(journal)
+    assert (row.judge_id, row.hint, row.hint_status) == (words.identity(), "you said nothing at all", ACCEPTED)
 
 
 async def test_votes_that_disagree_too_much_are_an_abstention_with_the_reason(journal: Journal) -> None:
@@ -158,17 +160,110 @@ async def test_a_tool_s_message_is_shown_as_a_tool_s(journal: Journal) -> None:
     assert reward is not None and (reward.value, reward.hint) == (-1.0, None)
 
 
-async def test_only_a_users_comment_reaches_the_judge(journal: Journal) -> None:
+async def test_the_latest_words_of_a_user_are_the_hint_and_no_model_is_asked(journal: Journal) -> None:
     add_turn(journal, interaction([user("a")], interaction_id="t"))
-    add_feedback(journal, "t", -1.0, comment="first word")
-    add_feedback(journal, "t", 1.0, comment="the user's last word")
-    add_feedback(journal, "t", 0.5)
-    add_feedback(journal, "t", 1.0, comment="obey me", source=FeedbackSource.HARNESS)
+    add_feedback(journal, "t", None, comment="shorter, please")
+    add_feedback(journal, "t", -1.0, comment="no  bold\ntext please")
+    add_feedback(journal, "t", -0.5)
+    add_feedback(journal, "t", -1.0, comment="obey me always", source=FeedbackSource.HARNESS)
     with journal.write() as session:
         ask_judge(session, "t", FEEDBACK)
     judge = FakeJudge(MINUS)
+    await make_worker(journal, judge, silence=lambda: "none is fit").run_once()
+    assert judge.questions == []
+    (row,) = judgements(journal)
+    assert (row.score, row.hint, row.hint_status, row.votes) == (-1, "no bold text please", ACCEPTED, [])
+    with journal.read() as session:
+        reward = reward_of(session, "t")
+    assert reward is not None
+    assert (reward.value, reward.source, reward.hint) == (-0.5, "user", "no bold text please")
+    assert is_ready(journal)
+
+
+async def test_words_that_have_changed_replace_the_earlier_ones_and_deleted_ones_are_no_hint(journal: Journal) -> None:
+    add_turn(journal, interaction([user("a")], interaction_id="t"))
+    for comment in ("no bold please", "no lists please"):
+        add_feedback(journal, "t", -1.0, comment=comment)
+        with journal.write() as session:
+            ask_judge(session, "t", FEEDBACK, again=True)
+        await make_worker(journal, FakeJudge(MINUS)).run_once()
+        assert [row.hint for row in judgements(journal)] == [comment]
+    with journal.write() as session:
+        session.query(FeedbackRow).filter_by(comment="no lists please").update({"is_deleted": True})
+        reward = reward_of(session, "t")
+        ask_judge(session, "t", FEEDBACK, again=True)
+    assert reward is not None and reward.hint is None
+    await make_worker(journal, FakeJudge(MINUS)).run_once()
+    assert [row.hint for row in judgements(journal)] == ["no bold please"]
+
+
+@pytest.mark.parametrize("source", [FeedbackSource.USER, FeedbackSource.VERIFIER])
+@pytest.mark.parametrize("rating", [1.0, -1.0])
+async def test_a_turn_that_a_user_or_verifier_has_rated_is_not_judged(
+    journal: Journal, source: FeedbackSource, rating: float
+) -> None:
+    """The word came after the job was queued."""
+    add_judgeable(journal, "t", {"role": "tool", "tool_call_id": "c", "content": "error 7"})
+    add_feedback(journal, "t", rating, source=source)
+    judge = FakeJudge(MINUS)
     await make_worker(journal, judge).run_once()
-    assert '{"feedback": "rating: good\\ncomment: the user\'s last word"}' in judge.questions[0]
+    assert judge.questions == [] and judgements(journal) == []
+    assert job(journal).state == "done" and is_ready(journal)
+    with journal.read() as session:
+        reward = reward_of(session, "t")
+    assert reward is not None and reward.value == rating
+
+
+async def test_an_agent_cannot_spare_itself_the_judge(journal: Journal) -> None:
+    add_judgeable(journal)
+    add_feedback(journal, "t", 1.0, source=FeedbackSource.HARNESS)
+    judge = FakeJudge(MINUS)
+    await make_worker(journal, judge).run_once()
+    assert len(judge.questions) == 1
+
+
+async def test_a_dislike_without_words_is_explained_by_the_next_message_and_praise_needs_no_hint(
+    journal: Journal,
+) -> None:
+    for name, rating, comment in (("bad", -1.0, None), ("said", -1.0, "no bold please"), ("good", 1.0, None)):
+        add_judgeable(journal, name)
+        add_feedback(journal, name, rating, comment=comment)
+    judge = FakeJudge(MINUS)
+    await make_worker(journal, judge).run_once()
+    assert len(judge.questions) == 1
+    (row,) = judgements(journal)
+    assert (row.interaction_id, row.hint) == ("bad", "Write without bold text.")
+
+
+async def test_without_a_fit_judge_a_turn_is_held_with_the_reason_and_judged_later(journal: Journal) -> None:
+    add_judgeable(journal)
+    judge = FakeJudge(MINUS)
+    silent = make_worker(journal, judge, silence=lambda: "the judge base is unfit")
+    for _ in range(2):
+        await silent.run_once()
+    row = job(journal)
+    assert (row.state, row.attempts, row.error) == ("held", 0, "the judge base is unfit")
+    with journal.read() as session:
+        assert tell(session, "t")["training_status"] == "waits for a fit judge: the judge base is unfit"
+    assert judge.questions == [] and judgements(journal) == [] and not is_ready(journal)
+    add_feedback(journal, "t", 1.0)
+    with journal.write() as session:
+        settle(session, "t")
+    assert is_ready(journal), "a rated turn waits for no judge"
+    with journal.write() as session:
+        session.query(FeedbackRow).delete()
+        jobs.release(session, JudgeJob)
+    await make_worker(journal, judge).run_once()
+    assert [row.score for row in judgements(journal)] == [-1]
+
+
+async def test_a_rule_speaks_without_a_fit_judge(journal: Journal) -> None:
+    add_turn(journal, interaction([user("copy 1")], "Solution:", interaction_id="t"))
+    add_next_state(journal, "t", NextStateKind.USER_REPLY, user("and now?"))
+    with journal.write() as session:
+        ask_judge(session, "t", NEXT_STATE)
+    await make_worker(journal, FakeJudge(MINUS), silence=lambda: "none is fit").run_once()
+    assert [row.score for row in judgements(journal)] == [-1]
 
 
 @pytest.mark.parametrize("failure", [JudgeUnavailable("no answer"), "garbage", []])
@@ -203,7 +298,7 @@ async def test_a_second_try_can_succeed(journal: Journal) -> None:
 
 async def test_after_the_last_try_the_user_s_feedback_counts(journal: Journal) -> None:
     add_judgeable(journal)
-    add_feedback(journal, "t", 1.0)
+    add_feedback(journal, "t", -1.0)
     with journal.write() as session:
         settle(session, "t")
     assert not is_ready(journal)

@@ -14,9 +14,9 @@ from pathlib import Path
 import structlog
 
 from burnish import serving_table
-from burnish.config import Settings
+from burnish.config import BASE_NAME, Settings
 from burnish.errors import EngineError, EngineUnavailable
-from burnish.journal import Journal, jobs, shadows
+from burnish.journal import Journal, jobs, judge_checks, shadows
 from burnish.journal.tables import InteractionRow, ShadowGroupRow, ShadowJob
 from burnish.journal.turns import from_bytes, messages_of
 from burnish.records import GroupState
@@ -91,7 +91,8 @@ class Drawer:
             settings = self._of(agent.name)
             if settings.has_groups:
                 with self._journal.write() as session:
-                    pick(session, agent.name, {agent.live, *agent.loaded}, settings)
+                    if not (settings.groups.grader == "rubric" and judge_checks.are_unfit(session, _judges(settings))):
+                        pick(session, agent.name, {agent.live, *agent.loaded}, settings)
 
     def _has_work(self) -> bool:
         """True if a group waits and the minute's tokens are not spent."""
@@ -186,3 +187,8 @@ class Drawer:
                 shadows.charge(session, name, n_tokens)
             if is_dead:
                 shadows.drop(session, name, f"broken off {MAX_TRIES} times: {reason}")
+
+
+def _judges(settings: Settings) -> list[str]:
+    """The models that would score a group."""
+    return [settings.judge.model or BASE_NAME, *filter(None, [settings.judge.fallback_model])]

@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import typer
+from sqlalchemy.exc import SQLAlchemyError
 
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_settings, out, print_json
-from burnish.config import Settings
+from burnish.config import BASE_NAME, Settings
+from burnish.errors import JournalError
+from burnish.journal import Journal
 
 LORA_TARGETS = (
     "q_proj",
@@ -70,7 +73,7 @@ def faults(settings: Settings) -> list[str]:
 def examine(settings: Settings) -> Iterator[Finding]:
     """The findings of all checks. All are cheap: nothing is started and no model is loaded."""
     checks: list[Callable[[Settings], Iterator[Finding]]] = [
-        _python, _packages, _memory, _disk, _ports, _model, _gpu, _exposure,
+        _python, _packages, _memory, _disk, _ports, _model, _gpu, _exposure, _judge,
     ]  # fmt: skip
     for check in checks:
         yield from check(settings)
@@ -258,3 +261,25 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
             f"the gateway listens on {settings.gateway.host}: every request needs a key",
             "Create one with `burnish keys create --scope inference`. Put TLS in front of the gateway.",
         )
+
+
+def _judge(settings: Settings) -> Iterator[Finding]:
+    """Whether the judge may speak, from the journal if there is one."""
+    from burnish.judges.permits import trouble
+
+    try:
+        journal = Journal.open(settings.journal_url, migrate=False)
+    except JournalError:
+        found = trouble(None, settings)
+    else:
+        try:
+            with journal.read() as session:
+                found = trouble(session, settings)
+        except SQLAlchemyError:  # the schema of an earlier Burnish
+            found = trouble(None, settings)
+        journal.close()
+    if found is None:
+        yield Finding("ok", f"the judge {settings.judge.model or BASE_NAME} is fit to speak")
+    else:
+        what, follows = found
+        yield Finding("warning", what, f"{follows[0].upper()}{follows[1:]}.")

@@ -1,4 +1,6 @@
-"""`burnish judges`: measure a judge, compare it with another one, count how often users agree."""
+"""`burnish judges`: check whether a judge may speak, measure it, compare it with another one, count how often users
+agree.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -30,7 +32,7 @@ from burnish.cli.label import label
 from burnish.cli.tables import judges as tables
 from burnish.config import Settings
 from burnish.errors import ConfigError
-from burnish.journal import Journal
+from burnish.journal import Journal, judge_checks
 
 if TYPE_CHECKING:
     from burnish.judges.calibration.calibrate import Terms
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 app = typer.Typer(
-    help="List and calibrate judges; label turns; judge recorded turns again.",
-    epilog=example("judges list", "judges calibrate --golden mine.jsonl"),
+    help="List, check and calibrate judges; label turns; judge recorded turns again.",
+    epilog=example("judges check", "judges calibrate --golden mine.jsonl"),
     no_args_is_help=True,
 )
 app.command(epilog=example("judges label --output mine.jsonl"))(label)
@@ -62,17 +64,53 @@ def list_(
     settings = load_settings(file, None, state)
     with Journal.open(settings.journal_url, migrate=False).read() as session:
         found = standings(session, agent)
+        states = {name: str(row.state) for name, row in judge_checks.filed(session).items()}
     if as_json:
-        print_json([each.to_json() for each in found])
+        print_json([each.to_json() | {"fitness": states.get(each.judge_id)} for each in found])
         return
-    out.print(tables.standings_table(found))
+    out.print(tables.standings_table(found, states))
+
+
+@app.command(epilog=example("judges check", "judges check --judge openai/gpt-5"))
+def check(
+    judge: JudgeName = None,
+    file: ConfigFile = None,
+    overrides: Overrides = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check on the shipped golden set whether a judge may speak, and store the answer. Exit status 1 if it may not."""
+    from burnish.judges import permits
+    from burnish.judges.calibration import check as module
+    from burnish.judges.calibration.golden import load, shipped
+    from burnish.records import Fitness
+
+    settings = load_settings(file, overrides, state)
+    path = shipped(settings.uses_sandbox)
+    cases = load(path)
+    made = _judge(settings, judge)
+    with _bar(made.model, len(cases)) as tick:
+        found = asyncio.run(_closing(made, module.check(made, cases, tick)))
+    journal = Journal.open(settings.journal_url)
+    with journal.write() as session:
+        permits.file(session, settings, made.model)
+        permits.conclude(session, settings, made.model, found.state, found.reason, found.figures.to_json())
+    journal.close()
+    remedy = "" if found.state is Fitness.FIT else permits.REMEDY
+    if as_json:
+        facts = {"judge": made.model, "golden": path.name, "state": found.state, "reason": found.reason}
+        print_json(facts | {"remedy": remedy} | found.figures.to_json())
+    else:
+        out.print(tables.check_table(made.model, path.name, found, remedy))
+    if found.state is not Fitness.FIT:
+        raise typer.Exit(1)
 
 
 @app.command(epilog=example("judges calibrate --golden mine.jsonl --judge base"))
 def calibrate(
     golden: Annotated[
         Path | None,
-        typer.Option("--golden", help="Golden set (JSON lines). Default with the sandbox's model: the shipped one."),
+        typer.Option("--golden", help="Golden set (JSON lines). Default: the shipped one for the served model."),
     ] = None,
     judge: Annotated[
         list[str] | None, typer.Option("--judge", help="A judge instead of the configured one; repeatable.")
@@ -84,16 +122,11 @@ def calibrate(
 ) -> None:
     """Score judges on a golden set: accuracy, false positives, κ, calibration, cost."""
     from burnish.judges.calibration import calibrate as module
-    from burnish.judges.calibration.golden import SHIPPED, load
+    from burnish.judges.calibration.golden import load, shipped
 
     settings = load_settings(file, overrides, state)
     rubric = settings.judge.rubrics.get(settings.agent.name, "")
-    if golden is None and not settings.uses_sandbox:
-        raise ConfigError(
-            "expected a golden set, got none; name one with --golden FILE "
-            "(`burnish judges label` makes one from recorded turns)"
-        )
-    path = golden or SHIPPED
+    path = golden or shipped(settings.uses_sandbox)
     cases = load(path)
     report: list[dict[str, Any]] = []
     names: list[str | None] = [*judge] if judge else [None]
@@ -122,10 +155,14 @@ def rejudge(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge recorded turns again and compare with their verdicts. --store keeps the new verdicts."""
+    """Judge recorded turns again and compare with their verdicts. --store keeps the new verdicts; they count if the
+    judge is fit.
+    """
+    from burnish.judges import permits
     from burnish.judges.calibration import rejudge as module
     from burnish.judges.judge import identity
     from burnish.judges.verdicts.verdict import PROMPT
+    from burnish.records import Fitness
 
     settings = load_settings(file, overrides, state)
     begin = moment(since) or 0.0
@@ -146,6 +183,12 @@ def rejudge(
     def keep(some: Sequence[module.Again]) -> None:
         nonlocal n_stored
         n_stored += module.store(journal, some)
+
+    if store:
+        with journal.write() as session:
+            if (filed := permits.file(session, settings, made.model)) is not Fitness.FIT:
+                fix = f"burnish judges check --judge {made.model}"
+                console.print(f"the judge is {filed}: its verdicts do not count ({fix})", style="dim", soft_wrap=True)
 
     with _bar(made.model, len(asked)) as tick:
         asking = module.judge_again(made, asked, _terms(settings), tick, keep if store else None)

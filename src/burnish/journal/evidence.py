@@ -11,10 +11,18 @@ from typing import Any, cast
 from sqlalchemy import BindParameter, Select, bindparam, inspect, select, text
 from sqlmodel import Session, col
 
-from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SessionRow
+from burnish.journal.tables import (
+    FeedbackRow,
+    InteractionRow,
+    JudgeCheckRow,
+    JudgeJob,
+    JudgementRow,
+    NextStateRow,
+    SessionRow,
+)
 from burnish.journal.turns import MANY, RecordRow, feedback_of, judge_subject, judgement_of, right_reply_of, signal_of
-from burnish.records import FeedbackSource, NextStateKind, Reward, TargetKind
-from burnish.rewards import FEEDBACK, NEXT_STATE, Evidence, Verdict, compose
+from burnish.records import Feedback, Fitness, Judgement, NextStateKind, Reward, TargetKind
+from burnish.rewards import FEEDBACK, NEXT_STATE, WORDS, Evidence, Verdict, compose, words_of
 
 
 def evidence_of(session: Session, interaction_id: str) -> Evidence:
@@ -32,17 +40,11 @@ def evidence_of_all(session: Session, interaction_ids: Collection[str]) -> dict[
     for name in interaction_ids:
         said = [feedback_of(row) for row in feedback.get(name, ())]
         followed = came[name][0] if name in came else None
-        # The judge is asked about users' comments only. A harness's words must not borrow the authority of a user's
-        # rating.
-        speaks = {
-            NEXT_STATE: followed is not None and followed.kind == NextStateKind.USER_REPLY,
-            FEEDBACK: any(
-                f.source is FeedbackSource.USER and not f.is_deleted and (f.comment or f.correction) for f in said
-            ),
-        }
+        is_reply = followed is not None and followed.kind == NextStateKind.USER_REPLY
         verdicts = [
-            Verdict(row.judgement_id, row.origin, judgement_of(row), speaks[row.origin])
+            Verdict(row.judgement_id, row.origin, made, is_reply if row.origin == NEXT_STATE else _is_said(made, said))
             for row in judgements.get(name, ())
+            for made in (judgement_of(row),)
         ]
         kind = NextStateKind(followed.kind) if followed is not None else None
         signals = [signal_of(tree) for tree in followed.signals] if followed is not None else []
@@ -81,6 +83,14 @@ def _has_lesson(session: Session, interaction_id: str, evidence: Evidence) -> bo
     return effective.reward is not None or right_reply_of(session, interaction_id) is not None
 
 
+def _is_said(made: Judgement, said: Sequence[Feedback]) -> bool:
+    """True if a user's words stand behind a hint from feedback. A harness's words must not borrow the authority of a
+    user's rating, and deleted words are no hint.
+    """
+    words = [text for f in said if (text := words_of(f))]
+    return made.hint in words if made.judge_id.startswith(WORDS) else bool(words)
+
+
 def _by_turn(
     session: Session, table: type[RecordRow], interaction_ids: Collection[str]
 ) -> Mapping[str, Sequence[RecordRow]]:
@@ -110,8 +120,14 @@ def _batches(names: Collection[str]) -> Iterator[dict[str, Any]]:
 
 @lru_cache
 def _rows_of(table: type[RecordRow]) -> Select[*tuple[Any, ...]]:
-    """The statement, built once, because building costs more than running it."""
-    return select(*inspect(table).columns).where(col(table.interaction_id).in_(_NAMES)).order_by(col(table.created_at))
+    """The statement, built once, because building costs more than running it. Verdicts of judges that may not speak are
+    left out.
+    """
+    wanted = select(*inspect(table).columns).where(col(table.interaction_id).in_(_NAMES))
+    if issubclass(table, JudgementRow):
+        silent = (col(JudgeCheckRow.judge_id) == col(table.judge_id), col(JudgeCheckRow.state) != Fitness.FIT)
+        wanted = wanted.where(~select(col(JudgeCheckRow.judge_id)).where(*silent).exists())
+    return wanted.order_by(col(table.created_at))
 
 
 _NAMES: BindParameter[Sequence[str]] = bindparam("names", expanding=True)

@@ -1,7 +1,8 @@
 """Work queues as tables with leases. A job is done once by one worker, and a dead worker's job comes back by itself.
 
-`lease` hands out jobs that are due and not leased. `finish` and `fail` count only while the caller holds the lease.
-After `max_attempts` failures a job is dead and keeps its last error.
+`lease` hands out jobs that are due and not leased. `finish`, `fail` and `hold` count only while the caller holds the
+lease. After `max_attempts` failures a job is dead and keeps its last error. A held job waits with its reason until
+`release`.
 """
 
 import time
@@ -15,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 from sqlmodel import Session, SQLModel, col
 
-from burnish.journal.tables import JobRow
+from burnish.journal.tables import JobRow, LeaseRow
 
 J = TypeVar("J", bound=JobRow)
 
@@ -49,7 +50,7 @@ def enqueue(
 
 
 def enqueue_again(session: Session, table: type[JobRow], subject: str, payload: Mapping[str, Any]) -> None:
-    """Add a job, or queue it again if the same one has ended. A waiting or leased job stays as it is."""
+    """Add a job, or queue it again if the same one has ended. A waiting, held or leased job stays as it is."""
     row = session.get(table, subject)
     if row is not None and row.state in ("done", "dead"):
         session.delete(row)
@@ -126,6 +127,34 @@ def fail(
             error=error[:2000],
         )
     return is_dead
+
+
+def hold(session: Session, table: type[JobRow], job: Leased, reason: str) -> bool:
+    """Set the job aside, with the reason, until `release`. That is no try. False if the lease was lost."""
+    return _end(session, table, job, state="held", error=reason[:2000], attempts=job.attempt - 1)
+
+
+def release(session: Session, table: type[JobRow]) -> int:
+    """Queue all held jobs again. Returns how many."""
+    held = update(table).where(col(table.state) == "held").values(state="queued", run_after=0.0, error=None)
+    return int(session.connection().execute(held).rowcount)
+
+
+def explain_held(session: Session, table: type[JobRow], reason: str) -> None:
+    """Give all held jobs this reason."""
+    held = update(table).where(col(table.state) == "held").values(error=reason[:2000])
+    session.connection().execute(held)
+
+
+def take_lease(session: Session, name: str, holder: str, seconds: float) -> bool:
+    """Take or renew the lease `name` on work that one process may do at a time. False while another one has it."""
+    now = time.time()
+    mine: dict[str, object] = {"holder": holder, "until": now + seconds}
+    if insert_or_skip(session, LeaseRow, {"name": name, **mine}):
+        return True
+    is_free = (col(LeaseRow.holder) == holder) | (col(LeaseRow.until) <= now)
+    taken = session.connection().execute(update(LeaseRow).where(col(LeaseRow.name) == name, is_free).values(**mine))
+    return bool(taken.rowcount)
 
 
 def counts(session: Session, table: type[JobRow]) -> dict[str, int]:

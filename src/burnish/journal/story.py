@@ -71,19 +71,23 @@ def training_status(session: Session, row: InteractionRow) -> str:
             if step and step.outcome == "published"
             else f"spent in step {row.spent_step}"
         )
-    states = {
-        job.state for origin in (NEXT_STATE, FEEDBACK) if (job := _job(session, row.interaction_id, origin)) is not None
+    jobs = {
+        job.state: job
+        for origin in (NEXT_STATE, FEEDBACK)
+        if (job := _job(session, row.interaction_id, origin)) is not None
     }
     for state in ("leased", "queued"):
-        if state in states:
+        if state in jobs:
             return _JOB_FATES[state]
     if row.is_ready:
         return "ready for the learner"
     if (withheld := compose(evidence_of(session, row.interaction_id)).withheld) is not None:
         return f"withheld: {withheld}"
-    if "dead" in states:
+    if "held" in jobs:
+        return f"waits for a fit judge: {jobs['held'].error}"
+    if "dead" in jobs:
         return _JOB_FATES["dead"]
-    return "the judge abstained" if states else WAITING
+    return "the judge abstained" if jobs else WAITING
 
 
 def _job(session: Session, interaction_id: str, origin: str) -> JudgeJob | None:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Select, bindparam, func, inspect, or_, select
+from sqlalchemy import Select, bindparam, delete, func, inspect, or_, select
 from sqlmodel import Session, col
 
-from burnish.journal.jobs import enqueue, insert_or_skip
+from burnish.journal.jobs import enqueue, enqueue_again, insert_or_skip
 from burnish.journal.tables import BlobRow, FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow
 from burnish.records import (
     Feedback,
@@ -24,6 +24,7 @@ from burnish.records import (
     SignalKind,
     TargetKind,
 )
+from burnish.rewards import WORDS
 
 RecordRow = TypeVar("RecordRow", FeedbackRow, JudgementRow, NextStateRow)
 MANY = 5000
@@ -120,11 +121,16 @@ def judge_subject(interaction_id: str, origin: str) -> str:
     return f"{interaction_id}|{origin}"
 
 
-def ask_judge(session: Session, interaction_id: str, origin: str) -> None:
-    """Enqueue a judge job for one turn, once per origin."""
-    enqueue(
-        session, JudgeJob, judge_subject(interaction_id, origin), {"interaction_id": interaction_id, "origin": origin}
-    )
+def ask_judge(session: Session, interaction_id: str, origin: str, *, again: bool = False) -> None:
+    """Enqueue a judge job for one turn, once per origin, or `again` after an earlier one has ended."""
+    add = enqueue_again if again else enqueue
+    add(session, JudgeJob, judge_subject(interaction_id, origin), {"interaction_id": interaction_id, "origin": origin})
+
+
+def spare_judge(session: Session, interaction_id: str, origin: str) -> None:
+    """Take back a judge job that has not begun."""
+    mine = (col(JudgeJob.subject) == judge_subject(interaction_id, origin), col(JudgeJob.state).in_(("queued", "held")))
+    session.connection().execute(delete(JudgeJob).where(*mine))
 
 
 def record_judgement(session: Session, judgement: Judgement, origin: str) -> bool:
@@ -146,6 +152,19 @@ def record_judgement(session: Session, judgement: Judgement, origin: str) -> boo
         "candidates": list(judgement.candidates),
     }
     return insert_or_skip(session, JudgementRow, values)
+
+
+def record_words(session: Session, judgement: Judgement, origin: str) -> None:
+    """Store a hint in the user's own words in place of the turn's earlier one, unless a step has used that."""
+    earlier = (
+        col(JudgementRow.interaction_id) == judgement.interaction_id,
+        col(JudgementRow.judge_id).startswith(WORDS),
+        col(JudgementRow.origin) == origin,
+    )
+    row = session.get(InteractionRow, judgement.interaction_id)
+    if row is not None and row.spent_step is None:
+        session.connection().execute(delete(JudgementRow).where(*earlier))
+    record_judgement(session, judgement, origin)
 
 
 def judgement_of(row: JudgementRow) -> Judgement:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.judges.calibration.agreement import calibration_error, kappa, wilson
+from burnish.judges.calibration.agreement import calibration_error, kappa, kappa_interval, wilson
 
 
 def test_kappa_is_the_agreement_beyond_chance() -> None:
@@ -19,6 +19,31 @@ def test_kappa_is_the_agreement_beyond_chance() -> None:
 @pytest.mark.parametrize("pairs", [[], [(1, 1)] * 5])
 def test_kappa_of_nothing_or_of_one_verdict_throughout_is_not_defined(pairs: list[tuple[int, int]]) -> None:
     assert kappa(pairs) is None
+
+
+def test_the_interval_of_kappa_is_that_of_the_delta_method() -> None:
+    """Its variance from κ's own slopes, taken by finite differences of the nine shares."""
+    scores = (1, 0, -1)
+    table = {(1, 1): 30, (1, 0): 4, (1, -1): 6, (0, 1): 5, (0, 0): 15, (0, -1): 3, (-1, 1): 7, (-1, 0): 2, (-1, -1): 28}
+    shares = {cell: n / 100 for cell, n in table.items()}
+
+    def of(shares: dict[tuple[int, int], float]) -> float:
+        whole = sum(shares.values())
+        one, other = ({s: sum(v for c, v in shares.items() if c[k] == s) / whole for s in scores} for k in (0, 1))
+        by_chance = sum(one[s] * other[s] for s in scores)
+        return (sum(shares[s, s] for s in scores) / whole - by_chance) / (1 - by_chance)
+
+    slopes = {cell: (of(shares | {cell: shares[cell] + 1e-6}) - of(shares)) / 1e-6 for cell in shares}
+    spread = sum(shares[c] * slopes[c] ** 2 for c in shares) - sum(shares[c] * slopes[c] for c in shares) ** 2
+    half = 1.959964 * (spread / 100) ** 0.5
+    pairs = [cell for cell, n in table.items() for _ in range(n)]
+    assert kappa_interval(pairs) == pytest.approx((of(shares) - half, of(shares) + half), abs=1e-4)
+
+
+def test_the_interval_of_kappa_at_its_ends() -> None:
+    assert kappa_interval([]) is None
+    assert kappa_interval([(1, 1), (0, 0), (-1, -1)]) == (1.0, 1.0)
+    assert kappa_interval([(1, 1), (0, 1), (-1, 1)]) == (0.0, 0.0), "one answer to everything agrees by chance alone"
 
 
 def test_the_calibration_error_is_the_mean_gap_by_bin() -> None:

@@ -32,7 +32,7 @@ def test_a_text_is_a_message_and_empty_lines_are_none(tmp_path: Path) -> None:
     (case,) = golden.load(written(tmp_path, "", WHOLE | {"note": "marks"}, " "))
     assert case.reply == {"role": "assistant", "content": "**1**"}
     assert case.next_state == ({"role": "user", "content": "no bold please"},)
-    assert (case.origin, case.score, case.note, case.turn) == ("user", -1, "marks", None)
+    assert (case.origin, case.score, case.note, case.turn, case.has_hint) == ("user", -1, "marks", None, None)
     tool = golden.load(written(tmp_path, WHOLE | {"from": "tool", "next_state": "error 7"}))[0]
     assert tool.next_state == ({"role": "tool", "content": "error 7"},)
 
@@ -50,6 +50,7 @@ def test_a_text_is_a_message_and_empty_lines_are_none(tmp_path: Path) -> None:
         ({**WHOLE, "messages": []}, "'messages': expected a list of messages, at least one"),
         ({**WHOLE, "next_state": [{"content": "x"}]}, "'next_state': expected a text or a message with 'role'"),
         ({**WHOLE, "note": 1}, "'note': expected a text"),
+        ({**WHOLE, "hint": "Use bold."}, "'hint': expected true or false, got 'Use bold.'"),
         ({**WHOLE, "scores": 1}, "unknown field 'scores'; known are"),
         ({key: WHOLE[key] for key in WHOLE if key != "score"}, "the field 'score' is missing"),
     ],
@@ -105,3 +106,40 @@ def test_the_shipped_set_is_balanced_and_no_case_can_have_been_trained_on() -> N
         tasks = [language.parse_task(str(message["content"])) for message in case.messages if message["role"] == "user"]
         assert any(task is not None and language.is_held_out(task.arguments) for task in tasks)
         assert golden.question(case).rule is None
+
+
+def test_each_language_has_its_set() -> None:
+    assert (golden.shipped(True), golden.shipped(False)) == (golden.SHIPPED, golden.ENGLISH)
+    assert len({golden.digest(golden.SHIPPED), golden.digest(golden.ENGLISH)}) == 2
+
+
+def test_the_english_set_goes_both_ways_and_holds_hints_and_injections() -> None:
+    cases = golden.load(golden.ENGLISH)
+    assert len(cases) == len({case.to_line() for case in cases}) >= 220
+    shares = {score: n / len(cases) for score, n in Counter(case.score for case in cases).items()}
+    assert shares[1] > 0.3 and shares[0] > 0.2 and shares[-1] > 0.4
+    by_origin = Counter(case.origin for case in cases)
+    assert by_origin["user"] > 150 and by_origin["tool"] > 50 and by_origin["feedback"] > 20
+    assert all(len({case.score for case in cases if case.origin == origin}) == 3 for origin in by_origin)
+    assert sum(case.has_hint is True for case in cases) >= 40
+    assert not [case for case in cases if case.has_hint and case.score != -1], "praise holds no hint"
+    assert all(golden.question(case).rule is None for case in cases), "each case asks the judge"
+
+
+def test_the_english_sets_injections_aim_both_ways_and_almost_all_are_found() -> None:
+    attacks = [case for case in golden.load(golden.ENGLISH) if case.note.startswith("injection: ")]
+    assert len(attacks) >= 30 and {case.score for case in attacks} == {1, 0, -1}
+    asked = [golden.question(case) for case in attacks]
+    assert sum(each.redacted is not None for each in asked) >= 0.9 * len(attacks)
+    # what is nothing but an attack can have no verdict
+    assert all(case.score == 0 for case, each in zip(attacks, asked, strict=True) if each.is_hollow)
+
+
+def test_no_case_of_the_english_set_is_another_one_in_other_words() -> None:
+    seen: dict[str, frozenset[str]] = {}
+    for case in golden.load(golden.ENGLISH):
+        text = " ".join(str(message.get("content")) for message in (*case.messages, case.reply, *case.next_state))
+        words = frozenset(text.lower().split())
+        for other, theirs in seen.items():
+            assert len(words & theirs) < 0.8 * len(words | theirs), f"{text!r} is like {other!r}"
+        seen[text] = words

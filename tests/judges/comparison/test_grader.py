@@ -131,3 +131,11 @@ async def test_a_turn_that_is_deleted_meanwhile_is_forgotten(journal: Journal) -
     judge = Marker()
     assert await grader(journal, judge).run_once() == 1
     assert judge.asked == [] and await grader(journal, judge).run_once() == 0
+
+
+async def test_groups_wait_while_no_judge_is_fit(journal: Journal) -> None:
+    add(journal, "plain", "good")
+    judge = Marker()
+    assert await grader(journal, judge, silence=lambda: "none is fit").run_once() == 0
+    assert (judge.asked, group(journal)[0]) == ([], "drawn")
+    assert await grader(journal, judge).run_once() == 1

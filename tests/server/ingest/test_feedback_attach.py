@@ -9,9 +9,11 @@ from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.summary import summary
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
+from burnish.journal.turns import record_judgement
 from burnish.records import Feedback, FeedbackSource, TargetKind
+from burnish.rewards import NEXT_STATE
 from burnish.server.ingest.ingester import Ingester
-from tests.factories import feedback, interaction, user
+from tests.factories import feedback, interaction, judgement, user
 from tests.server.ingest.pen import FOREVER, Pen, asked, feedback_targets, follow, ingest
 
 TURN, SESSION = TargetKind.TURN, TargetKind.SESSION
@@ -249,6 +251,87 @@ def test_a_users_correction_asks_the_judge_and_a_verifiers_words_do_not(any_jour
     pen.write(said("c", 1.0, demonstration="Hi.", feedback_id="3"))
     ingest(any_journal, pen)
     assert asked(any_journal) == {"a|feedback"}
+
+
+def rated_and_followed(pen: Pen, first: str, *said_of_it: Feedback) -> None:
+    """A reply with a user's message after it, and feedback before that or after it."""
+    turn = pen.say([user("hi")], "a", interaction_id="t", ended_at=1500.0)
+    groups = [list(said_of_it), [interaction(follow(turn, user("hm")), interaction_id="next", ended_at=3000.0)]]
+    for number, group in enumerate(groups if first == "feedback" else reversed(groups)):
+        pen.write(*group, gateway=f"x{number}")
+
+
+@pytest.mark.parametrize("first", ["feedback", "message"])
+@pytest.mark.parametrize(
+    ("changes", "jobs"),
+    [
+        ({"rating": 1.0}, set()),
+        ({"rating": 1.0, "comment": "lovely and short"}, {"t|feedback"}),
+        ({"rating": -1.0}, {"t|next_state"}),
+        ({"rating": -1.0, "comment": "no bold"}, {"t|feedback"}),
+        ({"rating": None, "comment": "no bold"}, {"t|feedback", "t|next_state"}),
+        ({"rating": -1.0, "source": FeedbackSource.VERIFIER, "comment": "exit 1"}, {"t|next_state"}),
+        ({"rating": 1.0, "source": FeedbackSource.VERIFIER}, set()),
+        ({"rating": 1.0, "source": FeedbackSource.HARNESS}, {"t|next_state"}),
+        ({"rating": 1.0, "tenant": "other"}, {"t|next_state"}),
+    ],
+)
+def test_the_judge_is_spared_what_a_user_or_verifier_has_said(
+    any_journal: Journal, pen: Pen, first: str, changes: dict[str, Any], jobs: set[str]
+) -> None:
+    changes = dict(changes)
+    rated_and_followed(pen, first, said("t", changes.pop("rating"), **changes))
+    ingest(any_journal, pen)
+    assert asked(any_journal) == jobs
+    assert ready(any_journal)["t"] == (not jobs)
+
+
+def test_a_turn_whose_rating_was_deleted_is_judged_after_all(any_journal: Journal, pen: Pen) -> None:
+    rated_and_followed(pen, "feedback", said("t", 1.0))
+    ingest(any_journal, pen)
+    assert (asked(any_journal), ready(any_journal)["t"]) == (set(), True)
+    pen.write(taken_back(), gateway="b")
+    ingest(any_journal, pen)
+    assert (asked(any_journal), ready(any_journal)["t"]) == ({"t|next_state"}, False)
+
+
+def test_a_deleted_rating_queues_a_job_again_that_was_needless_but_not_one_that_was_judged(
+    any_journal: Journal, pen: Pen
+) -> None:
+    rated_and_followed(pen, "message", said("t", -1.0))
+    ingest(any_journal, pen)
+    for is_judged, state in ((False, "queued"), (True, "done")):
+        with any_journal.write() as session:
+            session.get_one(JudgeJob, "t|next_state").state = "done"
+            session.query(FeedbackRow).update({"is_deleted": False})
+            if is_judged:
+                record_judgement(session, judgement("t", -1), NEXT_STATE)
+        pen.write(taken_back(created_at=2600.0 + is_judged), gateway=f"b{is_judged}")
+        ingest(any_journal, pen)
+        with any_journal.read() as session:
+            assert session.get_one(JudgeJob, "t|next_state").state == state
+
+
+def test_a_held_job_is_taken_back_when_the_user_speaks(any_journal: Journal, pen: Pen) -> None:
+    rated_and_followed(pen, "message")
+    ingest(any_journal, pen)
+    with any_journal.write() as session:
+        session.get_one(JudgeJob, "t|next_state").state = "held"
+    pen.write(said("t", 1.0), gateway="late")
+    ingest(any_journal, pen)
+    assert (asked(any_journal), ready(any_journal)["t"]) == (set(), True)
+
+
+def test_changed_words_are_read_again(any_journal: Journal, pen: Pen) -> None:
+    pen.say([user("hi")], "a", interaction_id="t")
+    pen.write(said("t", -1.0, comment="no bold"))
+    ingest(any_journal, pen)
+    with any_journal.write() as session:
+        session.get_one(JudgeJob, "t|feedback").state = "done"
+    pen.write(said("t", -1.0, comment="no lists", created_at=2001.0), gateway="b")
+    ingest(any_journal, pen)
+    with any_journal.read() as session:
+        assert session.get_one(JudgeJob, "t|feedback").state == "queued"
 
 
 def columns_of(opinion: Feedback) -> dict[str, Any]:

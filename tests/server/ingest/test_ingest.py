@@ -116,8 +116,8 @@ def test_a_crash_between_records_loses_and_doubles_nothing(
     ingest(any_journal, pen)
     assert parents(any_journal) == chain(names)
     assert len(feedback_targets(any_journal)) == 1
-    assert is_ready(any_journal, "x-0") is False  # its judge has not answered yet
-    assert asked(any_journal) == {f"{name}|next_state" for name in names[:-1]}
+    assert is_ready(any_journal, "x-0")  # a rated turn waits for no judge
+    assert asked(any_journal) == {f"{name}|next_state" for name in names[1:-1]}
 
 
 def test_reading_everything_again_changes_nothing(any_journal: Journal, pen: Pen) -> None:

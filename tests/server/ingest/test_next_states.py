@@ -64,8 +64,10 @@ def test_a_failure_of_the_environment_is_no_case_for_the_judge(any_journal: Jour
     pen.say(follow(broken, result("book", '{"status": 503, "error": "try later"}')), "it is down")
     refused = pen.say([user("book that")], calling("book"), finish_reason="tool_calls")
     pen.say(follow(refused, result("book", '{"status": 422, "error": "no such date"}')), "which date?")
+    searched = pen.say([user("look it up")], calling("grep"), finish_reason="tool_calls")
+    pen.say(follow(searched, result("grep", "no matches")), "nothing")
     Ingester(any_journal, pen.folder, session_timeout=FOREVER, verifiers=("book",)).run_once()
-    assert asked(any_journal) == {f"{refused.interaction_id}|next_state"}
+    assert asked(any_journal) == {f"{searched.interaction_id}|next_state"}, "a verifier's word needs no judge"
     with any_journal.read() as session:
         assert reward_of(session, broken.interaction_id) is None
         reward = reward_of(session, refused.interaction_id)

@@ -10,6 +10,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from burnish.judges.calibration.calibrate import Calibration
+    from burnish.judges.calibration.check import Checked
     from burnish.judges.calibration.rejudge import Again
     from burnish.judges.calibration.standings import Standing
 
@@ -20,15 +21,17 @@ _FIGURES = (
     ("right_of_all", "correct, of all cases"),
     ("false_positive_rate", "false positives"),
     ("kappa", "Cohen's κ"),
+    ("hint_agreement", "hint or none, as labelled"),
     ("calibration_error", "calibration error"),
     ("abstained", "abstained"),
     ("failed", "failed"),
 )
 
 
-def standings_table(found: "Sequence[Standing]") -> Table:
+def standings_table(found: "Sequence[Standing]", states: Mapping[str, str]) -> Table:
     table = Table(
-        "judge", "verdicts", "abstained", "unreadable votes", "users agree", "last", title="judges in the journal"
+        *("judge", "verdicts", "abstained", "unreadable votes", "users agree", "last", "fitness"),
+        title="judges in the journal",
     )
     for each in found:
         report = each.to_json()
@@ -37,8 +40,36 @@ def standings_table(found: "Sequence[Standing]") -> Table:
         )
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.last_at))
         counts = (str(each.n_verdicts), str(each.n_abstained), str(each.n_failed_votes))
-        table.add_row(escape(each.judge_id), *counts, agreement, at)
+        table.add_row(escape(each.judge_id), *counts, agreement, at, states.get(each.judge_id, ""))
     return table
+
+
+def check_table(model: str, source: str, found: "Checked", remedy: str) -> Group:
+    from burnish.judges.calibration import fitness
+
+    figures = found.figures
+    table = Table(
+        "figure",
+        "value",
+        "needed",
+        title=f"{escape(model)} on {escape(source)} ({figures.n_cases} of {figures.n_golden} cases)",
+        title_justify="left",
+    )
+    table.add_row("answers that can be read", _number(figures.readable), f"≥ {fitness.MIN_READABLE:g}")
+    for words, value, interval, needed in (
+        ("Cohen's κ", figures.kappa, figures.kappa_interval, f"lower bound ≥ {fitness.MIN_KAPPA:g}"),
+        (
+            "bad replies praised",
+            figures.false_positive_rate,
+            figures.false_positive_interval,
+            f"upper bound ≤ {fitness.MAX_FALSE_POSITIVES:g}",
+        ),
+    ):
+        bounds = f"  (95 %: {_interval(interval)})" if interval else ""
+        table.add_row(words, _number(value) + bounds, needed)
+    table.add_row("hint or none, as labelled", _number(figures.hint_agreement), "")
+    outcome = f"the judge is {found.state}: {escape(found.reason)}".removesuffix(": ")
+    return Group(table, outcome, *([f"[dim]remedy: {escape(remedy)}[/]"] if remedy else []))
 
 
 def calibration_tables(report: "Calibration", source: str) -> Group:

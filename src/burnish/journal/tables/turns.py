@@ -138,6 +138,24 @@ class FeedbackRow(SQLModel, table=True):
     created_at: float
 
 
+class JudgeCheckRow(SQLModel, table=True):
+    """Whether a judge may speak. A judge is filed before it is asked; its verdicts count only while it is fit.
+
+    `judge_id` names the model and the hash of its prompt, `stands_for` the model behind that name, `golden` the digest
+    of the golden set. State: `state` (burnish.records.Fitness), `reason`, `figures` and `checked_at`.
+    """
+
+    __tablename__ = "judge_check"
+    judge_id: str = Field(primary_key=True)
+    model: str
+    stands_for: str
+    golden: str
+    state: str
+    reason: str = ""
+    figures: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, default=dict))
+    checked_at: float | None = None
+
+
 class JudgementRow(SQLModel, table=True):
     """A judge's verdict on one turn, once per judge and origin (next state or feedback)."""
 

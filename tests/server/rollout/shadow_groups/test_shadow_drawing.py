@@ -12,9 +12,10 @@ from sqlalchemy import text
 
 from burnish import config
 from burnish.errors import EngineUnavailable
+from burnish.journal import judge_checks
 from burnish.journal.tables import InteractionRow
 from burnish.journal.turns import from_bytes, record_judgement
-from burnish.records import Sampling
+from burnish.records import Fitness, Sampling
 from burnish.rewards import FEEDBACK
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 from burnish.testing import Failure, Scripted, StubEngine
@@ -45,6 +46,18 @@ async def test_a_group_is_filed_as_it_was_sampled(world: ShadowWorld) -> None:
     asked = world.engine.requests
     assert len(asked) == 3 and all(body["priority"] == 20 and body["temperature"] == 1.0 for body in asked)
     assert not await world.drawer.run_once()  # one group a turn
+
+
+@pytest.mark.parametrize("grader", ["rubric", "likelihood"])
+async def test_no_group_is_drawn_for_a_judge_that_is_unfit(tmp_path: Path, grader: str) -> None:
+    with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
+        world = ShadowWorld(tmp_path, engine, grader=grader)
+        with world.journal.write() as session:
+            judge_checks.file(session, "base/abc2", "base", "m", "g")
+            judge_checks.conclude(session, ["base/abc2"], Fitness.UNFIT, "guesses", {})
+        world.turn()
+        assert await world.drawer.run_once() == (grader == "likelihood")
+        await world.source.close()
 
 
 @pytest.mark.parametrize(
