@@ -23,9 +23,11 @@ from burnish.server.rollout.engine.vllm import LOW_PRIORITY
 log = structlog.get_logger()
 N_AUDITED = 4
 MAX_TOKENS = 192
-GENERAL_MAX_TOKENS = 64
+GENERAL_MAX_TOKENS = 48
 """Longest answer to a prompt, in tokens. The general prompts have short right answers."""
 MIN_TOKENS = 64
+N_BESIDE_CLIENTS = 4
+"""Prompts that the base is asked at a time while clients are served."""
 SECOND_TEMPERATURE = 0.5
 """Temperature of the second answer to a prompt."""
 _CALL = "<tool_call>\n{}\n</tool_call>"
@@ -120,15 +122,22 @@ class RetentionSet:
         answers = await self._ask(engine, model, limits, lambda _: False)
         return sum(answer.has_passed for answer in answers.values())
 
-    async def ask_base(self, engine: Engine, base: str) -> Mapping[int, int]:
-        """The prompts that count, each with the length of the base's answer in tokens. Asks what is not yet known."""
-        async with self._asking:
-            known = self._known
-            while len(counted := _counted(known, self._n_counted)) < self._n_counted and len(known) < self.n:
-                places = range(len(known), min(self.n, len(known) + self._concurrency))
+    async def ask_base(
+        self, engine: Engine, base: str, is_busy: Callable[[], bool] = lambda: False
+    ) -> Mapping[int, int]:
+        """The prompts that count, each with the length of the base's answer in tokens. Asks what is not yet known: a
+        few prompts at a time while the engine `is_busy` with clients.
+        """
+        known = self._known
+        while True:
+            async with self._asking:
+                counted = _counted(known, self._n_counted)
+                if len(counted) == self._n_counted or len(known) >= self.n:
+                    return counted
+                n = N_BESIDE_CLIENTS if is_busy() else self._concurrency
+                places = range(len(known), min(self.n, len(known) + n))
                 known += await asyncio.gather(*(self._twice(engine, base, place) for place in places))
                 self._record.write(known, self.n)
-            return counted
 
     async def _twice(self, engine: Engine, base: str, place: int) -> int | None:
         """The length of the base's answer if it passes twice, else None. A prompt that the engine refuses (its context

@@ -380,7 +380,9 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     file_retention, mirror = FileRetention(settings, journal), Mirror(journal, engines[0])
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
-    asking = asyncio.create_task(_ask_base(retention, engines[0], is_stopping))
+    asking = asyncio.create_task(
+        _ask_base(retention, engines[0], is_stopping, lambda: in_flight(settings.run_dir) != set())
+    )
     try:
         await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, file_retention, mirror, drawer)))
     finally:
@@ -393,11 +395,13 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             await source.close()
 
 
-async def _ask_base(retention: RetentionSet, engine: Engine, is_stopping: Callable[[], bool]) -> None:
+async def _ask_base(
+    retention: RetentionSet, engine: Engine, is_stopping: Callable[[], bool], is_busy: Callable[[], bool]
+) -> None:
     """Ask the base the forgetting prompts as soon as the engine answers, so that no candidate waits for it."""
     while not is_stopping():
         try:
-            n = len(await retention.ask_base(engine, BASE_NAME))
+            n = len(await retention.ask_base(engine, BASE_NAME, is_busy))
         except EngineUnavailable:
             await asyncio.sleep(ENGINE_SECONDS)
             continue
