@@ -60,6 +60,12 @@ class BaseRecord:
             f"{N_MIN_RETENTION} are needed; name a file of prompts that it passes in gate.forgetting_prompts"
         )
 
+    @property
+    def is_complete(self) -> bool:
+        """True if the base was asked every prompt."""
+        known = self._known()
+        return bool(known) and len(known["answers"]) >= known["n_prompts"]
+
     def _known(self) -> dict[str, Any]:
         known = (read_json(self.file) if self.file is not None else None) or {}
         return known if known.get("identity") == self.identity else {}

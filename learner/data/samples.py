@@ -2,8 +2,8 @@
 
 Guarantees: token ids are the engine's and never re-tokenised. Behaviour log-probs are the engine's and never filled in.
 Absent values are None. `has_ratio` states that the log-probs are those of the full softmax at `temperature`. Only then
-may a row carry a policy gradient. A row that was sampled otherwise (greedy, top-p, constrained) can still be distilled,
-because a divergence at the states visited needs no importance ratio.
+may a row carry a policy gradient. A row that was sampled otherwise (greedy, top-p, constrained), or that the length
+limit cut off, can still be distilled, because a divergence at the states visited needs no importance ratio.
 """
 
 import math
@@ -28,7 +28,7 @@ class SkipReason(StrEnum):
     OPTED_OUT = "opted_out"  # the client asked for no training on it
     QUARANTINED = "quarantined"  # ids and log-probs do not belong together
     ABORTED = "aborted"  # the client disconnected: nobody can judge what it did not read
-    TRUNCATED = "truncated"  # the length limit ended it, not the policy
+    TRUNCATED = "truncated"  # the length limit ended it, not the policy, and no hint says what it should have been
     ERROR = "error"  # the engine failed in mid-reply
     EMPTY = "empty"  # no prompt or no sampled token
     BAD_LOGPROBS = "bad_logprobs"  # a log-prob is not finite or above 0, or every token was certain
@@ -166,7 +166,8 @@ def to_sample(
     if reward is None and demonstration is None:
         return Skipped(name, SkipReason.NO_SIGNAL)
 
-    has_ratio = sampling.has_ratio
+    is_cut = interaction.finish_reason == "length"
+    has_ratio = sampling.has_ratio and not is_cut  # its end was not the policy's choice
     hint = reward.hint if reward is not None else None
     hints = [hint, *reward.candidates] if reward is not None and hint else []
     made = [_hinted(*where, each, interaction.prompt_ids) for each in hints]
@@ -174,6 +175,8 @@ def to_sample(
     first = usable[0] if usable else None
     if first is None and demonstration is None:
         assert reward is not None
+        if is_cut:
+            return Skipped(name, SkipReason.TRUNCATED)
         if not has_ratio:
             return Skipped(name, SkipReason.UNRENDERABLE if hint else SkipReason.NOT_PLAIN)
         if reward.value == 0.0 and reward.step is None:
@@ -231,8 +234,6 @@ def _unusable(interaction: Interaction, n_vocab: int | None) -> SkipReason | Non
         return SkipReason.QUARANTINED
     if interaction.is_aborted:
         return SkipReason.ABORTED
-    if interaction.finish_reason == "length":
-        return SkipReason.TRUNCATED
     if interaction.finish_reason in _ENGINE_STOPS:
         return SkipReason.ERROR
     return defect(interaction.prompt_ids, interaction.token_ids, interaction.logprobs, n_vocab)

@@ -100,7 +100,7 @@ class Run:
         await self._examine(traffic, 0)
         self._phase = "talking, learning"
         is_over = asyncio.Event()
-        listening = asyncio.create_task(traffic.listen(world.n_listeners, self._plan.seed, is_over))
+        listening = asyncio.create_task(traffic.listen(self._plan.seed, is_over))
         examining = asyncio.create_task(self._examine_along(traffic))
         try:
             rng = random.Random(f"{self._plan.seed} think")

@@ -18,6 +18,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from burnish.sandbox.demo.worlds import Conversation, User, World
 
+N_LISTENERS = 5
 NO_TRAINING = {"x-burnish-train": "false"}
 
 
@@ -83,13 +84,13 @@ class Traffic:
         self._n_left = n_interactions
         await asyncio.gather(*(self._sessions(user, pause) for user in users))
 
-    async def listen(self, n_listeners: int, seed: int, is_over: asyncio.Event) -> None:
-        """Hold `n_listeners` long streams open until `is_over`."""
-        await asyncio.gather(
-            *(self._listen(random.Random(f"{seed} listener {n}"), is_over) for n in range(n_listeners))
-        )
+    async def listen(self, seed: int, is_over: asyncio.Event) -> None:
+        """Hold `N_LISTENERS` long streams open until `is_over`, if the world has listeners."""
+        if self._world.listener is not None:
+            rngs = [random.Random(f"{seed} listener {n}") for n in range(N_LISTENERS)]
+            await asyncio.gather(*(self._listen(self._world.listener, rng, is_over) for rng in rngs))
 
-    async def ask(self, prompts: Sequence[Conversation], model: str | None = None, concurrency: int = 8) -> list[str]:
+    async def ask(self, prompts: Sequence[Conversation], model: str | None = None, concurrency: int = 24) -> list[str]:
         """Answers of the agent, or of another `model`, to single prompts, kept out of training. An empty answer for a
         failed request.
         """
@@ -141,9 +142,11 @@ class Traffic:
             record.error = f"feedback: {error!r}"
         record.ended = time.time()
 
-    async def _listen(self, rng: random.Random, is_over: asyncio.Event) -> None:
+    async def _listen(
+        self, request: Callable[[random.Random], str], rng: random.Random, is_over: asyncio.Event
+    ) -> None:
         while not is_over.is_set():
-            messages = [{"role": "user", "content": self._world.listener(rng)}]
+            messages = [{"role": "user", "content": request(rng)}]
             await self._stream("listener", messages, headers=NO_TRAINING, max_tokens=400)
 
     async def _stream(

@@ -41,7 +41,7 @@ class World:
 
     `exam` are the held-out conversations and `score` grades one reply to each. `prompted` are the same conversations
     with the users' wishes in the prompt, empty if there are none. `think_seconds` are the bounds of a user's pause.
-    `n_listeners` clients hold long streams open with `listener`, so that versions go live under streams.
+    Some clients hold long streams open with `listener`, so that versions go live under streams. None: no such clients.
     """
 
     title: str
@@ -49,8 +49,7 @@ class World:
     exam: tuple[Conversation, ...]
     score: Callable[[Sequence[str]], float]
     prompted: tuple[Conversation, ...]
-    listener: Callable[[random.Random], str]
-    n_listeners: int
+    listener: Callable[[random.Random], str] | None
     max_tokens: int
     temperature: float
     think_seconds: tuple[float, float]
@@ -65,7 +64,6 @@ def sandbox() -> World:
         score=heldout.score,
         prompted=(),
         listener=listener_request,
-        n_listeners=5,
         max_tokens=48,
         temperature=1.0,
         think_seconds=(2.0, 6.0),
@@ -82,18 +80,9 @@ def english() -> World:
         exam=tuple(question.messages for question in asked),
         score=lambda replies: style.breakdown(asked, replies)["score"],
         prompted=tuple([{"role": "user", "content": f"{question.text}\n\n{wishes}"}] for question in asked),
-        listener=lambda rng: rng.choice(LONG_REQUESTS),
-        n_listeners=2,
+        listener=None,
         max_tokens=80,
         temperature=0.6,
-        think_seconds=(1.0, 4.0),
+        # Users who begin together and pause alike come in waves. Between two waves the learner has the machine.
+        think_seconds=(9.0, 12.0),
     )
-
-
-LONG_REQUESTS = (
-    "Write a long story about a fisherman and the sea.",
-    "Describe a walk through an old town in great detail.",
-    "Tell me everything that you know about trains.",
-    "Write a long letter to a friend about a summer in the mountains.",
-)
-"""What listeners ask for."""

@@ -1,15 +1,17 @@
 """Agents over HTTP: the verbs of `burnish agents`."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 from pydantic import Field
 
 from burnish.adapters.registry import agents
+from burnish.adapters.registry.learning_state import learning_state
 from burnish.adapters.registry.lineage import aliases_of
 from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs.answers import described, hold_ended
-from burnish.config import BASE_NAME, Settings, overrides
+from burnish.config import BASE_NAME, Settings, for_agent, overrides
 from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
@@ -73,10 +75,11 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.get("/agents/{agent}")
     def show_agent(agent: AgentPath, caller: Caller = Depends(access.on_agent(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
-        """One agent with its settings and counts."""
+        """One agent with what learning is doing, its settings and counts."""
         with journal.read() as session:
             row = find(session, caller, agent)
-            return {**described(row, aliases_of(session, agent)), **summary(session, agent)}
+            learning = asdict(learning_state(session, for_agent(settings, row.settings), agent))
+            return {**described(row, aliases_of(session, agent)), "learning": learning, **summary(session, agent)}
 
     @made.post("/agents/{agent}/set")
     def set_agent(

@@ -2,19 +2,25 @@
 
 import asyncio
 import os
+import re
 import signal
 
 import typer
 from rich.table import Table
 from rich.text import Text
+from sqlalchemy.exc import SQLAlchemyError
 
 from burnish import logs
+from burnish.adapters.registry.learning_state import LearningState, learning_state
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
 from burnish.config import Settings
 from burnish.files import read_json
 from burnish.processes.parts import gateway_url, parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
 
+LOOK_SECONDS = 5.0
+_SECONDS = re.compile(r", for \d+ s")
+"""Left out of a comparison of two sentences."""
 COLOURS = {
     "engine": "magenta",
     "gateway": "green",
@@ -49,9 +55,11 @@ async def _up(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, supervisor.stop)
-    greeting = asyncio.create_task(_greet(settings, supervisor))
+    told = [asyncio.create_task(_greet(settings, supervisor)), asyncio.create_task(_tell_learning(settings))]
     await supervisor.run()
-    greeting.cancel()
+    for task in told:
+        task.cancel()
+    await asyncio.gather(*told, return_exceptions=True)
     console.print("burnish: all parts have ended", style="dim")
 
 
@@ -66,6 +74,28 @@ async def _greet(settings: Settings, supervisor: Supervisor) -> None:
     )
 
 
+async def _tell_learning(settings: Settings) -> None:
+    """Say what learning is doing, whenever that changes."""
+    from burnish.journal import Journal
+
+    journal, shown = Journal.open(settings.journal_url, migrate=False), ""
+
+    def look() -> LearningState:
+        with journal.read() as session:
+            return learning_state(session, settings, settings.agent.name)
+
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            found = await asyncio.to_thread(look)
+        except SQLAlchemyError:
+            continue  # the parts report it
+        kind = _SECONDS.sub("", found.sentence)
+        if kind != shown:
+            shown = kind
+            _emit("learning", found.sentence)
+
+
 def _emit(part: str, line: str) -> None:
     prefix = Text(f"{part:>8} │ ", style=COLOURS.get(part, "white"))
     out.print(prefix + Text.from_ansi(line), soft_wrap=True)
@@ -74,13 +104,16 @@ def _emit(part: str, line: str) -> None:
 def status(
     file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
-    """Show the live version, the queues and the learner's progress."""
+    """Show what learning is doing, the live version, the queues and the learner's progress."""
     settings = load_settings(file, overrides, state)
     from burnish.journal import Journal
     from burnish.journal.summary import summary
 
     with Journal.open(settings.journal_url, migrate=False).read() as session:
         figures = summary(session, settings.agent.name)
+        learning = learning_state(session, settings, settings.agent.name)
+        figures["learning"] = learning.sentence
+        figures["learning_alarm"] = learning.is_alarm
     table = read_json(settings.run_dir / "routes.json")
     figures["loaded"] = (
         next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []
@@ -88,6 +121,7 @@ def status(
     if as_json:
         print_json(figures)
         return
+    out.print(Text(learning.sentence, style="bold red" if learning.is_alarm else "bold"), soft_wrap=True)
     shown = Table(show_header=False, title=f"agent {settings.agent.name}")
     for key, value in figures.items():
         shown.add_row(key.replace("_", " "), str(value))

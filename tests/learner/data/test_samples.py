@@ -136,3 +136,13 @@ def test_a_right_reply_that_the_template_does_not_allow_is_left_out(policy: Poli
 def test_an_empty_right_reply_is_none(policy: Policy) -> None:
     sample = to_sample(interaction(policy.tokenizer), REWARD, policy.tokenizer, right=replace(CORRECTION, text=""))
     assert isinstance(sample, Sample) and sample.demonstration_ids is None
+
+
+def test_a_reply_that_was_cut_off_is_distilled_if_a_hint_says_what_was_missing(policy: Any) -> None:
+    """It carries no policy gradient: its end was not the policy's choice."""
+    cut = interaction(policy.tokenizer, "copy 1", finish_reason="length")
+    sample = to_sample(cut, HINTED, policy.tokenizer)
+    assert isinstance(sample, Sample)
+    assert sample.hinted_prompt_ids is not None and not sample.has_ratio
+    whole = to_sample(interaction(policy.tokenizer, "copy 1"), HINTED, policy.tokenizer)
+    assert isinstance(whole, Sample) and whole.has_ratio

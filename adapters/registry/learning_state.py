@@ -1,0 +1,117 @@
+"""What learning is doing now, in one sentence, and where nothing trains, why and what would change it."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlmodel import Session, col
+
+from burnish.adapters.evidence.base_answers import BaseRecord
+from burnish.config import Settings
+from burnish.journal import judge_checks
+from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, StepRow, VersionRow
+from burnish.records import Fitness, StepOutcome, VersionState
+
+UNDECIDED = (VersionState.CANDIDATE, VersionState.CANARY)
+ALARM_BATCHES = 8
+"""Replies since the last step, in batches of `learner.min_rows`, from which on something must be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningState:
+    """One sentence for people. `is_alarm`: nothing has trained although the traffic should have sufficed, or nothing
+    can go live.
+    """
+
+    sentence: str
+    is_alarm: bool = False
+
+
+def learning_state(session: Session, settings: Settings, agent: str) -> LearningState:
+    """The state of learning of `agent`. `settings` are the agent's own."""
+    if not settings.learner.enabled:
+        return LearningState("learning is off (learner.enabled = false)")
+    row = session.get(AgentRow, agent)
+    if row is not None and row.held is not None:
+        return LearningState(f"learning is held: {row.held}; `burnish agents end-hold` ends it")
+    if row is not None and row.is_paused:
+        return LearningState("learning is paused; `burnish learner resume` continues it", is_alarm=True)
+    if (busy := _busy(session, agent)) is not None:
+        return LearningState(busy)
+    before = _last_refusal(session, agent)
+    waits, is_alarm = _waits(session, settings, agent)
+    gate = BaseRecord.of(settings)
+    if (obstacle := gate.progress()) is not None and gate.is_complete:
+        return LearningState(obstacle, is_alarm=True)
+    return LearningState("; ".join(part for part in (before, waits, obstacle) if part), is_alarm)
+
+
+def _busy(session: Session, agent: str) -> str | None:
+    """The step or the trial under way."""
+    step = session.scalars(
+        select(StepRow).where(col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.OPEN)
+    ).first()
+    if step is not None:
+        return f"v{step.version} is being trained, for {time.time() - step.started_at:.0f} s"
+    tried = session.scalars(
+        select(VersionRow).where(col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED))
+    ).first()
+    if tried is None:
+        return None
+    if tried.state == VersionState.CANARY:
+        return f"v{tried.version} answers a share of the conversations as a canary; `burnish canary show` has figures"
+    job = session.get(LoadJob, f"{agent}@v{tried.version}")
+    waits = f" and waits: {job.error}" if job is not None and job.error else ""
+    return f"v{tried.version} is on trial, for {time.time() - tried.created_at:.0f} s{waits}"
+
+
+def _last_refusal(session: Session, agent: str) -> str | None:
+    """Why the latest version did not go live. None if it did."""
+    latest = session.scalars(
+        select(VersionRow).where(col(VersionRow.agent) == agent).order_by(col(VersionRow.version).desc()).limit(1)
+    ).first()
+    if latest is None or latest.state not in (VersionState.REFUSED, VersionState.ROLLED_BACK):
+        return None
+    done = "was refused" if latest.state == VersionState.REFUSED else "was rolled back"
+    return f"v{latest.version} {done}: {latest.reason}; the next step starts from the live version again"
+
+
+def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]:
+    """What the next step waits for, and whether it should have come long ago."""
+    needed = settings.recipe.min_rows
+    n_ready = _count(session, agent, col(InteractionRow.is_ready).is_(True), *_UNSPENT)
+    if n_ready >= needed:
+        return f"a step on {n_ready} rated replies is due", False
+    latest = select(col(StepRow.started_at)).where(col(StepRow.agent) == agent)
+    since = session.scalars(latest.order_by(col(StepRow.step_id).desc()).limit(1)).first()
+    is_new = col(InteractionRow.ended_at) > (since or 0.0)
+    n_since = _count(session, agent, is_new)
+    n_unrated = _count(session, agent, is_new, col(InteractionRow.is_ready).is_(False), *_UNSPENT)
+    waits = f"waits for {needed - n_ready} more rated replies ({n_ready} of {needed})"
+    is_alarm = n_since >= ALARM_BATCHES * needed
+    if n_unrated and (unfit := _unfit_judge(session)) is not None:
+        waits += f"; {n_unrated} replies since the last step have no rating, and {unfit}"
+    elif is_alarm:
+        waits += f"; {n_since} replies have come since the last step; `burnish turns list` shows why they do not count"
+    return waits, is_alarm
+
+
+_UNSPENT: tuple[Any, ...] = (col(InteractionRow.spent_step).is_(None), col(InteractionRow.skip_reason).is_(None))
+
+
+def _count(session: Session, agent: str, *where: Any) -> int:
+    wanted = select(func.count()).where(
+        col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True), *where
+    )
+    return int(session.connection().execute(wanted).scalar_one())
+
+
+def _unfit_judge(session: Session) -> str | None:
+    """Why no judge speaks. None if one does."""
+    rows = judge_checks.filed(session).values()
+    if not rows or any(row.state == Fitness.FIT for row in rows):
+        return None
+    if any(row.state == Fitness.UNCHECKED for row in rows):
+        return "the judge has not been checked yet"
+    return "the judge is unfit; rate replies (POST /v1/feedback), or set judge.model to a stronger model"
