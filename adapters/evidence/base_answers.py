@@ -34,8 +34,8 @@ class BaseRecord:
         return cls(settings.state_dir / "cache" / f"base-answers-{name}.json", identity)
 
     def read(self) -> list[int | None]:
-        """For each prompt asked so far, in the file's order, the length of the base's answer in tokens if it passed
-        twice, else None.
+        """For each prompt asked so far, in the file's order, the length of the base's answer in tokens if it passed,
+        else None.
         """
         return list(self._known().get("answers", []))
 

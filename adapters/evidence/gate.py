@@ -16,11 +16,11 @@ from burnish.adapters.evidence.acceptance import Acceptance
 from burnish.adapters.evidence.heldout_replay import Replay
 
 N_MIN_RETENTION = 64
-N_FORGETTING_PROMPTS = 128
+N_FORGETTING_PROMPTS = 96
 """Forgetting prompts asked of each candidate: the first of the file that the base passes.
 
-With the default margin a candidate may lose 6. A version that loses 2 % of such prompts is then refused in 1.5 % of the
-cases, and one that loses 20 % passes in 0.02 % (tests/adapters/evidence/test_gate.py).
+With the default margin a candidate may lose 4. A version that loses 1 % of such prompts is then refused in 0.3 % of the
+cases, and one that loses 15 % passes in 0.07 % (tests/adapters/evidence/test_gate.py).
 """
 
 

@@ -81,7 +81,7 @@ def english() -> World:
         score=lambda replies: style.breakdown(asked, replies)["score"],
         prompted=tuple([{"role": "user", "content": f"{question.text}\n\n{wishes}"}] for question in asked),
         listener=None,
-        max_tokens=80,
+        max_tokens=64,
         temperature=0.6,
         # Users who begin together and pause alike come in waves. Between two waves the learner has the machine.
         think_seconds=(9.0, 12.0),

@@ -23,7 +23,7 @@ from burnish.server.rollout.engine.vllm import LOW_PRIORITY
 log = structlog.get_logger()
 N_AUDITED = 4
 MAX_TOKENS = 192
-GENERAL_MAX_TOKENS = 48
+GENERAL_MAX_TOKENS = 32
 """Longest answer to a prompt, in tokens. The general prompts have short right answers."""
 MIN_TOKENS = 64
 N_BESIDE_CLIENTS = 4
@@ -83,9 +83,8 @@ class Answer:
 class RetentionSet:
     """Asks the prompts. `digest` names the prompts' file.
 
-    A prompt counts for forgetting if the base passes it twice: greedy, and sampled at `SECOND_TEMPERATURE`. What the
-    base passes by luck would be lost by luck. The base is asked once, in the file's order, until `n_counted` prompts
-    count. Its results are kept in the `record` file, so that a restart asks nothing again.
+    A prompt counts for forgetting if the base passes it. The base is asked once, in the file's order, until `n_counted`
+    prompts count. Its results are kept in the `record` file, so that a restart asks nothing again.
 
     At a `temperature` above 0 each prompt has a fixed random seed of its own, equal for every model. So two models
     differ by what they are and not by the draw.
@@ -136,18 +135,16 @@ class RetentionSet:
                     return counted
                 n = N_BESIDE_CLIENTS if is_busy() else self._concurrency
                 places = range(len(known), min(self.n, len(known) + n))
-                known += await asyncio.gather(*(self._twice(engine, base, place) for place in places))
+                known += await asyncio.gather(*(self._of_base(engine, base, place) for place in places))
                 self._record.write(known, self.n)
 
-    async def _twice(self, engine: Engine, base: str, place: int) -> int | None:
-        """The length of the base's answer if it passes twice, else None. A prompt that the engine refuses (its context
-        may be too short) does not count.
+    async def _of_base(self, engine: Engine, base: str, place: int) -> int | None:
+        """The length of the base's answer if it passes, else None. A prompt that the engine refuses (its context may be
+        too short) does not count.
         """
         try:
-            first = await self._one(engine, base, place, self._max_tokens)
-            if not first.has_passed or not (await self._again(engine, base, place, self._max_tokens)).has_passed:
-                return None
-            return first.n_tokens
+            answer = await self._one(engine, base, place, self._max_tokens)
+            return answer.n_tokens if answer.has_passed else None
         except EngineUnavailable:
             raise
         except EngineError as error:
@@ -157,9 +154,10 @@ class RetentionSet:
     async def compare(
         self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
     ) -> Retention:
-        """The outcome of `candidate` on this engine, on the prompts that the base passes twice.
+        """The outcome of `candidate` on this engine, on the prompts that the base passes.
 
-        A prompt is lost if the candidate fails it twice, in the same two ways. To the prompts at `unchanged` the
+        A prompt is lost if the candidate fails it twice: greedy, and sampled at `SECOND_TEMPERATURE`. A greedy answer
+        that any small change turns over is not yet a loss. To the prompts at `unchanged` the
         candidate gives the base's answer. `N_AUDITED` of them, with shorter answers, are asked all the same. If it
         fails one, all are asked. Answers that cannot change the verdict are not waited for.
         """

@@ -139,4 +139,4 @@ def test_a_base_that_passes_too_few_prompts_is_an_alarm(world: World) -> None:
 def test_prompts_that_are_still_asked_are_mentioned(world: World) -> None:
     BaseRecord.of(world.settings).write([3, 3, None], 400)
     found = world.state()
-    assert not found.is_alarm and found.sentence.endswith("forgetting prompts (2 of 128 found)")
+    assert not found.is_alarm and found.sentence.endswith("forgetting prompts (2 of 96 found)")

@@ -130,7 +130,7 @@ async def test_a_restart_begins_nothing_anew(full: World) -> None:
     judge(full, 1, 0)
     await again(full)
     assert full.live() == 1
-    assert full.engine.n_calls("chat") == n_asked + 3 * 64  # the forgetting prompts again, the held-out turns not
+    assert full.engine.n_calls("chat") == n_asked + 2 * 64  # the forgetting prompts again, the held-out turns not
 
 
 async def test_turns_that_say_nothing_are_not_put(full: World) -> None:

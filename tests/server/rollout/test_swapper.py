@@ -166,7 +166,7 @@ async def test_no_version_passes_fewer_acceptance_prompts_than_the_best_one(worl
 
 async def test_the_base_is_asked_once(world: World) -> None:
     await world.publish(1, 2)
-    assert sum(call == ("chat", "base") for call in world.engine.calls) == 2 * len(PROMPTS)
+    assert sum(call == ("chat", "base") for call in world.engine.calls) == len(PROMPTS)
 
 
 async def test_a_version_is_on_every_engine_or_on_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
