@@ -106,14 +106,18 @@ class Permits:
             self._rests_until = time.monotonic() + PAUSE
             log.info("a judge cannot be checked yet", model=judge.model, error=str(error)[:300])
             return
-        with self._journal.write() as session:
-            conclude(session, self._settings, judge.model, found.state, found.reason, found.figures.to_json())
+        else:
+            with self._journal.write() as session:
+                conclude(session, self._settings, judge.model, found.state, found.reason, found.figures.to_json())
+        finally:
+            self._may_check(judge.model, 0.0)
         log.info("a judge was checked", model=judge.model, state=found.state, **found.figures.to_json())
         self._look()
 
-    def _may_check(self, model: str) -> bool:
+    def _may_check(self, model: str, seconds: float = LEASE_SECONDS) -> bool:
+        """Take or renew the lease on checking `model`. With 0 seconds, give it back."""
         with self._journal.write() as session:
-            return take_lease(session, f"judge check:{model}", self._name, LEASE_SECONDS)
+            return take_lease(session, f"judge check:{model}", self._name, seconds)
 
     def _look(self) -> None:
         """Read the judges' states. Turns that waited are given out, or learn what they wait for now."""

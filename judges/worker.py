@@ -192,7 +192,10 @@ class Worker:
         may still be ready without its verdict.
         """
         if outcome.held:
-            return jobs.hold(session, JudgeJob, outcome.job, outcome.held)
+            is_held = jobs.hold(session, JudgeJob, outcome.job, outcome.held)
+            if self._silence() is None:  # a judge was found fit in the meantime
+                jobs.release(session, JudgeJob)
+            return is_held
         if outcome.judgement is None and not outcome.is_needless:
             return self._give_back(session, outcome)
         if not jobs.finish(session, JudgeJob, outcome.job):

@@ -182,6 +182,8 @@ async def test_a_check_ends_with_its_process(journal: Journal, tmp_path: Path) -
     await asyncio.wait_for(permits.run_forever(lambda: judge.n > 3, interval=0.0), 10)
     assert judge.n < 60
     assert not permits.may_speak("m")
+    with journal.write() as session:
+        assert jobs.take_lease(session, "judge check:m", "its successor", 60.0)
 
 
 async def test_a_fit_fallback_judges_in_place_of_an_unfit_one(journal: Journal, tmp_path: Path) -> None:

@@ -257,6 +257,14 @@ async def test_without_a_fit_judge_a_turn_is_held_with_the_reason_and_judged_lat
     assert [row.score for row in judgements(journal)] == [-1]
 
 
+async def test_a_judge_that_is_found_fit_meanwhile_gets_the_turn(journal: Journal) -> None:
+    add_judgeable(journal)
+    said = iter(["the judge has not been checked yet", None])
+    judge = FakeJudge(MINUS)
+    await make_worker(journal, judge, silence=lambda: next(said, None)).run_once()
+    assert job(journal).state == "queued" and judge.questions == []
+
+
 async def test_a_rule_speaks_without_a_fit_judge(journal: Journal) -> None:
     add_turn(journal, interaction([user("copy 1")], "Solution:", interaction_id="t"))
     add_next_state(journal, "t", NextStateKind.USER_REPLY, user("and now?"))
