@@ -30,7 +30,9 @@ def main() -> None:
     made = [to_sample(row.interaction, row.reward, trainer.policy.tokenizer, session=row.session_id) for row in ready]
     samples = [sample for sample in made if isinstance(sample, Sample)]
     go, is_over = threading.Event(), threading.Event()
-    with Throttle(WorkShare(settings.learner.max_latency_ratio), lambda: token_gaps(settings.engine_urls)) as throttle:
+    with Throttle(
+        WorkShare(settings.learner.max_latency_ratio or 0.0), lambda: token_gaps(settings.engine_urls)
+    ) as throttle:
         trainer.policy.rest = throttle.rest
         n_steps = 0
 

@@ -27,6 +27,7 @@ from burnish.learner.safety.kept_answers import KeptAnswers
 from burnish.machine import n_threads
 
 log = structlog.get_logger()
+GPU_LATENCY_RATIO = 1.25
 GPU_MEMORY = 0.95
 """Share of a GPU's memory for the learner and an engine on the same GPU. The rest is for the driver."""
 
@@ -41,7 +42,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     if ranks.rank:
         return follow(ranks, lambda chosen: trainers.of(chosen)[0])
     bind(journal, AdapterStore(settings.adapters_dir.resolve()))
-    with Throttle(WorkShare(settings.learner.max_latency_ratio), lambda: token_gaps(settings.engine_urls)) as throttle:
+    with Throttle(WorkShare(_latency_limit(settings)), lambda: token_gaps(settings.engine_urls)) as throttle:
 
         def loop_of(chosen: Settings, agent: str) -> Loop:
             recipe = chosen.recipe
@@ -76,6 +77,14 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         log.info("learner ready")
         scheduler.run_forever(is_stopping)
     ranks.send(None)
+
+
+def _latency_limit(settings: Settings) -> float:
+    """The most that serving may slow down. The lowest priority protects it on a CPU, and shares nothing on a GPU."""
+    given = settings.learner.max_latency_ratio
+    if given is not None:
+        return given
+    return 0.0 if _device(settings.learner.device) == "cpu" else GPU_LATENCY_RATIO
 
 
 def _device(device: str) -> str:

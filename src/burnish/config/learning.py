@@ -36,11 +36,12 @@ class Learner(Section):
         None,
         description="`act`: yellow slows learning down and red publishes nothing. `watch`: levels are only recorded.",
     )
-    max_latency_ratio: float = Field(
-        1.25,
+    max_latency_ratio: float | None = Field(
+        None,
         ge=0,
         description="The learner pauses between pieces of its work while tokens take more than this many "
-        "times as long as without it. 0: never.",
+        "times as long as without it. 0: never. None: 1.25 on a GPU, and never on a CPU, where the learner runs only "
+        "on idle cores.",
     )
     threads: int = Field(
         0,
