@@ -342,7 +342,7 @@ def defaults() -> dict[str, str]:
         section = field.annotation
         if isinstance(section, type) and issubclass(section, Section):
             for key, value in section().model_dump(mode="json").items():
-                is_of_preset = section is Learner and value is None
+                is_of_preset = section is Learner and value is None and key in plain
                 found[f"{name}.{key}"] = f"preset: {json.dumps(plain[key])}" if is_of_preset else json.dumps(value)
         else:
             found[name] = json.dumps(str(field.default) if isinstance(field.default, Path) else field.default)
@@ -357,7 +357,7 @@ def effective(settings: Settings) -> dict[str, Any]:
     for key in described():
         name, _, leaf = key.partition(".")
         value = tree[name][leaf] if leaf else tree[name]
-        found[key] = recipe[leaf] if name == "learner" and value is None else value
+        found[key] = recipe.get(leaf) if name == "learner" and value is None else value
     return found | {"learner.preset": settings.preset}
 
 

@@ -9,7 +9,7 @@ from burnish.config.section import Section
 
 
 class Learner(Section):
-    """What is trained, and when. A setting whose default is None takes the preset's value."""
+    """What is trained, and when. A setting of the recipe whose default is None takes the preset's value."""
 
     enabled: bool = Field(True, description="Train. If false, Burnish only records and judges.")
     preset: Literal["auto", "general", "sandbox"] = Field(
