@@ -24,7 +24,7 @@ from burnish.learner.run.throttle import Throttle, WorkShare, token_gaps
 from burnish.learner.run.trainer import Trainer
 from burnish.learner.run.trainer_pool import TrainerPool
 from burnish.learner.safety.kept_answers import KeptAnswers
-from burnish.machine import n_threads
+from burnish.machine import n_learner_threads
 
 log = structlog.get_logger()
 GPU_LATENCY_RATIO = 1.25
@@ -113,7 +113,7 @@ def policy_for(settings: Settings, recipe: Recipe) -> Policy:
         alpha=recipe.lora_alpha,
         seed=recipe.seed,
         device=settings.learner.device,
-        threads=settings.learner.threads or n_threads(settings.engine.model),
+        threads=settings.learner.threads or n_learner_threads(settings.engine.model),
         is_checkpointed=recipe.checkpointing,
         gpu_share=share,
     )

@@ -1,0 +1,39 @@
+"""What a machine gives a model: every core and some memory, and little of both for a tiny model."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from burnish import machine
+from burnish.config import SANDBOX_MODEL
+
+
+def model(folder: Path, n_bytes: int) -> str:
+    with (folder / "model.safetensors").open("wb") as file:
+        file.truncate(n_bytes)
+    return str(folder)
+
+
+def test_a_tiny_model_gets_one_thread_and_little_memory() -> None:
+    assert (machine.n_threads(str(SANDBOX_MODEL)), machine.kv_cache_gib(str(SANDBOX_MODEL))) == (1, 1)
+
+
+def test_any_other_model_gets_every_core_and_its_learner_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
+    found = model(tmp_path, 200 * 2**20)
+    assert (machine.n_threads(found), machine.n_learner_threads(found)) == (12, 6)
+    assert machine.n_threads("HuggingFaceTB/SmolLM2-135M-Instruct") == 12
+    assert 1 <= machine.kv_cache_gib(found) <= machine.MAX_KV_GIB
+
+
+def test_an_allocator_is_preloaded_where_one_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = "\tlibtcmalloc_minimal.so.4 (libc6,x86-64) => /usr/lib/libtcmalloc_minimal.so.4\n"
+
+    class Listed:
+        stdout = listing
+
+    monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: Listed)
+    assert machine.preload() == "/usr/lib/libtcmalloc_minimal.so.4"
+    Listed.stdout = "\tlibc.so.6 (libc6,x86-64) => /lib/libc.so.6\n"
+    assert machine.preload() is None
