@@ -10,6 +10,7 @@ from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS
 from burnish.adapters.files.binding import bind
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import ABILITIES, Recipe, Settings
+from burnish.config.machine import n_learner_threads
 from burnish.journal import Journal
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.shadow_groups import GroupLedger
@@ -24,7 +25,6 @@ from burnish.learner.run.throttle import Throttle, WorkShare, token_gaps
 from burnish.learner.run.trainer import Trainer
 from burnish.learner.run.trainer_pool import TrainerPool
 from burnish.learner.safety.kept_answers import KeptAnswers
-from burnish.machine import n_learner_threads
 
 log = structlog.get_logger()
 GPU_LATENCY_RATIO = 1.25

@@ -37,6 +37,7 @@ ONE_MEANING = {
     "steps.py": "the learner's steps: rows, queries",
     "tools.py": "a dialect's tools",
     "turns.py": "turns: rows, queries, routes, commands, tables",
+    "users.py": "the simulated users of a world",
     "versions.py": "versions: rows, queries, routes, commands, tables",
 }
 """File names that occur more than once in the product, each with its one meaning."""

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish import machine
-from burnish.config import SANDBOX_MODEL
+from burnish.config import SANDBOX_MODEL, machine
 
 
 def model(folder: Path, n_bytes: int) -> str:

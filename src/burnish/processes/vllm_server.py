@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from burnish import machine, serving_table
+from burnish import serving_table
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import BASE_NAME, Settings
+from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import AdapterError, ConfigError
 from burnish.keys import engine_key
 from burnish.records import VersionName
