@@ -40,7 +40,7 @@ def is_untouched(trainer: Trainer, samples: list[Sample]) -> StepResult:
 def test_an_outlier_is_skipped_and_remembered(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(shuffle_rewards=True)
     trainer.step(make_samples(4))
-    remembering(trainer, *[QUIET] * 20)
+    remembering(trainer, *[QUIET] * 64)
     result = is_untouched(trainer, make_samples(4))
     assert result.reason is not None and result.reason.startswith("an outlier: the gradient's norm")
     assert result.metrics["grad_z"] > 6.0 and result.monitors["grad_norm"]["level"] == "yellow"
