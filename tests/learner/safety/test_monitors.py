@@ -12,9 +12,7 @@ from burnish.config import ConfigError, Recipe, load
 from burnish.learner.safety.monitor_state import FIRST_KEPT, RECENT_KEPT, MonitorState
 from burnish.learner.safety.monitors import REGISTRY, History, Level, Reading, read, worst, z_score
 
-DEFAULTS = Recipe(
-    monitor_entropy=(0.4, 1.0), min_entropy=0.05, monitor_kl=(0.05, 0.2), monitor_length=(0.3, 0.6)
-)
+DEFAULTS = Recipe(monitor_entropy=(0.4, 1.0), min_entropy=0.05, monitor_kl=(0.05, 0.2), monitor_length=(0.3, 0.6))
 GREEN, YELLOW, RED = Level.GREEN, Level.YELLOW, Level.RED
 
 
