@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 SMALL = 64 * 2**20
-"""Bytes of weights below which a model gets one thread. The sandbox's model has 8 MiB, SmolLM2-135M has 513."""
+"""Bytes of weights below which a model gets one thread. The sandbox's model has 8 MB, SmolLM2-135M has 538 MB."""
 KV_SHARE = 1 / 8
 """Share of the machine's memory for the KV cache of a model that is not small."""
 MAX_KV_GIB = 32
