@@ -20,6 +20,7 @@ import structlog
 from sqlmodel import Session
 
 from burnish.config import BASE_NAME, SANDBOX_MODEL, Settings
+from burnish.in_flight import in_flight
 from burnish.journal import Journal, judge_checks
 from burnish.journal.jobs import explain_held, release, take_lease
 from burnish.journal.tables import JudgeCheckRow, JudgeJob
@@ -45,6 +46,10 @@ LEASE_SECONDS = 180.0
 """Longer than the few cases between two renewals may take."""
 PAUSE = 10.0
 """Seconds until a judge that did not answer is checked again."""
+QUIET = 30.0
+"""A check on the serving engine goes on while no client has been served for this many seconds."""
+MAX_DELAY = 600.0
+"""Seconds after which such a check begins although clients are being served."""
 
 
 class Permits:
@@ -58,6 +63,7 @@ class Permits:
         self._states: dict[str, JudgeCheckRow] = {}
         self._silence: str | None = ""
         self._rests_until = 0.0
+        self._began = self._last_busy = time.monotonic()
 
     def may_speak(self, model: str) -> bool:
         return model in self._states and self._states[model].state == Fitness.FIT
@@ -75,7 +81,7 @@ class Permits:
         self._look()
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = LOOK) -> None:
-        """Check the judges that were not checked, one after the other, until `is_stopping()`."""
+        """Check the judges that were not checked, one after the other, in idle time, until `is_stopping()`."""
         while not is_stopping():
             self._look()
             if time.monotonic() >= self._rests_until:
@@ -99,9 +105,10 @@ class Permits:
         if not waiting or not self._may_check(waiting[0].model):
             return
         judge, cases = waiting[0], golden.load(golden.shipped(self._settings.uses_sandbox))
+        await self._keep(judge.model)
         log.info("a judge is checked before it may speak", model=judge.model, cases=len(cases))
         try:
-            found = await check(judge, cases, keep=lambda: self._may_check(judge.model))
+            found = await check(judge, cases, keep=lambda: self._keep(judge.model))
         except JudgeUnavailable as error:
             self._rests_until = time.monotonic() + PAUSE
             log.info("a judge cannot be checked yet", model=judge.model, error=str(error)[:300])
@@ -113,6 +120,22 @@ class Permits:
             self._may_check(judge.model, 0.0)
         log.info("a judge was checked", model=judge.model, state=found.state, **found.figures.to_json())
         self._look()
+
+    async def _keep(self, model: str) -> None:
+        """Renew the lease. Wait while the engine that the check shares with clients is busy."""
+        self._may_check(model)
+        while not self._is_time(model):
+            await asyncio.sleep(LOOK)
+            self._may_check(model)
+
+    def _is_time(self, model: str) -> bool:
+        """True if the judge is on another server, or nobody has been served for a while, or the check waits too
+        long."""
+        now = time.monotonic()
+        if in_flight(self._settings.run_dir) != set():
+            self._last_busy = now
+        is_ours = stands_for(self._settings, model) == self._settings.engine.model
+        return not is_ours or now - self._last_busy >= QUIET or now - self._began >= MAX_DELAY
 
     def _may_check(self, model: str, seconds: float = LEASE_SECONDS) -> bool:
         """Take or renew the lease on checking `model`. With 0 seconds, give it back."""

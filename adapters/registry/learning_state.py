@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.base_answers import BaseRecord
+from burnish.adapters.registry import backoff
 from burnish.config import Settings
 from burnish.journal import judge_checks
 from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, StepRow, VersionRow
@@ -39,7 +40,7 @@ def learning_state(session: Session, settings: Settings, agent: str) -> Learning
         return LearningState("learning is paused; `burnish learner resume` continues it", is_alarm=True)
     if (busy := _busy(session, agent)) is not None:
         return LearningState(busy)
-    before = _last_refusal(session, agent)
+    before = _last_refusal(session, agent, settings)
     waits, is_alarm = _waits(session, settings, agent)
     gate = BaseRecord.of(settings)
     if (obstacle := gate.progress()) is not None and gate.is_complete:
@@ -66,15 +67,17 @@ def _busy(session: Session, agent: str) -> str | None:
     return f"v{tried.version} is on trial, for {time.time() - tried.created_at:.0f} s{waits}"
 
 
-def _last_refusal(session: Session, agent: str) -> str | None:
-    """Why the latest version did not go live. None if it did."""
+def _last_refusal(session: Session, agent: str, settings: Settings) -> str | None:
+    """Why the latest version did not go live, and what the next step does otherwise. None if it went live."""
     latest = session.scalars(
         select(VersionRow).where(col(VersionRow.agent) == agent).order_by(col(VersionRow.version).desc()).limit(1)
     ).first()
     if latest is None or latest.state not in (VersionState.REFUSED, VersionState.ROLLED_BACK):
         return None
     done = "was refused" if latest.state == VersionState.REFUSED else "was rolled back"
-    return f"v{latest.version} {done}: {latest.reason}; the next step starts from the live version again"
+    rate = backoff.rate(session, agent, settings.recipe.backoff)
+    size = f", {rate:.2g} times as long" if rate < 1.0 else ""
+    return f"v{latest.version} {done}: {latest.reason}; the next step starts from the live version again{size}"
 
 
 def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]:

@@ -5,7 +5,7 @@ found out after a few dozen.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from burnish.judges.calibration import fitness, golden
@@ -34,7 +34,7 @@ async def check(
     judge: Judge,
     cases: Sequence[GoldenCase],
     progress: Callable[[], None] = lambda: None,
-    keep: Callable[[], object] = lambda: None,
+    keep: Callable[[], Awaitable[None]] | None = None,
 ) -> Checked:
     """Ask about the cases. `progress` is called after each one, `keep` after every few.
 
@@ -48,7 +48,8 @@ async def check(
         opinions += await opinions_on(judge, [golden.question(case) for case in some], TERMS, progress)
         if (away := next((each for each in opinions if each.is_away), None)) is not None:
             raise JudgeUnavailable(away.error)
-        keep()
+        if keep is not None:
+            await keep()
         if reason := fitness.hopeless(mixed[: len(opinions)], opinions, len(mixed)):
             return Checked(Fitness.UNFIT, reason, fitness.figures(mixed[: len(opinions)], opinions, len(mixed)))
     found = fitness.figures(mixed, opinions)

@@ -41,7 +41,7 @@ def convert(source: Path, target: Path, *, splits_digits: bool) -> None:
     with contextlib.redirect_stderr(io.StringIO()):  # not all of Transformers' progress bars have a switch
         # float32, although it is the largest. A Q4_1 value is scale × level + offset, which has more bits than a 16-bit
         # float holds. Rounded to bfloat16, 79 % of SmolLM2's weights change and a logit by up to 0.28; to float16, 42 %
-        # and 0.04. Engine and learner compute in float32 on a CPU.
+        # and 0.04. `engine.dtype` decides what engine and learner compute in.
         model = AutoModelForCausalLM.from_pretrained(
             source.parent,
             gguf_file=source.name,

@@ -86,9 +86,10 @@ class Policy:
         score_tokens: int | None = None,
         is_checkpointed: bool = False,
         gpu_share: float = 0.0,
+        is_bfloat16: bool = False,
     ) -> "Policy":
-        """The base in `base_dir` (a directory or hub name) with a fresh adapter: fp32 on a CPU, bf16 base with fp32
-        adapter on a GPU.
+        """The base in `base_dir` (a directory or hub name) with a fresh fp32 adapter. The base is bf16 on a GPU, and
+        fp32 on a CPU unless `is_bfloat16`.
 
         `score_tokens` bounds the tokens of one forward pass without gradient (default 1,024 on a CPU, 8,192 on a GPU).
         `is_checkpointed` trades time for memory in passes with gradient. On a GPU at most `gpu_share` of its memory is
@@ -101,7 +102,7 @@ class Policy:
         elif gpu_share:
             torch.cuda.set_per_process_memory_fraction(gpu_share)
         transformers_logging.disable_progress_bar()  # it would break the supervisor's line prefixes
-        dtype = torch.float32 if where == "cpu" else torch.bfloat16
+        dtype = torch.float32 if where == "cpu" and not is_bfloat16 else torch.bfloat16
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(base_dir))
             base = AutoModelForCausalLM.from_pretrained(str(base_dir), dtype=dtype).to(where)

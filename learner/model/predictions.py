@@ -36,8 +36,8 @@ class Predictions(ABC):
         """All log-probs [N, V], with gradient, for tests and small vocabularies."""
 
     @abstractmethod
-    def detached(self) -> "Predictions":
-        """The same predictions without the graph that made them."""
+    def kept(self, index: Tensor) -> Self:
+        """The predictions at the places `index` [n], without the graph that made them. What was computed stays."""
 
     @abstractmethod
     def kl_to(self, other: Self) -> Tensor:
@@ -62,8 +62,7 @@ class Projected(Predictions):
     def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
         found, hidden, temperatures = self._scan(), self.hidden, self.temperatures
         if index is not None:
-            expected = None if found.expected is None else found.expected[index]
-            found = head.Scan(found.log_z[index], expected, None)
+            found = found.at(index)
             hidden, temperatures = hidden[index], temperatures[index]
         return head.logprobs_at(hidden, self.weight, temperatures, found, ids)
 
@@ -82,8 +81,10 @@ class Projected(Predictions):
         logits = head.wide(self.hidden @ self.weight.detach().T)
         return torch.log_softmax(logits / self.temperatures[:, None], -1)
 
-    def detached(self) -> "Projected":
-        return Projected(self.hidden.detach(), self.weight, self.temperatures)
+    def kept(self, index: Tensor) -> "Projected":
+        kept = Projected(self.hidden.detach()[index], self.weight, self.temperatures[index])
+        kept._found = None if self._found is None else self._found.at(index)
+        return kept
 
     def kl_to(self, other: Self) -> Tensor:
         """E_p[log p − log q] = (h_p − h_q)·E_p[w]/τ − log Z_p + log Z_q: no [N, V] tensor is made."""
@@ -126,8 +127,8 @@ class Dense(Predictions):
     def dense(self) -> Tensor:
         return self.logprobs
 
-    def detached(self) -> "Dense":
-        return Dense(self.logprobs.detach())
+    def kept(self, index: Tensor) -> "Dense":
+        return Dense(self.logprobs.detach()[index])
 
     def kl_to(self, other: Self) -> Tensor:
         mine = self.logprobs.detach()

@@ -65,9 +65,11 @@ class Distillation(Objective):
         self._chosen = choose(carrying, tops, policy, self.teacher)
         hinted = [(row, row.sample) for row in carrying if row.sample is not None]
         asked = [Text(sample.hinted_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in hinted]
-        compared = policy.compared(asked, tops, self.teacher)
         needs_plain = self.check_hints or self.guidance > 0.0
-        plain = policy.compared(_neutral(hinted), tops, self.teacher) if needs_plain else compared
+        neutral = _neutral(hinted) if needs_plain else []
+        # in one call, because the two prompts of a row share their beginning
+        found = policy.compared([*asked, *neutral], [*tops, *tops][: len(asked) + len(neutral)], self.teacher)
+        compared, plain = found[: len(asked)], found[-len(asked) :]
         for (row, sample), ids, told, bare in zip(hinted, tops, compared, plain, strict=True):
             gain = float((told.sampled - bare.sampled).mean())
             if self.check_hints and (reason := refusal(sample.reward, gain, told.overlap)) is not None:

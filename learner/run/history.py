@@ -5,9 +5,9 @@ from collections.abc import Callable
 from sqlalchemy import select
 from sqlmodel import col
 
+from burnish.adapters.registry import backoff
 from burnish.journal import Journal
 from burnish.journal.tables import StepRow, VersionRow
-from burnish.learner.safety import backoff
 from burnish.learner.safety.forgetting import Forgetting, forgetting
 from burnish.learner.safety.hint_validation import LikedReply, earlier
 from burnish.records import StepOutcome

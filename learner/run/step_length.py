@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from burnish.learner.data.rows import Row
+from burnish.learner.data.rows import Row, TokenBatch
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.predictions import Predictions
 from burnish.learner.model.ranks import Ranks
@@ -43,25 +43,30 @@ def _strength(row: Row) -> float:
 
 
 class StepLength:
-    """The policy before an update, and the way back to it. Made before the update, used after it."""
+    """The policy before an update, and the way back to it. Made before the first pass, used after the update."""
 
-    def __init__(self, policy: Policy, rows: Sequence[Row], ranks: Ranks, budget: int) -> None:
-        """`rows` are the step's own replies. `budget` bounds the tokens of one forward pass."""
+    def __init__(self, policy: Policy, ranks: Ranks) -> None:
         self._policy, self._ranks = policy, ranks
-        self._rows = list(rows)
-        batches = policy.batches(self._rows, ranks.budget(self._rows, budget))
-        self._batches = ranks.share(batches, self._rows)
         self._weights = {name: tensor.detach().clone() for name, tensor in policy.parameters().items()}
-        self._before = [self._predictions(batch) for batch in self._batches]
+        self._before: list[tuple[list[Row], Predictions]] = []
+
+    def keep(self, batch: TokenBatch) -> None:
+        """Keep the predictions of the step's own replies in `batch`, which is a micro-batch of the first pass."""
+        own = [row for row in batch.rows if row.sample is not None]
+        if own:
+            is_own = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in batch.rows])
+            index = is_own.nonzero().squeeze(1).to(batch.predictions.device)
+            self._before.append((own, batch.predictions.kept(index)))
 
     def kl(self) -> float:
-        """Mean KL from the policy before to the present one, in nats a token."""
-        total = sum(
-            float(before.kl_to(self._predictions(batch)).sum())
-            for batch, before in zip(self._batches, self._before, strict=True)
-        )
-        found = self._ranks.add({"kl": total})["kl"]
-        return found / max(1, sum(row.n_tokens for row in self._rows))
+        """Mean KL from the policy before to the present one, in nats a token of the kept replies."""
+        sums = {"kl": 0.0, "n_tokens": 0.0}
+        for rows, before in self._before:
+            with torch.no_grad():
+                sums["kl"] += float(before.kl_to(self._policy.predictions(rows)).sum())
+            sums["n_tokens"] += sum(row.n_tokens for row in rows)
+        found = self._ranks.add(sums)
+        return found["kl"] / max(1.0, found["n_tokens"])
 
     def fit(self, target: float) -> tuple[float, float]:
         """Scale the update until its KL is near `target`. Returns (factor on the update, KL)."""
@@ -83,7 +88,3 @@ class StepLength:
         for name, tensor in self._policy.parameters().items():
             before = self._weights[name]
             tensor.copy_(before + scale * (after[name] - before))
-
-    @torch.no_grad()
-    def _predictions(self, batch: Sequence[int]) -> Predictions:
-        return self._policy.predictions([self._rows[i] for i in batch]).detached()

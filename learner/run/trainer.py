@@ -103,6 +103,7 @@ class Trainer:
         samples, groups = work.samples, work.groups
         readings: dict[str, Reading] = {}
         reason: str | None = None
+        length: StepLength | None = None
         try:
             if self.recipe.shuffle_rewards:
                 samples = self.control.shuffle(samples, self.generator)
@@ -112,13 +113,14 @@ class Trainer:
             if batch.has_work:
                 hinted = work.weight_factors.get(Distillation.name, 1.0) * batch.hint_share
                 weight_factors = {**work.weight_factors, Distillation.name: hinted}
-                metrics |= self._accumulate(batch.used, weight_factors)
+                if self.recipe.step_kl and any(row.sample is not None for row in batch.used):
+                    length = StepLength(self.policy, self.ranks)
+                metrics |= self._accumulate(batch.used, weight_factors, length)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings, work.rate)
             else:
                 reason = "no row had anything to teach"
             if reason is None:
-                length = self._length(batch.used)
                 if not work.has_momentum:
                     self._stop()
                 self.optimizer.step()
@@ -257,11 +259,6 @@ class Trainer:
         is_final = self.recipe.num_iterations == 1 and not self.recipe.step_kl
         return None if is_final else (self.policy.copy_adapter(), self.tensors())
 
-    def _length(self, rows: Sequence[Row]) -> StepLength | None:
-        """What measures the step's length on its own replies. None if the step has a fixed learning rate."""
-        own = [row for row in rows if row.sample is not None]
-        return StepLength(self.policy, own, self.ranks, self.micro_tokens) if self.recipe.step_kl and own else None
-
     def _fit(self, length: StepLength, rows: Sequence[Row], factor: float) -> dict[str, float]:
         """Bring the step to its target KL: `step_kl`, less the less its rows teach, times the square of `factor`.
 
@@ -309,8 +306,12 @@ class Trainer:
             metrics |= {f"{objective.name}/{key}": value for key, value in facts.items()}
         return metrics
 
-    def _accumulate(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
-        """Gradients of the whole step, micro-batch by micro-batch, and its means per token."""
+    def _accumulate(
+        self, rows: Sequence[Row], weight_factors: Mapping[str, float], length: StepLength | None = None
+    ) -> dict[str, float]:
+        """Gradients of the whole step, micro-batch by micro-batch, and its means per token. `length` keeps what the
+        policy predicted.
+        """
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
         n_live = sum(row.n_tokens for row in rows if row.sample is not None)
         metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
@@ -333,6 +334,8 @@ class Trainer:
                 break  # the sum over ranks is not finite either: all give up together
             loss.backward()  # type: ignore[no-untyped-call]
             metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
+            if length is not None:
+                length.keep(batch)
             self.policy.rest(time.perf_counter() - began)
         metrics = self.ranks.add(metrics)
         if not math.isfinite(metrics["loss"]):

@@ -25,8 +25,8 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.gate import tolerated
+from burnish.adapters.registry.backoff import BEHAVIOUR
 from burnish.journal.tables import VersionRow
-from burnish.learner.safety.backoff import BEHAVIOUR
 from burnish.records import VersionState
 
 MAX_FACTOR = 16.0

@@ -9,7 +9,6 @@ nothing.
 import asyncio
 import hashlib
 import math
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,7 +26,7 @@ from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, auto_rollback, lifecycle
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import prepare, routes_file
-from burnish.config import ABILITIES, BASE_NAME, Personal, Settings
+from burnish.config import ABILITIES, BASE_NAME, Personal, Settings, machine
 from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable, Postponed
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, jobs
@@ -358,9 +357,6 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         record=BaseRecord.of(settings),
         max_tokens=GENERAL_MAX_TOKENS if file == ABILITIES else MAX_TOKENS,
     )
-    dtype = (
-        "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
-    )
     alerts, of = Alerts(settings.alerts.webhook), settings_by_agent(settings, journal)
     swapper = Swapper(
         journal,
@@ -368,7 +364,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         engines,
         routes_file(settings),
         base_name=BASE_NAME,
-        tolerance=TOLERANCE[dtype],
+        tolerance=TOLERANCE[machine.dtype(settings.engine.dtype, settings.engine.model)],
         retention=retention,
         retention_margin=settings.gate.forgetting_margin,
         acceptance=_acceptance(settings),

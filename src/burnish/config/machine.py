@@ -1,10 +1,11 @@
-"""What this machine gives a model on a CPU: threads, memory for the KV cache, and faster libraries if installed.
+"""What this machine gives a model: the type of its weights, threads, memory for the KV cache, faster libraries.
 
 A model of a few million parameters is fastest on one thread, because its matrices are too small to share. Any other
 gets every core. The learner works at the lowest priority, so it takes what the engine leaves.
 """
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,8 +14,37 @@ SMALL = 64 * 2**20
 KV_SHARE = 1 / 8
 """Share of the machine's memory for the KV cache of a model that is not small."""
 MAX_KV_GIB = 32
+CPU_INFO = Path("/proc/cpuinfo")
+FAST_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Flags of processors that multiply bfloat16 natively (x86 with AVX-512 or AMX, ARM)."""
 _PRELOADED = ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
 """Allocators that vLLM recommends on a CPU, the first one found is used."""
+
+
+def has_gpu() -> bool:
+    """True if there is an NVIDIA driver."""
+    return shutil.which("nvidia-smi") is not None
+
+
+def dtype(chosen: str, model: str) -> str:
+    """The type of the weights for engine and learner, from `engine.dtype`. `auto` stays on a GPU, where vLLM decides.
+
+    On a CPU it is bfloat16 if the processor multiplies that natively (docs/decisions/0030-bfloat16-on-a-cpu.md), else
+    float32. A small model is float32 everywhere: it is fast enough.
+    """
+    if chosen != "auto" or has_gpu():
+        return chosen
+    return "bfloat16" if has_fast_bfloat16() and not _is_small(model) else "float32"
+
+
+def has_fast_bfloat16() -> bool:
+    """True if this machine's processor multiplies bfloat16 natively."""
+    try:
+        lines = CPU_INFO.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return not FAST_BFLOAT16.isdisjoint(flags.split())
 
 
 def n_threads(model: str) -> int:

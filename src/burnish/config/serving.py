@@ -25,7 +25,9 @@ class Engine(Section):
     )
     port: int = Field(8701, ge=0, le=65535, description="Loopback port of the engine started here.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Type of the weights. float32 is right for small models on a CPU."
+        "auto",
+        description="Type of the weights. `auto` on a CPU: bfloat16 if the processor multiplies it natively, else "
+        "float32. A model of a few million parameters is float32.",
     )
     max_model_len: int | None = Field(
         None, ge=64, description="Longest prompt plus reply, in tokens. None: the model's own limit."

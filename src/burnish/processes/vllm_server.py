@@ -6,7 +6,6 @@ on the command line, so an engine that comes back has them before it answers.
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,13 +34,12 @@ def engine_url(settings: Settings) -> str:
 def command(settings: Settings) -> list[str]:
     """The argument vector of the vLLM server."""
     engine = settings.engine
-    has_gpu = shutil.which("nvidia-smi") is not None
     flags: dict[str, object] = {
         "--model": engine.model,
         "--served-model-name": BASE_NAME,
         "--host": engine.host,
         "--port": engine.port,
-        "--dtype": engine.dtype if engine.dtype != "auto" or has_gpu else "float32",
+        "--dtype": machine.dtype(engine.dtype, engine.model),
         "--max-loras": engine.max_loras,
         "--max-cpu-loras": 2 * engine.max_loras,
         "--max-lora-rank": engine.max_lora_rank,
@@ -58,7 +56,7 @@ def command(settings: Settings) -> list[str]:
         flags["--tool-call-parser"] = engine.tool_parser
     if engine.reasoning_parser:
         flags["--reasoning-parser"] = engine.reasoning_parser
-    if has_gpu:
+    if machine.has_gpu():
         flags["--gpu-memory-utilization"] = engine.gpu_memory
     else:
         flags["--worker-extension-cls"] = "burnish.vllm_patches.Patched"

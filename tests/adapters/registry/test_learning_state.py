@@ -87,6 +87,13 @@ def test_a_refusal_is_told_with_its_reason(world: World) -> None:
     assert said.endswith("waits for 4 more rated replies (0 of 4)")
 
 
+def test_after_a_refusal_for_what_it_had_become_the_next_step_is_shorter(world: World) -> None:
+    refused = version(3, "refused", "unlearned 9 of 128 forgetting prompts")
+    refused.evidence = {"retention": {"n": 128, "n_lost": 9}}
+    world.add(refused)
+    assert "the next step starts from the live version again, 0.5 times as long" in world.state().sentence
+
+
 @pytest.mark.parametrize(
     ("changes", "said", "is_alarm"),
     [

@@ -77,6 +77,24 @@ def test_extreme_logits_stay_finite() -> None:
     assert hidden.grad is not None and torch.isfinite(hidden.grad).all()
 
 
+def test_bf16_weights_give_exact_log_probs() -> None:
+    """A bf16 product rounds the logits. Without a correction the error is in log Z wherever one token is likely."""
+    generator = torch.Generator().manual_seed(5)
+    hidden = (3.0 * torch.randn(40, 64, generator=generator)).bfloat16()
+    weight = (0.4 * torch.randn(20_000, 64, generator=generator)).bfloat16()
+    temperatures = torch.full((40,), 0.6)
+    logits = hidden.float() @ weight.float().T / 0.6
+    exact = torch.log_softmax(logits, -1)
+    rounded = torch.log_softmax((hidden @ weight.T).float() / 0.6, -1)
+    found = head.scan(hidden, weight, temperatures, expected=True, top=3)
+    assert torch.equal(found.top, exact.topk(3).indices)
+    assert (found.log_z - torch.logsumexp(logits, -1)).abs().max() < 2e-3
+    assert (rounded.max(-1).values - exact.max(-1).values).abs().max() > 2e-2, "the case shows nothing"
+    assert torch.allclose(found.expected, exact.exp() @ weight.float(), atol=2e-2)
+    likeliest = head.logprobs_at(hidden, weight, temperatures, found, found.top)
+    assert torch.allclose(likeliest, exact.topk(3).values, atol=2e-3)
+
+
 def test_without_gradient_no_expectation_is_computed() -> None:
     hidden, weight, temperatures = drawn()
     assert head.scan(hidden, weight, temperatures, expected=False).expected is None

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -238,12 +239,12 @@ def test_a_later_pass_that_fails_undoes_the_earlier_ones(
     before, moments = trainer.policy.copy_adapter(), trainer.tensors()
     whole, n = trainer._accumulate, 0
 
-    def fails(rows: list[Row], weight_factors: dict[str, float]) -> dict[str, float]:
+    def fails(*given: Any) -> dict[str, float]:
         nonlocal n
         n += 1
         if n == 2:
             raise error
-        return whole(rows, weight_factors)
+        return whole(*given)
 
     monkeypatch.setattr(trainer, "_accumulate", fails)
     with nullcontext() if isinstance(error, NotFinite) else pytest.raises(MemoryError):

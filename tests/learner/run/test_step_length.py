@@ -1,18 +1,27 @@
 """A step's length: the KL that it reports is the exact one, and it meets its target for any learning rate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
 
-from burnish.learner.data.rows import Row
+from burnish.learner.data.rows import Row, TokenBatch
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.ranks import Ranks
 from burnish.learner.run.step_length import NEAR, StepLength, signal
 from burnish.learner.run.trainer import Trainer
 
 Make = Callable[..., Trainer]
+
+
+def before(policy: Policy, rows: Sequence[Row], budget: int = 512) -> StepLength:
+    """The policy as it is, as the first pass of a step keeps it."""
+    length = StepLength(policy, Ranks())
+    for indices in policy.batches(rows, budget):
+        micro = [rows[i] for i in indices]
+        length.keep(TokenBatch(micro, policy.predictions(micro)))
+    return length
 
 
 def nudge(policy: Policy, size: float) -> None:
@@ -30,13 +39,14 @@ def test_the_kl_is_the_mean_over_all_tokens_and_the_whole_vocabulary(
     rows = [Row.of(sample) for sample in make_samples(5)]
     policy._forward.is_packed = is_packed
     with torch.no_grad():
-        before = policy.distributions(rows)
-    length = StepLength(policy, rows, Ranks(), 64)
+        first = policy.distributions(rows)
+    anchor = Row([1, 2, 3], [4, 5], 1.0)
+    length = before(policy, [*rows, anchor], 64)
     assert length.kl() == pytest.approx(0.0, abs=1e-6)
     nudge(policy, 0.05)
     with torch.no_grad():
         after = policy.distributions(rows)
-    exact = (before.exp() * (before - after)).sum(-1).mean()
+    exact = (first.exp() * (first - after)).sum(-1).mean()
     assert exact > 1e-3
     assert length.kl() == pytest.approx(float(exact), rel=1e-3)
 
@@ -46,7 +56,7 @@ def test_the_kl_is_the_mean_over_all_tokens_and_the_whole_vocabulary(
 def test_a_step_of_any_size_is_brought_to_its_target(
     policy: Policy, make_samples: Any, size: float, target: float
 ) -> None:
-    length = StepLength(policy, [Row.of(sample) for sample in make_samples(6)], Ranks(), 512)
+    length = before(policy, [Row.of(sample) for sample in make_samples(6)])
     nudge(policy, size)
     scale, found = length.fit(target)
     assert NEAR[0] * target <= found <= NEAR[1] * target
@@ -55,9 +65,9 @@ def test_a_step_of_any_size_is_brought_to_its_target(
 
 
 def test_a_step_that_moves_nothing_stays_where_it_is(policy: Policy, make_samples: Any) -> None:
-    before = policy.copy_adapter()
-    StepLength(policy, [Row.of(sample) for sample in make_samples(2)], Ranks(), 512).fit(0.05)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in policy.copy_adapter().items())
+    adapter = policy.copy_adapter()
+    before(policy, [Row.of(sample) for sample in make_samples(2)]).fit(0.05)
+    assert all(torch.equal(tensor, adapter[name]) for name, tensor in policy.copy_adapter().items())
 
 
 @pytest.mark.parametrize("learning_rate", [1e-5, 1e-3, 1e-1])

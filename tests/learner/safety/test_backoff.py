@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from world import SETTINGS, Make, World
 
 from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry.backoff import MAX_REFUSALS, N_CONSIDERED, open_refusals
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import VersionRow
@@ -16,7 +17,6 @@ from burnish.learner.data.anchors import Anchors
 from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.run import reproduce
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.safety.backoff import MAX_REFUSALS, N_CONSIDERED, open_refusals
 from burnish.records import VersionState
 
 ASKED = {"retention": {"n": 96, "margin": 0.1, "n_lost": 9}}
