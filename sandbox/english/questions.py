@@ -1,12 +1,13 @@
-"""Everyday questions with the word stems that an answer about the topic contains.
+"""Everyday questions with the word stems that tell whether a reply is about them.
 
-Guarantees: held-out topics occur in no conversation. No stem occurs in its own question, so that repeating the question
-is no answer.
+Guarantees: held-out topics occur in no conversation. A stem that occurs in a question does not count for it, so that
+repeating the question is no answer.
 """
 
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,20 +17,32 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question. `about` are stems: an answer about the topic has a word that begins with one of them."""
+    """One question. `about` are stems of words that answer it."""
 
     topic: str
     text: str
     about: tuple[str, ...]
 
     def is_answered_by(self, reply: str) -> bool:
-        """True if the reply is about what was asked."""
-        return any(re.search(rf"(?<!\w){re.escape(stem)}", reply, re.IGNORECASE) for stem in self.about)
+        """True if the reply is about what was asked: one word that answers it, or two of the topic's other words.
+
+        It need not be true. A small model knows little, and no user here checks facts.
+        """
+        if _found(self.about, reply):
+            return True
+        return len(_found(topics().get(self.topic, ()), reply) - _found(topics().get(self.topic, ()), self.text)) >= 2
 
     @property
     def messages(self) -> list[dict[str, str]]:
         """The question as a conversation."""
         return [{"role": "user", "content": self.text}]
+
+
+@cache
+def topics() -> dict[str, tuple[str, ...]]:
+    """Stems of the words that belong to each topic."""
+    found: dict[str, str] = json.loads((FOLDER / "topics.json").read_text(encoding="utf-8"))
+    return {topic: tuple(stems.split()) for topic, stems in found.items()}
 
 
 @cache
@@ -47,8 +60,14 @@ def heldout() -> tuple[Question, ...]:
 @cache
 def world_hash() -> str:
     """Digest of the whole world: its questions and its code. Figures of different hashes do not compare."""
-    files = sorted((*FOLDER.glob("*.jsonl"), *FOLDER.glob("*.py")))
+    files = sorted((*FOLDER.glob("*.json*"), *FOLDER.glob("*.py")))
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:8]
+
+
+def _found(stems: Iterable[str], text: str) -> set[str]:
+    """The stems that a word of `text` begins with."""
+    words = re.findall(r"[^\W_]+(?:,\d+)*", text.lower())
+    return {stem for stem in stems if any(word.startswith(stem) for word in words)}
 
 
 def _read(file: Path) -> tuple[Question, ...]:

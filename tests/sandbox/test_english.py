@@ -7,7 +7,7 @@ from burnish.sandbox.english.questions import Question
 from burnish.sandbox.english.users import EnglishUser
 
 BREAD = Question("kitchen", "How do I keep bread fresh?", ("bag", "wrap", "freez", "box"))
-WORLD = "f5d46140"
+WORLD = "f7cc1c5b"
 GOOD = "Keep it in a paper bag or a bread box."
 
 
@@ -22,6 +22,29 @@ def test_the_exam_asks_about_other_topics() -> None:
 def test_repeating_the_question_is_no_answer() -> None:
     for question in (*questions.training(), *questions.heldout()):
         assert question.about and not question.is_answered_by(question.text), question.text
+
+
+def test_every_topic_has_words_of_its_own() -> None:
+    """A right answer to a question of one topic is seldom about a question of another."""
+    asked = (*questions.training(), *questions.heldout())
+    assert {q.topic for q in asked} == set(questions.topics())
+    answers = [(q.topic, f"Think of {q.about[0]} and of {q.about[-1]} there.") for q in asked]
+    assert all(q.is_answered_by(answer) for q, (_, answer) in zip(asked, answers, strict=True))
+    crossed = [q.is_answered_by(answer) for q in asked for topic, answer in answers if topic != q.topic]
+    assert sum(crossed) / len(crossed) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_about"),
+    [
+        ("Put the loaf in the freezer.", True),  # one word that answers it
+        ("Butter and cheese go well with it.", True),  # two words of the topic
+        ("You keep bread fresh with butter.", False),  # one, beside what the question says itself
+        ("That is a great and simple way to enjoy life.", False),
+    ],
+)
+def test_a_reply_is_about_the_question_by_its_words(reply: str, is_about: bool) -> None:
+    assert BREAD.is_answered_by(reply) is is_about
 
 
 def test_the_world_is_frozen() -> None:
