@@ -92,7 +92,8 @@ class Sample:
     right reply (`right_kind` is its kind), from the policy's tokenizer and template. They are the only ids here that no
     engine sampled. `candidates` are hints with their prompts. The teacher may choose one of them in place of `hint`.
     `n_earlier` counts the turns of the same user that earlier steps spent, None if not counted. `n_calls` are the
-    reply's tool calls, `n_broken_calls` those that do not parse.
+    reply's tool calls, `n_broken_calls` those that do not parse. `example_prompt_ids` show praised replies before the
+    conversation (learner/data/examples.py).
     """
 
     interaction_id: str
@@ -122,6 +123,7 @@ class Sample:
     n_calls: int = 0
     n_broken_calls: int = 0
     candidates: tuple[Hinted, ...] = ()
+    example_prompt_ids: "IntArray | None" = None
 
     @property
     def n_tokens(self) -> int:
@@ -131,6 +133,11 @@ class Sample:
     def who(self) -> tuple[str, str, str | None]:
         """The person behind the turn, as far as the server can tell: tenant, key and user field."""
         return (self.tenant, self.key_id, self.user)
+
+    @property
+    def teacher_prompt_ids(self) -> "IntArray | None":
+        """The prompt that the teacher reads: with examples, else with the hint. None if there is neither."""
+        return self.example_prompt_ids if self.example_prompt_ids is not None else self.hinted_prompt_ids
 
     def unhinted(self) -> "Sample":
         """The same turn without any hint."""

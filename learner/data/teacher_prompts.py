@@ -70,14 +70,29 @@ def hinted_prompt(
 ) -> "IntArray | None":
     """`prompt_ids` with `hint` after the last user message. None if it cannot be inserted faithfully."""
     try:
+        changed = with_hint(messages, hint)
+    except ValueError:
+        return None
+    return changed_prompt(tokenizer, messages, changed, tools, prompt_ids)
+
+
+def changed_prompt(
+    tokenizer: Any,
+    messages: Sequence[Message],
+    changed: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]],
+    prompt_ids: Sequence[int],
+) -> "IntArray | None":
+    """`prompt_ids` of `messages` as they would be for `changed`. None if that cannot be made faithfully."""
+    try:
         plain = render(tokenizer, messages, tools)
-        hinted = render(tokenizer, with_hint(messages, hint), tools)
+        other = render(tokenizer, changed, tools)
     except Exception:  # a template may raise anything of its own (Jinja), and a row is not worth a step
         return None
-    change = next((i for i, (a, b) in enumerate(zip(plain, hinted, strict=False)) if a != b), None)
+    change = next((i for i, (a, b) in enumerate(zip(plain, other, strict=False)) if a != b), None)
     if change is None or not _ends_alike(prompt_ids, plain, change):
         return None
-    return array("i", [*prompt_ids[: len(prompt_ids) - (len(plain) - change)], *hinted[change:]])
+    return array("i", [*prompt_ids[: len(prompt_ids) - (len(plain) - change)], *other[change:]])
 
 
 def right_reply(

@@ -1,7 +1,8 @@
-"""Hindsight distillation: the student learns to reply as if it had known the hint.
+"""Hindsight distillation: the student learns to reply as if it had known the hint, or had read praised replies.
 
-The teacher (last promoted adapter, or the base) scores the *same* completion with the hint in its prompt. The loss is
-the reverse KL from student to teacher over the student's top K and a tail bin. Only rows with a hint carry the term.
+The teacher (last promoted adapter, or the base) scores the *same* completion with the hint in its prompt. Once there
+are praised replies, it reads these as examples instead (learner/data/examples.py). The loss is the reverse KL from
+student to teacher over the student's top K and a tail bin. Only rows with a hint or examples carry the term.
 Off-policy tokens are weighted by κ = min(ρ, 2) if the row has a usable ratio, else by 1.
 """
 
@@ -56,23 +57,24 @@ class Distillation(Objective):
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
         # refusals and choices of an earlier step are cleared, even if this step has no hint at all
         self._refused, self._chosen = {}, {}
-        carrying = [row for row in rows if row.sample is not None and row.sample.hinted_prompt_ids is not None]
+        carrying = [row for row in rows if row.sample is not None and row.sample.teacher_prompt_ids is not None]
         if not carrying:
             return {"n_rows": 0.0}
         # K ≤ V − 1, or the tail would be empty
         k = min(self.top_k, policy.model.config.vocab_size - 1)
         tops = policy.top(carrying, k)
         self._chosen = choose(carrying, tops, policy, self.teacher)
-        hinted = [(row, row.sample) for row in carrying if row.sample is not None]
-        asked = [Text(sample.hinted_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in hinted]
+        taught = [(row, row.sample) for row in carrying if row.sample is not None]
+        asked = [Text(sample.teacher_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in taught]
         needs_plain = self.check_hints or self.guidance > 0.0
-        neutral = _neutral(hinted) if needs_plain else []
+        neutral = _neutral(taught) if needs_plain else []
         # in one call, because the two prompts of a row share their beginning
         found = policy.compared([*asked, *neutral], [*tops, *tops][: len(asked) + len(neutral)], self.teacher)
         compared, plain = found[: len(asked)], found[-len(asked) :]
-        for (row, sample), ids, told, bare in zip(hinted, tops, compared, plain, strict=True):
+        for (row, sample), ids, told, bare in zip(taught, tops, compared, plain, strict=True):
             gain = float((told.sampled - bare.sampled).mean())
-            if self.check_hints and (reason := refusal(sample.reward, gain, told.overlap)) is not None:
+            is_checked = self.check_hints and sample.example_prompt_ids is None
+            if is_checked and (reason := refusal(sample.reward, self._effect(gain), told.overlap)) is not None:
                 self._refused[sample.interaction_id] = reason
                 continue
             recorded = torch.tensor(list(sample.behaviour_logprobs))
@@ -81,11 +83,19 @@ class Distillation(Objective):
             # NaN marks "no usable ratio"; `term` gives those tokens weight 1
             row.streams["distill_behaviour"] = recorded if sample.has_ratio else torch.full_like(recorded, torch.nan)
         facts = {
-            "n_rows": float(len(hinted) - len(self._refused)),
+            "n_rows": float(len(taught) - len(self._refused)),
             "overlap": sum(told.overlap for told in compared) / len(compared),
         }
         codes = list(self._refused.values())
         return facts | {f"n_{code}": float(codes.count(code)) for code in (UNMOVED, FAR)}
+
+    def _effect(self, gain: float) -> float:
+        """What a hint takes from a reply, as `refusal` reads it.
+
+        The live teacher wrote the reply itself, so a helpful hint makes a disliked one less likely. The base did not: a
+        reply that is close to the wish is even likelier with the hint. Then any change is an effect.
+        """
+        return gain if self.teacher is Weights.TEACHER else -abs(gain)
 
     def term(self, batch: TokenBatch) -> Term:
         index, ids = batch.where(self.stream), batch.at(self.stream, "top_ids")
@@ -130,9 +140,13 @@ class TokenDistillation(Distillation):
         return Term((row_weights(batch, self.stream) * losses).sum(), len(teacher), {"divergence": gap})
 
 
-def _neutral(hinted: Sequence[tuple[Row, Sample]]) -> list[Text]:
-    """The replies behind prompts with a neutral hint."""
-    return [Text(s.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature) for row, s in hinted]
+def _neutral(taught: Sequence[tuple[Row, Sample]]) -> list[Text]:
+    """The replies behind prompts with a neutral hint, or with neither hint nor examples."""
+    controls = [None if s.example_prompt_ids is not None else s.control_prompt_ids for _, s in taught]
+    return [
+        Text(control or row.prompt_ids, row.completion_ids, row.temperature)
+        for (row, _), control in zip(taught, controls, strict=True)
+    ]
 
 
 def choose(
@@ -147,6 +161,8 @@ def choose(
     for row, top in zip(rows, tops, strict=True):
         sample = row.sample
         if sample is None or not sample.candidates or sample.hint is None or sample.hinted_prompt_ids is None:
+            continue
+        if sample.example_prompt_ids is not None:
             continue
         first = Hinted(sample.hint, sample.hinted_prompt_ids, sample.control_prompt_ids)
         asked += [(row, top, each) for each in (first, *sample.candidates)]

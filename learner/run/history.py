@@ -9,7 +9,7 @@ from burnish.adapters.registry import backoff
 from burnish.journal import Journal
 from burnish.journal.tables import StepRow, VersionRow
 from burnish.learner.safety.forgetting import Forgetting, forgetting
-from burnish.learner.safety.hint_validation import LikedReply, earlier
+from burnish.learner.safety.hint_validation import LikedReply, earlier, praised
 from burnish.records import StepOutcome
 
 
@@ -54,3 +54,8 @@ class History:
         """At most `n` users who praised turns of the agent's last steps, for the hint validation of the next step."""
         with self._journal.read() as session:
             return earlier(session, self._agent, n) if n else []
+
+    def praised(self, n: int) -> list[LikedReply]:
+        """The newest `n` praised replies of the agent's last steps, for the teacher's examples."""
+        with self._journal.read() as session:
+            return praised(session, self._agent, n) if n else []

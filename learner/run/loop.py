@@ -35,6 +35,8 @@ from burnish.records import StepOutcome
 
 log = structlog.get_logger()
 LEASE_SECONDS = 20.0
+EXAMPLE_POOL = 4
+"""Praised replies that are looked at for each example."""
 _MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
 
 
@@ -244,7 +246,8 @@ class Loop:
         )
         rate = self._ledger.history.rate(self._recipe.backoff)
         has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
-        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink)
+        praised = self._ledger.history.praised(EXAMPLE_POOL * self._recipe.n_examples)
+        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, praised)
 
     def _train(self, work: Work) -> StepResult:
         self._loaded.current = None  # until the step is published, the trainer holds no version
@@ -320,6 +323,8 @@ def _facts(work: Work) -> dict[str, Any]:
         facts["emphasis"] = dict(work.weight_factors)
     if work.liked_replies:
         facts["jurors"] = [liked.interaction_id for liked in work.liked_replies]
+    if work.praised:
+        facts["praised"] = [liked.interaction_id for liked in work.praised]
     if work.rate != 1.0:
         facts["rate"] = work.rate
     if work.shrink != 1.0:

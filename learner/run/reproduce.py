@@ -95,7 +95,9 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
-        liked_replies = _liked_replies(session, agent, version, manifest.get("jurors", []))
+        liked_replies, praised = (
+            _liked_replies(session, agent, version, manifest.get(key, [])) for key in ("jurors", "praised")
+        )
     drawn = anchors.draw(recipe.anchor_rows, trainer.generator) if anchors else []
     weight_factors, has_momentum, rate = (
         manifest.get("emphasis", {}),
@@ -112,6 +114,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
         rate=rate,
         liked_replies=liked_replies,
         shrink=shrink,
+        praised=praised,
     )
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
@@ -175,10 +178,10 @@ def _groups(session: Session, agent: str, version: int, names: list[str]) -> lis
 
 
 def _liked_replies(session: Session, agent: str, version: int, names: list[str]) -> list[LikedReply]:
-    """The liked replies of earlier turns that validated the hints, in the order of the manifest."""
+    """The liked replies of earlier turns that validated the hints or were examples, in the order of the manifest."""
     found = hint_validation.read(session, names)
     if len(found) < len(names):
-        raise AdapterError(f"the hints of {agent}@v{version} were validated by turns that are no longer in the journal")
+        raise AdapterError(f"{agent}@v{version} was made with praised turns that are no longer in the journal")
     return found
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from burnish.config import Recipe
 from burnish.errors import LearnerError
+from burnish.learner.data import examples
 from burnish.learner.data.batch import Prepared, finish, measured
 from burnish.learner.data.filters import admit
 from burnish.learner.data.right_replies import right_replies
@@ -84,6 +85,7 @@ class Trainer:
         rate: float = 1.0,
         liked_replies: Sequence[LikedReply] = (),
         shrink: float = 1.0,
+        praised: Sequence[LikedReply] = (),
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`. If it must not be taken, the result's `reason`
         says why.
@@ -91,9 +93,12 @@ class Trainer:
         `weight_factors` multiplies the weights of the objectives that it names, in this step. Without momentum the step
         follows this step's gradient alone, and is a tenth as long (1 − β₁). `rate` multiplies the learning rate.
         `liked_replies` are replies that other users praised. They validate the samples' hints
-        (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end.
+        (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `praised` are replies of
+        earlier steps that the teacher may read as examples (`learner/data/examples.py`).
         """
-        return self.take(Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink))
+        return self.take(
+            Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, praised)
+        )
 
     def take(self, work: Work) -> StepResult:
         """`step`, with all arguments as one value."""
@@ -229,7 +234,11 @@ class Trainer:
             validated = hint_validation.validate_hints(
                 admitted, work.liked_replies, self.policy, recipe.n_liked_replies
             )
-        admitted = list(validated.samples)
+        # earlier rewards are the true ones, which the shuffled control must not see
+        earlier = () if recipe.shuffle_rewards else work.praised
+        chosen = examples.select(samples, earlier, recipe.n_examples) if recipe.distill_weight else []
+        admitted = examples.shown(validated.samples, chosen, self.policy.tokenizer)
+        facts |= {"n_examples": float(len(chosen))}
         facts |= validated.facts
         live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in work.anchors]

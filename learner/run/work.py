@@ -42,7 +42,10 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The input of a step: see `Trainer.step`. The adapter is multiplied by `shrink` at the end."""
+    """The input of a step: see `Trainer.step`. The adapter is multiplied by `shrink` at the end.
+
+    `praised` are replies of earlier steps that the teacher may read as examples.
+    """
 
     samples: Sequence[Sample]
     anchors: Sequence[Tokens] = ()
@@ -52,3 +55,4 @@ class Work:
     rate: float = 1.0
     liked_replies: Sequence[LikedReply] = ()
     shrink: float = 1.0
+    praised: Sequence[LikedReply] = ()

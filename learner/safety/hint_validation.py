@@ -120,7 +120,7 @@ def latest_liked(samples: Sequence[Sample], earlier: Sequence[LikedReply]) -> li
     found: dict[Hashable, LikedReply | None] = {}
     for sample in reversed(samples):
         if sample.reward is not None and abs(sample.reward) >= PRAISE:
-            found.setdefault(sample.who, _liked_reply(sample) if sample.reward > 0 else None)
+            found.setdefault(sample.who, liked_reply(sample) if sample.reward > 0 else None)
     for liked in earlier:
         found.setdefault(liked.user, liked)
     return [liked for liked in found.values() if liked is not None]
@@ -128,6 +128,21 @@ def latest_liked(samples: Sequence[Sample], earlier: Sequence[LikedReply]) -> li
 
 def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
     """Liked replies of the agent's last steps, the newest first, at most `n`."""
+    latest: dict[Hashable, tuple[str, float]] = {}
+    for name, reward, who in _decided(session, agent):
+        latest.setdefault(who, (name, reward))
+    praised = [name for name, reward in latest.values() if reward > 0]
+    return read(session, praised[:n])
+
+
+def praised(session: Session, agent: str, n: int) -> list[LikedReply]:
+    """The newest `n` praised replies of the agent's last steps, whatever their users said since, the newest first."""
+    names = [name for name, reward, _ in _decided(session, agent) if reward > 0]
+    return read(session, names[:n])
+
+
+def _decided(session: Session, agent: str) -> list[tuple[str, float, Hashable]]:
+    """Turns of the agent's last steps with decided feedback, the newest first: id, reward, user."""
     last = (
         select(col(StepRow.step_id))
         .where(col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
@@ -148,12 +163,8 @@ def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
             col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id)
         )
     )
-    latest: dict[Hashable, tuple[str, float]] = {}
-    for name, reward, *who in session.connection().execute(words):
-        if reward is not None and abs(reward) >= PRAISE:
-            latest.setdefault(tuple(who), (name, reward))
-    praised = [name for name, reward in latest.values() if reward > 0]
-    return read(session, praised[:n])
+    found = session.connection().execute(words)
+    return [(name, reward, tuple(who)) for name, reward, *who in found if reward is not None and abs(reward) >= PRAISE]
 
 
 def read(session: Session, names: Iterable[str]) -> list[LikedReply]:
@@ -175,7 +186,7 @@ class _Case:
 
     @property
     def author(self) -> LikedReply:
-        return _liked_reply(self.sample)
+        return liked_reply(self.sample)
 
 
 def _gains(cases: Sequence[_Case], policy: Policy) -> dict[tuple[str, str], float]:
@@ -210,7 +221,8 @@ def _is_disputed(case: _Case, gains: Mapping[tuple[str, str], float]) -> bool:
     return sign_test(n_against, n_against + n_for) <= SIGNIFICANCE
 
 
-def _liked_reply(sample: Sample) -> LikedReply:
+def liked_reply(sample: Sample) -> LikedReply:
+    """A praised sample as a liked reply."""
     return LikedReply(
         sample.who,
         sample.interaction_id,

@@ -27,20 +27,20 @@ class Recipe(Section):
         4, ge=1, description="Most versions between the learner's and the one that sampled a row."
     )
     num_iterations: int = Field(
-        2,
+        1,
         ge=1,
         description="Optimiser steps over the rows of one step. More learn more from each row and take "
         "proportionally longer.",
     )
     step_kl: float = Field(
-        0.05,
+        0.1,
         ge=0,
         description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
         "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
         "0: no scaling, the learning rate decides.",
     )
     learning_rate: float = Field(
-        1e-4, gt=0, description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling."
+        5e-4, gt=0, description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling."
     )
     rank: int = Field(16, ge=1, description="LoRA rank.")
     alpha: int | None = Field(
@@ -120,6 +120,11 @@ class Recipe(Section):
         le=4,
         description="How much the teacher exaggerates what the hint changes, beyond a neutral hint "
         "(classifier-free guidance). 0: not at all.",
+    )
+    n_examples: int = Field(
+        4,
+        ge=0,
+        description="Praised replies that the teacher reads as examples instead of hints, once there are two. 0: off.",
     )
     check_hints: bool = Field(
         True,
@@ -314,9 +319,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "general": {},
         "sandbox": {
             "step_kl": 0.0,
+            "num_iterations": 2,
             "learning_rate": 1e-3,
             "distill_teacher": "live",
             "distill_guidance": 0.0,
+            "n_examples": 0,
             "max_rows": 24,
             "max_wait": 20.0,
             "kl_weight": 0.1,

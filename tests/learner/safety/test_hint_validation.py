@@ -108,7 +108,7 @@ def test_a_hint_about_one_task_does_not_concern_another(base: Policy) -> None:
     sample = turn(base, 0, "one", language.HOUSE_STYLE, -1.0, wish("bold", OPPOSITE))
     hint, others = (
         str(sample.hint),
-        [replace(hint_validation._liked_reply(sample), user=i, interaction_id="other") for i in range(12)],
+        [replace(hint_validation.liked_reply(sample), user=i, interaction_id="other") for i in range(12)],
     )
 
     def is_disputed(gain: float) -> bool:
@@ -139,7 +139,7 @@ def test_many_turns_of_one_user_are_one_vote_and_unnamed_users_are_one(base: Pol
 
 
 def test_the_latest_decided_feedback_of_each_user_counts(base: Policy) -> None:
-    before = [hint_validation._liked_reply(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
+    before = [hint_validation.liked_reply(sample) for sample in content(base, 3, first=30)]  # users 0, 1, 2
     samples = [
         turn(base, 0, "user 0", OPPOSITE, -1.0),  # has changed their mind
         turn(base, 1, "user 1", language.HOUSE_STYLE, 0.1),  # nothing decided: the earlier feedback counts
