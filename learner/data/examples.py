@@ -16,17 +16,12 @@ from burnish.learner.data.teacher_prompts import changed_prompt
 from burnish.learner.safety.hint_validation import PRAISE, LikedReply, liked_reply
 from burnish.records import Message
 
-MIN_EXAMPLES = 2
-"""With fewer, the teacher reads hints only."""
 MAX_TOKENS = 128
 """Longest example, in tokens."""
 
 
 def select(samples: Sequence[Sample], earlier: Sequence[LikedReply], n: int) -> list[LikedReply]:
-    """At most `n` praised replies to a single question: of the step's `samples`, the last first, then of `earlier`.
-
-    Empty if there are fewer than `MIN_EXAMPLES`.
-    """
+    """At most `n` praised replies to a single question: of the step's `samples`, the last first, then of `earlier`."""
     own = [liked_reply(sample) for sample in reversed(samples) if (sample.reward or 0.0) >= PRAISE]
     known, places = set[str](), dict[str, tuple[int, int]]()
     counts: dict[Any, int] = {}
@@ -36,8 +31,7 @@ def select(samples: Sequence[Sample], earlier: Sequence[LikedReply], n: int) -> 
             known.add(each.interaction_id)
             places[each.interaction_id] = (counts.get(each.user, 0), place)
             counts[each.user] = counts.get(each.user, 0) + 1
-    chosen = [usable[place] for _, place in sorted(places.values())[:n]]
-    return chosen if len(chosen) >= MIN_EXAMPLES else []
+    return [usable[place] for _, place in sorted(places.values())[:n]]
 
 
 def shown(samples: Sequence[Sample], examples: Sequence[LikedReply], tokenizer: Any) -> list[Sample]:

@@ -48,7 +48,7 @@ from burnish.server.rollout.trial import Trial
 from burnish.server.rollout.unloading import Unloader
 
 log = structlog.get_logger()
-TOLERANCE = {"float32": 1e-3, "auto": 0.2, "bfloat16": 0.2, "float16": 0.2}
+TOLERANCE = {"float32": 1e-3, "auto": 0.4, "bfloat16": 0.4, "float16": 0.4}
 LEASE_SECONDS = 30.0
 FOREVER = 1_000_000
 ENGINE_SECONDS = 1.0

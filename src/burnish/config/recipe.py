@@ -33,7 +33,7 @@ class Recipe(Section):
         "proportionally longer.",
     )
     step_kl: float = Field(
-        0.1,
+        0.08,
         ge=0,
         description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
         "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
@@ -124,7 +124,7 @@ class Recipe(Section):
     n_examples: int = Field(
         4,
         ge=0,
-        description="Praised replies that the teacher reads as examples instead of hints, once there are two. 0: off.",
+        description="Most praised replies that the teacher reads as examples instead of hints, once there are any. 0: off.",
     )
     check_hints: bool = Field(
         True,

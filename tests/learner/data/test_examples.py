@@ -32,7 +32,7 @@ def test_the_newest_praised_replies_are_chosen_and_the_steps_own_first(make_samp
     earlier = [liked_reply(replace(sample, interaction_id=f"old-{i}")) for i, sample in enumerate(make_samples(3))]
     assert names(examples.select(samples, earlier, 3)) == ["7", "5", "3"]
     assert names(examples.select(samples, earlier, 6)) == ["7", "5", "3", "1", "old-0", "old-1"]
-    assert names(examples.select(samples[:2], [liked_reply(samples[1])], 4)) == [], "one reply, twice, is not enough"
+    assert names(examples.select(samples[:2], [liked_reply(samples[1])], 4)) == ["1"], "and none twice"
     assert examples.select(samples, earlier, 0) == []
 
 
