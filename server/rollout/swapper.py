@@ -346,6 +346,12 @@ class Swapper:
         return serving_table.watch(self._file).current()
 
 
+def tolerance_of(settings: Settings) -> float:
+    """How far engine and learner may differ on a probe, by the type of the engine's weights."""
+    dtype = settings.engine.dtype
+    return TOLERANCE["float32" if dtype == "auto" and shutil.which("nvidia-smi") is None else dtype]
+
+
 async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """The swapper's process: works until `is_stopping()`."""
     journal = prepare(settings)
@@ -358,9 +364,6 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         record=BaseRecord.of(settings),
         max_tokens=GENERAL_MAX_TOKENS if file == ABILITIES else MAX_TOKENS,
     )
-    dtype = (
-        "float32" if settings.engine.dtype == "auto" and shutil.which("nvidia-smi") is None else settings.engine.dtype
-    )
     alerts, of = Alerts(settings.alerts.webhook), settings_by_agent(settings, journal)
     swapper = Swapper(
         journal,
@@ -368,7 +371,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         engines,
         routes_file(settings),
         base_name=BASE_NAME,
-        tolerance=TOLERANCE[dtype],
+        tolerance=tolerance_of(settings),
         retention=retention,
         retention_margin=settings.gate.forgetting_margin,
         acceptance=_acceptance(settings),
