@@ -18,7 +18,7 @@ from burnish.keys import engine_key
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import RetentionSet
-from burnish.server.rollout.swapper import NICENESS, Swapper
+from burnish.server.rollout.swapper import NICENESS, Swapper, tolerance_of
 
 INTERVAL = 0.05
 
@@ -47,7 +47,7 @@ async def run(settings: config.Settings) -> None:
         engines,
         routes_file(settings),
         base_name=BASE_NAME,
-        tolerance=1e-2,
+        tolerance=max(1e-2, tolerance_of(settings)),
         retention=Unasked(),
         retention_margin=1.0,
     )

@@ -5,7 +5,7 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -58,13 +58,14 @@ def main() -> None:
     trainer = Trainer(policy, chosen)
     advantages = {str(i): row["advantage"] for i, row in enumerate(rows)}
     trainer.objectives = [Weighted(Grpo(advantages, settings["beta"], settings["clip"]), 1.0)]
-    samples = [_sample(str(i), row) for i, row in enumerate(rows)]
+    samples = [sample_of(str(i), row) for i, row in enumerate(rows)]
     for parameter in policy.model.parameters():
         parameter.detach().sum()  # read from disk now, not in the first step
     serve(lambda: trainer.step(samples).metrics["loss/grpo"])
 
 
-def _sample(name: str, row: Mapping[str, list[float]]) -> Sample:
+def sample_of(name: str, row: Mapping[str, Any]) -> Sample:
+    """A row as a judged turn with a usable ratio."""
     return Sample(
         interaction_id=name,
         version=0,

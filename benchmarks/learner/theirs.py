@@ -9,6 +9,7 @@ the completion, as on a GPU. On a CPU it scores every token.
 import json
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,24 @@ def main() -> None:
     torch.set_num_threads(threads)
     given = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     settings, rows = given["settings"], given["rows"]
+    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
+    checkpointing: dict[str, Any] = {} if "default" in flags else {"gradient_checkpointing": False}
+    if "compact" in flags:
+        utils._use_triton = lambda device: True
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    trainer = trainer_for(model, tokenizer, rows, settings, micro, bf16=False, use_cpu=True, **checkpointing)
+    set_peft_model_state_dict(trainer.model, load_peft_weights(str(folder / "adapter"), device="cpu"))
+    for parameter in trainer.model.parameters():
+        parameter.detach().sum()
+    batch = padded(rows)
+    trained = [p for p in trainer.model.parameters() if p.requires_grad]
+    serve(lambda: step(trainer, batch, micro, len(rows) // micro, trained))
+
+
+def trainer_for(
+    model: Any, tokenizer: Any, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], micro: int, **more: Any
+) -> GRPOTrainer:
+    """TRL's trainer around a base with a fresh adapter, ready to step. `more` are arguments of its config."""
     n_micro = len(rows) // micro
     config = GRPOConfig(
         output_dir=tempfile.mkdtemp(prefix="trl-"),
@@ -48,19 +67,15 @@ def main() -> None:
         weight_decay=0.0,
         loss_type="dapo",
         temperature=1.0,
-        bf16=False,
-        use_cpu=True,
         report_to=[],
-        **({} if "default" in flags else {"gradient_checkpointing": False}),
+        **more,
     )
-    if "compact" in flags:
-        utils._use_triton = lambda device: True
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32),
+        model=model,
         reward_funcs=lambda completions, **_: [0.0] * len(completions),
         args=config,
         train_dataset=Dataset.from_dict({"prompt": ["w2"] * len(rows)}),
-        processing_class=AutoTokenizer.from_pretrained(folder / "model"),
+        processing_class=tokenizer,
         peft_config=LoraConfig(
             task_type="CAUSAL_LM",
             r=settings["rank"],
@@ -69,18 +84,13 @@ def main() -> None:
             target_modules=LORA,
         ),
     )
-    set_peft_model_state_dict(trainer.model, load_peft_weights(str(folder / "adapter"), device="cpu"))
     trainer.create_optimizer()
     trainer.current_gradient_accumulation_steps = n_micro
     trainer.model.train()
-    for parameter in trainer.model.parameters():
-        parameter.detach().sum()
-    batch = _padded(rows)
-    trained = [p for p in trainer.model.parameters() if p.requires_grad]
-    serve(lambda: _step(trainer, batch, micro, n_micro, trained))
+    return trainer
 
 
-def _padded(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def padded(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Prompts padded on the left, completions on the right, to the longest of the whole batch."""
     prompts = [torch.tensor(row["prompt_ids"]) for row in rows]
     completions = [torch.tensor(row["completion_ids"]) for row in rows]
@@ -95,13 +105,9 @@ def _padded(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _step(trainer: GRPOTrainer, batch: dict[str, Any], micro: int, n_micro: int, trained: list[Any]) -> float:
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
-    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    with torch.no_grad(), use_adapter(trainer.model, adapter_name=None):
-        reference, _, _ = trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, mask, batch["completion_ids"].size(1), batch_size=micro
-        )
+def step(trainer: GRPOTrainer, batch: dict[str, Any], micro: int, n_micro: int, trained: list[Any]) -> float:
+    """One step in `n_micro` micro-batches. Returns the loss."""
+    reference = reference_logprobs(trainer, batch, micro)
     loss = 0.0
     for part in split_tensor_dict({**batch, "ref_per_token_logps": reference}, n_micro):
         share = trainer._compute_loss(trainer.model, part)
@@ -111,6 +117,17 @@ def _step(trainer: GRPOTrainer, batch: dict[str, Any], micro: int, n_micro: int,
     trainer.optimizer.step()
     trainer.optimizer.zero_grad()
     return loss
+
+
+def reference_logprobs(trainer: GRPOTrainer, batch: Mapping[str, Any], micro: int) -> Any:
+    """The base's log-probs of the completions."""
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    with torch.no_grad(), use_adapter(trainer.model, adapter_name=None):
+        found, _, _ = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, mask, batch["completion_ids"].size(1), batch_size=micro
+        )
+    return found
 
 
 if __name__ == "__main__":

@@ -345,6 +345,11 @@ class Swapper:
         return serving_table.watch(self._file).current()
 
 
+def tolerance_of(settings: Settings) -> float:
+    """How far engine and learner may differ on a probe, by the type of the engine's weights."""
+    return TOLERANCE[machine.dtype(settings.engine.dtype, settings.engine.model)]
+
+
 async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     """The swapper's process: works until `is_stopping()`."""
     journal = prepare(settings)
@@ -364,7 +369,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         engines,
         routes_file(settings),
         base_name=BASE_NAME,
-        tolerance=TOLERANCE[machine.dtype(settings.engine.dtype, settings.engine.model)],
+        tolerance=tolerance_of(settings),
         retention=retention,
         retention_margin=settings.gate.forgetting_margin,
         acceptance=_acceptance(settings),

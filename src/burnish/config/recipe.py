@@ -124,7 +124,7 @@ class Recipe(Section):
     n_examples: int = Field(
         4,
         ge=0,
-        description="Most praised replies that the teacher reads as examples instead of hints, once there are any. 0: off.",
+        description="Most praised replies that the teacher reads as examples instead of hints. 0: off.",
     )
     check_hints: bool = Field(
         True,

