@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from burnish import serving_table
+from burnish.adapters import model_files
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import AdapterError, ConfigError
@@ -42,9 +43,6 @@ def command(settings: Settings) -> list[str]:
         "--host": engine.host,
         "--port": engine.port,
         "--dtype": engine.dtype if engine.dtype != "auto" or has_gpu else "float32",
-        "--max-loras": engine.max_loras,
-        "--max-cpu-loras": 2 * engine.max_loras,
-        "--max-lora-rank": engine.max_lora_rank,
         "--api-server-count": 1,
         "--logprobs-mode": "processed_logprobs",
         "--generation-config": "vllm",
@@ -64,13 +62,19 @@ def command(settings: Settings) -> list[str]:
         flags["--worker-extension-cls"] = "burnish.vllm_patches.Patched"
         if not any(given.startswith(SEVERAL_WORKERS) for given in engine.extra_args):
             flags["--distributed-executor-backend"] = IN_PROCESS
-    arguments = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
+    arguments = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+    takes_adapters = model_files.takes_adapters(engine.model)
+    if takes_adapters:
+        arguments.append("--enable-lora")
+        flags["--max-loras"] = engine.max_loras
+        flags["--max-cpu-loras"] = 2 * engine.max_loras
+        flags["--max-lora-rank"] = engine.max_lora_rank
     if engine.tool_parser:
         arguments.append("--enable-auto-tool-choice")
     for flag, value in flags.items():
         arguments += [flag, str(value)]
     given = [json.dumps({"name": name, "path": str(path)}) for name, path in settings.engine_adapters.items()]
-    modules = [*given, *_known_versions(settings)]
+    modules = [*given, *_known_versions(settings)] if takes_adapters else []
     return [*arguments, *(["--lora-modules", *modules] if modules else []), *engine.extra_args]
 
 
