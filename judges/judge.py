@@ -20,6 +20,10 @@ class JudgeUnavailable(BurnishError):
     """The judging model did not answer, so nothing is known about the turn."""
 
 
+class JudgeRefused(JudgeUnavailable):
+    """The judging model's server answers, and will never answer this question: for example it exceeds the context."""
+
+
 @dataclass(slots=True)
 class Usage:
     """A judge's cost since it was made: requests sent, and tokens as the model's server counts them."""
@@ -44,7 +48,8 @@ class Judge(Protocol):
     usage: Usage
 
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
-        """`n` independent answers. Raises JudgeUnavailable if the model fails or takes too long."""
+        """`n` independent answers. Raises JudgeUnavailable if the model fails or takes too long, JudgeRefused if its
+        server refuses the question."""
 
     async def close(self) -> None:
         """Close connections."""

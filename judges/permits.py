@@ -64,6 +64,7 @@ class Permits:
         self._silence: str | None = ""
         self._rests_until = 0.0
         self._began = self._last_busy = time.monotonic()
+        self._told: tuple[str, str] | None = None  # the model that could not be checked, and why
 
     def may_speak(self, model: str) -> bool:
         return model in self._states and self._states[model].state == Fitness.FIT
@@ -106,18 +107,22 @@ class Permits:
             return
         judge, cases = waiting[0], golden.load(golden.shipped(self._settings.uses_sandbox))
         await self._keep(judge.model)
-        log.info("a judge is checked before it may speak", model=judge.model, cases=len(cases))
+        if self._told is None:
+            log.info("a judge is checked before it may speak", model=judge.model, cases=len(cases))
         try:
             found = await check(judge, cases, keep=lambda: self._keep(judge.model))
         except JudgeUnavailable as error:
             self._rests_until = time.monotonic() + PAUSE
-            log.info("a judge cannot be checked yet", model=judge.model, error=str(error)[:300])
+            if self._told != (told := (judge.model, str(error)[:300])):
+                log.info("a judge cannot be checked yet; it is tried again", model=told[0], error=told[1])
+            self._told = told
             return
         else:
             with self._journal.write() as session:
                 conclude(session, self._settings, judge.model, found.state, found.reason, found.figures.to_json())
         finally:
             self._may_check(judge.model, 0.0)
+        self._told = None
         log.info("a judge was checked", model=judge.model, state=found.state, **found.figures.to_json())
         self._look()
 

@@ -21,7 +21,7 @@ from burnish.journal.tables import JudgeJob
 from burnish.journal.turns import record_judgement, record_words
 from burnish.judges import prefilter
 from burnish.judges.injection.counterfactual import examine
-from burnish.judges.judge import JudgeUnavailable, identity
+from burnish.judges.judge import JudgeRefused, JudgeUnavailable, identity
 from burnish.judges.models.budget import Budget
 from burnish.judges.models.panel import Panel
 from burnish.judges.verdicts import case
@@ -161,7 +161,8 @@ class Worker:
                 model, result = await examine(self._panel, asked, self._votes, self._min_agreement)
                 judge_id = identity(model, PROMPT, asked.rubric)
         except JudgeUnavailable as error:
-            return Outcome(job, error=str(error), delay=LONGEST_PAUSE, is_silent=True)
+            is_silent = not isinstance(error, JudgeRefused)  # one turn that is too long stops no other
+            return Outcome(job, error=str(error), delay=LONGEST_PAUSE if is_silent else 1.0, is_silent=is_silent)
         except VoidBallot as error:
             return Outcome(job, error=str(error))
         except Exception as error:  # one malformed turn must not stop the judging of all others

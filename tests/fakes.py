@@ -91,7 +91,8 @@ class FakeEngine:
         self._call("chat", model)
         self.drawn.append((model, temperature, seed))
         self._must_know(model)
-        return Reply({"role": "assistant", "content": self.replies(model, str(messages[-1]["content"]))}, "stop")
+        message = {"role": "assistant", "content": self.replies(model, str(messages[-1]["content"]))}
+        return Reply(message, "stop", prompt_ids=[99] * 8, token_ids=[99] * 9)
 
     async def close(self) -> None: ...
 

@@ -1,7 +1,8 @@
 """The gate: a pure function from evidence to a verdict. Insufficient evidence is never a pass.
 
 The `fast` tier asks for mechanical soundness, a probe that shows that the engine really applies the candidate, and
-non-inferiority to the base on forgetting prompts by a one-sided 95 % bound. The `full` tier also asks for
+non-inferiority to the base on forgetting prompts by a one-sided 95 % bound. If the base passes too few of them, the
+predictions on the same prompts are compared. The `full` tier also asks for
 non-inferiority to the live version on held-out live turns (adapters/evidence/heldout_replay.py). If an operator has
 given acceptance prompts, both tiers ask for them (adapters/evidence/acceptance.py).
 """
@@ -9,6 +10,7 @@ given acceptance prompts, both tiers ask for them (adapters/evidence/acceptance.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 from burnish.adapters.evidence import acceptance
 from burnish.adapters.evidence import heldout_replay as replay
@@ -42,9 +44,19 @@ class Probe:
         return _largest(self.engine, self.candidate)
 
 
+class Measure(StrEnum):
+    """What a candidate is compared with the base by: its answers to forgetting prompts, or its predictions of the next
+    token if the base passes too few (adapters/evidence/drift.py).
+    """
+
+    ANSWERS = "answers"
+    PREDICTIONS = "predictions"
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Of `n` forgetting prompts that the base passes, the candidate fails `n_lost`.
+    """Of `n` forgetting prompts that the base passes, the candidate fails `n_lost`. With the measure `predictions`: of
+    `n` prompts that the engine accepts, on `n_lost` the candidate predicts otherwise than the base.
 
     `n_asked` were asked of the candidate on an engine. To the others it gives the base's own answers
     (learner/safety/kept_answers.py). `n_open` answers were not waited for, because none of them could change the
@@ -56,6 +68,7 @@ class Retention:
     margin: float
     n_asked: int | None = None
     n_open: int = 0
+    measure: Measure = Measure.ANSWERS
 
     @property
     def loss_bound(self) -> float:
@@ -94,7 +107,8 @@ class Evidence:
                 "tolerance": self.probe.tolerance,
             }
         if self.retention is not None:
-            shown["retention"] = {**asdict(self.retention), "loss_bound": self.retention.loss_bound}
+            measure = {"measure": self.retention.measure.value}
+            shown["retention"] = {**asdict(self.retention), **measure, "loss_bound": self.retention.loss_bound}
         if self.acceptance is not None:
             shown["acceptance"] = self.acceptance.as_dict()
         if self.replay is not None:
@@ -153,12 +167,14 @@ def _probe_faults(probe: Probe | None) -> list[str]:
 
 
 def _retention_faults(retention: Retention | None) -> list[str]:
+    is_of_answers = retention is None or retention.measure is Measure.ANSWERS
     if retention is None or retention.n < N_MIN_RETENTION:
-        n = retention.n if retention else 0
-        return [f"insufficient evidence: {n} forgetting prompts that the base passes, {N_MIN_RETENTION} needed"]
+        n, does = retention.n if retention else 0, "the base passes" if is_of_answers else "the engine accepts"
+        return [f"insufficient evidence: {n} forgetting prompts that {does}, {N_MIN_RETENTION} needed"]
     if retention.loss_bound > retention.margin:
+        did = "unlearned" if is_of_answers else "predicts otherwise than the base on"
         return [
-            f"unlearned {retention.n_lost} of {retention.n} forgetting prompts: up to {retention.loss_bound:.1%} lost "
+            f"{did} {retention.n_lost} of {retention.n} forgetting prompts: up to {retention.loss_bound:.1%} lost "
             f"at 95 % confidence, {100 * retention.margin:.3g}% tolerated"
         ]
     return []

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlmodel import Session, col
 
+from burnish.adapters import model_files
 from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.registry import backoff
 from burnish.config import Settings
@@ -15,6 +16,8 @@ from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, StepRow, V
 from burnish.records import Fitness, StepOutcome, VersionState
 
 UNDECIDED = (VersionState.CANDIDATE, VersionState.CANARY)
+TRUNCATED = "truncated"
+"""The learner's skip reason of rated replies that it cannot use, because they did not end by themselves."""
 ALARM_BATCHES = 8
 """Replies since the last step, in batches of `learner.min_rows`, from which on something must be wrong."""
 
@@ -33,6 +36,8 @@ def learning_state(session: Session, settings: Settings, agent: str) -> Learning
     """The state of learning of `agent`. `settings` are the agent's own."""
     if not settings.learner.enabled:
         return LearningState("learning is off (learner.enabled = false)")
+    if (lack := model_files.lack(settings.engine.model)) is not None:
+        return LearningState(lack.sentence, is_alarm=True)
     row = session.get(AgentRow, agent)
     if row is not None and row.held is not None:
         return LearningState(f"learning is held: {row.held}; `burnish agents end-hold` ends it")
@@ -42,10 +47,10 @@ def learning_state(session: Session, settings: Settings, agent: str) -> Learning
         return LearningState(busy)
     before = _last_refusal(session, agent, settings)
     waits, is_alarm = _waits(session, settings, agent)
-    gate = BaseRecord.of(settings)
-    if (obstacle := gate.progress()) is not None and gate.is_complete:
-        return LearningState(obstacle, is_alarm=True)
-    return LearningState("; ".join(part for part in (before, waits, obstacle) if part), is_alarm)
+    lacks = BaseRecord.of(settings).standing()
+    if lacks is not None and lacks.is_alarm:
+        return LearningState(lacks.sentence, is_alarm=True)
+    return LearningState("; ".join(part for part in (before, waits, lacks and lacks.sentence) if part), is_alarm)
 
 
 def _busy(session: Session, agent: str) -> str | None:
@@ -93,6 +98,8 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
     n_unrated = _count(session, agent, is_new, col(InteractionRow.is_ready).is_(False), *_UNSPENT)
     waits = f"waits for {needed - n_ready} more rated replies ({n_ready} of {needed})"
     is_alarm = n_since >= ALARM_BATCHES * needed
+    if n_cut := _count(session, agent, is_new, col(InteractionRow.skip_reason) == TRUNCATED):
+        waits += f"; {n_cut} more do not count, because their length limit cut them: raise max_tokens, or add a comment"
     if n_unrated and (unfit := _unfit_judge(session)) is not None:
         waits += f"; {n_unrated} replies since the last step have no rating, and {unfit}"
     elif is_alarm:

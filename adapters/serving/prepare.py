@@ -11,6 +11,7 @@ from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.publish import aliases
 from burnish.config import BASE_NAME, Settings
 from burnish.errors import ConfigError
+from burnish.files import replace_text
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
 from burnish.keys import engine_key
@@ -28,6 +29,23 @@ def prepare(settings: Settings) -> Journal:
         lifecycle.ensure_agent(session, settings.agent.name)
     refresh(settings, journal)
     return journal
+
+
+def note_model(settings: Settings) -> None:
+    """Keep the name of the model that is served, for commands that are not told it."""
+    replace_text(_model_file(settings), settings.engine.model)
+
+
+def noted_model(settings: Settings) -> str | None:
+    """The model that was last served from this state directory. None if nothing was."""
+    try:
+        return _model_file(settings).read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def _model_file(settings: Settings) -> Path:
+    return settings.run_dir / "model"
 
 
 def routes_file(settings: Settings) -> Path:

@@ -15,7 +15,7 @@ from burnish.judges import prefilter
 from burnish.judges.calibration import agreement, golden
 from burnish.judges.calibration.golden import SCORES, GoldenCase
 from burnish.judges.injection.counterfactual import examine
-from burnish.judges.judge import Judge, JudgeUnavailable, Usage, identity
+from burnish.judges.judge import Judge, JudgeRefused, JudgeUnavailable, Usage, identity
 from burnish.judges.models.panel import DEADLINE, Panel
 from burnish.judges.verdicts.ballot import MIN_AGREEMENT, Result, VoidBallot
 from burnish.judges.verdicts.case import Case
@@ -37,12 +37,15 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """A judge's opinion on one turn: a result by `judge_id`, or an error (`judge_id` is then empty)."""
+    """A judge's opinion on one turn: a result by `judge_id`, or an error (`judge_id` is then empty). `is_away`: no
+    server answered. `is_refused`: it refused the question.
+    """
 
     judge_id: str
     result: Result | None
     error: str = ""
     is_away: bool = False
+    is_refused: bool = False
 
     @property
     def outcome(self) -> int | str:
@@ -175,7 +178,8 @@ async def _opinion(panel: Panel, question: Case, terms: Terms) -> Opinion:
     try:
         model, result = await examine(panel, question, terms.votes, terms.min_agreement)
     except JudgeUnavailable as error:
-        return Opinion("", None, str(error), is_away=True)
+        is_refused = isinstance(error, JudgeRefused)
+        return Opinion("", None, str(error), is_away=not is_refused, is_refused=is_refused)
     except VoidBallot as error:
         return Opinion("", None, str(error))
     return Opinion(identity(model, PROMPT, question.rubric), result)

@@ -38,7 +38,8 @@ async def check(
 ) -> Checked:
     """Ask about the cases. `progress` is called after each one, `keep` after every few.
 
-    Raises JudgeUnavailable as soon as the judge does not answer: that says nothing about its fitness.
+    A question that its server refuses counts as one whose answer cannot be read. Raises JudgeUnavailable as soon as the
+    judge does not answer: that says nothing about its fitness.
     """
     mixed = list(cases)
     random.Random(len(mixed)).shuffle(mixed)
@@ -51,6 +52,15 @@ async def check(
         if keep is not None:
             await keep()
         if reason := fitness.hopeless(mixed[: len(opinions)], opinions, len(mixed)):
-            return Checked(Fitness.UNFIT, reason, fitness.figures(mixed[: len(opinions)], opinions, len(mixed)))
+            found = fitness.figures(mixed[: len(opinions)], opinions, len(mixed))
+            return Checked(Fitness.UNFIT, reason + _refusal(opinions), found)
     found = fitness.figures(mixed, opinions)
-    return Checked(*fitness.decide(found), found)
+    state, reason = fitness.decide(found)
+    return Checked(state, reason and reason + _refusal(opinions), found)
+
+
+def _refusal(opinions: Sequence[Opinion]) -> str:
+    """The first error beside a question that the judge's server refused, to end a reason with. Empty if there is
+    none."""
+    error = next((each.error for each in opinions if each.is_refused), "")
+    return f": {error}" if error else ""

@@ -3,18 +3,30 @@
 With structured output the engine can only write an answer in the form that the prompt asks for.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
 import structlog
 
-from burnish.judges.judge import MAX_TOKENS, TEMPERATURE, VOTE_SECONDS, JudgeUnavailable, Structured, Usage
+from burnish.judges.judge import (
+    MAX_TOKENS,
+    TEMPERATURE,
+    VOTE_SECONDS,
+    JudgeRefused,
+    JudgeUnavailable,
+    Structured,
+    Usage,
+)
 from burnish.judges.verdicts.verdict import ANSWER_FORM
 
 LOW_PRIORITY = 10
 """After live traffic and after the gate, if the engine schedules by priority."""
 _REFUSED = (400, 404, 422, 501)
+"""Statuses with which a server may refuse structured output."""
+_REFUSED_FOR_GOOD = (400, 413, 422)
+"""Statuses that say that the question itself is refused, for example for lack of context."""
 log = structlog.get_logger(__name__)
 
 
@@ -85,7 +97,8 @@ class LocalJudge:
 
     def _texts(self, status: int, reply: Any) -> list[str]:
         if status != 200:
-            raise JudgeUnavailable(f"the judge answered {status}: {str(reply)[:300]}")
+            kind = JudgeRefused if status in _REFUSED_FOR_GOOD else JudgeUnavailable
+            raise kind(f"the judge answered {status}: {_words(reply)}")
         try:
             texts = [choice["message"].get("content") or "" for choice in reply["choices"]]
             self.usage.add(reply.get("usage"))
@@ -98,3 +111,11 @@ class LocalJudge:
     async def close(self) -> None:
         if self._http is not None:
             await self._http.close()
+
+
+def _words(refusal: object) -> str:
+    """What a server says in a refusal: OpenAI's error message, or the beginning of the body."""
+    try:
+        return str(json.loads(str(refusal))["error"]["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return str(refusal)[:300]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from burnish.judges.judge import Judge, JudgeUnavailable
+from burnish.judges.judge import Judge, JudgeRefused, JudgeUnavailable
 
 DEADLINE = 60.0
 """Seconds for all votes of a turn by one judge. After that it counts as failed."""
@@ -79,11 +79,13 @@ class Panel:
         return len(self._judges) * self._deadline
 
     async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
-        """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, if none does."""
+        """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, if none does, and
+        JudgeRefused if all refuse the question.
+        """
         fit = [(judge, breaker) for judge, breaker in self._judges if self._may_speak(judge.model)]
         if not fit:
             raise JudgeUnavailable("no judge is fit to speak")
-        reasons = []
+        reasons, n_refused = [], 0
         last = fit[-1][0]
         for judge, breaker in fit:
             if judge is not last and not breaker.may_ask():
@@ -95,12 +97,16 @@ class Panel:
             except (JudgeUnavailable, TimeoutError) as error:
                 reason = str(error) if isinstance(error, JudgeUnavailable) else f"no answer within {self._deadline:g} s"
                 reasons.append(f"{judge.model}: {reason}")
+                if isinstance(error, JudgeRefused):  # its server answers
+                    breaker.note(is_good=True)
+                    n_refused += 1
+                    continue
                 if breaker.note(is_good=False) and judge is not last:
                     log.warning("a judge's circuit breaker is open", model=judge.model, seconds=REST, error=reason)
                 continue
             breaker.note(is_good=True)
             return Answers(judge.model, texts)
-        raise JudgeUnavailable("; ".join(reasons))
+        raise (JudgeRefused if n_refused == len(fit) else JudgeUnavailable)("; ".join(reasons))
 
     async def close(self) -> None:
         for judge, _ in self._judges:

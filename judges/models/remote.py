@@ -7,7 +7,15 @@ from typing import Any
 
 import structlog
 
-from burnish.judges.judge import MAX_TOKENS, TEMPERATURE, VOTE_SECONDS, JudgeUnavailable, Structured, Usage
+from burnish.judges.judge import (
+    MAX_TOKENS,
+    TEMPERATURE,
+    VOTE_SECONDS,
+    JudgeRefused,
+    JudgeUnavailable,
+    Structured,
+    Usage,
+)
 from burnish.judges.verdicts.verdict import ANSWER_SCHEMA
 
 log = structlog.get_logger(__name__)
@@ -64,7 +72,8 @@ class RemoteJudge:
             answers = asked_again
         good = [answer for answer in answers if isinstance(answer, str)]
         if not good:
-            raise JudgeUnavailable(f"the judge {self.model} did not answer: {answers[0]!r}"[:500])
+            kind = JudgeRefused if all(_is_refusal(litellm, answer) for answer in answers) else JudgeUnavailable
+            raise kind(f"the judge {self.model} did not answer: {answers[0]!r}"[:500])
         return good
 
     async def _ask(

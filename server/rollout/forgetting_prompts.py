@@ -14,11 +14,13 @@ from typing import Any
 
 import structlog
 
-from burnish.adapters.evidence.base_answers import BaseRecord
-from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, Retention, tolerated
+from burnish.adapters.evidence.base_answers import BaseRecord, Standing, standing
+from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION, Retention, tolerated
 from burnish.errors import ConfigError, EngineError, EngineUnavailable
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import LOW_PRIORITY
+from burnish.server.rollout.in_parallel import N_BESIDE_CLIENTS, ask_until
+from burnish.server.rollout.predictions import Predictions
 
 log = structlog.get_logger()
 N_AUDITED = 4
@@ -26,8 +28,6 @@ MAX_TOKENS = 192
 GENERAL_MAX_TOKENS = 32
 """Longest answer to a prompt, in tokens. The general prompts have short right answers."""
 MIN_TOKENS = 64
-N_BESIDE_CLIENTS = 4
-"""Prompts that the base is asked at a time while clients are served."""
 SECOND_TEMPERATURE = 0.5
 """Temperature of the second answer to a prompt."""
 _CALL = "<tool_call>\n{}\n</tool_call>"
@@ -86,6 +86,9 @@ class RetentionSet:
     A prompt counts for forgetting if the base passes it. The base is asked once, in the file's order, until `n_counted`
     prompts count. Its results are kept in the `record` file, so that a restart asks nothing again.
 
+    If the base passes too few of all prompts, `fallback` compares predictions instead. Without one the evidence is then
+    insufficient.
+
     At a `temperature` above 0 each prompt has a fixed random seed of its own, equal for every model. So two models
     differ by what they are and not by the draw.
     """
@@ -100,6 +103,7 @@ class RetentionSet:
         temperature: float = 0.0,
         n_counted: int = N_FORGETTING_PROMPTS,
         record: BaseRecord | None = None,
+        fallback: Predictions | None = None,
     ) -> None:
         self.digest = digest
         self._prompts = prompts
@@ -110,10 +114,18 @@ class RetentionSet:
         self._record = record or BaseRecord(None, "")
         self._known = self._record.read()
         self._asking = asyncio.Lock()
+        self._fallback = fallback
+        self._n_comparable: int | None = None
+        self._refusals: list[str] = []
 
     @property
     def n(self) -> int:
         return len(self._prompts)
+
+    @property
+    def standing(self) -> Standing | None:
+        """What the gate lacks from the base. None if nothing."""
+        return standing(self._known, self.n, self._n_comparable, has_fallback=self._fallback is not None)
 
     async def n_passed(self, engine: Engine, model: str) -> int:
         """How many of all prompts `model` passes on this engine, whatever the base does."""
@@ -132,11 +144,28 @@ class RetentionSet:
             async with self._asking:
                 counted = _counted(known, self._n_counted)
                 if len(counted) == self._n_counted or len(known) >= self.n:
+                    self._tell_refusals()
                     return counted
                 n = N_BESIDE_CLIENTS if is_busy() else self._concurrency
                 places = range(len(known), min(self.n, len(known) + n))
                 known += await asyncio.gather(*(self._of_base(engine, base, place) for place in places))
                 self._record.write(known, self.n)
+
+    async def prepare(
+        self, engine: Engine, base: str, is_busy: Callable[[], bool] = lambda: False
+    ) -> Mapping[int, int]:
+        """Ask the base everything that a candidate's comparison needs. Returns the prompts that count."""
+        counted = await self.ask_base(engine, base, is_busy)
+        if (fallback := self._fallback_for(counted)) is not None:
+            n = await fallback.ask_base(engine, base, is_busy)
+            if n != self._n_comparable:
+                self._n_comparable = n
+                self._record.write(self._known, self.n, n)
+        return counted
+
+    def _fallback_for(self, counted: Mapping[int, int]) -> Predictions | None:
+        """What compares a candidate in place of its answers. None if enough prompts count."""
+        return self._fallback if len(counted) < N_MIN_RETENTION else None
 
     async def _of_base(self, engine: Engine, base: str, place: int) -> int | None:
         """The length of the base's answer if it passes, else None. A prompt that the engine refuses (its context may be
@@ -148,8 +177,13 @@ class RetentionSet:
         except EngineUnavailable:
             raise
         except EngineError as error:
-            log.info("a forgetting prompt cannot be asked", place=place, error=str(error))
+            self._refusals.append(str(error))
             return None
+
+    def _tell_refusals(self) -> None:
+        if self._refusals:
+            log.warning("the engine refuses forgetting prompts", n=len(self._refusals), first=self._refusals[0])
+            self._refusals.clear()
 
     async def compare(
         self, engine: Engine, candidate: str, base: str, margin: float, unchanged: Collection[int] = ()
@@ -161,7 +195,9 @@ class RetentionSet:
         candidate gives the base's answer. `N_AUDITED` of them, with shorter answers, are asked all the same. If it
         fails one, all are asked. Answers that cannot change the verdict are not waited for.
         """
-        counted = await self.ask_base(engine, base)
+        counted = await self.prepare(engine, base)
+        if (fallback := self._fallback_for(counted)) is not None:
+            return await fallback.compare(engine, candidate, margin)
         claimed = sorted({*unchanged} & {*counted})
         audited = _audited(candidate, claimed, counted)
         most = tolerated(len(counted), margin)
@@ -230,27 +266,14 @@ class RetentionSet:
 
         With `is_asked_twice` a prompt that was failed is asked once more, and the second answer counts.
         """
-        slots = asyncio.Semaphore(self._concurrency)
 
-        async def ask(place: int, max_tokens: int) -> Answer:
-            async with slots:
-                answer = await self._one(engine, model, place, max_tokens)
-                if answer.has_passed or not is_asked_twice:
-                    return answer
-                return await self._again(engine, model, place, max_tokens)
+        async def ask(place: int) -> Answer:
+            answer = await self._one(engine, model, place, limits[place])
+            if answer.has_passed or not is_asked_twice:
+                return answer
+            return await self._again(engine, model, place, limits[place])
 
-        answers: dict[int, Answer] = {}
-        tasks = {asyncio.create_task(ask(place, limit)): place for place, limit in limits.items()}
-        open_ = set(tasks)
-        try:
-            while open_ and not is_settled(answers):
-                done, open_ = await asyncio.wait(open_, return_when=asyncio.FIRST_COMPLETED)
-                answers |= {tasks[task]: task.result() for task in done}
-        finally:
-            for task in open_:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # several may have failed; one error is reported
-        return answers
+        return await ask_until(ask, limits, is_settled, self._concurrency)
 
 
 def _counted(known: Sequence[int | None], n: int) -> dict[int, int]:

@@ -17,9 +17,10 @@ from pathlib import Path
 import structlog
 
 from burnish import serving_table
+from burnish.adapters import model_files
 from burnish.adapters.evidence.acceptance import Rules as AcceptanceRules
 from burnish.adapters.evidence.base_answers import BaseRecord
-from burnish.adapters.evidence.gate import N_MIN_RETENTION, Evidence, GateVerdict, decide
+from burnish.adapters.evidence.gate import Evidence, GateVerdict, decide
 from burnish.adapters.evidence.heldout_replay import Replay
 from burnish.adapters.files.retention import FileRetention
 from burnish.adapters.files.store import AdapterStore
@@ -42,6 +43,7 @@ from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, MAX_TOKENS, RetentionSet, read_prompts
 from burnish.server.rollout.heldout_replay import Replayer
 from burnish.server.rollout.personal_agents import PersonalAgents
+from burnish.server.rollout.predictions import Predictions
 from burnish.server.rollout.shadow_groups.drawer import Drawer
 from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from burnish.server.rollout.trial import Trial
@@ -213,7 +215,7 @@ class Swapper:
         verdict = decide(evidence)
         if verdict.has_passed and self._replayer is not None:
             if (left_out := self._replayer.left_out(name.agent)) is not None:
-                evidence = replace(evidence, left_out=(left_out,))
+                evidence = replace(evidence, left_out=(*evidence.left_out, left_out))
             else:
                 self._shown = {name: evidence}
                 evidence = replace(evidence, needs_replay=True, replay=await self._replay(name, live))
@@ -355,12 +357,13 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     journal = prepare(settings)
     engines = [VllmEngine(url, engine_key(settings)) for url in settings.engine_urls]
     file = settings.forgetting_file
-    prompts = read_prompts(file, None)
+    prompts, record = read_prompts(file, None), BaseRecord.of(settings)
     retention = RetentionSet(
         prompts,
         digest=hashlib.sha256(file.read_bytes()).hexdigest(),
-        record=BaseRecord.of(settings),
+        record=record,
         max_tokens=GENERAL_MAX_TOKENS if file == ABILITIES else MAX_TOKENS,
+        fallback=Predictions(prompts) if record.has_fallback else None,
     )
     alerts, of = Alerts(settings.alerts.webhook), settings_by_agent(settings, journal)
     swapper = Swapper(
@@ -381,9 +384,7 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     file_retention, mirror = FileRetention(settings, journal), Mirror(journal, engines[0])
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
-    asking = asyncio.create_task(
-        _ask_base(retention, engines[0], is_stopping, lambda: in_flight(settings.run_dir) != set())
-    )
+    asking = asyncio.create_task(_ask_base(settings, retention, engines[0], is_stopping))
     try:
         await asyncio.gather(*(part.run_forever(is_stopping) for part in (swapper, file_retention, mirror, drawer)))
     finally:
@@ -397,22 +398,21 @@ async def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
 
 
 async def _ask_base(
-    retention: RetentionSet, engine: Engine, is_stopping: Callable[[], bool], is_busy: Callable[[], bool]
+    settings: Settings, retention: RetentionSet, engine: Engine, is_stopping: Callable[[], bool]
 ) -> None:
-    """Ask the base the forgetting prompts as soon as the engine answers, so that no candidate waits for it."""
+    """Ask the base the forgetting prompts as soon as the engine answers, so that no candidate waits for it. Without
+    learning there will be none.
+    """
+    if not settings.learner.enabled or model_files.lack(settings.engine.model) is not None:
+        return
     while not is_stopping():
         try:
-            n = len(await retention.ask_base(engine, BASE_NAME, is_busy))
+            await retention.prepare(engine, BASE_NAME, lambda: in_flight(settings.run_dir) != set())
         except EngineUnavailable:
             await asyncio.sleep(ENGINE_SECONDS)
             continue
-        if n < N_MIN_RETENTION:
-            log.error(
-                "no version can go live: the base passes too few forgetting prompts; name a file of prompts that it "
-                "passes in gate.forgetting_prompts",
-                n=n,
-                needed=N_MIN_RETENTION,
-            )
+        if (standing := retention.standing) is not None:
+            (log.error if standing.is_alarm else log.warning)(standing.sentence)
         return
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from burnish.adapters.evidence.acceptance import Acceptance, best, of_live
-from burnish.adapters.evidence.gate import Evidence, Probe, decide
+from burnish.adapters.evidence.gate import Evidence, Measure, Probe, Retention, decide
 from burnish.adapters.files.store import AdapterStore
 from burnish.errors import AdapterError, EngineError, EngineUnavailable
 from burnish.journal import Journal
@@ -79,7 +79,8 @@ class Trial:
                 probes = [await self._probe(engine, name) for engine in self._engines]
                 evidence = replace(evidence, probe=max(probes, key=lambda probe: probe.gap))
                 if decide(replace(evidence, needs_retention=False)).has_passed:
-                    evidence = replace(evidence, retention=await retention)
+                    found = await retention
+                    evidence = replace(evidence, retention=found, left_out=self._left_out(found))
                 if self._acceptance is not None and decide(evidence).has_passed:
                     accepted = await self._accepted(self._acceptance, name)
                     evidence = replace(evidence, acceptance=accepted, needs_acceptance=True)
@@ -93,6 +94,11 @@ class Trial:
         except EngineError as error:
             return replace(evidence, mechanical_fault=f"the engine refused it: {error}")
         return evidence
+
+    def _left_out(self, found: Retention) -> tuple[str, ...]:
+        """What predictions cannot show in place of answers."""
+        standing = self._retention.standing if found.measure is Measure.PREDICTIONS else None
+        return (f"answers to forgetting prompts: {standing.sentence}",) if standing is not None else ()
 
     async def _accepted(self, prompts: RetentionSet, name: VersionName) -> Acceptance:
         """How many acceptance prompts the version passes, beside the best version before it."""

@@ -14,13 +14,17 @@ from pathlib import Path
 import pytest
 
 from burnish import __version__, config, keys, serving_table
+from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.registry import lifecycle
+from burnish.adapters.serving.prepare import note_model
+from burnish.cli import doctor
 from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, KeyRow
 from burnish.judges import permits
 from burnish.processes.parts import DESCRIPTIONS
 from burnish.records import Fitness
 from tests.cli.conftest import Run
+from tests.model_dirs import model_dir
 
 
 @pytest.fixture
@@ -193,19 +197,16 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
     assert "judge jobs" in run("status").out
 
 
+def test_status_speaks_of_the_model_that_up_was_told(run: Run, journal: Journal, tmp_path: Path) -> None:
+    model = model_dir(tmp_path / "model", template="")
+    assert "template" not in run("status").out
+    note_model(config.load(flags={"engine.model": str(model)}))
+    shown = run("status")
+    assert shown.out.startswith("the model has no chat template, so chat requests are refused and nothing is learned;")
+    assert run("status", "--json").json["learning_alarm"] is True
+
+
 # doctor
-
-
-def model_dir(folder: Path) -> Path:
-    """The smallest directory that doctor accepts as a model."""
-    folder.mkdir()
-    (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
-    (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
-    header = json.dumps(
-        {"model.layers.0.self_attn.q_proj.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
-    ).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
-    return folder
 
 
 def findings(run: Run, *arguments: str) -> tuple[int, dict[str, str]]:
@@ -252,17 +253,11 @@ def write(name: str, content: bytes) -> Callable[[Path], None]:
         (remove("config.json"), "config.json is missing"),
         (write("config.json", b"{"), "/config.json cannot be read"),
         (write("config.json", b"[]"), "/config.json cannot be read"),
-        (
-            remove("tokenizer_config.json"),
-            "no chat template. Use an instruction-tuned model, or add chat_template.jinja",
-        ),
-        (write("tokenizer_config.json", b"{}"), "no chat template"),
         (write("tokenizer_config.json", b"{"), "tokenizer_config.json cannot be read"),
         (remove("model.safetensors"), "no *.safetensors weights"),
         (write("model.safetensors", b""), "model.safetensors cannot be read"),
         (write("model.safetensors", b"\xff" * 64), "model.safetensors cannot be read"),
         (write("model.safetensors", struct.pack("<Q", 4) + b"[1]x"), "model.safetensors cannot be read"),
-        (write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '), "no linear layer that LoRA can adapt"),
     ],
 )
 def test_doctor_names_what_is_wrong_with_a_model(
@@ -276,9 +271,55 @@ def test_doctor_names_what_is_wrong_with_a_model(
     assert (status, level_of(found, said)) == (1, "fault")
 
 
-def test_doctor_accepts_a_template_file(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            remove("tokenizer_config.json"),
+            "no chat template, so chat requests are refused and nothing is learned. Add chat_template.jinja to its",
+        ),
+        (write("tokenizer_config.json", b"{}"), "no chat template"),
+        (
+            write("model.safetensors", struct.pack("<Q", 11) + b'{"a.b": {}} '),
+            "no linear layer that LoRA can adapt was found, so the base answers and nothing is learned. Take a model",
+        ),
+        (
+            write("config.json", b'{"architectures": ["GPT2LMHeadModel"]}'),
+            "vLLM serves GPT2LMHeadModel without LoRA adapters, so the base answers and nothing is learned. Take a",
+        ),
+        (
+            write("config.json", b'{"architectures": ["LlamaForCausalLM"], "max_position_embeddings": 128}'),
+            "a context of 128 tokens is short: longer prompts and most of a judge's questions are refused. Take a",
+        ),
+    ],
+)
+def test_a_model_that_is_served_without_learning_from_all_is_a_warning(
+    run: Run, tmp_path: Path, change: Callable[[Path], None], said: str
+) -> None:
+    """`burnish up` says the same line before it starts."""
     folder = model_dir(tmp_path / "model")
-    (folder / "tokenizer_config.json").unlink()
+    change(folder)
+    status, found = findings(run, "--set", f"engine.model={folder}")
+    assert (status, level_of(found, said)) == (0, "warning")
+    settings = config.load(flags={"engine.model": str(folder)})
+    assert [line for line in doctor.warnings_of_model(settings) if said in line]
+
+
+def test_doctor_says_what_the_gate_lacks_from_the_base(run: Run, tmp_path: Path) -> None:
+    arguments = ("--set", f"engine.model={model_dir(tmp_path / 'model')}")
+    record = BaseRecord.of(config.load(flags={"engine.model": str(tmp_path / "model")}))
+    assert not any("forgetting prompts" in said for said in findings(run, *arguments)[1]), "it was not asked yet"
+    record.write([3] * 96, 495)
+    assert level_of(findings(run, *arguments)[1], "the base passes enough forgetting prompts") == "ok"
+    record.write([3] * 5 + [None] * 490, 495, 96)
+    said = "the base passes only 5 of 495 forgetting prompts (64 are needed), so the gate compares predictions with the"
+    assert level_of(findings(run, *arguments)[1], said) == "warning"
+    status, found = findings(run, *arguments, "--set", "gate.forgetting_prompts=nowhere.jsonl")
+    assert (status, level_of(found, "cannot read nowhere.jsonl: No such file")) == (1, "fault")
+
+
+def test_doctor_accepts_a_template_file(run: Run, tmp_path: Path) -> None:
+    folder = model_dir(tmp_path / "model", template="")
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert findings(run, "--set", f"engine.model={folder}")[0] == 0
 

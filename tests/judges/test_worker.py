@@ -19,7 +19,7 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, Judgem
 from burnish.journal.turns import ask_judge, judge_subject
 from burnish.judges import prefilter
 from burnish.judges import worker as module
-from burnish.judges.judge import JudgeUnavailable, identity
+from burnish.judges.judge import JudgeRefused, JudgeUnavailable, identity
 from burnish.judges.models.panel import Panel
 from burnish.judges.verdicts import words
 from burnish.judges.verdicts.verdict import PROMPT
@@ -377,6 +377,16 @@ async def test_pauses_grow_while_the_judge_is_unavailable(journal: Journal, monk
         assert {row.state for row in rows} == {"queued"}
         # Each next try comes after an engine has had time to start again.
         assert min(row.run_after for row in rows if row.attempts) > time.time() + 10.0
+
+
+async def test_a_turn_that_the_judge_refuses_stops_no_other(journal: Journal) -> None:
+    add_judgeable(journal, "long")
+    worker = make_worker(journal, FakeJudge(JudgeRefused("the judge answered 400: too long")), max_attempts=1)
+    assert await worker.run_once() == 1
+    with journal.read() as session:
+        job = session.query(JudgeJob).one()
+    assert (job.state, worker._n_silent) == ("dead", 0)
+    assert "too long" in (job.error or "")
 
 
 async def _failing(self: FakeJudge, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A finished chat reply: the assistant's message, its finish reason, and its length in tokens (0 if not
-    reported)."""
+    """A finished chat reply: the assistant's message, its finish reason, its length in tokens (0 if not reported), and
+    the token ids of prompt and reply (empty if not reported)."""
 
     message: Mapping[str, Any]
     finish_reason: str | None
     n_tokens: int = 0
+    prompt_ids: Sequence[int] = ()
+    token_ids: Sequence[int] = ()
 
 
 class Engine(Protocol):

@@ -77,6 +77,7 @@ class VllmEngine:
             "temperature": temperature,
             "max_tokens": max_tokens,
             "priority": priority,
+            "return_token_ids": True,
         }
         if tools:
             body["tools"] = list(tools)
@@ -84,7 +85,13 @@ class VllmEngine:
             body["seed"] = seed
         answer = _tree(await self._http.call("POST", "/v1/chat/completions", body))
         choice, usage = answer["choices"][0], answer.get("usage") or {}
-        return Reply(choice["message"], choice.get("finish_reason"), int(usage.get("completion_tokens") or 0))
+        return Reply(
+            choice["message"],
+            choice.get("finish_reason"),
+            int(usage.get("completion_tokens") or 0),
+            answer.get("prompt_token_ids") or (),
+            choice.get("token_ids") or (),
+        )
 
     async def close(self) -> None:
         await self._http.close()

@@ -4,7 +4,6 @@ A check yields findings: fine, a warning, or a fault that would stop `burnish up
 """
 
 import importlib.util
-import json
 import os
 import shutil
 import socket
@@ -13,28 +12,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
+from burnish.adapters import model_files
+from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_settings, out, print_json
 from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import JournalError
 from burnish.journal import Journal
 
-LORA_TARGETS = (
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-    "c_attn",
-    "query_key_value",
-    "qkv_proj",
-)
+SHORT_CONTEXT = 1024
+"""Tokens of context below which the longer questions do not fit. A judge's question about a short turn takes some 500.
+"""
 Level = Literal["ok", "warning", "fault"]
 MARKS = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "fault": "[bold red]✗[/]"}
 
@@ -70,10 +62,16 @@ def faults(settings: Settings) -> list[str]:
     return [f"{f.what}. {f.remedy}".strip() for f in examine(settings) if f.level == "fault"]
 
 
+def warnings_of_model(settings: Settings) -> list[str]:
+    """What `burnish up` should say of the model before it serves it, one line each."""
+    return [f"{f.what}. {f.remedy}".strip() for f in _model(settings) if f.level == "warning"]
+
+
 def examine(settings: Settings) -> Iterator[Finding]:
     """The findings of all checks. All are cheap: nothing is started and no model is loaded."""
     checks: list[Callable[[Settings], Iterator[Finding]]] = [
         _python, _packages, _memory, _disk, _ports, _model, _gpu, _exposure, _judge,
+        _forgetting,
     ]  # fmt: skip
     for check in checks:
         yield from check(settings)
@@ -179,61 +177,30 @@ def _model(settings: Settings) -> Iterator[Finding]:
         )
         return
     try:
-        described = _json_object((path / "config.json").read_bytes())
-        yield Finding(
-            "ok", f"model {path.name}: {', '.join(described.get('architectures') or ['unknown architecture'])}"
-        )
+        yield from _model_files(path, settings)
     except ValueError as error:
-        yield Finding("fault", f"{path / 'config.json'} cannot be read: {error}", "Download the model again.")
-    yield from _chat_template(path)
-    yield from _lora_targets(path)
+        yield Finding("fault", str(error), "Download the model again.")
 
 
-def _json_object(text: bytes) -> dict[str, Any]:
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        raise ValueError(f"expected an object, got {type(found).__name__}")
-    return found
-
-
-def _chat_template(path: Path) -> Iterator[Finding]:
-    tokenizer = path / "tokenizer_config.json"
-    try:
-        inline = tokenizer.exists() and "chat_template" in _json_object(tokenizer.read_bytes())
-    except ValueError as error:
-        yield Finding("fault", f"{tokenizer} cannot be read: {error}", "Download the model again.")
-        return
-    if inline or any(path.glob("chat_template*")):
-        yield Finding("ok", "the model has a chat template")
-    else:
-        yield Finding(
-            "fault",
-            "the model has no chat template",
-            "Use an instruction-tuned model, or add chat_template.jinja to it.",
-        )
-
-
-def _lora_targets(path: Path) -> Iterator[Finding]:
-    names: set[str] = set()
-    for file in path.glob("*.safetensors"):
-        try:
-            with file.open("rb") as handle:
-                length = int.from_bytes(handle.read(8), "little")
-                if not 0 < length < file.stat().st_size:
-                    raise ValueError(f"a header of {length} bytes in a file of {file.stat().st_size}")
-                names |= set(_json_object(handle.read(length)))
-        except ValueError as error:
-            yield Finding("fault", f"{file} cannot be read: {error}", "Download the model again.")
-            return
+def _model_files(path: Path, settings: Settings) -> Iterator[Finding]:
+    """A model that cannot be trained is no fault: it is served all the same."""
+    described = model_files.described(path)
+    yield Finding("ok", f"model {path.name}: {', '.join(described.get('architectures') or ['unknown architecture'])}")
+    names, lacks = model_files.weights(path), list(model_files.lacks(path))
     if not names:
         yield Finding("fault", f"no *.safetensors weights in {path}", "Convert the model's weights to safetensors.")
-        return
-    found = sorted({target for target in LORA_TARGETS if any(f".{target}." in name for name in names)})
-    if found:
-        yield Finding("ok", f"LoRA targets: {', '.join(found)}")
-    else:
+    elif all(lack.takes_adapters for lack in lacks):
+        yield Finding("ok", f"LoRA targets: {', '.join(model_files.targets(names))}")
+    if model_files.has_chat_template(path):
+        yield Finding("ok", "the model has a chat template")
+    for lack in lacks:
+        yield Finding("warning", lack.what, _sentence(lack.remedy))
+    context = settings.engine.max_model_len or model_files.context(described)
+    if context is not None and context < SHORT_CONTEXT:
         yield Finding(
-            "fault", "no linear layer that LoRA can adapt was found", f"Expected one of {', '.join(LORA_TARGETS)}."
+            "warning",
+            f"a context of {context} tokens is short: longer prompts and most of a judge's questions are refused",
+            "Take a model with a longer context, or rate replies (POST /v1/feedback), which needs no judge.",
         )
 
 
@@ -282,4 +249,25 @@ def _judge(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", f"the judge {settings.judge.model or BASE_NAME} is fit to speak")
     else:
         what, follows = found
-        yield Finding("warning", what, f"{follows[0].upper()}{follows[1:]}.")
+        yield Finding("warning", what, _sentence(follows))
+
+
+def _forgetting(settings: Settings) -> Iterator[Finding]:
+    """Whether the base passes enough forgetting prompts, if it was asked before."""
+    try:
+        found = BaseRecord.of(settings).standing()
+    except OSError as error:
+        yield Finding(
+            "fault",
+            f"gate.forgetting_prompts: cannot read {settings.forgetting_file}: {error.strerror}",
+            "Name a file that exists, or leave the setting out.",
+        )
+        return
+    if found is None:
+        yield Finding("ok", "the base passes enough forgetting prompts")
+    elif found.is_final:
+        yield Finding("warning", found.what, _sentence(found.remedy))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -10,7 +10,9 @@ from types import FrameType
 import typer
 
 from burnish import config, logs
+from burnish.adapters import model_files
 from burnish.cli.common import ConfigFile, Overrides, StateDir, example, load_settings
+from burnish.errors import ConfigError
 from burnish.processes.parts import DESCRIPTIONS
 
 app = typer.Typer(
@@ -104,6 +106,8 @@ def _judge(settings: config.Settings) -> None:
 
 
 def _learner(settings: config.Settings) -> None:
+    if (lack := model_files.lack(settings.engine.model)) is not None:
+        raise ConfigError(f"engine.model: {lack.sentence}")
     from burnish.learner.run.process import run
     from burnish.learner.run.throttle import lower_priority
 

@@ -19,8 +19,8 @@ from burnish.processes.parts import gateway_url, parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
 
 LOOK_SECONDS = 5.0
-_SECONDS = re.compile(r", for \d+ s")
-"""Left out of a comparison of two sentences."""
+_COUNTS = re.compile(r", for \d+ s|\d+ replies ")
+"""What grows by itself, left out of a comparison of two sentences."""
 COLOURS = {
     "engine": "magenta",
     "gateway": "green",
@@ -40,14 +40,17 @@ def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = N
 
 
 def check_start(settings: Settings) -> None:
-    """Exit with one readable line if the start would fail."""
-    from burnish.adapters.serving.prepare import prepare
-    from burnish.cli.doctor import faults
+    """Exit with one readable line if the start would fail. Say what the model cannot do."""
+    from burnish.adapters.serving.prepare import note_model, prepare
+    from burnish.cli.doctor import faults, warnings_of_model
 
     for fault in faults(settings):
         console.print(f"[bold red]burnish:[/] {fault}", highlight=False, soft_wrap=True)
         raise typer.Exit(1)
+    for warning in warnings_of_model(settings):
+        console.print(f"[yellow]burnish:[/] {warning}", highlight=False, soft_wrap=True)
     prepare(settings).close()
+    note_model(settings)
 
 
 async def _up(settings: Settings) -> None:
@@ -90,7 +93,7 @@ async def _tell_learning(settings: Settings) -> None:
             found = await asyncio.to_thread(look)
         except SQLAlchemyError:
             continue  # the parts report it
-        kind = _SECONDS.sub("", found.sentence)
+        kind = _COUNTS.sub("", found.sentence)
         if kind != shown:
             shown = kind
             _emit("learning", found.sentence)
@@ -106,8 +109,12 @@ def status(
 ) -> None:
     """Show what learning is doing, the live version, the queues and the learner's progress."""
     settings = load_settings(file, overrides, state)
+    from burnish.adapters.serving.prepare import noted_model
     from burnish.journal import Journal
     from burnish.journal.summary import summary
+
+    if (model := noted_model(settings)) not in (None, settings.engine.model):  # `up` was told it on its command line
+        settings = load_settings(file, [*(overrides or []), f"engine.model={model}"], state)
 
     with Journal.open(settings.journal_url, migrate=False).read() as session:
         figures = summary(session, settings.agent.name)

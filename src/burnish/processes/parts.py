@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import aiohttp
 
 from burnish import config
+from burnish.adapters import model_files
 from burnish.processes.supervisor import Part
 
 DESCRIPTIONS = {
@@ -25,7 +26,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
 
     child = {**environment, **config.to_environment(settings), "PYTHONUNBUFFERED": "1"}
     left_out = {"engine"} if settings.engine.urls else set()
-    left_out |= set() if settings.learner.enabled else {"learner"}
+    left_out |= set() if settings.learner.enabled and model_files.lack(settings.engine.model) is None else {"learner"}
     left_out |= set() if settings.remote.model else {"remote"}
     kinds = [kind for kind in DESCRIPTIONS if kind not in left_out]
     # gateways that share a port are separate parts; a health check reaches any of them

@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from burnish import serving_table
+from burnish.adapters import model_files
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import AdapterError, ConfigError
@@ -54,9 +55,6 @@ def command(settings: Settings) -> list[str]:
         "--host": engine.host,
         "--port": engine.port,
         "--dtype": machine.dtype(engine.dtype, engine.model),
-        "--max-loras": engine.max_loras,
-        "--max-cpu-loras": 2 * engine.max_loras,
-        "--max-lora-rank": engine.max_lora_rank,
         "--api-server-count": 1,
         "--logprobs-mode": "processed_logprobs",
         "--generation-config": "vllm",
@@ -76,16 +74,23 @@ def command(settings: Settings) -> list[str]:
         flags["--worker-extension-cls"] = "burnish.vllm_patches.Patched"
         if not any(given.startswith(SEVERAL_WORKERS) for given in engine.extra_args):
             flags["--distributed-executor-backend"] = IN_PROCESS
+    takes_adapters = model_files.takes_adapters(engine.model)
+    if takes_adapters:
+        flags["--max-loras"] = engine.max_loras
+        flags["--max-cpu-loras"] = 2 * engine.max_loras
+        flags["--max-lora-rank"] = engine.max_lora_rank
     if lacking := sorted(DISPENSABLE - _known_flags(settings.run_dir)):
         log.warning("this vLLM lacks flags: they are left out", version=_version(), pinned=PINNED, flags=lacking)
         flags = {name: value for name, value in flags.items() if name not in lacking}
-    arguments = [sys.executable, "-m", SERVER, "--enable-lora"]
+    arguments = [sys.executable, "-m", SERVER]
+    if takes_adapters:
+        arguments.append("--enable-lora")
     if engine.tool_parser:
         arguments.append("--enable-auto-tool-choice")
     for flag, value in flags.items():
         arguments += [flag, str(value)]
     given = [json.dumps({"name": name, "path": str(path)}) for name, path in settings.engine_adapters.items()]
-    modules = [*given, *_known_versions(settings)]
+    modules = [*given, *_known_versions(settings)] if takes_adapters else []
     return [*arguments, *(["--lora-modules", *modules] if modules else []), *engine.extra_args]
 
 

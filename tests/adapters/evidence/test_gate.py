@@ -13,6 +13,7 @@ from burnish.adapters.evidence.gate import (
     N_FORGETTING_PROMPTS,
     Evidence,
     GateVerdict,
+    Measure,
     Probe,
     Retention,
     binomial_upper,
@@ -25,6 +26,7 @@ TOLERANCE = 1e-3
 CANDIDATE, PARENT, BASE = (-1.0, -2.0, -3.0), (-1.5, -2.5, -3.0), (-2.0, -2.0, -3.5)
 SOUND = Probe(engine=(-1.0004, -2.0, -2.9996), candidate=CANDIDATE, parent=PARENT, base=BASE, tolerance=TOLERANCE)
 KEPT = Retention(n=64, n_lost=0, margin=0.1)
+PREDICTED = Retention(n=96, n_lost=4, margin=0.1, measure=Measure.PREDICTIONS)
 GOOD = Evidence(is_mechanical_checked=True, probe=SOUND, retention=KEPT)
 NAN, INF = math.nan, math.inf
 
@@ -32,6 +34,7 @@ NAN, INF = math.nan, math.inf
 def test_a_candidate_that_showed_everything_passes() -> None:
     assert decide(GOOD) == GateVerdict(())
     assert decide(GOOD).has_passed
+    assert decide(replace(GOOD, retention=PREDICTED)).has_passed
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,11 @@ def test_a_candidate_that_showed_everything_passes() -> None:
         (replace(GOOD, retention=replace(KEPT, n=63)), "insufficient evidence: 63 forgetting prompts"),
         (replace(GOOD, retention=replace(KEPT, n_lost=3)), "unlearned 3 of 64"),
         (replace(GOOD, retention=replace(KEPT, n_lost=64)), "unlearned 64 of 64"),
+        (
+            replace(GOOD, retention=replace(PREDICTED, n=63)),
+            "insufficient evidence: 63 forgetting prompts that the engine accepts, 64 needed",
+        ),
+        (replace(GOOD, retention=replace(PREDICTED, n_lost=5)), "predicts otherwise than the base on 5 of 96"),
     ],
 )
 def test_every_fault_is_named(evidence: Evidence, said: str) -> None:
@@ -170,6 +178,7 @@ def test_what_is_stored_has_the_figures_and_what_was_not_shown_is_left_out() -> 
         "n_asked": None,
         "loss_bound": pytest.approx(0.0457297, abs=1e-7),
         "n_open": 0,
+        "measure": "answers",
     }
     assert Evidence().as_dict() == {"mechanical": None}
     assert replace(GOOD, left_out=("canary: why",)).as_dict()["left_out"] == ["canary: why"]

@@ -13,9 +13,10 @@ from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.registry.learning_state import LearningState, learning_state
 from burnish.adapters.serving.prepare import prepare
 from burnish.journal import judge_checks
-from burnish.journal.tables import AgentRow, StepRow, VersionRow
+from burnish.journal.tables import AgentRow, InteractionRow, StepRow, VersionRow
 from burnish.records import Fitness
 from tests.factories import interaction, user
+from tests.model_dirs import model_dir
 from tests.turns import add_turn
 
 
@@ -64,6 +65,17 @@ def test_it_says_how_many_ratings_the_next_step_waits_for(world: World) -> None:
     assert world.state() == LearningState("waits for 4 more rated replies (0 of 4)")
     world.turns(3, is_ready=True)
     assert world.state().sentence == "waits for 1 more rated replies (3 of 4)"
+
+
+def test_rated_replies_that_were_cut_are_told(world: World) -> None:
+    world.turns(3, is_ready=True)
+    with world.journal.write() as session:
+        cut = update(InteractionRow).where(col(InteractionRow.interaction_id) != "True-0")
+        session.connection().execute(cut.values(skip_reason="truncated"))
+    assert world.state().sentence == (
+        "waits for 3 more rated replies (1 of 4); 2 more do not count, because their length limit cut them: raise "
+        "max_tokens, or add a comment"
+    )
 
 
 def test_a_full_batch_is_due(world: World) -> None:
@@ -137,10 +149,53 @@ def test_it_alarms_when_the_traffic_should_have_sufficed(world: World) -> None:
     )
 
 
-def test_a_base_that_passes_too_few_prompts_is_an_alarm(world: World) -> None:
+def test_a_base_that_passes_too_few_prompts_of_a_file_of_ones_own_is_an_alarm(world: World) -> None:
     world.answered(40)
     found = world.state()
     assert found.is_alarm and "the base passes only 40 of 400 forgetting prompts, and 64 are needed" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("n_comparable", "is_alarm", "said"),
+    [
+        (None, False, "the base passes only 3 of 495 forgetting prompts (64 are needed), and is being asked for"),
+        (96, False, "so the gate compares predictions with the base's: it sees a collapse, but no lost ability; name"),
+        (10, True, "no version can go live: the base passes only 3 of 495 forgetting prompts, and the engine accepts"),
+    ],
+)
+def test_a_base_that_passes_too_few_of_the_general_prompts_is_told_with_what_follows(
+    tmp_path: Path, n_comparable: int | None, is_alarm: bool, said: str
+) -> None:
+    world = World(tmp_path, **{"engine.model": str(model_dir(tmp_path / "model"))})
+    BaseRecord.of(world.settings).write([2] * 3 + [None] * 492, 495, n_comparable)
+    found = world.state()
+    assert found.is_alarm is is_alarm and said in found.sentence
+    assert is_alarm or found.sentence.startswith("waits for 4 more rated replies (0 of 4); the base passes only 3")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            {"template": ""},
+            "the model has no chat template, so chat requests are refused and nothing is learned; add "
+            "chat_template.jinja to its directory, or take an instruction-tuned model",
+        ),
+        (
+            {"layer": "conv"},
+            "no linear layer that LoRA can adapt was found, so the base answers and nothing is learned; take a model",
+        ),
+        (
+            {"architecture": "GPT2LMHeadModel", "layer": "c_attn"},
+            "vLLM serves GPT2LMHeadModel without LoRA adapters, so the base answers and nothing is learned; take a",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_trained_is_told_with_the_remedy(
+    tmp_path: Path, made: dict[str, str], said: str
+) -> None:
+    found = World(tmp_path, **{"engine.model": str(model_dir(tmp_path / "model", **made))}).state()
+    assert found.is_alarm and found.sentence.startswith(said)
 
 
 def test_prompts_that_are_still_asked_are_mentioned(world: World) -> None:

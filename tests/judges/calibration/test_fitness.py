@@ -10,7 +10,7 @@ from burnish.judges.calibration import fitness
 from burnish.judges.calibration.calibrate import Opinion
 from burnish.judges.calibration.check import check
 from burnish.judges.calibration.golden import GoldenCase
-from burnish.judges.judge import JudgeUnavailable, Usage
+from burnish.judges.judge import JudgeRefused, JudgeUnavailable, Usage
 from burnish.judges.verdicts.ballot import Result
 from burnish.records import Fitness
 from tests.factories import assistant, user
@@ -107,6 +107,31 @@ async def test_a_judge_that_guesses_is_never_fit() -> None:
     for _ in range(20):
         judge = Model(lambda text: f"VERDICT: {rng.choice(['+1', '0', '-1'])}\nHINT: none")
         assert (await check(judge, CASES)).state is Fitness.UNFIT
+
+
+async def test_a_judge_whose_server_refuses_the_questions_is_unfit_with_its_words() -> None:
+    """Otherwise a judge with too short a context would be checked for ever."""
+
+    def refuses(text: str) -> str:
+        raise JudgeRefused("the judge answered 400: the maximum context length is 128 tokens")
+
+    found = await check(judge := Model(refuses), CASES)
+    assert found.state is Fitness.UNFIT and judge.n == fitness.MIN_CASES
+    assert found.reason.startswith("0% of its answers can be read, 90% are needed")
+    assert found.reason.endswith("the judge answered 400: the maximum context length is 128 tokens")
+
+
+async def test_a_few_questions_that_are_refused_do_not_make_a_judge_unfit() -> None:
+    judge = Model(knowing)
+
+    def says(text: str) -> str:
+        if judge.n in (5, 50):
+            raise JudgeRefused("the judge answered 400: too long")
+        return knowing(text)
+
+    judge.says = says
+    found = await check(judge, CASES)
+    assert (found.state, found.reason, found.figures.n_readable) == (Fitness.FIT, "", 118)
 
 
 async def test_a_judge_that_does_not_answer_is_not_called_unfit() -> None:

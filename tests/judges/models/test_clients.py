@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from burnish.judges.judge import JudgeUnavailable
+from burnish.judges.judge import JudgeRefused, JudgeUnavailable
 from burnish.judges.models.local import LOW_PRIORITY, LocalJudge
 from burnish.judges.models.remote import RemoteJudge
 from tests.judges.servers import chat_response, serving
@@ -80,6 +80,20 @@ async def test_every_failure_of_the_local_judge_is_one_error(failure: Any) -> No
         judge = LocalJudge(server.url, "base", timeout=0.5)
         with pytest.raises(JudgeUnavailable, match=r"the judge (answered|did not answer)"):
             await judge.answers(QUESTION, 3)
+        await judge.close()
+
+
+@pytest.mark.parametrize(("status", "is_refusal"), [(400, True), (413, True), (404, False), (429, False), (500, False)])
+async def test_a_refused_question_is_told_from_a_server_that_fails(status: int, is_refusal: bool) -> None:
+    async def refuses(body: dict[str, Any]) -> web.Response:
+        return web.json_response({"error": {"message": "the maximum context length is 128"}}, status=status)
+
+    async with serving(refuses) as server:
+        judge = LocalJudge(server.url, "base")
+        with pytest.raises(JudgeUnavailable) as raised:
+            await judge.answers(QUESTION, 1)
+        assert isinstance(raised.value, JudgeRefused) is is_refusal
+        assert str(raised.value) == f"the judge answered {status}: the maximum context length is 128"
         await judge.close()
 
 

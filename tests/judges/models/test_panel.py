@@ -8,7 +8,7 @@ import pytest
 
 from burnish.journal import Journal
 from burnish.journal.turns import record_judgement
-from burnish.judges.judge import JudgeUnavailable
+from burnish.judges.judge import JudgeRefused, JudgeUnavailable
 from burnish.judges.models import panel as module
 from burnish.judges.models.budget import DAY, Budget
 from burnish.judges.models.panel import Panel
@@ -28,6 +28,8 @@ class Scripted:
         self.n_asked += 1
         if self.mood == "fails":
             raise JudgeUnavailable("status 429")
+        if self.mood == "refuses":
+            raise JudgeRefused("status 400")
         if self.mood == "hangs":
             await asyncio.sleep(60)
         return [self.model] * n
@@ -63,6 +65,21 @@ async def test_a_judge_that_hangs_has_failed_when_its_time_is_over() -> None:
 async def test_every_judge_s_reason_is_reported() -> None:
     with pytest.raises(JudgeUnavailable, match="first: status 429; second: status 429"):
         await Panel([Scripted("first", "fails"), Scripted("second", "fails")], 5.0).ask(ASK, 1)
+
+
+async def test_a_question_that_all_refuse_is_told_from_judges_that_are_away() -> None:
+    first, second = Scripted("first", "refuses"), Scripted("second", "refuses")
+    panel = Panel([first, second], 5.0)
+    for _ in range(2 * module.FAILURES):  # a judge that refuses is there, so its breaker stays closed
+        with pytest.raises(JudgeRefused, match="first: status 400; second: status 400"):
+            await panel.ask(ASK, 1)
+    assert first.n_asked == 2 * module.FAILURES
+    second.mood = "fails"
+    with pytest.raises(JudgeUnavailable) as raised:
+        await panel.ask(ASK, 1)
+    assert not isinstance(raised.value, JudgeRefused)
+    second.mood = "answers"
+    assert (await panel.ask(ASK, 1)).model == "second"
 
 
 async def test_the_circuit_breaker_opens_after_failures_and_then_lets_one_turn_through() -> None:

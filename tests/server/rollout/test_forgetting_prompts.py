@@ -201,5 +201,5 @@ def test_the_record_says_what_stands_in_the_way(
     record = BaseRecord(tmp_path / "record.json", "id")
     if n_prompts is not None:
         record.write(answers, n_prompts)
-    found = record.progress()
-    assert (said in found) if said and found else found is said
+    found = record.standing()
+    assert (said in found.sentence) if said and found else found is said

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swap_world import World
+from swap_world import PROMPTS, World
 
 from burnish.adapters.evidence.heldout_replay import Rules
 from burnish.adapters.registry.lineage import lineage
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.tables import CompareJob, ComparisonRow
+from burnish.server.rollout.forgetting_prompts import RetentionSet
 from burnish.server.rollout.heldout_replay import Replayer
+from burnish.server.rollout.predictions import Predictions
 from tests.factories import interaction, user
 from tests.turns import add_turn
 
@@ -255,6 +257,18 @@ async def test_in_the_tier_auto_no_version_waits_for_held_out_turns(
     talk(full, n_turns)
     await full.publish(1)
     assert any(said in reason for reason in full.version(1).evidence["left_out"])
+
+
+async def test_all_that_was_left_out_is_told_together(full: World) -> None:
+    full.swapper._replayer = replayer(full, "auto", "")
+    full.swapper._trial._retention = RetentionSet(PROMPTS, fallback=Predictions(PROMPTS))
+    full.engine.replies = lambda model, text: "nonsense"
+    await full.publish(1)
+    evidence = full.version(1).evidence
+    assert (evidence["retention"]["measure"], evidence["retention"]["n"]) == ("predictions", 64)
+    answers, replay = evidence["left_out"]
+    assert answers.startswith("answers to forgetting prompts: the base passes only 0 of 64 forgetting prompts")
+    assert replay == "held-out replay: judge.model is not set"
 
 
 async def test_in_the_tier_auto_held_out_turns_count_as_soon_as_there_are_enough(full: World) -> None:
