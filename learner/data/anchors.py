@@ -31,27 +31,16 @@ class Anchors:
 
     @classmethod
     def load(
-        cls,
-        file: Path,
-        policy: Policy,
-        cache_dir: Path,
-        *,
-        max_new_tokens: int = 128,
-        seed: int = 0,
-        is_sampled: bool = True,
+        cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = 128, seed: int = 0
     ) -> "Anchors":
-        """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer}).
-
-        The base's answers are sampled at temperature 1, or else greedy.
-        """
+        """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer})."""
         prompts = read_prompts(file)
         identity = (
             f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} {seed}"
-            f"{'' if is_sampled else ' greedy'}"
         )
         cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         if not cache.exists():
-            texts = _generate(prompts, policy, max_new_tokens, seed, is_sampled)
+            texts = _generate(prompts, policy, max_new_tokens, seed)
             replace_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]))
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls([Text(prompt_ids, completion_ids) for prompt_ids, completion_ids in pairs])
@@ -79,16 +68,14 @@ def read_prompts(file: Path) -> list[Mapping[str, Any]]:
     return prompts
 
 
-def _generate(
-    prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int, seed: int, is_sampled: bool
-) -> list[Text]:
-    """The base's answer to each prompt, if it ends by itself and passes its check."""
+def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int, seed: int) -> list[Text]:
+    """The base's answer to each prompt at temperature 1, if it ends by itself and passes its check."""
     tokenizer = policy.tokenizer
     rendered = [render(tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
     ends = end_ids(policy)
     with torch.random.fork_rng(), torch.no_grad(), policy.using(Weights.BASE):
         torch.manual_seed(seed)
-        answers = generate(rendered, policy, max_new_tokens, is_sampled=is_sampled)
+        answers = generate(rendered, policy, max_new_tokens, is_sampled=True)
     texts = []
     for prompt, ids, answer in zip(prompts, rendered, answers, strict=True):
         if not answer or answer[-1] not in ends:

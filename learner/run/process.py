@@ -9,7 +9,7 @@ import torch
 from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS
 from burnish.adapters.files.binding import bind
 from burnish.adapters.files.store import AdapterStore
-from burnish.config import ABILITIES, ANCHORS, Recipe, Settings
+from burnish.config import ABILITIES, Recipe, Settings
 from burnish.config.machine import dtype, n_learner_threads
 from burnish.journal import Journal
 from burnish.learner.data.anchors import Anchors
@@ -28,8 +28,6 @@ from burnish.learner.safety.kept_answers import KeptAnswers
 
 log = structlog.get_logger()
 GPU_LATENCY_RATIO = 1.25
-GENERAL_ANCHOR_TOKENS = 32
-"""Longest answer of the base to a general anchor prompt."""
 GPU_MEMORY = 0.95
 """Share of a GPU's memory for the learner and an engine on the same GPU. The rest is for the driver."""
 
@@ -135,9 +133,4 @@ def anchors_for(settings: Settings, policy: Policy, recipe: Recipe) -> Anchors |
     """The anchors that `recipe` asks for. None if there are none."""
     if not recipe.anchor_weight or not recipe.anchor_rows:
         return None
-    # The general prompts have short right answers. A small base answers them at temperature 1 with noise.
-    is_general = settings.anchors_file == ANCHORS
-    length = {"max_new_tokens": GENERAL_ANCHOR_TOKENS} if is_general else {}
-    return Anchors.load(
-        settings.anchors_file, policy, settings.state_dir / "cache", is_sampled=not is_general, **length
-    )
+    return Anchors.load(settings.anchors_file, policy, settings.state_dir / "cache")

@@ -17,7 +17,7 @@ ABILITIES = HOME / "src" / "burnish" / "data" / "abilities.jsonl"
 ANCHORS = HOME / "src" / "burnish" / "data" / "anchors.jsonl"
 UNSEEN = HOME / "benchmarks" / "real_model" / "unseen.jsonl"
 FILES = (ABILITIES, ANCHORS, UNSEEN)
-ORDERED = (ABILITIES, UNSEEN)
+CHECKED = (ABILITIES, UNSEEN)
 KINDS = {
     *("facts", "arithmetic", "formats", "instructions", "code", "tools", "languages", "turns", "reading", "words"),
 }
@@ -42,12 +42,12 @@ def of_the_last_user(row: Row) -> str:
     return str([message["content"] for message in row["messages"] if message["role"] == "user"][-1])
 
 
-@pytest.mark.parametrize(("path", "fewest"), [(ABILITIES, 400), (ANCHORS, 90), (UNSEEN, 220)], ids=lambda x: str(x))
+@pytest.mark.parametrize(("path", "fewest"), [(ABILITIES, 440), (ANCHORS, 240), (UNSEEN, 220)], ids=lambda x: str(x))
 def test_a_file_has_enough_prompts_with_ids_of_their_own(path: Path, fewest: int) -> None:
     found = rows(path)
     assert len(found) >= fewest
     assert len({row["id"] for row in found}) == len(found)
-    fields = {"id", "kind", "messages", "tools", "check", "answer", "wrong"}
+    fields = {"id", "kind", "messages", "tools"} | ({"check", "answer", "wrong"} if path in CHECKED else set())
     assert all(set(row) == fields for row in found)
 
 
@@ -56,7 +56,7 @@ def test_no_id_occurs_in_two_files() -> None:
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize(("path", "fewest"), [(ABILITIES, 30), (ANCHORS, 8), (UNSEEN, 20)], ids=lambda x: str(x))
+@pytest.mark.parametrize(("path", "fewest"), [(ABILITIES, 40), (UNSEEN, 20)], ids=lambda x: str(x))
 def test_the_kinds_are_roughly_even(path: Path, fewest: int) -> None:
     counts = Counter(row["kind"] for row in rows(path))
     assert set(counts) == KINDS
@@ -64,7 +64,7 @@ def test_the_kinds_are_roughly_even(path: Path, fewest: int) -> None:
     assert max(counts.values()) <= 1.5 * min(counts.values())
 
 
-@pytest.mark.parametrize("path", ORDERED, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
 def test_the_first_prompts_of_a_file_are_of_all_kinds(path: Path) -> None:
     found = rows(path)
     for n in (32, 64, 96, len(found) // 2):
@@ -73,7 +73,7 @@ def test_the_first_prompts_of_a_file_are_of_all_kinds(path: Path) -> None:
         assert max(counts.values()) <= 2 * min(counts.values()), n
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
 def test_a_check_tells_a_right_reply_from_a_wrong_one(path: Path) -> None:
     """No check passes an empty reply or the prompt's own words."""
     faults = []
@@ -85,7 +85,7 @@ def test_a_check_tells_a_right_reply_from_a_wrong_one(path: Path) -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
 def test_a_check_does_not_mind_a_style(path: Path) -> None:
     """Users may teach an opening, a sign-off, bold type or lower case. A prompt that itself says how to write may
     refuse some of these.
@@ -105,7 +105,7 @@ def test_a_check_does_not_mind_a_style(path: Path) -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
 def test_a_check_takes_no_long_time(path: Path) -> None:
     faults = []
     for row, prompt in zip(rows(path), read_prompts(path, None), strict=True):

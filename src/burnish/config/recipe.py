@@ -33,7 +33,7 @@ class Recipe(Section):
         "proportionally longer.",
     )
     step_kl: float = Field(
-        0.1,
+        0.05,
         ge=0,
         description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
         "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
@@ -152,7 +152,7 @@ class Recipe(Section):
         "base", description="DPO's reference: the base, or the teacher (the last promoted version)."
     )
     kl_weight: float = Field(0.0, ge=0, description="Weight of the KL to the base. 0: off.")
-    anchor_weight: float = Field(1.0, ge=0, description="Weight of the replay of the base's own answers. 0: off.")
+    anchor_weight: float = Field(0.0, ge=0, description="Weight of the replay of the base's own answers. 0: off.")
     anchor_growth: float = Field(
         2.0,
         ge=1,
