@@ -122,7 +122,7 @@ def running(folder: Path, n_voices: int = 24, **flags: Any) -> Iterator[Stand]:
     with ExitStack() as stack:
 
         def start(name: str, command: list[str], url: str = "") -> None:
-            stack.enter_context(_process(folder / f"{name}.log", command, environment, url))
+            stack.enter_context(process(folder / f"{name}.log", command, environment, url))
 
         start("engine", [*run, "engine"], f"http://127.0.0.1:{settings.engine.port}/health")
         for i in range(settings.gateway.processes):
@@ -146,23 +146,24 @@ def free_port() -> int:
 
 
 @contextmanager
-def _process(log: Path, command: list[str], environment: Mapping[str, str], url: str) -> Iterator[None]:
+def process(log: Path, command: list[str], environment: Mapping[str, str], url: str) -> Iterator[None]:
+    """A process whose output goes to `log`. It is ready once `url` answers, and ends with the block."""
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=dict(environment), stdout=output, stderr=output, start_new_session=True)
+        child = subprocess.Popen(command, env=dict(environment), stdout=output, stderr=output, start_new_session=True)
     try:
         deadline = time.monotonic() + PATIENCE
         while url and not _answers(url):
-            if process.poll() is not None or time.monotonic() > deadline:
+            if child.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"{' '.join(command[1:])} does not answer:\n{log.read_text(errors='replace')[-3000:]}")
             time.sleep(0.2)
         yield
     finally:
-        process.terminate()
+        child.terminate()
         try:
-            process.wait(30)
+            child.wait(30)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
 
 
 def _answers(url: str) -> bool:

@@ -8,20 +8,26 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from benchmarks.bars import make_console
-from benchmarks.learning import frozen, queue, summaries
+from benchmarks.learning import engine, queue, summaries
 from benchmarks.learning.drill.part import PART as DRILL
 from benchmarks.learning.engine import SharedEngine
-from benchmarks.learning.part import Choice, Part
+from benchmarks.learning.part import Choice, Part, Runs
 from benchmarks.learning.queue import Job
 from benchmarks.learning.results import Results
 from benchmarks.learning.style.part import PART as STYLE
 from benchmarks.learning.summaries import Summary
 from benchmarks.learning.tools.part import PART as TOOLS
 from burnish import logs
+from burnish.config import SANDBOX_MODEL
 from burnish.errors import BurnishError
 
 PARTS: tuple[Part, ...] = (STYLE, TOOLS, DRILL)
@@ -29,12 +35,28 @@ HOME = Path(".work") / "results"
 SUMMARIES = Path("docs") / "results"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Parts that share a command line. `n_seeds` is the usual number of seeds, `engine` gives the shared engine's
+    settings (dotted).
+    """
+
+    name: str
+    what: str
+    parts: Sequence[Part]
+    n_seeds: int
+    engine: Callable[[], Mapping[str, Any]]
+
+
+LEARNING = Benchmark("benchmarks.learning", (__doc__ or "").split("\n\n")[0], PARTS, 8, lambda: engine.SANDBOX)
+
+
+def main(arguments: Sequence[str] | None = None, benchmark: Benchmark = LEARNING) -> None:
     """Read the command line, do the missing runs, print all results.
 
     Exits with 1 if a run failed or a bar is missed.
     """
-    given = _read(arguments)
+    given = _read(arguments, benchmark)
     console = make_console()
     # a supervisor's lines would break the progress bar, and a file already has each part's output
     logs.configure("console", "learning")
@@ -43,12 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         summaries.write(given.collect, collected)
         console.print(f"{len(collected)} summaries written to {given.collect}", highlight=False)
         return
-    parts = [part for part in PARTS if part.name in (given.only or [part.name])]
-    folders = {part.name: Results(given.home / part.name, frozen.digest(part.world)) for part in parts}
+    parts = [part for part in benchmark.parts if part.name in (given.only or [part.name])]
+    folders = {part.name: part.results(given.home) for part in parts}
     faults: list[str] = []
     if not given.report:
-        jobs = [job for part in parts for job in _missing(part, folders[part.name], given)]
-        faults = asyncio.run(queue.work(jobs, given.side_by_side, given.home / "engine", console, _engine(given)))
+        seeds = given.seeds or range(benchmark.n_seeds)
+        jobs = [(part.runs, job) for part in parts for job in _missing(part, folders[part.name], given, seeds)]
+        faults = _work(jobs, given, console, benchmark.engine() if jobs else {})
     figures: dict[str, float] = {}
     unmet: list[str] = []
     for part in parts:
@@ -67,6 +90,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(1 if faults or unmet else 0)
 
 
+def _work(
+    waiting: Sequence[tuple[Runs, Job]], given: argparse.Namespace, console: Console, own: Mapping[str, Any]
+) -> list[str]:
+    """Do the runs in order. Returns the failures, a line each."""
+    model, faults = str(own.get("engine.model", SANDBOX_MODEL)), list[str]()
+    for runs, group in groupby(waiting, key=lambda each: each[0]):
+        n = given.side_by_side if runs is Runs.TOGETHER else 1
+        used = SharedEngine("", "", model) if runs is Runs.APART else _engine(given, model)
+        jobs = [job for _, job in group]
+        faults += asyncio.run(queue.work(jobs, n, given.home / "engine", console, used, own))
+    return faults
+
+
 def _reported(place: Path, fresh: Sequence[Summary]) -> list[Summary]:
     """The summaries of a report: those of a file, or those of a folder after `fresh` was merged into it."""
     if place.suffix == ".json":
@@ -75,12 +111,10 @@ def _reported(place: Path, fresh: Sequence[Summary]) -> list[Summary]:
     return summaries.read(place) if place.is_dir() else []
 
 
-def _missing(part: Part, results: Results, given: argparse.Namespace) -> Sequence[Job]:
+def _missing(part: Part, results: Results, given: argparse.Namespace, seeds: Sequence[int]) -> Sequence[Job]:
     """The missing runs of a part. If arms are named, only runs of the part's own arms among them."""
     named = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
-    return (
-        [] if named == [] else part.missing(results, Choice(named, given.seeds or range(8), given.again, given.until))
-    )
+    return [] if named == [] else part.missing(results, Choice(named, seeds, given.again, given.until))
 
 
 def seeds_of(text: str) -> list[int]:
@@ -103,26 +137,31 @@ def seeds_of(text: str) -> list[int]:
     )
 
 
-def _engine(given: argparse.Namespace) -> SharedEngine | None:
-    return SharedEngine(given.engine.rstrip("/"), given.engine_key) if given.engine else None
+def _engine(given: argparse.Namespace, model: str) -> SharedEngine | None:
+    return SharedEngine(given.engine.rstrip("/"), given.engine_key, model) if given.engine else None
 
 
-def _stops() -> str:
-    return "; ".join(f"{part.name} after {', '.join(map(str, part.cut))}" for part in PARTS if part.cut)
+def _stops(parts: Sequence[Part]) -> str:
+    return "; ".join(f"{part.name} after {', '.join(map(str, part.cut))}" for part in parts if part.cut)
 
 
-def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=(__doc__ or "").split("\n\n")[0])
-    names = [part.name for part in PARTS]
+def _read(arguments: Sequence[str] | None, benchmark: Benchmark) -> argparse.Namespace:
+    parts = benchmark.parts
+    parser = argparse.ArgumentParser(prog=f"python -m {benchmark.name}", description=benchmark.what)
+    names = [part.name for part in parts]
     parser.add_argument("--only", choices=names, action="append", help="only this part; repeatable")
     parser.add_argument("--arms", type=lambda text: text.split(","), help="only these arms, separated by commas")
     parser.add_argument(
         "--seeds",
         type=seeds_of,
-        help="seeds: 8 (the first eight, the default), 0-3, or 0-3,5,7; with --report, print only these",
+        help=f"seeds: 8 (the first eight), 0-3, or 0-3,5,7 (default {benchmark.n_seeds}); with --report, print only "
+        "these",
     )
     parser.add_argument(
-        "--until", type=int, metavar="N", help=f"end runs of {_stops()} early, for a gain at that point with more seeds"
+        "--until",
+        type=int,
+        metavar="N",
+        help=f"end runs of {_stops(parts)} early, for a gain at that point with more seeds",
     )
     parser.add_argument(
         "--side-by-side", type=int, default=2, metavar="N", help="number of concurrent runs on the one engine"
@@ -149,14 +188,14 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="run nothing; write summaries of all runs, of any settings, to this file",
     )
     given = parser.parse_args(arguments)
-    known = {arm for part in PARTS for arm in part.arms}
+    known = {arm for part in parts for arm in part.arms}
     unknown = [arm for arm in given.arms or () if arm not in known]
     if unknown:
         parser.error(f"no arm {', '.join(unknown)}; the arms are {', '.join(sorted(known))}")
     if given.until is not None and not all(
-        given.until in part.cut for part in PARTS if part.name in (given.only or names)
+        given.until in part.cut for part in parts if part.name in (given.only or names)
     ):
-        parser.error(f"--until {given.until}: only runs of {_stops()} can end early; name the part with --only")
+        parser.error(f"--until {given.until}: only runs of {_stops(parts)} can end early; name the part with --only")
     if given.side_by_side < 1:
         parser.error(f"--side-by-side: expected at least 1, got {given.side_by_side}")
     return given

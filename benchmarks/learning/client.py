@@ -1,5 +1,6 @@
 """Requests to the gateway as an ordinary client sends them: counted, never retried."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from burnish.server.rollout.forgetting_prompts import shown
 
 N_AT_ONCE = 64
 """Requests of an exam at a time. vLLM answers 480 of them in about half the time of 16 at a time."""
+PATIENCE = 600.0
+"""Seconds for a reply. Of an exam's requests to a real model on two cores the last one waits for minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Client:
         self._http = aiohttp.ClientSession(
             base_url=url,
             headers={"authorization": f"Bearer {api_key}"},
-            timeout=aiohttp.ClientTimeout(total=60),
+            timeout=aiohttp.ClientTimeout(total=PATIENCE),
         )
 
     async def ask(
@@ -67,6 +70,26 @@ class Client:
             return None
         message = answer["choices"][0]["message"]
         return Reply(answer["id"], shown(message), message)
+
+    async def answers(
+        self,
+        model: str,
+        prompts: Sequence[Sequence[Mapping[str, Any]]],
+        tools: Sequence[Sequence[Mapping[str, Any]]] | None = None,
+        *,
+        temperature: float,
+        max_tokens: int,
+    ) -> list[str]:
+        """One reply to each prompt, out of training. A missing reply is empty."""
+        slots = asyncio.Semaphore(N_AT_ONCE)
+        sampling: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "may_train": False}
+
+        async def ask(messages: Sequence[Mapping[str, Any]], offered: Sequence[Mapping[str, Any]]) -> str:
+            async with slots:
+                reply = await self.ask(model, messages, tools=offered, **sampling)
+                return reply.text if reply is not None else ""
+
+        return list(await asyncio.gather(*map(ask, prompts, tools or [()] * len(prompts))))
 
     async def rate(self, response_id: str, rating: str, comment: str | None) -> None:
         """Explicit feedback on a reply."""

@@ -22,12 +22,12 @@ PATIENCE = 300.0
 INTERVAL = 0.05
 
 
-async def catch_up(stack: Stack, n_turns: int, *, heeds_holds: bool = False) -> bool:
+async def catch_up(stack: Stack, n_turns: int, *, heeds_holds: bool = False, patience: float = PATIENCE) -> bool:
     """Wait until `n_turns` are recorded and judged and a due step is decided. False if the patience ended first.
 
     `heeds_holds`: do not wait for a candidate while the agent is held, or for a step while learning is paused.
     """
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not await asyncio.to_thread(_is_calm, stack, n_turns, heeds_holds):
         if time.monotonic() > deadline:
             return False
@@ -38,13 +38,13 @@ async def catch_up(stack: Stack, n_turns: int, *, heeds_holds: bool = False) -> 
 def _is_calm(stack: Stack, n_turns: int, heeds_holds: bool) -> bool:
     pulse = facts.pulse(stack.journal, stack.agent)
     is_due = stack.settings.learner.enabled and pulse.n_ready >= stack.settings.recipe.min_rows
-    n_undecided = _count(stack, VersionState.CANDIDATE)
+    n_undecided = count_versions(stack, VersionState.CANDIDATE)
     if heeds_holds:
         with stack.journal.read() as session:
             row = agents.find(session, stack.agent)
             is_held, is_paused = row.held is not None, row.is_paused
         # a learner with an undecided candidate takes no step
-        is_due = is_due and not is_paused and not n_undecided and not _count(stack, VersionState.CANARY)
+        is_due = is_due and not is_paused and not n_undecided and not count_versions(stack, VersionState.CANARY)
         n_undecided = 0 if is_held else n_undecided
     is_busy = pulse.n_judging or pulse.is_open or is_due or n_undecided or _is_drawing(stack)
     return pulse.n_recorded >= n_turns and not is_busy
@@ -71,13 +71,14 @@ def costs(stack: Stack) -> dict[str, float]:
         "n_trained": pulse.n_spent,
         "n_versions": pulse.n_published,
         "n_refused": pulse.n_refused,
-        "n_rolled_back": _count(stack, VersionState.ROLLED_BACK),
+        "n_rolled_back": count_versions(stack, VersionState.ROLLED_BACK),
         "judge_calls": sum(len(votes) + n_failed for votes, n_failed in ballots) + drawn["judge_votes"],
         "shadow_tokens": drawn["tokens"],
     }
 
 
-def _count(stack: Stack, state: VersionState) -> int:
+def count_versions(stack: Stack, state: VersionState) -> int:
+    """How many versions of the agent are in this state."""
     with stack.journal.read() as session:
         return int(
             session.connection()

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +28,14 @@ class Choice:
     seeds: Sequence[int]
     is_again: bool
     until: int | None = None
+
+
+class Runs(StrEnum):
+    """How the runs of a part share the machine."""
+
+    TOGETHER = "together"  # side by side on one engine
+    ALONE = "alone"  # one at a time on that engine
+    APART = "apart"  # one at a time, each with the engine that it starts itself
 
 
 class AnyArm(Protocol):
@@ -80,7 +89,10 @@ class Shown:
 
 
 Play = Callable[[Any, int, SharedEngine, Path, Path, Tell], Awaitable[Result]]
-"""Arguments: arm, seed, engine, a fresh folder, the folder of a cache for all runs, and the progress function."""
+"""Arguments: arm, seed, engine, a fresh folder, the folder of a cache for all runs, and the progress function.
+
+The engine of a run that is `Runs.APART` has no URL, only the model to start one with.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,7 @@ class Part:
 
     `world`: the files of its world. `usual`: the arms that run by default. `n`: the interactions or sessions of a run.
     `words` describes a run's result in a line. `cut`: other ways to play it, which end after so many interactions.
+    `under`: the settings below those of the arms.
     """
 
     name: str
@@ -100,6 +113,12 @@ class Part:
     words: Callable[[Result], str]
     tables: Tables
     cut: Mapping[int, Play] = field(default_factory=dict)
+    under: Mapping[str, Any] = field(default_factory=lambda: UNDER)
+    runs: Runs = Runs.TOGETHER
+
+    def results(self, home: Path) -> Results:
+        """The finished runs of this part's world below `home`."""
+        return Results(home / self.name, frozen.digest(self.world), self.under)
 
     def missing(self, results: Results, choice: Choice) -> list[Job]:
         """The missing runs, seed by seed, so that all arms grow alike."""
@@ -116,7 +135,7 @@ class Part:
         """The available runs of each arm with its present settings. Each seed is found by its own settings."""
         found = {name: results.all(name, arm.flags) for name, arm in self.arms.items()}
         return [
-            Summary(self.name, name, results.world, UNDER, shared(self.arms[name].flags(0)), runs)
+            Summary(self.name, name, results.world, self.under, shared(self.arms[name].flags(0)), runs)
             for name, runs in found.items()
             if runs
         ]
@@ -141,7 +160,7 @@ class Part:
 
     def _is_present(self, summary: Summary, world: str) -> bool:
         settings = shared(self.arms[summary.arm].flags(0))
-        return (summary.world, summary.under, summary.settings) == (world, UNDER, settings)
+        return (summary.world, summary.under, summary.settings) == (world, self.under, settings)
 
     def _job(self, results: Results, arm: AnyArm, seed: int, n: int) -> Job:
         play = self.play if n == self.n else self.cut[n]

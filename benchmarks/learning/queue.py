@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -41,11 +41,16 @@ class Job:
 
 
 async def work(
-    jobs: Sequence[Job], n_at_once: int, folder: Path, console: Console, given: SharedEngine | None = None
+    jobs: Sequence[Job],
+    n_at_once: int,
+    folder: Path,
+    console: Console,
+    given: SharedEngine | None = None,
+    own: Mapping[str, Any] = engine.SANDBOX,
 ) -> list[str]:
     """Do all jobs in order, `n_at_once` at a time, with a progress bar. Returns the failures, a line each.
 
-    They share the engine `given`, or else one that is started in `folder`.
+    They share the engine `given`, or else one that is started in `folder` with the settings `own`.
     """
     if not jobs:
         return []
@@ -60,7 +65,7 @@ async def work(
     )
     with Progress(*columns, console=console) as bar:
         whole = bar.add_task("starting vLLM", total=sum(job.n_interactions for job in jobs))
-        async with nullcontext(given) if given is not None else engine.running(folder, n_at_once) as shared:
+        async with nullcontext(given) if given is not None else engine.running(folder, n_at_once, own) as shared:
             began = time.monotonic()
             bar.update(whole, description=f"{len(jobs)} runs, interactions")
 

@@ -21,7 +21,7 @@ UNDER: Mapping[str, Any] = {
     **tomllib.loads((MODEL.parent / "burnish.toml").read_text(encoding="utf-8")),
     "learner": json.loads(json.dumps(PRESETS["sandbox"])),
 }
-"""The sandbox's settings and its preset for the learner."""
+"""The sandbox's settings and its preset for the learner. Parts with another model have others."""
 
 
 def _today() -> str:
@@ -53,20 +53,25 @@ class Result:
 
 
 class Results:
-    """The results of one world in `folder`/`world`."""
+    """The results of one world in `folder`/`world`. `under` are the settings below those of the arms."""
 
-    def __init__(self, folder: Path, world: str) -> None:
+    def __init__(self, folder: Path, world: str, under: Mapping[str, Any] = UNDER) -> None:
         self.folder = folder / world[:16]
         self.world = world
+        self.under = under
 
     def write(self, result: Result) -> None:
-        body = json.dumps({"world": self.world, "under": UNDER, **asdict(result)}, indent=1)
+        body = json.dumps({"world": self.world, "under": self.under, **asdict(result)}, indent=1)
         replace_text(self._path(result.arm, result.seed), body + "\n")
 
     def find(self, arm: str, seed: int, settings: Mapping[str, Any]) -> Result | None:
         """The result of this run with these settings. None if there is none yet."""
         kept = read_json(self._path(arm, seed))
-        if kept is None or (kept["world"], kept["under"], kept["settings"]) != (self.world, UNDER, dict(settings)):
+        if kept is None or (kept["world"], kept["under"], kept["settings"]) != (
+            self.world,
+            self.under,
+            dict(settings),
+        ):
             return None
         return Result.of(kept)
 

@@ -49,6 +49,7 @@ async def running(
     own = {
         "state_dir": str(folder),
         "agent.name": agent,
+        "engine.model": engine.model,
         "engine.urls": [engine.url],
         "engine.api_key": engine.api_key,
         "gateway.port": free_port(),

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.learning import summaries
 from benchmarks.learning.__main__ import PARTS, seeds_of
+from benchmarks.real_model.__main__ import PARTS as REAL_MODEL
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
@@ -46,7 +47,7 @@ def test_results_are_summaries_and_pictures_alone() -> None:
 def test_each_file_can_be_read(path: Path) -> None:
     read = summaries.read(path)
 
-    assert all(each.runs and each.part in {part.name for part in PARTS} for each in read)
+    assert all(each.runs and each.part in {part.name for part in (*PARTS, *REAL_MODEL)} for each in read)
     if path.parent != RESULTS:
         assert [(each.part, each.arm) for each in read] == [(path.parent.name, path.stem)]
 

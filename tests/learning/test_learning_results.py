@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from benchmarks.learning.part import Choice
 from benchmarks.learning.results import UNDER, Result, Results
 from benchmarks.learning.style.arms import ARMS
@@ -45,14 +43,11 @@ def test_a_result_of_other_settings_is_not_used(tmp_path: Path) -> None:
     assert results.all("binary", lambda seed: {"learner.recipe.seed": seed}) == {}
 
 
-def test_a_result_over_other_settings_of_the_sandbox_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    results = Results(tmp_path, "w" * 64)
-    results.write(finished("binary", 3))
-    monkeypatch.setattr("benchmarks.learning.results.UNDER", {**UNDER, "learner": {"passes": 9}})
+def test_a_result_over_other_settings_is_not_used(tmp_path: Path) -> None:
+    Results(tmp_path, "w" * 64).write(finished("binary", 3))
+    other = Results(tmp_path, "w" * 64, {**UNDER, "learner": {"passes": 9}})
 
-    assert results.find("binary", 3, ARMS["binary"].flags(3)) is None
+    assert other.find("binary", 3, ARMS["binary"].flags(3)) is None
 
 
 def test_a_result_of_another_world_is_not_used(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from benchmarks.bars import Bar, text
 from benchmarks.learning.bounds import Estimate, estimate
-from benchmarks.learning.columns import ByArm, BySeed, Measured, shown
+from benchmarks.learning.columns import ByArm, BySeed, Measured, bars_table, unmet_bars
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, BARRED
 from benchmarks.learning.drill.figures import WORTH, barred, columns, worth
@@ -74,24 +74,12 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
         console.print(gains)
     if missing := [name for name in ARMS if name not in available]:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
-    console.print(_bars(barred(results)))
+    console.print(bars_table(BARS, barred(results)))
 
 
 def unmet(measured: dict[str, Measured]) -> list[str]:
     """The keys of bars that are missed or that have too few seeds."""
-    figures = shown(measured)
-    return [key for _, key, _, is_met in BARS if not (key in figures and is_met(figures))]
-
-
-def _bars(measured: dict[str, Measured]) -> Table:
-    table = Table("what", "key", "figure", "n", "bar", "", title="bars")
-    figures = shown(measured)
-    for what, key, bar, is_met in BARS:
-        n = measured[key].n if key in measured else 0
-        value = text(measured[key].value) if key in measured else "–"
-        verdict = ("✓" if is_met(figures) else "✗") if key in figures else f"too few seeds ({n})"
-        table.add_row(what, key, value, str(n), bar, verdict)
-    return table
+    return unmet_bars(BARS, measured)
 
 
 def _of(by_seed: BySeed) -> str:

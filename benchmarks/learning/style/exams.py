@@ -1,10 +1,9 @@
 """Exams of the live version: through the gateway, not recorded as training, with answers checked by programs."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.learning.client import N_AT_ONCE, Client
+from benchmarks.learning.client import Client
 from benchmarks.learning.style import world
 from benchmarks.learning.style.notes import Notes
 from burnish.sandbox.world import heldout, prompt_sets
@@ -43,24 +42,10 @@ class Exams:
 
     async def _passed(self, model: str, prompts: Sequence[Prompt]) -> float:
         messages, tools = [prompt["messages"] for prompt in prompts], [prompt["tools"] or () for prompt in prompts]
-        replies = await self._answers(messages, tools, model=model, temperature=0.0, max_tokens=192)
+        replies = await self._client.answers(model, messages, tools, temperature=0.0, max_tokens=192)
         return sum(map(prompt_sets.passes, prompts, replies)) / len(prompts)
 
-    async def _answers(
-        self,
-        prompts: Sequence[Sequence[Mapping[str, Any]]],
-        tools: Sequence[Sequence[Mapping[str, Any]]] | None = None,
-        *,
-        model: str = "",
-        temperature: float = world.TEMPERATURE,
-        max_tokens: int = world.MAX_TOKENS,
-    ) -> list[str]:
-        slots = asyncio.Semaphore(N_AT_ONCE)
-        sampling: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens, "may_train": False}
-
-        async def ask(messages: Sequence[Mapping[str, Any]], offered: Sequence[Mapping[str, Any]]) -> str:
-            async with slots:
-                reply = await self._client.ask(model or self._agent, messages, tools=offered, **sampling)
-                return reply.text if reply is not None else ""
-
-        return list(await asyncio.gather(*map(ask, prompts, tools or [()] * len(prompts))))
+    async def _answers(self, prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+        return await self._client.answers(
+            self._agent, prompts, temperature=world.TEMPERATURE, max_tokens=world.MAX_TOKENS
+        )

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from benchmarks.bars import Bar, text
 from benchmarks.learning.bounds import Estimate, estimate, gain
-from benchmarks.learning.columns import ByArm, Measured, counted, scores, shown
+from benchmarks.learning.columns import ByArm, Measured, bars_table, counted, scores, unmet_bars
 from benchmarks.learning.style import world
 from benchmarks.learning.style.arms import ARMS, BASELINE, PRODUCT, WITH_GROUPS
 from benchmarks.learning.style.figures import barred, ends
@@ -86,26 +86,12 @@ def show(console: Console, results: ByArm, world_hash: str) -> None:
     missing = [name for name in ARMS if name not in available]
     if missing:
         console.print(f"no results: {', '.join(missing)}\n", highlight=False)
-    console.print(_bars(barred(results)))
+    console.print(bars_table(BARS, barred(results)))
 
 
 def unmet(measured: dict[str, Measured]) -> list[str]:
     """The keys of bars that are missed or that have too few seeds."""
-    figures = shown(measured)
-    return [key for _, key, _, is_met in BARS if key != AIM and not (key in figures and is_met(figures))]
-
-
-def _bars(measured: dict[str, Measured]) -> Table:
-    table = Table("what", "key", "figure", "n", "bar", "", title="bars")
-    figures = shown(measured)
-    for what, key, bar, is_met in BARS:
-        n = measured[key].n if key in measured else 0
-        if key in figures:
-            table.add_row(what, key, text(figures[key]), str(n), bar, "✓" if is_met(figures) else "✗")
-        else:
-            so_far = text(measured[key].value) if key in measured else "–"
-            table.add_row(what, key, so_far, str(n), bar, f"too few seeds ({n})")
-    return table
+    return [key for key in unmet_bars(BARS, measured) if key != AIM]
 
 
 _COST = ("judge_calls", "shadow_tokens")

@@ -1,7 +1,7 @@
 """One run of one arm with one seed: exam, talk while it learns, exams at the milestones, final figures."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,47 @@ CUT = {n: Plan(n, [at for at in world.MILESTONES if at <= n], is_cut=True) for n
 """Runs that end early, by their number of interactions: for a gain at a milestone with more seeds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long the users waited for the learning loop, in seconds, and how often in vain."""
+
+    seconds: float
+    n_late: int
+
+
+async def converse(
+    running: Stack,
+    talk: Talk,
+    plan: Plan,
+    examine: Callable[[int], Awaitable[float]],
+    tell: Tell,
+    patience: float = loop.PATIENCE,
+) -> Waits:
+    """Talk in rounds. After each the users wait until the learning loop has caught up.
+
+    `examine` is called at the plan's milestones, except the one before the talk, and returns the score. Raises
+    BurnishError if too many turns are lost.
+    """
+    waited, n_late, n_asked, n_before = 0.0, 0, 0, talk.n_had
+    while n_asked < plan.n_interactions:
+        n_round = min(world.ROUND, plan.n_interactions - n_asked)
+        await talk.round(n_round)
+        n_asked += n_round
+        n_lost = n_asked - (talk.n_had - n_before)
+        if n_lost > n_asked * MOST_LOST:
+            raise BurnishError(
+                f"expected at most {MOST_LOST:.0%} of the turns without a reply, got {n_lost} of {n_asked}; "
+                f"the last failure: {running.client.failures[-1]}"
+            )
+        paused = time.monotonic()
+        n_late += not await loop.catch_up(running, talk.n_had, patience=patience)
+        waited += time.monotonic() - paused
+        tell(n_round)
+        if n_asked in plan.milestones:
+            tell(0, f"score {await examine(n_asked):.2f} after {n_asked}")
+    return Waits(waited, n_late)
+
+
 async def play(
     arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: Path, tell: Tell, plan: Plan = WHOLE
 ) -> Result:
@@ -53,28 +94,18 @@ async def play(
         notes = Notes() if arm.has_notes else None
         talk = Talk(running.client, agent, world.people(seed, arm.kind), notes)
         exams = Exams(running.client, agent, BASE_NAME, seed)
-        scores, waited, n_late = {0: await exams.score()}, 0.0, 0
-        n_asked = 0
-        while n_asked < plan.n_interactions:
-            n_round = min(world.ROUND, plan.n_interactions - n_asked)
-            await talk.round(n_round)
-            n_asked += n_round
-            if n_asked - talk.n_had > n_asked * MOST_LOST:
-                raise BurnishError(
-                    f"expected at most {MOST_LOST:.0%} of the turns without a reply, "
-                    f"got {n_asked - talk.n_had} of {n_asked}; the last failure: {running.client.failures[-1]}"
-                )
-            paused = time.monotonic()
-            n_late += not await loop.catch_up(running, talk.n_had)
-            waited += time.monotonic() - paused
-            tell(n_round)
-            if n_asked in plan.milestones:
-                scores[n_asked] = await exams.score()
-                tell(0, f"score {scores[n_asked]:.2f} after {n_asked}")
+        scores: dict[int, float] = {}
+
+        async def examine(n: int) -> float:
+            scores[n] = await exams.score()
+            return scores[n]
+
+        await examine(0)
+        waits = await converse(running, talk, plan, examine, tell)
         figures = {} if plan.is_cut else await _at_the_end(running, exams, talk, notes)
-        figures |= {"n_failed": len(running.client.failures), "n_late": n_late}
+        figures |= {"n_failed": len(running.client.failures), "n_late": waits.n_late}
         if not plan.is_cut:
-            figures |= {"seconds_waited": round(waited, 1), "seconds": round(time.monotonic() - began, 1)}
+            figures |= {"seconds_waited": round(waits.seconds, 1), "seconds": round(time.monotonic() - began, 1)}
         (folder / "failures.txt").write_text("".join(f"{each}\n" for each in running.client.failures), encoding="utf-8")
     return Result(arm.name, seed, flags, scores, figures)
 

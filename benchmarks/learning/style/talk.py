@@ -1,14 +1,25 @@
 """The users at work: sessions through the gateway, until a round's interactions are used up."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from benchmarks.learning.client import Client
 from benchmarks.learning.style import world
-from benchmarks.learning.style.notes import Notes
-from burnish.sandbox.world.users import SimulatedUser
+from burnish.sandbox.demo.worlds import User
 
 IN_A_ROW = 3
+
+
+class Memory(Protocol):
+    """Notes on each user's wishes."""
+
+    def hear(self, user: str, said: str | None) -> None:
+        """Note every wish in the text."""
+
+    def before(self, user: str) -> list[dict[str, str]]:
+        """The system message before the user's first message. Empty if nothing is known."""
 
 
 @dataclass(slots=True)
@@ -18,7 +29,7 @@ class Talker:
     `first_turns` has, for each session, whether its first reply satisfied.
     """
 
-    user: SimulatedUser
+    user: User
     messages: list[dict[str, str]] = field(default_factory=list)
     first_turns: list[bool] = field(default_factory=list)
 
@@ -35,7 +46,15 @@ class Talk:
     """All users of a run. `n_had` counts interactions with a reply. `is_named`: each request names its user."""
 
     def __init__(
-        self, client: Client, agent: str, users: list[SimulatedUser], notes: Notes | None, *, is_named: bool = False
+        self,
+        client: Client,
+        agent: str,
+        users: Sequence[User],
+        notes: Memory | None,
+        *,
+        is_named: bool = False,
+        temperature: float = world.TEMPERATURE,
+        max_tokens: int = world.MAX_TOKENS,
     ) -> None:
         self.talkers = [Talker(user) for user in users]
         self.n_had = 0
@@ -43,6 +62,8 @@ class Talk:
         self._agent = agent
         self._notes = notes
         self._is_named = is_named
+        self._temperature = temperature
+        self._max_tokens = max_tokens
         self._n_left = 0
 
     async def round(self, n: int) -> None:
@@ -64,8 +85,8 @@ class Talk:
         reply = await self._client.ask(
             self._agent,
             talker.messages,
-            temperature=world.TEMPERATURE,
-            max_tokens=world.MAX_TOKENS,
+            temperature=self._temperature,
+            max_tokens=self._max_tokens,
             user=user.name if self._is_named else "",
         )
         if reply is None:  # the client counts it; the user gives up on the session

@@ -1,0 +1,1 @@
+"""Continual use: three populations of users one after another, each with wishes of its own."""

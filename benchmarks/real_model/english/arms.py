@@ -1,0 +1,48 @@
+"""The arms: one world, the product's defaults, and what each arm leaves out, adds or breaks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.learning.style.arms import GROUPS as STYLE_GROUPS
+from benchmarks.real_model.english import world
+
+COMMON: Mapping[str, Any] = {
+    # the users wait for the learner, so a busy machine must not decide how many rows a step has
+    "learner.max_wait": 3600.0
+}
+"""The settings of every arm that are no defaults."""
+GROUPS: Mapping[str, Any] = {
+    **STYLE_GROUPS,
+    "learner.recipe.group_max_tokens": world.MAX_TOKENS,
+    # the base is unfit to judge, so the hint's likelihood grades
+    "groups.grader": "likelihood",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to use the users' words. `has_notes`: a user's earlier wishes are put into the system prompt."""
+
+    name: str
+    what: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    has_notes: bool = False
+
+    def flags(self, seed: int) -> dict[str, Any]:
+        """Dotted settings of a run."""
+        return {**COMMON, **self.settings, "learner.recipe.seed": seed}
+
+
+PRODUCT, BASELINE = "both", "rewards"
+"""The arm with the product's defaults, and the one that it must beat."""
+_ARMS = (
+    Arm("off", "nothing is learned", {"learner.enabled": False}),
+    Arm(BASELINE, "policy gradient alone", {"learner.recipe.distill_weight": 0.0}),
+    Arm("hints", "hints alone", {"learner.recipe.rl_weight": 0.0, "groups.enabled": False}),
+    Arm(PRODUCT, "both: the defaults"),
+    Arm("both+groups", "both, and shadow groups", GROUPS),
+    Arm("shuffled", "rewards shuffled, hints left out", {"learner.recipe.shuffle_rewards": True}),
+    Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, True),
+)
+ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}

@@ -1,0 +1,138 @@
+"""The real model's worlds: recorded hashes, wishes that programs can check, notes that hear them, general abilities."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.learning import frozen
+from benchmarks.real_model import model
+from benchmarks.real_model.continual import part as continual
+from benchmarks.real_model.continual.run import graded
+from benchmarks.real_model.continual.wishes import OWN_VIEW, POPULATIONS, SPOKEN_TO
+from benchmarks.real_model.english import world
+from benchmarks.real_model.english.arms import ARMS, PRODUCT
+from benchmarks.real_model.english.notes import EnglishNotes
+from benchmarks.real_model.exams import UNSEEN, Exams
+from burnish import config
+from burnish.config import ABILITIES, ANCHORS, BASE_NAME
+from burnish.errors import BurnishError
+from burnish.sandbox.english import questions
+from burnish.sandbox.english.style import HOUSE_STYLE, NO_COMMAS, SHORT, Wish
+from burnish.sandbox.english.users import EnglishUser
+from burnish.server.rollout.forgetting_prompts import read_prompts
+
+RECORDED = {
+    "english": "",
+    "continual": "",
+}
+"""Who changes a world throws away all that was measured in it."""
+
+
+def test_the_worlds_are_the_recorded_ones() -> None:
+    assert {"english": frozen.digest(world.FILES), "continual": frozen.digest(continual.FILES)} == RECORDED
+
+
+@pytest.mark.parametrize(
+    ("wish", "kept", "missed"),
+    [
+        (OWN_VIEW, ["I keep it in a bag.", "Well, I'd wash it."], ["It is in a bag.", "i think so", "Ice and IO.", ""]),
+        (SPOKEN_TO, ["You can wash it.", "Wash your hands."], ["Youth is short.", "I wash it.", ""]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Wish) else "",
+)
+def test_a_wish_of_a_later_population_is_checked_both_ways(wish: Wish, kept: list[str], missed: list[str]) -> None:
+    assert all(map(wish.is_kept, kept))
+    assert not any(map(wish.is_kept, missed))
+
+
+def test_one_reply_can_keep_all_wishes() -> None:
+    reply = "I think you can keep it in a bag."
+
+    assert all(wish.is_kept(reply) for wishes in POPULATIONS for wish in wishes)
+
+
+def test_users_of_a_population_want_its_wishes_alone() -> None:
+    first, second = world.people(0), world.people(0, POPULATIONS[1], "of 2")
+
+    assert {user.wishes for user in first} == {HOUSE_STYLE}
+    assert {user.wishes for user in second} == {(OWN_VIEW,)}
+    assert not {user.name for user in first} & {user.name for user in second}
+    said = {_comment(user) for user in second for _ in range(20)}
+    assert said <= {None, *OWN_VIEW.sayings} and len(said) == 5
+
+
+def _comment(user: EnglishUser) -> str | None:
+    user.opening()
+    comment = user.react("Bags boxes water soil heat, and so on.").comment
+    while user._question is not None:
+        user.react("Nothing.")
+    return comment
+
+
+def test_replies_are_graded_by_everybodys_wishes() -> None:
+    replies = ["I said a bag, not a box."] + [""] * (len(questions.heldout()) - 1)
+    share = 1 / len(replies)
+
+    found = graded(replies)
+
+    assert (found["own_view"], found["spoken_to"], found["score_2"]) == (pytest.approx(share), 0.0, 0.0)
+    assert found["no_commas"] == pytest.approx(1 - share)
+
+
+def test_notes_state_what_a_user_has_voiced_once_and_in_that_order() -> None:
+    notes = EnglishNotes()
+    notes.hear("ana", None)
+    assert notes.before("ana") == []
+
+    notes.hear("ana", f"{NO_COMMAS.sayings[1]} {SHORT.sayings[0]}")
+    notes.hear("ana", NO_COMMAS.sayings[0])
+    notes.hear("bo", SHORT.sayings[3])
+
+    # two wishes of one comment come in the house style's order
+    assert notes.before("ana")[0]["content"] == f"{SHORT.instruction} {NO_COMMAS.instruction}"
+    assert notes.before("bo") == [{"role": "system", "content": SHORT.instruction}]
+
+
+def test_the_unseen_prompts_are_no_gates_and_no_anchors() -> None:
+    known = {str(prompt.messages) for prompt in read_prompts(ABILITIES, None)}
+    text = ANCHORS.read_text(encoding="utf-8")
+    unseen = read_prompts(UNSEEN, None)
+
+    assert len(unseen) >= 200
+    assert not {str(prompt.messages) for prompt in unseen} & known
+    assert not [prompt for prompt in unseen if str(prompt.messages[-1]["content"]) in text]
+
+
+async def test_abilities_are_shares_of_what_the_base_passes_and_the_base_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = {BASE_NAME: [True, True, True, True, False], "agent": [True, True, True, False, True]}
+    asked: list[str] = []
+    running: Any = SimpleNamespace(agent="agent", settings=SimpleNamespace(state_dir=tmp_path))
+    exams = Exams(running)
+
+    async def answer(model: str) -> list[bool]:
+        asked.append(model)
+        return passed[model]
+
+    monkeypatch.setattr(exams, "_passed", answer)
+
+    # of the base's four the agent keeps three, and it passes one that the base does not
+    assert await exams.abilities() == {"kept": 0.75, "general": 1.0}
+    assert await exams.abilities() == {"kept": 0.75, "general": 1.0}
+    assert asked == [BASE_NAME, "agent", "agent"]
+
+    (tmp_path / "cache" / "unseen.json").write_text('{"passed": [false, false, false, false, false]}')
+    with pytest.raises(BurnishError, match="got one that passes none"):
+        await exams.abilities()
+
+
+def test_the_product_runs_with_its_defaults() -> None:
+    """`UNDER` must be what is in force, or a run with other defaults would pass for the same."""
+    settings = config.load(flags={**ARMS[PRODUCT].flags(0), "engine.model": "some/model"})
+
+    assert settings.preset == "general"
+    assert settings.recipe.model_dump(mode="json") == {**model.UNDER["learner"], "max_wait": 3600.0}
+    assert settings.gate.model_dump(mode="json") == model.UNDER["gate"]
