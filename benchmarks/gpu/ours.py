@@ -17,13 +17,12 @@ from benchmarks.gpu import rows as agents
 from benchmarks.gpu import shapes, timing
 from benchmarks.gpu.shapes import Shape
 from benchmarks.gpu.timing import Figures
-from benchmarks.learner.ours import Grpo, sample_of
+from benchmarks.learner.ours import sample_of, trainer_of
 from benchmarks.learner.rows import SETTINGS
 from burnish.config import Recipe
 from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import Sample
 from burnish.learner.model.policy import Policy
-from burnish.learner.objectives.registry import Weighted
 from burnish.learner.run.trainer import Trainer
 
 LARGER = (2, 4)
@@ -72,16 +71,8 @@ def measure(shape: Shape, device: str) -> Figures:
     for row, behaviour in zip(rows, policy.logprobs(texts(rows)), strict=True):
         row["behaviour"] = behaviour.tolist()
     samples = [_sample(str(i), row) for i, row in enumerate(rows)]
-    recipe = Recipe(
-        step_kl=0.0,
-        num_iterations=1,
-        learning_rate=SETTINGS["learning_rate"],
-        max_grad_norm=SETTINGS["max_grad_norm"],
-        monitors="watch",
-    )
-    trainer = Trainer(policy, recipe)
     advantages = {sample.interaction_id: row["advantage"] for sample, row in zip(samples, rows, strict=True)}
-    trainer.objectives = [Weighted(Grpo(advantages, SETTINGS["beta"], SETTINGS["clip"]), 1.0)]
+    trainer = trainer_of(policy, advantages, SETTINGS)
     norms: list[float] = []
 
     def take(micro: int, with_trainer: Trainer = trainer) -> float:
