@@ -31,8 +31,10 @@ def model_dir(
 
 
 def tiny_llama(folder: Path, *, n_context: int = 2048, template: str = CHATML) -> Path:
-    """A Llama with 1.4M random weights, a real tokenizer and a chat template. It says nothing sensible, and mostly does
-    not stop.
+    """A Llama with 1.4M random weights, a real tokenizer and a chat template. It says nothing sensible.
+
+    Its head is five times as large as usual, so that it prefers some tokens to others. Its end token is six times as
+    large again, so that most replies end within 40 tokens: a reply that its limit cuts is not trained on.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -52,7 +54,11 @@ def tiny_llama(folder: Path, *, n_context: int = 2048, template: str = CHATML) -
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        LlamaForCausalLM(config).save_pretrained(folder)
+        model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        model.lm_head.weight.mul_(5.0)
+        model.lm_head.weight[tokenizer.eos_token_id].mul_(6.0)
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

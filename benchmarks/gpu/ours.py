@@ -1,8 +1,7 @@
 """Our side: `Trainer.step` on the rows, once with TRL's loss as the other sides take it, once with the whole recipe.
 
 With TRL's loss: one scoring pass under the base, one pass with gradient, one optimiser step. The whole recipe is the
-one that ships: hints, two iterations and a step of a target length. Its monitors only watch, because the rows are
-random.
+one that ships, with hints and a step of a target length. Its monitors only watch, because the rows are random.
 """
 
 from array import array

@@ -15,8 +15,8 @@ from tests.e2e.whole import Whole, until
 from tests.model_dirs import tiny_llama
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
-N_REPLIES = 18
-"""A step takes 16 rows. A reply that may not be trained on would leave it one short."""
+N_REPLIES = 24
+"""A step begins with 16 rated replies, and needs 8 that its length limit did not cut."""
 COMMENTS = {4: "Please answer in one short sentence.", 8: "That is not English.", 13: "Use plain words."}
 
 
