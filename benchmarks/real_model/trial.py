@@ -72,7 +72,8 @@ async def _until_quiet(running: Stack) -> None:
         with running.journal.read() as session:
             checks = judge_checks.filed(session).values()
         is_checked = checks and all(row.state != Fitness.UNCHECKED for row in checks)
-        waits_for = BaseRecord.of(running.settings).progress() or ("" if is_checked else "the judge is being checked")
+        lacks = BaseRecord.of(running.settings).standing()
+        waits_for = lacks.sentence if lacks is not None else "" if is_checked else "the judge is being checked"
         if not waits_for:
             return
         if time.monotonic() > deadline:

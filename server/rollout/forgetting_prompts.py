@@ -20,7 +20,7 @@ from burnish.errors import ConfigError, EngineError, EngineUnavailable
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import LOW_PRIORITY
 from burnish.server.rollout.in_parallel import N_BESIDE_CLIENTS, ask_until
-from burnish.server.rollout.predictions import Predictions
+from burnish.server.rollout.base_predictions import Predictions
 
 log = structlog.get_logger()
 N_AUDITED = 4

@@ -43,7 +43,7 @@ from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, MAX_TOKENS, RetentionSet, read_prompts
 from burnish.server.rollout.heldout_replay import Replayer
 from burnish.server.rollout.personal_agents import PersonalAgents
-from burnish.server.rollout.predictions import Predictions
+from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.shadow_groups.drawer import Drawer
 from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from burnish.server.rollout.trial import Trial

@@ -61,7 +61,7 @@ def test_the_recipe_is_the_preset_then_the_settings_then_the_table(tmp_path: Pat
     assert (recipe.learning_rate, recipe.rank, recipe.lora_alpha) == (1e-3, 8, 16)
     assert (recipe.max_rows, recipe.kl_weight, recipe.anchor_weight) == (7, 0.5, 3.0)
     general = config.load(flags={"learner.preset": "general"}).recipe
-    assert (general.learning_rate, general.kl_weight) == (1e-4, 0.5)
+    assert (general.learning_rate, general.kl_weight) == (5e-4, 0.5)
 
 
 @pytest.mark.parametrize(
