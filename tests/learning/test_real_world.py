@@ -24,8 +24,8 @@ from burnish.sandbox.english.users import EnglishUser
 from burnish.server.rollout.forgetting_prompts import read_prompts
 
 RECORDED = {
-    "english": "",
-    "continual": "",
+    "english": "71894e31e666d78864ff557e5f3503e1df971c30d12e2e3347c3893788715af7",
+    "continual": "8164341c99cd741105986664c05a6e2cea0e603f21849ad46b7ad4271f035775",
 }
 """Who changes a world throws away all that was measured in it."""
 

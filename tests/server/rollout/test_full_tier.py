@@ -268,7 +268,7 @@ async def test_all_that_was_left_out_is_told_together(full: World) -> None:
     assert (evidence["retention"]["measure"], evidence["retention"]["n"]) == ("predictions", 64)
     answers, replay = evidence["left_out"]
     assert answers.startswith("answers to forgetting prompts: the base passes only 0 of 64 forgetting prompts")
-    assert replay == "held-out replay: judge.model is not set"
+    assert replay == "held-out replay: judge.model is not set, and the base compares no replies"
 
 
 async def test_in_the_tier_auto_held_out_turns_count_as_soon_as_there_are_enough(full: World) -> None:
