@@ -17,10 +17,10 @@ import structlog
 from burnish.adapters.evidence.base_answers import BaseRecord, Standing, standing
 from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION, Retention, tolerated
 from burnish.errors import ConfigError, EngineError, EngineUnavailable
+from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import LOW_PRIORITY
 from burnish.server.rollout.in_parallel import N_BESIDE_CLIENTS, ask_until
-from burnish.server.rollout.base_predictions import Predictions
 
 log = structlog.get_logger()
 N_AUDITED = 4

@@ -36,6 +36,7 @@ from burnish.keys import engine_key
 from burnish.records import VersionName, VersionState
 from burnish.server.rollout.agent_settings import settings_by_agent
 from burnish.server.rollout.alerts import Alerts
+from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.canary.mirror import Mirror
 from burnish.server.rollout.canary.observer import Observer
 from burnish.server.rollout.engine.engine import Engine
@@ -43,7 +44,6 @@ from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, MAX_TOKENS, RetentionSet, read_prompts
 from burnish.server.rollout.heldout_replay import Replayer
 from burnish.server.rollout.personal_agents import PersonalAgents
-from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.shadow_groups.drawer import Drawer
 from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from burnish.server.rollout.trial import Trial

@@ -13,9 +13,9 @@ import pytest
 from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, Evidence, Measure, Probe, decide
 from burnish.errors import EngineError, EngineUnavailable
+from burnish.server.rollout.base_predictions import PLACES, Predictions
 from burnish.server.rollout.engine.engine import Reply
 from burnish.server.rollout.forgetting_prompts import RetentionPrompt, RetentionSet
-from burnish.server.rollout.base_predictions import PLACES, Predictions
 from tests.factories import user
 
 N_VOCAB, N_PROMPTS, MARGIN = 300, 120, 0.1

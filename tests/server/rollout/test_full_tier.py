@@ -11,9 +11,9 @@ from burnish.adapters.evidence.heldout_replay import Rules
 from burnish.adapters.registry.lineage import lineage
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.tables import CompareJob, ComparisonRow
+from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.forgetting_prompts import RetentionSet
 from burnish.server.rollout.heldout_replay import Replayer
-from burnish.server.rollout.base_predictions import Predictions
 from tests.factories import interaction, user
 from tests.turns import add_turn
 
