@@ -10,7 +10,7 @@ help: ## Show this list
 setup: ## Make or update .venv (the other targets do this too)
 	@$(PYTHON) bootstrap.py
 
-demo: setup ## Watch a real language model get better by being used (fetches it at first, 93 MB)
+demo: setup ## Let simulated users teach a real language model (fetches it at first, 93 MB)
 	@$(BIN)/burnish demo
 
 demo-control: setup ## The same twice more: learner off, rewards shuffled
