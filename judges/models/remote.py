@@ -72,7 +72,8 @@ class RemoteJudge:
             answers = asked_again
         good = [answer for answer in answers if isinstance(answer, str)]
         if not good:
-            kind = JudgeRefused if all(_is_refusal(litellm, answer) for answer in answers) else JudgeUnavailable
+            is_too_long = all(isinstance(answer, litellm.ContextWindowExceededError) for answer in answers)
+            kind = JudgeRefused if is_too_long else JudgeUnavailable
             raise kind(f"the judge {self.model} did not answer: {answers[0]!r}"[:500])
         return good
 

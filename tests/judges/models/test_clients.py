@@ -146,3 +146,23 @@ async def test_a_remote_judge_that_fails_altogether_is_one_error(failure: Any) -
         with pytest.raises(JudgeUnavailable, match="openai/some-model did not answer"):
             await judge.answers(QUESTION, 2)
         await judge.close()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("message", "is_refusal"),
+    [("This model's maximum context length is 128 tokens.", True), ("there is no such model", False)],
+)
+async def test_a_remote_judge_refuses_only_what_is_too_long(message: str, is_refusal: bool) -> None:
+    """Any other 400 may be a mistake in the settings, which says nothing about the question."""
+
+    async def refuses(body: dict[str, Any]) -> web.Response:
+        error = {"message": message, "type": "invalid_request_error", "code": None}
+        return web.json_response({"error": error}, status=400)
+
+    async with serving(refuses) as server:
+        judge = RemoteJudge("openai/some-model", url=server.url + "/v1", api_key="secret", timeout=20.0)
+        with pytest.raises(JudgeUnavailable) as raised:
+            await judge.answers(QUESTION, 1)
+        assert isinstance(raised.value, JudgeRefused) is is_refusal
+        await judge.close()
