@@ -89,7 +89,8 @@ class BaseRecord:
         """
         prompts, base = settings.forgetting_file, Path(settings.engine.model)
         named = revision(base) if base.is_dir() else settings.engine.model
-        identity = f"{named} {hashlib.sha256(prompts.read_bytes()).hexdigest()}"
+        # the rule by which prompts count is part of it: an older record was made by another one
+        identity = f"{named} {hashlib.sha256(prompts.read_bytes()).hexdigest()} passed thrice"
         name = hashlib.sha256(identity.encode()).hexdigest()[:16]
         file = settings.state_dir / "cache" / f"base-answers-{name}.json"
         return cls(file, identity, has_fallback=prompts == ABILITIES)

@@ -91,9 +91,12 @@ class Client:
 
         return list(await asyncio.gather(*map(ask, prompts, tools or [()] * len(prompts))))
 
-    async def rate(self, response_id: str, rating: str, comment: str | None) -> None:
-        """Explicit feedback on a reply."""
-        body = {"target": response_id, "rating": rating} | ({"comment": comment} if comment else {})
+    async def rate(
+        self, response_id: str, rating: str, comment: str | None, demonstration: str | None = None
+    ) -> None:
+        """Explicit feedback on a reply. A `demonstration` is a reply that would have been right."""
+        said = {"comment": comment, "demonstration": demonstration}
+        body = {"target": response_id, "rating": rating} | {name: text for name, text in said.items() if text}
         await self._post("/v1/feedback", body, {})
 
     async def comment(self, response_id: str, words: str) -> None:

@@ -1,8 +1,8 @@
-"""Anchors: the base's own answers to general prompts, replayed in every step against forgetting.
+"""Anchors: the beginnings of the base's own answers to general prompts, part of every step against forgetting.
 
 They are self-generated, so they follow the base's own distribution and contain nobody's data. Guarantees: they are
 sampled once per base and file (cached under a name made of both digests), and are the same on every machine for the
-same seed. An answer that breaks off at the length limit or fails its `check` is not used.
+same seed. An answer that fails its `check` is not used.
 """
 
 import hashlib
@@ -19,8 +19,12 @@ from burnish.files import replace_text
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
 from burnish.learner.model.base_model import revision
-from burnish.learner.model.generation import end_ids, generate
+from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy, Weights
+
+
+MAX_NEW_TOKENS = 32
+"""Longest anchor. What follows in a long answer says more about its style than about what the base knows."""
 
 
 class Anchors:
@@ -31,7 +35,7 @@ class Anchors:
 
     @classmethod
     def load(
-        cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = 128, seed: int = 0
+        cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = MAX_NEW_TOKENS, seed: int = 0
     ) -> "Anchors":
         """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer})."""
         prompts = read_prompts(file)
@@ -69,16 +73,15 @@ def read_prompts(file: Path) -> list[Mapping[str, Any]]:
 
 
 def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int, seed: int) -> list[Text]:
-    """The base's answer to each prompt at temperature 1, if it ends by itself and passes its check."""
+    """The beginning of the base's answer to each prompt at temperature 1, if it passes its check."""
     tokenizer = policy.tokenizer
     rendered = [render(tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
-    ends = end_ids(policy)
     with torch.random.fork_rng(), torch.no_grad(), policy.using(Weights.BASE):
         torch.manual_seed(seed)
         answers = generate(rendered, policy, max_new_tokens, is_sampled=True)
     texts = []
     for prompt, ids, answer in zip(prompts, rendered, answers, strict=True):
-        if not answer or answer[-1] not in ends:
+        if not answer:
             continue
         check = prompt.get("check")
         if not check or re.fullmatch(check, tokenizer.decode(answer, skip_special_tokens=True), re.DOTALL):

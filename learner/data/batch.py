@@ -53,20 +53,26 @@ def finish(
 ) -> Prepared:
     """Weigh the stamped rows by the users behind them (`caps.py`), and count the outcome of all.
 
-    A shadow group is weighed and thinned out as a whole. It counts for the user of its live turn.
+    A shadow group is weighed and thinned out as a whole. It counts for the user of its live turn, and a good reply of
+    an earlier step for its user.
     """
-    rows = _by_sample(live, right)
+    rows = _by_sample(live, [row for row in right if row.earlier is None])
+    again = {_AGAIN + row.interaction_id: row for row in right if row.earlier is not None and row.streams}
+    rows |= {name: [row] for name, row in again.items()}
     whole = {_GROUP + group.interaction_id: (group, list(members)) for group, members in groups if members[0].streams}
     rows |= {name: members for name, (_, members) in whole.items()}
     samples = {row.sample.interaction_id: row.sample for row in live if row.sample is not None}
     bounds = {"user": recipe.user_cap, "session": recipe.session_cap, "new_users": recipe.new_users_cap}
     names = list(rows)
-    voices = [
-        _group_voice(*whole[name], samples, recipe.known_after_turns)
-        if name in whole
-        else _voice(samples[name], rows[name], recipe.known_after_turns)
-        for name in names
-    ]
+
+    def voice(name: str) -> Voice:
+        if name in whole:
+            return _group_voice(*whole[name], samples, recipe.known_after_turns)
+        if name in again:
+            return _voice_again(again[name])
+        return _voice(samples[name], rows[name], recipe.known_after_turns)
+
+    voices = [voice(name) for name in names]
     kept = caps.thin(voices, caps.weights(voices, **bounds))
     capped = [name for name, keep in zip(names, kept, strict=True) if not keep]
     for row in (row for name in capped for row in rows.pop(name)):
@@ -76,12 +82,13 @@ def finish(
     for name, weight in weights.items():
         for row in rows[name]:
             row.weight = weight
-    reasons = {**dropped, **dict.fromkeys((name for name in capped if name not in whole), SkipReason.CAPPED)}
+    others = {*whole, *again}
+    reasons = {**dropped, **dict.fromkeys((name for name in capped if name not in others), SkipReason.CAPPED)}
     idle = tuple(name for name in samples if name not in rows and name not in reasons)
     members = [row for _, each in groups for row in each]
     used = [row for row in (*live, *right, *members, *replayed) if row.streams]
     reduced = {name: weight for name, weight in weights.items() if weight < 1.0}
-    trained = tuple(name for name in rows if name not in whole)
+    trained = tuple(name for name in rows if name not in others)
     grouped = tuple(name.removeprefix(_GROUP) for name in rows if name in whole)
     ungrouped = {
         group.interaction_id: SkipReason.CAPPED if _GROUP + group.interaction_id in whole else "no spread"
@@ -101,7 +108,7 @@ def finish(
         trained,
         idle,
         {**reasons},
-        {name: weight for name, weight in reduced.items() if name not in whole},
+        {name: weight for name, weight in reduced.items() if name not in others},
         {**facts, **counts, **codes(reasons)},
         grouped,
         {name.removeprefix(_GROUP): weight for name, weight in reduced.items() if name in whole},
@@ -109,6 +116,8 @@ def finish(
     )
 
 
+_AGAIN = "again "
+"""Distinguishes a good reply of an earlier step."""
 _GROUP = "group of "
 """Distinguishes a shadow group from the turn that it is named by, which may be in the same step."""
 
@@ -143,6 +152,11 @@ def _voice(sample: Sample, rows: Sequence[Row], known_after_turns: int) -> Voice
     return Voice(
         user, (user, sample.session) if sample.session else None, float(sum(row.n_tokens for row in rows)), is_new
     )
+
+
+def _voice_again(row: RightReply) -> Voice:
+    assert row.earlier is not None
+    return Voice(row.earlier.user, None, float(row.n_tokens), False)
 
 
 def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after_turns: int) -> Voice:

@@ -257,11 +257,13 @@ class Policy:
             found[i] = predictions.top(k)[places].cpu()
         return self._ranks.merged(found)
 
-    def likeliest(self, rows: Sequence[Tokens], k: int) -> list[tuple[Tensor, Tensor]]:
-        """Ids and log-probs [T, K] of the current adapter's K likeliest tokens at each completion position, in one
+    def likeliest(
+        self, rows: Sequence[Tokens], k: int, weights: Weights = Weights.CURRENT
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Ids and log-probs [T, K] of the K tokens that `weights` find likeliest at each completion position, in one
         pass, on the CPU."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
-        for i, predictions, places in self._scored(rows, Weights.CURRENT):
+        for i, predictions, places in self._scored(rows, weights):
             ids = predictions.top(k)[places]
             found[i] = (ids.cpu(), predictions.at_ids(ids, places).cpu())
         return self._ranks.merged(found)

@@ -37,12 +37,11 @@ class Distillation(Objective):
     stream: ClassVar[str] = "teacher_top"
 
     def __init__(
-        self, *, top_k: int, check_hints: bool = True, teacher: Weights = Weights.TEACHER, guidance: float = 0.0
+        self, *, top_k: int, check_hints: bool = True, teacher: Weights = Weights.TEACHER
     ) -> None:
         self.top_k = top_k
         self.check_hints = check_hints
         self.teacher = teacher
-        self.guidance = guidance
         self._refused: dict[str, str] = {}
         self._chosen: dict[str, str] = {}
 
@@ -66,20 +65,22 @@ class Distillation(Objective):
         self._chosen = choose(carrying, tops, policy, self.teacher)
         taught = [(row, row.sample) for row in carrying if row.sample is not None]
         asked = [Text(sample.teacher_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in taught]
-        needs_plain = self.check_hints or self.guidance > 0.0
-        neutral = _neutral(taught) if needs_plain else []
+        # examples are not checked: they are replies, and not somebody's words about one
+        checked = [i for i, (_, s) in enumerate(taught) if self.check_hints and s.example_prompt_ids is None]
+        neutral = [_neutral(*taught[i]) for i in checked]
         # in one call, because the two prompts of a row share their beginning
-        found = policy.compared([*asked, *neutral], [*tops, *tops][: len(asked) + len(neutral)], self.teacher)
-        compared, plain = found[: len(asked)], found[-len(asked) :]
-        for (row, sample), ids, told, bare in zip(taught, tops, compared, plain, strict=True):
-            gain = float((told.sampled - bare.sampled).mean())
-            is_checked = self.check_hints and sample.example_prompt_ids is None
-            if is_checked and (reason := refusal(sample.reward, self._effect(gain), told.overlap)) is not None:
-                self._refused[sample.interaction_id] = reason
-                continue
+        found = policy.compared([*asked, *neutral], [*tops, *(tops[i] for i in checked)], self.teacher)
+        compared, plain = found[: len(asked)], dict(zip(checked, found[len(asked) :], strict=True))
+        for i, ((row, sample), ids, told) in enumerate(zip(taught, tops, compared, strict=True)):
+            if i in plain:
+                gain = float((told.sampled - plain[i].sampled).mean())
+                reason = refusal(sample.reward, self._effect(gain), told.overlap)
+                if reason is not None:
+                    self._refused[sample.interaction_id] = reason
+                    continue
             recorded = torch.tensor(list(sample.behaviour_logprobs))
             row.streams["top_ids"] = ids
-            row.streams["teacher_top"] = divergences.guided(told.top, bare.top, self.guidance)
+            row.streams["teacher_top"] = told.top
             # NaN marks "no usable ratio"; `term` gives those tokens weight 1
             row.streams["distill_behaviour"] = recorded if sample.has_ratio else torch.full_like(recorded, torch.nan)
         facts = {
@@ -140,13 +141,9 @@ class TokenDistillation(Distillation):
         return Term((row_weights(batch, self.stream) * losses).sum(), len(teacher), {"divergence": gap})
 
 
-def _neutral(taught: Sequence[tuple[Row, Sample]]) -> list[Text]:
-    """The replies behind prompts with a neutral hint, or with neither hint nor examples."""
-    controls = [None if s.example_prompt_ids is not None else s.control_prompt_ids for _, s in taught]
-    return [
-        Text(control or row.prompt_ids, row.completion_ids, row.temperature)
-        for (row, _), control in zip(taught, controls, strict=True)
-    ]
+def _neutral(row: Row, sample: Sample) -> Text:
+    """The reply behind a prompt with a neutral hint, or without one if it cannot be made."""
+    return Text(sample.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature)
 
 
 def choose(

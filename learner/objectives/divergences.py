@@ -45,24 +45,6 @@ def tail_reverse_kl(student_top: Tensor, teacher_top: Tensor) -> Tensor:
     return reverse_kl(student, teacher)
 
 
-_MAX_SHIFT = 5.0
-"""Nats: the most that a hint may change one token before it is exaggerated."""
-
-
-def guided(hinted_top: Tensor, plain_top: Tensor, guidance: float) -> Tensor:
-    """log p ∝ log p_h + γ (log p_h − log p_0) over the top K and one bin for the rest. [..., K] twice -> [..., K].
-
-    Classifier-free guidance (arXiv 2306.17806): `hinted_top` are the log-probs with the hint, `plain_top` those with a
-    neutral one, at the same ids. γ = 0 changes nothing.
-    """
-    if guidance == 0.0:
-        return hinted_top
-    hinted = torch.cat([hinted_top, log_tail(hinted_top).unsqueeze(-1)], -1)
-    plain = torch.cat([plain_top, log_tail(plain_top).unsqueeze(-1)], -1)
-    shifted = hinted + guidance * (hinted - plain).clamp(-_MAX_SHIFT, _MAX_SHIFT)
-    return torch.log_softmax(shifted, -1)[..., :-1]
-
-
 def reverse_kl(student: Tensor, teacher: Tensor) -> Tensor:
     """KL(π_θ ‖ π_T) = Σ p_θ (log p_θ − log p_T) over the last axis. [..., V] -> [...]."""
     return (student.exp() * (student - teacher)).sum(-1)

@@ -61,7 +61,6 @@ REGISTRY: dict[str, _Entry] = {
             top_k=s.distill_top_k,
             check_hints=s.check_hints,
             teacher=Weights.BASE if s.distill_teacher == "base" else Weights.TEACHER,
-            guidance=s.distill_guidance,
         ),
     ),
     Supervised.name: _Entry(lambda s: s.sft_weight, lambda s: Supervised()),

@@ -1,7 +1,6 @@
-"""Supervised learning of right replies: demonstrations and corrections, token by token.
+"""Supervised learning of right replies, token by token: demonstrations, and good replies of earlier steps.
 
-Off by default (`sft_weight`): it learns a person's text itself, while a policy gradient only shifts the agent's own
-replies.
+A correction is left out: it may only say what should have been different.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,13 @@ from burnish.learner.objectives.objective import Objective, Term, row_weights
 
 
 class Supervised(Objective):
-    """−log π_θ of the tokens of demonstrations and corrections."""
+    """−log π_θ of the tokens of demonstrations and of earlier good replies."""
 
     name: ClassVar[str] = "sft"
     stream: ClassVar[str] = "supervised"
 
     def stamp(self, rows: Sequence[Row], policy: Policy) -> Mapping[str, float]:
-        right = [row for row in rows if isinstance(row, RightReply)]
+        right = [row for row in rows if isinstance(row, RightReply) and row.is_whole]
         for row in right:
             row.streams[self.stream] = torch.ones(row.n_tokens)
         return {"n_rows": float(len(right))}

@@ -1,6 +1,7 @@
 """An agent's past versions, and what follows from them for its next step."""
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import select
 from sqlmodel import col
@@ -8,8 +9,10 @@ from sqlmodel import col
 from burnish.adapters.registry import backoff
 from burnish.journal import Journal
 from burnish.journal.tables import StepRow, VersionRow
+from burnish.learner.data import good_replies
+from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.safety.forgetting import Forgetting, forgetting
-from burnish.learner.safety.hint_validation import LikedReply, earlier, praised
+from burnish.learner.safety.hint_validation import LikedReply, earlier
 from burnish.records import StepOutcome
 
 
@@ -55,7 +58,7 @@ class History:
         with self._journal.read() as session:
             return earlier(session, self._agent, n) if n else []
 
-    def praised(self, n: int) -> list[LikedReply]:
-        """The newest `n` praised replies of the agent's last steps, for the teacher's examples."""
+    def good_replies(self, n: int, tokenizer: Any) -> list[GoodReply]:
+        """At most `n` good replies of the agent's last steps."""
         with self._journal.read() as session:
-            return praised(session, self._agent, n) if n else []
+            return good_replies.earlier(session, self._agent, n, tokenizer)

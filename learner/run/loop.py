@@ -36,7 +36,7 @@ from burnish.records import StepOutcome
 log = structlog.get_logger()
 LEASE_SECONDS = 20.0
 EXAMPLE_POOL = 4
-"""Praised replies that are looked at for each example."""
+"""Good replies that are looked at for each example."""
 _MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
 
 
@@ -72,7 +72,7 @@ class Loop:
         self._holder = f"learner-{os.getpid()}-{uuid.uuid4().hex[:8]}"  # in every container the process id is 1
         self._lease_until = 0.0
         self._has_recovered = False
-        self._wants_right = recipe.sft_weight > 0 or recipe.dpo_weight > 0
+        self._wants_right = recipe.sft_weight > 0 or recipe.dpo_weight > 0 or recipe.n_examples > 0
         self._n_vocab = trainer.policy.model.config.vocab_size
 
     def run_once(self) -> bool:
@@ -246,8 +246,11 @@ class Loop:
         )
         rate = self._ledger.history.rate(self._recipe.backoff)
         has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
-        praised = self._ledger.history.praised(EXAMPLE_POOL * self._recipe.n_examples)
-        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, praised)
+        n_good = max(
+            EXAMPLE_POOL * self._recipe.n_examples, self._recipe.replay_rows if self._recipe.sft_weight else 0
+        )
+        good = self._ledger.history.good_replies(n_good, self._trainer.policy.tokenizer)
+        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
 
     def _train(self, work: Work) -> StepResult:
         self._loaded.current = None  # until the step is published, the trainer holds no version
@@ -323,8 +326,8 @@ def _facts(work: Work) -> dict[str, Any]:
         facts["emphasis"] = dict(work.weight_factors)
     if work.liked_replies:
         facts["jurors"] = [liked.interaction_id for liked in work.liked_replies]
-    if work.praised:
-        facts["praised"] = [liked.interaction_id for liked in work.praised]
+    if work.good:
+        facts["good"] = [list(each.name) for each in work.good]
     if work.rate != 1.0:
         facts["rate"] = work.rate
     if work.shrink != 1.0:

@@ -25,6 +25,7 @@ from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import GroupSampleRow, InteractionRow, SampleRow, StepRow
 from burnish.journal.turns import interaction_of
+from burnish.learner.data import good_replies
 from burnish.learner.data.samples import Sample, Skipped, to_sample
 from burnish.learner.data.shadow_groups import Group, read
 from burnish.learner.model import adapter_file, checkpoint
@@ -32,7 +33,6 @@ from burnish.learner.model.policy import Policy
 from burnish.learner.run.ledger import right_of
 from burnish.learner.run.process import anchors_for, trainer_for
 from burnish.learner.safety import hint_validation
-from burnish.learner.safety.hint_validation import LikedReply
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
 
@@ -95,9 +95,11 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
     with journal.read() as session:
         samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
         groups = _groups(session, agent, version, manifest.get("groups", []))
-        liked_replies, praised = (
-            _liked_replies(session, agent, version, manifest.get(key, [])) for key in ("jurors", "praised")
-        )
+        liked_replies = hint_validation.read(session, manifest.get("jurors", []))
+        names = [(name, record_id) for name, record_id in manifest.get("good", [])]
+        good = good_replies.read(session, names, trainer.policy.tokenizer)
+    if len(liked_replies) + len(good) < len(manifest.get("jurors", [])) + len(names):
+        raise AdapterError(f"{agent}@v{version} was made with praised turns that are no longer in the journal")
     drawn = anchors.draw(recipe.anchor_rows, trainer.generator) if anchors else []
     weight_factors, has_momentum, rate = (
         manifest.get("emphasis", {}),
@@ -114,7 +116,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
         rate=rate,
         liked_replies=liked_replies,
         shrink=shrink,
-        praised=praised,
+        good=good,
     )
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
@@ -174,14 +176,6 @@ def _groups(session: Session, agent: str, version: int, names: list[str]) -> lis
                 f"{agent}@v{version} was made with the shadow group of {name}, which is no longer in the journal"
             )
         found.append(group)
-    return found
-
-
-def _liked_replies(session: Session, agent: str, version: int, names: list[str]) -> list[LikedReply]:
-    """The liked replies of earlier turns that validated the hints or were examples, in the order of the manifest."""
-    found = hint_validation.read(session, names)
-    if len(found) < len(names):
-        raise AdapterError(f"{agent}@v{version} was made with praised turns that are no longer in the journal")
     return found
 
 

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from burnish.config import Recipe
 from burnish.errors import LearnerError
-from burnish.learner.data import examples
+from burnish.learner.data import examples, good_replies
 from burnish.learner.data.batch import Prepared, finish, measured
 from burnish.learner.data.filters import admit
-from burnish.learner.data.right_replies import right_replies
+from burnish.learner.data.good_replies import GoodReply
+from burnish.learner.data.right_replies import again, right_replies
 from burnish.learner.data.rows import Row, TokenBatch, Tokens, count
 from burnish.learner.data.samples import Sample
 from burnish.learner.data.shadow_groups import Group
@@ -85,7 +86,7 @@ class Trainer:
         rate: float = 1.0,
         liked_replies: Sequence[LikedReply] = (),
         shrink: float = 1.0,
-        praised: Sequence[LikedReply] = (),
+        good: Sequence[GoodReply] = (),
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`. If it must not be taken, the result's `reason`
         says why.
@@ -93,11 +94,11 @@ class Trainer:
         `weight_factors` multiplies the weights of the objectives that it names, in this step. Without momentum the step
         follows this step's gradient alone, and is a tenth as long (1 − β₁). `rate` multiplies the learning rate.
         `liked_replies` are replies that other users praised. They validate the samples' hints
-        (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `praised` are replies of
-        earlier steps that the teacher may read as examples (`learner/data/examples.py`).
+        (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `good` are good replies
+        of earlier steps (`learner/data/good_replies.py`).
         """
         return self.take(
-            Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, praised)
+            Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
         )
 
     def take(self, work: Work) -> StepResult:
@@ -235,12 +236,14 @@ class Trainer:
                 admitted, work.liked_replies, self.policy, recipe.n_liked_replies
             )
         # earlier rewards are the true ones, which the shuffled control must not see
-        earlier = () if recipe.shuffle_rewards else work.praised
-        chosen = examples.select(samples, earlier, recipe.n_examples) if recipe.distill_weight else []
+        earlier = () if recipe.shuffle_rewards else work.good
+        good = [*good_replies.of_step(samples), *earlier]
+        chosen = examples.select(good, recipe.n_examples) if recipe.distill_weight else []
         admitted = examples.shown(validated.samples, chosen, self.policy.tokenizer)
         facts |= {"n_examples": float(len(chosen))}
         facts |= validated.facts
-        live, right = [Row.of(sample) for sample in admitted], right_replies(admitted)
+        learned_again = again(earlier[: recipe.replay_rows]) if recipe.sft_weight else []
+        live, right = [Row.of(sample) for sample in admitted], [*right_replies(admitted), *learned_again]
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in work.anchors]
         members = [(group, group.rows()) for group in work.groups]
         facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])

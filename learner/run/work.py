@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.data.rows import Tokens
 from burnish.learner.data.samples import Sample
 from burnish.learner.data.shadow_groups import Group
@@ -44,7 +45,7 @@ class StepResult:
 class Work:
     """The input of a step: see `Trainer.step`. The adapter is multiplied by `shrink` at the end.
 
-    `praised` are replies of earlier steps that the teacher may read as examples.
+    `good` are good replies of earlier steps: they are learned again, and the teacher may read them as examples.
     """
 
     samples: Sequence[Sample]
@@ -55,4 +56,4 @@ class Work:
     rate: float = 1.0
     liked_replies: Sequence[LikedReply] = ()
     shrink: float = 1.0
-    praised: Sequence[LikedReply] = ()
+    good: Sequence[GoodReply] = ()

@@ -135,12 +135,6 @@ def earlier(session: Session, agent: str, n: int) -> list[LikedReply]:
     return read(session, praised[:n])
 
 
-def praised(session: Session, agent: str, n: int) -> list[LikedReply]:
-    """The newest `n` praised replies of the agent's last steps, whatever their users said since, the newest first."""
-    names = [name for name, reward, _ in _decided(session, agent) if reward > 0]
-    return read(session, names[:n])
-
-
 def _decided(session: Session, agent: str) -> list[tuple[str, float, Hashable]]:
     """Turns of the agent's last steps with decided feedback, the newest first: id, reward, user."""
     last = (

@@ -16,7 +16,7 @@ import httpx
 import openai
 from openai.types.chat import ChatCompletionMessageParam
 
-from burnish.sandbox.demo.worlds import Conversation, User, World
+from burnish.sandbox.demo.worlds import Conversation, Reaction, User, World
 
 N_LISTENERS = 5
 NO_TRAINING = {"x-burnish-train": "false"}
@@ -123,17 +123,18 @@ class Traffic:
             reaction = user.react(reply)
             self._log.turns.append(Turn(user.name, response_id, previous, reaction.satisfied, time.time()))
             if reaction.rating is not None:
-                await self._rate(user.name, response_id, reaction.rating, reaction.comment)
+                await self._rate(user.name, response_id, reaction)
             if reaction.message is None:
                 return
             previous = response_id
             messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": reaction.message}]
             await asyncio.sleep(pause())
 
-    async def _rate(self, who: str, target: str, rating: str, comment: str | None) -> None:
+    async def _rate(self, who: str, target: str, reaction: Reaction) -> None:
         record = Stream(who, time.time())
         self._log.streams.append(record)
-        body = {"target": target, "rating": rating} | ({"comment": comment} if comment else {})
+        said = {"comment": reaction.comment, "demonstration": getattr(reaction, "demonstration", None)}
+        body = {"target": target, "rating": reaction.rating} | {name: text for name, text in said.items() if text}
         try:
             answer = await self._feedback.post("/v1/feedback", json=body)
             if answer.status_code != 202:

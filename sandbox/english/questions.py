@@ -17,11 +17,14 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question. `about` are stems of words that answer it."""
+    """One question. `about` are stems of words that answer it. `right` is what a user would have replied, empty in the
+    exam.
+    """
 
     topic: str
     text: str
     about: tuple[str, ...]
+    right: str = ""
 
     def is_answered_by(self, reply: str) -> bool:
         """True if the reply is about what was asked: one word that answers it, or two of the topic's other words.
@@ -72,4 +75,4 @@ def _found(stems: Iterable[str], text: str) -> set[str]:
 
 def _read(file: Path) -> tuple[Question, ...]:
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return tuple(Question(row["topic"], row["question"], tuple(row["about"])) for row in rows)
+    return tuple(Question(row["topic"], row["question"], tuple(row["about"]), row.get("right", "")) for row in rows)

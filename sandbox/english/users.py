@@ -17,6 +17,8 @@ NAMES_IT = 0.85
 """Probability that a user who misses something says what."""
 SAYS_TWO = 0.5
 """Probability that a user who misses several things names two of them."""
+WRITES_IT = 0.25
+"""Probability that a user who misses something writes the reply that would have been right."""
 ASKS_AGAIN = 0.2
 """Probability that a dissatisfied user repeats the correction as the next message and waits for a second reply."""
 
@@ -25,13 +27,15 @@ ASKS_AGAIN = 0.2
 class Reaction:
     """A user's reaction to one reply: a thumb, mostly with a comment if it points down.
 
-    `message` is the user's next message in the conversation. None ends it.
+    `demonstration` is a reply that would have been right. `message` is the user's next message in the conversation.
+    None ends it.
     """
 
     satisfied: bool
     rating: Literal["up", "down"]
     comment: str | None = None
     message: str | None = None
+    demonstration: str | None = None
 
 
 class EnglishUser:
@@ -60,12 +64,20 @@ class EnglishUser:
         if style.satisfies(self._question, reply, self.wishes):
             self._question = None
             return Reaction(True, "up")
-        comment = self._say(reply)
+        comment, right = self._say(reply), self._write()
         if comment is not None and not self._has_repeated and self._rng.random() < ASKS_AGAIN:
             self._has_repeated = True
-            return Reaction(False, "down", comment, comment)
+            return Reaction(False, "down", comment, comment, right)
         self._question = None
-        return Reaction(False, "down", comment)
+        return Reaction(False, "down", comment, demonstration=right)
+
+    def _write(self) -> str | None:
+        """The reply that would have been right. None if the user does not write one, or does not know one."""
+        assert self._question is not None
+        if self._rng.random() >= WRITES_IT:
+            return None
+        right = self._question.right
+        return right if right and style.satisfies(self._question, right, self.wishes) else None
 
     def _say(self, reply: str) -> str | None:
         """What the user misses, in words. None if the user does not say it."""

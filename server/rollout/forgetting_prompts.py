@@ -29,7 +29,11 @@ GENERAL_MAX_TOKENS = 32
 """Longest answer to a prompt, in tokens. The general prompts have short right answers."""
 MIN_TOKENS = 64
 SECOND_TEMPERATURE = 0.5
-"""Temperature of the second answer to a prompt."""
+"""Temperature of every further answer to a prompt."""
+SEED_STEP = 1_000_000
+"""Distance between the seeds of a prompt's further answers."""
+N_BASE_ANSWERS = 3
+"""Answers of the base that must all pass."""
 _CALL = "<tool_call>\n{}\n</tool_call>"
 
 
@@ -83,8 +87,10 @@ class Answer:
 class RetentionSet:
     """Asks the prompts. `digest` names the prompts' file.
 
-    A prompt counts for forgetting if the base passes it. The base is asked once, in the file's order, until `n_counted`
-    prompts count. Its results are kept in the `record` file, so that a restart asks nothing again.
+    A prompt counts for forgetting if the base passes it `N_BASE_ANSWERS` times: greedy, and sampled at
+    `SECOND_TEMPERATURE`. What the base passes by luck, a sound version loses by luck. The prompts are asked in the
+    file's order, until `n_counted` of them count. The results are kept in the `record` file, so that a restart asks
+    nothing again.
 
     If the base passes too few of all prompts, `fallback` compares predictions instead. Without one the evidence is then
     insufficient.
@@ -172,8 +178,11 @@ class RetentionSet:
         too short) does not count.
         """
         try:
-            answer = await self._one(engine, base, place, self._max_tokens)
-            return answer.n_tokens if answer.has_passed else None
+            first = last = await self._one(engine, base, place, self._max_tokens)
+            for n in range(1, N_BASE_ANSWERS):
+                if last.has_passed:
+                    last = await self._again(engine, base, place, self._max_tokens, n)
+            return first.n_tokens if last.has_passed else None
         except EngineUnavailable:
             raise
         except EngineError as error:
@@ -235,7 +244,7 @@ class RetentionSet:
         }
 
     async def _one(
-        self, engine: Engine, model: str, place: int, max_tokens: int, temperature: float | None = None
+        self, engine: Engine, model: str, place: int, max_tokens: int, temperature: float | None = None, n: int = 1
     ) -> Answer:
         prompt, drawn_at = self._prompts[place], self._temperature if temperature is None else temperature
         reply = await engine.chat(
@@ -245,13 +254,13 @@ class RetentionSet:
             temperature=drawn_at,
             max_tokens=max_tokens,
             priority=LOW_PRIORITY,
-            seed=place if drawn_at else None,
+            seed=place + SEED_STEP * (n - 1) if drawn_at else None,
         )
         return Answer(prompt.passes(reply.message), reply.n_tokens)
 
-    async def _again(self, engine: Engine, model: str, place: int, max_tokens: int) -> Answer:
-        """The second answer to a prompt, sampled with the prompt's own seed."""
-        return await self._one(engine, model, place, max_tokens, SECOND_TEMPERATURE)
+    async def _again(self, engine: Engine, model: str, place: int, max_tokens: int, n: int = 1) -> Answer:
+        """A further answer to a prompt, the `n`-th, sampled with a seed of its own."""
+        return await self._one(engine, model, place, max_tokens, SECOND_TEMPERATURE, n)
 
     async def _ask(
         self,

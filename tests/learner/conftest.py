@@ -43,8 +43,8 @@ def make_trainer(base_dir: Path) -> Callable[..., Trainer]:
             "anchor_weight": 0.5,
             "kl_weight": 0.02,
             "distill_teacher": "live",
-            "distill_guidance": 0.0,
             "n_examples": 0,
+            "sft_weight": 0.0,
         }
         recipe = Recipe(**{**usual, **settings})
         policy = Policy.load(base_dir, rank=recipe.rank, alpha=recipe.lora_alpha, seed=1, device="cpu")

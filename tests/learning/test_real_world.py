@@ -24,8 +24,8 @@ from burnish.sandbox.english.users import EnglishUser
 from burnish.server.rollout.forgetting_prompts import read_prompts
 
 RECORDED = {
-    "english": "71894e31e666d78864ff557e5f3503e1df971c30d12e2e3347c3893788715af7",
-    "continual": "8164341c99cd741105986664c05a6e2cea0e603f21849ad46b7ad4271f035775",
+    "english": "dfde7fb40f312683bb4863c327334d774c3c29188e293b06353c962bcb1221c2",
+    "continual": "9f10ef8cb17bf2b7d473b17e1ed440cc86e771170e472051aed07855ca677979",
 }
 """Who changes a world throws away all that was measured in it."""
 

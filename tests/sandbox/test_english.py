@@ -7,7 +7,7 @@ from burnish.sandbox.english.questions import Question
 from burnish.sandbox.english.users import EnglishUser
 
 BREAD = Question("kitchen", "How do I keep bread fresh?", ("bag", "wrap", "freez", "box"))
-WORLD = "f7cc1c5b"
+WORLD = "73dbed3e"
 GOOD = "Keep it in a paper bag or a bread box."
 
 
@@ -96,6 +96,29 @@ def test_users_praise_what_satisfies_and_name_what_they_miss() -> None:
     assert 140 <= n_commented <= 195
     with pytest.raises(RuntimeError, match="has asked for nothing"):
         user.react("x")
+
+
+def test_users_write_right_replies_that_are_right() -> None:
+    wrong = [q.text for q in questions.training() if not style.satisfies(q, q.right)]
+    assert wrong == []
+    assert not any(q.right for q in questions.heldout()), "the exam's answers are nobody's"
+    user, written = EnglishUser(0, "ana"), []
+    for _ in range(200):
+        user.opening()
+        question = user._question
+        assert question is not None
+        if (right := user.react("Nothing of it, sadly.").demonstration) is not None:
+            written.append((right, question.right))
+    assert 30 <= len(written) <= 70
+    assert all(right == known for right, known in written)
+
+
+def test_users_with_other_wishes_write_only_what_keeps_them() -> None:
+    long = style.Wish("long", lambda reply: len(style.words(reply)) > 100, "Write a lot.", ("More.",))
+    user = EnglishUser(0, "ana", (long,))
+    for _ in range(50):
+        user.opening()
+        assert user.react("Nothing of it.").demonstration is None
 
 
 def test_the_same_seed_gives_the_same_user() -> None:

@@ -99,7 +99,8 @@ class Talk:
         if self._notes is not None:
             self._notes.hear(user.name, reaction.message or reaction.comment)
         if reaction.rating is not None:
-            await self._client.rate(reply.response_id, reaction.rating, reaction.comment)
+            right = getattr(reaction, "demonstration", None)
+            await self._client.rate(reply.response_id, reaction.rating, reaction.comment, right)
         if reaction.message is None:
             talker.messages = []
             return

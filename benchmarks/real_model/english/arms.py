@@ -34,15 +34,16 @@ class Arm:
         return {**COMMON, **self.settings, "learner.recipe.seed": seed}
 
 
+_WORDS_ALONE = {f"learner.recipe.{name}": 0 for name in ("rl_weight", "sft_weight", "n_examples")}
 PRODUCT, BASELINE = "both", "rewards"
 """The arm with the product's defaults, and the one that it must beat."""
 _ARMS = (
     Arm("off", "nothing is learned", {"learner.enabled": False}),
-    Arm(BASELINE, "policy gradient alone", {"learner.recipe.distill_weight": 0.0}),
-    Arm("hints", "hints alone", {"learner.recipe.rl_weight": 0.0, "groups.enabled": False}),
+    Arm(BASELINE, "policy gradient alone", {"learner.recipe.distill_weight": 0.0, "learner.recipe.sft_weight": 0.0}),
+    Arm("hints", "hints alone", {**_WORDS_ALONE, "groups.enabled": False}),
     Arm(PRODUCT, "both: the defaults"),
     Arm("both+groups", "both, and shadow groups", GROUPS),
-    Arm("shuffled", "rewards shuffled, hints left out", {"learner.recipe.shuffle_rewards": True}),
+    Arm("shuffled", "rewards shuffled, words left out", {"learner.recipe.shuffle_rewards": True}),
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, True),
 )
 ARMS: Mapping[str, Arm] = {arm.name: arm for arm in _ARMS}

@@ -33,7 +33,7 @@ class Recipe(Section):
         "proportionally longer.",
     )
     step_kl: float = Field(
-        0.05,
+        0.1,
         ge=0,
         description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
         "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
@@ -114,17 +114,11 @@ class Recipe(Section):
     distill_teacher: Literal["base", "live"] = Field(
         "base", description="The teacher that reads the hint: the frozen base, or the live version."
     )
-    distill_guidance: float = Field(
-        1.5,
-        ge=0,
-        le=4,
-        description="How much the teacher exaggerates what the hint changes, beyond a neutral hint "
-        "(classifier-free guidance). 0: not at all.",
-    )
     n_examples: int = Field(
         4,
         ge=0,
-        description="Most praised replies that the teacher reads as examples instead of hints. 0: off.",
+        description="Most good replies (praised, or written by a person) that the teacher reads as examples "
+        "instead of hints. 0: off.",
     )
     check_hints: bool = Field(
         True,
@@ -138,7 +132,15 @@ class Recipe(Section):
         "contradict is not taught. It takes 7 other users. 0: off.",
     )
     sft_weight: float = Field(
-        0.0, ge=0, description="Weight of supervised learning on demonstrations and corrections, token by token."
+        1.0,
+        ge=0,
+        description="Weight of supervised learning of right replies, token by token: demonstrations, and the good "
+        "replies of earlier steps.",
+    )
+    replay_rows: int = Field(
+        64,
+        ge=0,
+        description="Most good replies of earlier steps (praised, or written by a person) that a step learns again.",
     )
     dpo_weight: float = Field(
         0.0, ge=0, description="Weight of preferring a correction to the reply that it corrects (DPO)."
@@ -152,7 +154,9 @@ class Recipe(Section):
         "base", description="DPO's reference: the base, or the teacher (the last promoted version)."
     )
     kl_weight: float = Field(0.0, ge=0, description="Weight of the KL to the base. 0: off.")
-    anchor_weight: float = Field(0.0, ge=0, description="Weight of the replay of the base's own answers. 0: off.")
+    anchor_weight: float = Field(
+        1.0, ge=0, description="Weight of keeping the base's predictions on its own answers to general prompts. 0: off."
+    )
     anchor_growth: float = Field(
         2.0,
         ge=1,
@@ -176,7 +180,7 @@ class Recipe(Section):
         "had become. Each version that goes live takes back a quarter of one such factor. 1: "
         "never.",
     )
-    anchor_rows: int = Field(8, ge=0, description="Anchor rows mixed into each step.")
+    anchor_rows: int = Field(32, ge=0, description="Anchor rows mixed into each step.")
     baseline_decay: float = Field(
         0.9, gt=0, lt=1, description="Share of the running baseline's evidence that each version keeps."
     )
@@ -209,7 +213,7 @@ class Recipe(Section):
         "from engine mismatch.",
     )
     max_mismatch: float = Field(
-        0.01,
+        0.1,
         gt=0,
         description="Largest mean log-ratio of engine and learner, in nats a token. An audited row beyond it "
         "is dropped.",
@@ -251,7 +255,9 @@ class Recipe(Section):
         (0.02, 0.05), description="Yellow and red: fall, from its start, of the share of tool calls that parse."
     )
     monitor_mismatch: tuple[float, float] = Field(
-        (1e-3, 1e-2), description="Yellow and red: k3 of the engine's log-probs against the learner's, in nats a token."
+        (1e-2, 1e-1),
+        description="Yellow and red: k3 of the engine's log-probs against the learner's, in nats a token. Rounding "
+        "in bfloat16 makes some 0.003.",
     )
     micro_tokens: int = Field(
         0, ge=0, description="Most tokens of one forward and backward pass. 0: 512 on a CPU, 4096 on a GPU."
@@ -322,8 +328,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "num_iterations": 2,
             "learning_rate": 1e-3,
             "distill_teacher": "live",
-            "distill_guidance": 0.0,
             "n_examples": 0,
+            "sft_weight": 0.0,
             "max_rows": 24,
             "max_wait": 20.0,
             "kl_weight": 0.1,

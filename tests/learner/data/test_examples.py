@@ -1,4 +1,4 @@
-"""Examples: which praised replies the teacher reads, and that it never teaches a reply that it has read."""
+"""Examples: which good replies the teacher reads, and that it never teaches a reply that it has read."""
 
 from array import array
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from burnish.learner.data import examples
+from burnish.learner.data import examples, good_replies
+from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.data.rows import Row
 from burnish.learner.data.samples import Sample
 from burnish.learner.model.policy import Policy, Weights
 from burnish.learner.objectives.distillation import Distillation
 from burnish.learner.run.trainer import Trainer
-from burnish.learner.safety.hint_validation import liked_reply
 
 Samples = Callable[..., list[Sample]]
 Make = Callable[..., Trainer]
@@ -23,22 +23,32 @@ def names(found: Any) -> list[str]:
     return [each.interaction_id.removeprefix("chatcmpl-") for each in found]
 
 
+def chosen_of(samples: list[Sample], n: int) -> list[GoodReply]:
+    return examples.select(good_replies.of_step(samples), n)
+
+
+def old(samples: list[Sample]) -> list[GoodReply]:
+    """The samples as praised replies of an earlier step."""
+    praised = [replace(s, interaction_id=f"old-{i}", reward=1.0) for i, s in enumerate(samples)]
+    return good_replies.of_step(praised)[::-1]
+
+
 def by(sample: Sample, user: str) -> Sample:
     return replace(sample, user=user)
 
 
 def test_the_newest_praised_replies_are_chosen_and_the_steps_own_first(make_samples: Samples) -> None:
     samples = make_samples(8)  # the odd ones are praised
-    earlier = [liked_reply(replace(sample, interaction_id=f"old-{i}")) for i, sample in enumerate(make_samples(3))]
-    assert names(examples.select(samples, earlier, 3)) == ["7", "5", "3"]
-    assert names(examples.select(samples, earlier, 6)) == ["7", "5", "3", "1", "old-0", "old-1"]
-    assert names(examples.select(samples[:2], [liked_reply(samples[1])], 4)) == ["1"], "and none twice"
-    assert examples.select(samples, earlier, 0) == []
+    own, earlier = good_replies.of_step(samples), old(make_samples(3))
+    assert names(examples.select([*own, *earlier], 3)) == ["7", "5", "3"]
+    assert names(examples.select([*own, *earlier], 6)) == ["7", "5", "3", "1", "old-0", "old-1"]
+    assert names(examples.select([own[0], own[0]], 4)) == ["7"], "and none twice"
+    assert examples.select([*own, *earlier], 0) == []
 
 
 def test_every_user_is_an_example_before_one_is_twice(make_samples: Samples) -> None:
     samples = [by(sample, "bo" if i < 2 else "ana") for i, sample in enumerate(make_samples(8))]
-    assert names(examples.select(samples, [], 3)) == ["7", "1", "5"]
+    assert names(chosen_of(samples, 3)) == ["7", "1", "5"]
 
 
 @pytest.mark.parametrize(
@@ -55,14 +65,14 @@ def test_every_user_is_an_example_before_one_is_twice(make_samples: Samples) -> 
 def test_what_is_no_example(make_samples: Samples, changes: dict[str, Any]) -> None:
     samples = make_samples(6)
     samples[5] = replace(samples[5], **changes)
-    assert names(examples.select(samples, [], 4)) == ["3", "1"]
+    assert names(chosen_of(samples, 4)) == ["3", "1"]
 
 
 def test_the_teacher_reads_them_before_the_conversation_but_not_before_their_own(
     policy: Policy, make_samples: Samples
 ) -> None:
     samples = make_samples(6)
-    chosen = examples.select(samples, [], 2)
+    chosen = chosen_of(samples, 2)
     found = examples.shown(samples, chosen, policy.tokenizer)
     for sample in found:
         if sample.interaction_id in {each.interaction_id for each in chosen}:
@@ -79,7 +89,7 @@ def test_the_teacher_reads_them_before_the_conversation_but_not_before_their_own
 def test_a_prompt_that_the_engine_rendered_otherwise_gets_no_examples(policy: Policy, make_samples: Samples) -> None:
     samples = make_samples(6)
     samples[0] = replace(samples[0], prompt_ids=array("i", [9, 9, 9, 9]))
-    found = examples.shown(samples, examples.select(samples, [], 2), policy.tokenizer)
+    found = examples.shown(samples, chosen_of(samples, 2), policy.tokenizer)
     assert found[0].example_prompt_ids is None
 
 
@@ -88,19 +98,19 @@ def test_every_reply_is_taught_by_examples_instead_of_hints(make_trainer: Make, 
     samples = make_samples(8)
     result = trainer.step(samples)
     assert result.metrics["n_examples"] == 2.0
-    chosen = {each.interaction_id for each in examples.select(samples, [], 2)}
+    chosen = {each.interaction_id for each in chosen_of(samples, 2)}
     assert {*result.trained} == {sample.interaction_id for sample in samples} - chosen
     alone = make_trainer(n_examples=2, distill_teacher="base", rl_weight=0.0, kl_weight=0.0, anchor_weight=0.0)
-    earlier = [liked_reply(replace(sample, interaction_id=f"old-{i}")) for i, sample in enumerate(samples)]
+    earlier = old(samples)
     failures = [sample for sample in samples if sample.reward == -1.0]
-    assert len(alone.step(failures, praised=earlier).trained) == len(failures)
+    assert len(alone.step(failures, good=earlier).trained) == len(failures)
 
 
 def test_the_shuffled_control_does_not_see_earlier_praise(make_trainer: Make, make_samples: Samples) -> None:
     trainer = make_trainer(n_examples=2, shuffle_rewards=True)
     failures = make_samples(6, reward=-1.0)
-    earlier = [liked_reply(replace(sample, interaction_id=f"old-{i}")) for i, sample in enumerate(make_samples(4))]
-    assert trainer.step(failures, praised=earlier).metrics["n_examples"] == 0.0
+    earlier = old(make_samples(4))
+    assert trainer.step(failures, good=earlier).metrics["n_examples"] == 0.0
 
 
 def test_a_hint_of_the_base_may_make_a_near_miss_likelier() -> None:

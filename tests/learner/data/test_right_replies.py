@@ -47,6 +47,11 @@ def test_supervised_learning_makes_right_replies_likelier(make_trainer: Make, ma
     assert logprob(trainer, right) > before
 
 
+def test_a_correction_is_not_learned_word_by_word(make_trainer: Make, make_samples: Samples) -> None:
+    result = make_trainer(**OFF | {"sft_weight": 1.0}).step(with_right(make_samples(4, hints=False)))
+    assert not result.is_update and len(result.idle) == 4
+
+
 def test_preference_makes_the_correction_likelier_and_the_reply_less_so(
     make_trainer: Make, make_samples: Samples
 ) -> None:

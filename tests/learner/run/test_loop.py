@@ -489,15 +489,16 @@ def test_a_right_reply_is_trained_if_an_objective_uses_it_and_is_reproduced(worl
     add_feedback(world.journal, names[0], None, feedback_id="right", demonstration="7 8", created_at=9.0)
     with world.journal.write() as session:
         settle(session, names[0])
-    assert world.learner().run_once()
+    without = {"sft_weight": 0.0, "n_examples": 0}
+    assert world.learner(**without).run_once()
     with world.journal.read() as session:
         assert "right" not in session.query(SampleRow).filter_by(interaction_id=names[0]).one().record_ids
     world.refuse(1)
     world.add(5)
     add_feedback(world.journal, "t5", None, feedback_id="other", demonstration="7 8", created_at=9.0)
     forget_the_dead(world)
-    trainer = world.make_trainer(**SETTINGS, sft_weight=1.0)
-    assert world.learner(trainer, sft_weight=1.0).run_once()
+    with_right = {"sft_weight": 1.0, "replay_rows": 0}
+    assert world.learner(world.make_trainer(**SETTINGS, **with_right), **with_right).run_once()
     with world.journal.read() as session:
         assert "other" in session.query(SampleRow).filter_by(interaction_id="t5").one().record_ids
         step = session.query(StepRow).filter_by(version=2).one()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import perturb
 
 from burnish.learner.data.rows import Row, Text, TokenBatch
 from burnish.learner.data.samples import Sample
@@ -159,12 +160,22 @@ def test_a_greedy_row_is_distilled_and_never_gets_a_policy_gradient(make_trainer
     assert result.metrics["loss/distillation"] > 0.0
 
 
-def test_anchors_alone_make_no_version_and_with_rows_are_learned(make_trainer: Make, make_samples: Samples) -> None:
-    trainer = make_trainer(anchor_weight=5.0, learning_rate=1e-3)
+def test_anchors_alone_make_no_version_and_at_the_base_they_are_silent(
+    make_trainer: Make, make_samples: Samples
+) -> None:
+    trainer, without = make_trainer(anchor_weight=5.0), make_trainer(anchor_weight=0.0)
     assert not trainer.step([], ANCHORS).is_update
-    before = torch.cat(trainer.policy.logprobs(ANCHORS)).mean()
-    trainer.step(make_samples(4), ANCHORS)
-    assert torch.cat(trainer.policy.logprobs(ANCHORS)).mean() > before
+    assert trainer.step(make_samples(4), ANCHORS).metrics["loss/anchor"] == pytest.approx(0.0, abs=1e-6)
+    without.step(make_samples(4))
+    for name, tensor in trainer.policy.parameters().items():
+        assert torch.allclose(tensor, without.policy.parameters()[name], atol=1e-5)
+
+
+def test_anchors_bring_the_policy_back_to_the_bases_predictions(make_trainer: Make, make_samples: Samples) -> None:
+    trainer = make_trainer(anchor_weight=100.0, learning_rate=3e-3)
+    perturb(trainer.policy)
+    losses = [trainer.step(make_samples(4), ANCHORS).metrics["loss/anchor"] for _ in range(12)]
+    assert losses[0] > 0.0 and losses[-1] < 0.5 * losses[0]
 
 
 def test_a_row_of_another_policy_is_vetoed(make_trainer: Make, make_samples: Samples) -> None:

@@ -14,7 +14,13 @@ from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.evidence.gate import binomial_upper, tolerated
 from burnish.errors import EngineError
 from burnish.server.rollout.engine.engine import Reply
-from burnish.server.rollout.forgetting_prompts import N_AUDITED, RetentionPrompt, RetentionSet
+from burnish.server.rollout.forgetting_prompts import (
+    N_AUDITED,
+    N_BASE_ANSWERS,
+    SEED_STEP,
+    RetentionPrompt,
+    RetentionSet,
+)
 from tests.factories import user
 
 N, MOST = 64, 2
@@ -78,7 +84,8 @@ async def test_unchanged_prompts_are_not_asked_but_for_a_few() -> None:
     found = await outcome(engine, range(10, N))
     assert (found.n, found.n_lost) == (N, 2)
     assert found.n_asked == 10 + N_AUDITED
-    assert engine.asked == {"base": N, "new": 10 + N_AUDITED + 2}  # what failed is asked once more
+    # the base passes every prompt thrice, and what the candidate failed is asked once more
+    assert engine.asked == {"base": N_BASE_ANSWERS * N, "new": 10 + N_AUDITED + 2}
     assert engine.limits == {64}  # a few times the base's length, and at least this
 
 
@@ -157,7 +164,7 @@ async def test_the_base_is_asked_until_enough_prompts_count() -> None:
     asked = RetentionSet(PROMPTS, n_counted=20, concurrency=8)
     engine = Answering()
     assert [*await asked.ask_base(engine, "base")] == [*range(20)]
-    assert engine.asked["base"] == 24
+    assert engine.asked["base"] == 24 * N_BASE_ANSWERS
 
 
 async def test_a_restart_asks_the_base_nothing_again(tmp_path: Path) -> None:
@@ -168,7 +175,31 @@ async def test_a_restart_asks_the_base_nothing_again(tmp_path: Path) -> None:
     assert not engine.asked
     other = BaseRecord(tmp_path / "cache" / "record.json", "another base")
     assert await RetentionSet(PROMPTS, record=other).ask_base(engine, "base") == before
-    assert engine.asked["base"] == N
+    assert engine.asked["base"] == N * N_BASE_ANSWERS
+
+
+class Wavering(Answering):
+    """The base fails the prompts of `failing` in its last answer, and those of `lucky` in its first further one."""
+
+    def __init__(self, *failing: int, lucky: Sequence[int]) -> None:
+        super().__init__(*failing)
+        self.lucky = lucky
+        self.seeds: list[int | None] = []
+
+    async def chat(self, model: str, messages: Sequence[Mapping[str, Any]], **options: Any) -> Reply:
+        await super().chat(model, messages, **options)
+        place, seed = int(str(messages[0]["content"]).split()[1]), options["seed"]
+        self.seeds += [seed] if place == 0 else []
+        is_wrong = (place in self.lucky and seed == place) or (place in self.failing and (seed or 0) > N)
+        return Reply({"content": "no" if is_wrong else "ok"}, "stop", 3)
+
+
+async def test_what_the_base_passes_by_luck_does_not_count() -> None:
+    engine = Wavering(3, 4, lucky=[7])
+    counted = await RetentionSet(PROMPTS).ask_base(engine, "base")
+    assert sorted({*range(N)} - {*counted}) == [3, 4, 7]
+    assert engine.asked["base"] == N_BASE_ANSWERS * N - 1, "a prompt that failed is not asked again"
+    assert engine.seeds == [None, 0, SEED_STEP]
 
 
 class Refusing(Answering):

@@ -12,7 +12,7 @@ from burnish.adapters.registry.lineage import lineage
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.tables import CompareJob, ComparisonRow
 from burnish.server.rollout.base_predictions import Predictions
-from burnish.server.rollout.forgetting_prompts import RetentionSet
+from burnish.server.rollout.forgetting_prompts import N_BASE_ANSWERS, RetentionSet
 from burnish.server.rollout.heldout_replay import Replayer
 from tests.factories import interaction, user
 from tests.turns import add_turn
@@ -132,7 +132,8 @@ async def test_a_restart_begins_nothing_anew(full: World) -> None:
     judge(full, 1, 0)
     await again(full)
     assert full.live() == 1
-    assert full.engine.n_calls("chat") == n_asked + 2 * 64  # the forgetting prompts again, the held-out turns not
+    # the forgetting prompts again, the held-out turns not
+    assert full.engine.n_calls("chat") == n_asked + (N_BASE_ANSWERS + 1) * 64
 
 
 async def test_turns_that_say_nothing_are_not_put(full: World) -> None:

@@ -17,7 +17,7 @@ from burnish.errors import AdapterError, Conflict, EngineError, EngineUnavailabl
 from burnish.journal import jobs
 from burnish.journal.tables import AuditRow, LoadJob
 from burnish.server.rollout import swapper, unloading
-from burnish.server.rollout.forgetting_prompts import RetentionPrompt, RetentionSet
+from burnish.server.rollout.forgetting_prompts import N_BASE_ANSWERS, RetentionPrompt, RetentionSet
 from tests.factories import interaction, user
 from tests.fakes import BASE, PARENT, make_version
 from tests.turns import add_turn
@@ -166,7 +166,7 @@ async def test_no_version_passes_fewer_acceptance_prompts_than_the_best_one(worl
 
 async def test_the_base_is_asked_once(world: World) -> None:
     await world.publish(1, 2)
-    assert sum(call == ("chat", "base") for call in world.engine.calls) == len(PROMPTS)
+    assert sum(call == ("chat", "base") for call in world.engine.calls) == N_BASE_ANSWERS * len(PROMPTS)
 
 
 async def test_a_version_is_on_every_engine_or_on_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

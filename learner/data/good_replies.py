@@ -1,0 +1,105 @@
+"""Good replies: replies that people praised, and replies that people wrote.
+
+They teach twice. The teacher reads a few of them as examples (`examples.py`), and later steps learn them again, token
+by token. A small step sees each turn once, so most of what its few good replies could teach would be lost.
+
+Guarantees: the newest come first. No user has a second one among the chosen before every other user has one.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session, col
+
+from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow
+from burnish.journal.turns import interaction_of, right_reply_of
+from burnish.learner.data.samples import RightKind, Sample
+from burnish.learner.data.teacher_prompts import right_reply
+from burnish.learner.safety.hint_validation import PRAISE, LikedReply
+from burnish.records import StepOutcome
+
+N_STEPS = 16
+"""Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoodReply(LikedReply):
+    """A praised reply, or a reply that a person wrote in the feedback `record_id`."""
+
+    record_id: str | None = None
+
+    @property
+    def name(self) -> tuple[str, str | None]:
+        """What finds it again in the journal."""
+        return self.interaction_id, self.record_id
+
+
+def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
+    """The good replies of a step, the last first. What a person wrote takes precedence over what the person praised."""
+    found = []
+    for sample in reversed(samples):
+        ids = sample.demonstration_ids if sample.right_kind is RightKind.DEMONSTRATION else None
+        if ids is None and (sample.reward or 0.0) < PRAISE:
+            continue
+        reply = sample.completion_ids if ids is None else ids
+        where = (sample.who, sample.interaction_id, sample.prompt_ids, reply)
+        found.append(GoodReply(*where, sample.temperature, sample.messages, sample.tools))
+    return found
+
+
+def balanced(replies: Iterable[GoodReply], n: int) -> list[GoodReply]:
+    """At most `n` of the replies, none twice: first one of each user, then a second one of each, and so on."""
+    counts: Counter[Hashable] = Counter()
+    places: dict[str, tuple[int, int]] = {}
+    usable = list(replies)
+    for place, reply in enumerate(usable):
+        if reply.interaction_id not in places:
+            places[reply.interaction_id] = (counts[reply.user], place)
+            counts[reply.user] += 1
+    return [usable[place] for _, place in sorted(places.values())[:n]]
+
+
+def earlier(session: Session, agent: str, n: int, tokenizer: Any) -> list[GoodReply]:
+    """At most `n` good replies of the agent's last steps, `balanced`."""
+    if not n:
+        return []
+    ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+    last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
+    rows = select(SampleRow, InteractionRow).join(
+        InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id)
+    )
+    order = (col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id))
+    names: list[tuple[str, str | None]] = []
+    found = session.execute(rows.where(col(SampleRow.step_id).in_(list(session.scalars(last)))).order_by(*order))
+    for sample, turn in found:
+        right = right_reply_of(session, turn.interaction_id)
+        if right is not None and right.demonstration and right.feedback_id in sample.record_ids:
+            names.append((turn.interaction_id, right.feedback_id))
+        elif (sample.reward or 0.0) >= PRAISE:
+            names.append((turn.interaction_id, None))
+    return balanced(read(session, names, tokenizer), n)
+
+
+def read(session: Session, names: Iterable[tuple[str, str | None]], tokenizer: Any) -> list[GoodReply]:
+    """The good replies of these names, in their order. Those without a record any more are left out."""
+    found = []
+    for interaction_id, record_id in names:
+        row = session.get(InteractionRow, interaction_id)
+        if row is None:
+            continue
+        turn = interaction_of(session, row)
+        liked = LikedReply.of(turn)
+        reply = liked.completion_ids
+        if record_id is not None:
+            record = session.get(FeedbackRow, record_id)
+            text = record.demonstration if record is not None else None
+            ids = right_reply(tokenizer, turn.messages, turn.tools, text, turn.prompt_ids) if text else None
+            if ids is None:
+                continue
+            reply = ids
+        where = (liked.user, interaction_id, liked.prompt_ids, reply)
+        found.append(GoodReply(*where, liked.temperature, turn.messages, turn.tools, record_id))
+    return found
