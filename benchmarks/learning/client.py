@@ -91,9 +91,7 @@ class Client:
 
         return list(await asyncio.gather(*map(ask, prompts, tools or [()] * len(prompts))))
 
-    async def rate(
-        self, response_id: str, rating: str, comment: str | None, demonstration: str | None = None
-    ) -> None:
+    async def rate(self, response_id: str, rating: str, comment: str | None, demonstration: str | None = None) -> None:
         """Explicit feedback on a reply. A `demonstration` is a reply that would have been right."""
         said = {"comment": comment, "demonstration": demonstration}
         body = {"target": response_id, "rating": rating} | {name: text for name, text in said.items() if text}

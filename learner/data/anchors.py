@@ -22,7 +22,6 @@ from burnish.learner.model.base_model import revision
 from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy, Weights
 
-
 MAX_NEW_TOKENS = 32
 """Longest anchor. What follows in a long answer says more about its style than about what the base knows."""
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from burnish.learner.data.rows import Row, Text, TokenBatch
 from burnish.learner.data.samples import Hinted, Sample
 from burnish.learner.model.policy import Policy, Weights
-from burnish.learner.objectives import divergences
 from burnish.learner.objectives.divergences import cap_per_token, tail_reverse_kl, token_distillation
 from burnish.learner.objectives.losses import truncated_weights
 from burnish.learner.objectives.objective import Objective, Term, row_weights
@@ -36,9 +35,7 @@ class Distillation(Objective):
     name: ClassVar[str] = "distillation"
     stream: ClassVar[str] = "teacher_top"
 
-    def __init__(
-        self, *, top_k: int, check_hints: bool = True, teacher: Weights = Weights.TEACHER
-    ) -> None:
+    def __init__(self, *, top_k: int, check_hints: bool = True, teacher: Weights = Weights.TEACHER) -> None:
         self.top_k = top_k
         self.check_hints = check_hints
         self.teacher = teacher

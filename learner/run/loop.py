@@ -246,9 +246,7 @@ class Loop:
         )
         rate = self._ledger.history.rate(self._recipe.backoff)
         has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
-        n_good = max(
-            EXAMPLE_POOL * self._recipe.n_examples, self._recipe.replay_rows if self._recipe.sft_weight else 0
-        )
+        n_good = max(EXAMPLE_POOL * self._recipe.n_examples, self._recipe.replay_rows if self._recipe.sft_weight else 0)
         good = self._ledger.history.good_replies(n_good, self._trainer.policy.tokenizer)
         return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
 

@@ -14,8 +14,9 @@ Conversation = Sequence[Mapping[str, str]]
 
 
 class Reaction(Protocol):
-    """A user's reaction to a reply. `message` continues the conversation, None ends it. It may have a `demonstration`, a
-    reply that would have been right.
+    """A user's reaction to a reply. `message` continues the conversation, None ends it.
+
+    It may have a `demonstration`, a reply that would have been right.
     """
 
     @property

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.turns import add_feedback
 from world import Make, World
 
 from burnish.journal import Journal
@@ -15,6 +14,7 @@ from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import RightKind, Sample
 from burnish.learner.run.trainer import Trainer
 from burnish.learner.run.work import Work
+from tests.turns import add_feedback
 
 Samples = Callable[..., list[Sample]]
 Trained = Callable[..., Trainer]
