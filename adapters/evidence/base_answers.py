@@ -15,6 +15,8 @@ from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION
 from burnish.config import ABILITIES, Settings
 from burnish.files import read_json, replace_text
 
+N_BASE_ANSWERS = 3
+"""Answers of the base to a forgetting prompt that must all pass."""
 ANOTHER_FILE = "name a file of prompts that it passes in gate.forgetting_prompts"
 
 
@@ -90,7 +92,7 @@ class BaseRecord:
         prompts, base = settings.forgetting_file, Path(settings.engine.model)
         named = revision(base) if base.is_dir() else settings.engine.model
         # the rule by which prompts count is part of it: an older record was made by another one
-        identity = f"{named} {hashlib.sha256(prompts.read_bytes()).hexdigest()} passed thrice"
+        identity = f"{named} {hashlib.sha256(prompts.read_bytes()).hexdigest()} passed {N_BASE_ANSWERS} times"
         name = hashlib.sha256(identity.encode()).hexdigest()[:16]
         file = settings.state_dir / "cache" / f"base-answers-{name}.json"
         return cls(file, identity, has_fallback=prompts == ABILITIES)

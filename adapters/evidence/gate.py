@@ -166,7 +166,7 @@ def _probe_faults(probe: Probe | None) -> list[str]:
     if len({len(probe.engine), len(probe.candidate), len(probe.parent), len(probe.base)}) != 1:
         return ["the probe's log-probs do not line up"]
     faults = []
-    if not (math.isfinite(probe.gap) and probe.gap <= probe.limit):
+    if not probe.gap <= probe.limit < math.inf:
         faults.append(f"engine and learner differ by {probe.gap:.2e} on the probe, more than {probe.limit:.2e}")
     for name, other in (("base", probe.base), ("parent", probe.parent)):
         demands_difference = _largest(probe.candidate, other) > 3 * probe.limit

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from burnish.adapters.evidence.base_answers import BaseRecord, Standing, standing
+from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS, BaseRecord, Standing, standing
 from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION, Retention, tolerated
 from burnish.errors import ConfigError, EngineError, EngineUnavailable
 from burnish.server.rollout.base_predictions import Predictions
@@ -32,8 +32,6 @@ SECOND_TEMPERATURE = 0.5
 """Temperature of every further answer to a prompt."""
 SEED_STEP = 1_000_000
 """Distance between the seeds of a prompt's further answers."""
-N_BASE_ANSWERS = 3
-"""Answers of the base that must all pass."""
 _CALL = "<tool_call>\n{}\n</tool_call>"
 
 

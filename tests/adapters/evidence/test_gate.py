@@ -95,7 +95,7 @@ def test_what_an_adapter_changed_much_may_differ_by_more() -> None:
     assert not decide(replace(GOOD, probe=replace(probe, engine=probe.parent))).has_passed
 
 
-@pytest.mark.parametrize("axis", ["engine", "candidate"])
+@pytest.mark.parametrize("axis", ["engine", "candidate", "base"])
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 def test_log_probs_that_are_no_numbers_never_pass(axis: str, value: float) -> None:
     probe = replace(SOUND, **{axis: (value, -2.0, -3.0)})

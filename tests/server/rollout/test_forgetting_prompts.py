@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from burnish.adapters.evidence.base_answers import BaseRecord
+from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS, BaseRecord
 from burnish.adapters.evidence.gate import binomial_upper, tolerated
 from burnish.errors import EngineError
 from burnish.server.rollout.engine.engine import Reply
 from burnish.server.rollout.forgetting_prompts import (
     N_AUDITED,
-    N_BASE_ANSWERS,
     SEED_STEP,
     RetentionPrompt,
     RetentionSet,

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from swap_world import PROMPTS, World
 
+from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS
 from burnish.adapters.evidence.heldout_replay import Rules
 from burnish.adapters.registry.lineage import lineage
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal.tables import CompareJob, ComparisonRow
 from burnish.server.rollout.base_predictions import Predictions
-from burnish.server.rollout.forgetting_prompts import N_BASE_ANSWERS, RetentionSet
+from burnish.server.rollout.forgetting_prompts import RetentionSet
 from burnish.server.rollout.heldout_replay import Replayer
 from tests.factories import interaction, user
 from tests.turns import add_turn

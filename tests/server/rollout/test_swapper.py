@@ -10,6 +10,7 @@ import pytest
 from swap_world import ACCEPTED, PROMPTS, World
 
 from burnish import serving_table
+from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs import releases
@@ -17,7 +18,7 @@ from burnish.errors import AdapterError, Conflict, EngineError, EngineUnavailabl
 from burnish.journal import jobs
 from burnish.journal.tables import AuditRow, LoadJob
 from burnish.server.rollout import swapper, unloading
-from burnish.server.rollout.forgetting_prompts import N_BASE_ANSWERS, RetentionPrompt, RetentionSet
+from burnish.server.rollout.forgetting_prompts import RetentionPrompt, RetentionSet
 from tests.factories import interaction, user
 from tests.fakes import BASE, PARENT, make_version
 from tests.turns import add_turn
