@@ -1,6 +1,7 @@
 """Which forgetting prompts the base passes, as far as it has been asked. The rollout writes it, and `status` reads it.
 
-The file is named by the digests of the prompts and of the base, so another base or another file begins anew.
+The file is named by the digests of the prompts and of the base, so another base or another file begins anew. The
+answers of known models ship.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from typing import Any
 
 from burnish.adapters.base_model import revision
 from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION
-from burnish.config import ABILITIES, Settings
+from burnish.config import ABILITIES, OF_KNOWN_BASES, Settings
 from burnish.files import read_json, replace_text
 
 N_BASE_ANSWERS = 3
@@ -123,5 +124,7 @@ class BaseRecord:
         )
 
     def _known(self) -> dict[str, Any]:
-        known = (read_json(self.file) if self.file is not None else None) or {}
+        if self.file is None:
+            return {}
+        known = read_json(self.file) or read_json(OF_KNOWN_BASES / self.file.name) or {}
         return known if known.get("identity") == self.identity else {}

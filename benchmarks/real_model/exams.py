@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from benchmarks.learning.stack import Stack
 from benchmarks.learning.style.talk import Memory
@@ -10,11 +9,10 @@ from benchmarks.real_model.english import world
 from burnish.config import BASE_NAME
 from burnish.errors import BurnishError
 from burnish.files import read_json, replace_text
+from burnish.sandbox.demo.worlds import UNSEEN
 from burnish.sandbox.english import questions, style
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, read_prompts
 
-UNSEEN = Path(__file__).with_name("unseen.jsonl")
-"""Prompts about other things than the wishes. No gate asks them, and no anchor is among them."""
 Conversation = Sequence[Mapping[str, str]]
 
 

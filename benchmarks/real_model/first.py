@@ -5,7 +5,6 @@ are the demo's (sandbox/demo/worlds.py).
 """
 
 import asyncio
-import random
 import shutil
 import time
 from collections.abc import Mapping
@@ -33,8 +32,8 @@ from burnish.journal import Journal
 from burnish.journal.tables import VersionRow
 from burnish.processes.parts import gateway_url
 from burnish.records import VersionState
-from burnish.sandbox.demo import stack, worlds
-from burnish.sandbox.demo.traffic import Log, Traffic
+from burnish.sandbox.demo import facts, stack, worlds
+from burnish.sandbox.demo.traffic import Log, Pauses, Traffic
 
 ARM = "defaults"
 
@@ -55,15 +54,16 @@ async def play(arm: Arm, seed: int, engine: SharedEngine, folder: Path, cache: P
     """Start everything, let users talk until a version is live. Raises BurnishError if none is."""
     settings = _fresh(folder, {**arm.flags(seed), "engine.model": engine.model})
     began, key, talkers, log = time.time(), stack.make_user_key(settings), worlds.english(), Log()
-    journal, rng = Journal.open(settings.journal_url), random.Random(f"{seed} think")
+    journal, name = Journal.open(settings.journal_url), settings.agent.name
     try:
         async with stack.running(settings, folder / "parts.log"):
             ready = time.time()
-            traffic = Traffic(gateway_url(settings), key, settings.agent.name, log, talkers)
-            users = [talkers.make_user(seed, name) for name in world.NAMES]
-            talking = asyncio.create_task(traffic.talk(users, N_REPLIES, lambda: rng.uniform(*talkers.think_seconds)))
+            traffic = Traffic(gateway_url(settings), key, name, log, talkers)
+            users = [talkers.make_user(seed, each) for each in world.NAMES]
+            pauses = Pauses(talkers, seed, lambda: facts.pulse(journal, name).has_step(settings.recipe.min_rows))
+            talking = asyncio.create_task(traffic.talk(users, N_REPLIES, pauses.wait))
             try:
-                live = await _first_live(journal, settings.agent.name)
+                live = await _first_live(journal, name)
             finally:
                 talking.cancel()
                 await asyncio.gather(talking, return_exceptions=True)

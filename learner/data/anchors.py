@@ -1,8 +1,8 @@
 """Anchors: the beginnings of the base's own answers to general prompts, part of every step against forgetting.
 
 They are self-generated, so they follow the base's own distribution and contain nobody's data. Guarantees: they are
-sampled once per base and file (cached under a name made of both digests), and are the same on every machine for the
-same seed. An answer that fails its `check` is not used.
+sampled once per base and file (cached under a name made of both digests; those of known models ship), and are the
+same on every machine for the same seed. An answer that fails its `check` is not used.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from burnish.config import OF_KNOWN_BASES
 from burnish.errors import LearnerError
 from burnish.files import replace_text
 from burnish.learner.data.rows import Text
@@ -42,7 +43,10 @@ class Anchors:
             f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} {seed}"
         )
         cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
-        if not cache.exists():
+        shipped = OF_KNOWN_BASES / cache.name
+        if shipped.exists():
+            cache = shipped
+        elif not cache.exists():
             texts = _generate(prompts, policy, max_new_tokens, seed)
             replace_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]))
         pairs = json.loads(cache.read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """The base model answers prompts in batches: for anchors, and as the reference for a version's forgetting."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -18,10 +19,24 @@ def generate(prompts: Sequence[Sequence[int]], policy: Policy, max_tokens: int, 
     """
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     replies: dict[int, list[int]] = {}
-    for start in range(0, len(order), BATCH):
-        some = order[start : start + BATCH]
-        replies |= dict(zip(some, _batch([prompts[i] for i in some], policy, max_tokens, is_sampled), strict=True))
+    with _one_thread():
+        for start in range(0, len(order), BATCH):
+            some = order[start : start + BATCH]
+            replies |= dict(zip(some, _batch([prompts[i] for i in some], policy, max_tokens, is_sampled), strict=True))
     return [replies[i] for i in range(len(prompts))]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One torch thread on a CPU. A token at a time makes small products. Beside a busy engine, several threads would
+    spend their time waiting for each other at the end of each.
+    """
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 def _batch(prompts: Sequence[Sequence[int]], policy: Policy, max_tokens: int, is_sampled: bool) -> list[list[int]]:

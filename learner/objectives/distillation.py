@@ -25,7 +25,7 @@ WEIGHT_CAP = 2.0
 MIN_OVERLAP = 0.3
 """Share of the student's top K that must be in the teacher's. With less overlap the teacher is too different."""
 MIN_GAIN = 1e-3
-"""Nats a token that a hint must take from a disliked reply, beyond the effect of a neutral hint."""
+"""Nats a token by which a hint must change a disliked reply's log-prob, beyond the effect of a neutral hint."""
 UNMOVED, FAR = "teacher_unmoved", "teacher_far"
 
 
@@ -71,7 +71,7 @@ class Distillation(Objective):
         for i, ((row, sample), ids, told) in enumerate(zip(taught, tops, compared, strict=True)):
             if i in plain:
                 gain = float((told.sampled - plain[i].sampled).mean())
-                reason = refusal(sample.reward, self._effect(gain), told.overlap)
+                reason = refusal(sample.reward, gain, told.overlap)
                 if reason is not None:
                     self._refused[sample.interaction_id] = reason
                     continue
@@ -86,14 +86,6 @@ class Distillation(Objective):
         }
         codes = list(self._refused.values())
         return facts | {f"n_{code}": float(codes.count(code)) for code in (UNMOVED, FAR)}
-
-    def _effect(self, gain: float) -> float:
-        """What a hint takes from a reply, as `refusal` reads it.
-
-        The live teacher wrote the reply itself, so a helpful hint makes a disliked one less likely. The base did not: a
-        reply that is close to the wish is even likelier with the hint. Then any change is an effect.
-        """
-        return gain if self.teacher is Weights.TEACHER else -abs(gain)
 
     def term(self, batch: TokenBatch) -> Term:
         index, ids = batch.where(self.stream), batch.at(self.stream, "top_ids")
@@ -180,8 +172,9 @@ def choose(
 def refusal(reward: float | None, gain: float, overlap: float) -> str | None:
     """Why a hint is not taught. None if it is.
 
-    A helpful hint makes a disliked reply less likely: `gain`, in nats a token, is below 0.
+    `gain` is what the hint adds to the reply's log-prob, in nats a token. Its size says whether the teacher heeds the
+    hint. Its sign says little: a reply that is close to the wish is likelier with the hint, and disliked all the same.
     """
     if overlap < MIN_OVERLAP:
         return FAR
-    return UNMOVED if reward is not None and reward < 0.0 and gain > -MIN_GAIN else None
+    return UNMOVED if reward is not None and reward < 0.0 and abs(gain) < MIN_GAIN else None

@@ -10,7 +10,7 @@ from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS
 from burnish.adapters.files.binding import bind
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import ABILITIES, Recipe, Settings
-from burnish.config.machine import dtype, n_learner_threads
+from burnish.config.machine import dtype, n_threads
 from burnish.journal import Journal
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.shadow_groups import GroupLedger
@@ -113,7 +113,7 @@ def policy_for(settings: Settings, recipe: Recipe) -> Policy:
         alpha=recipe.lora_alpha,
         seed=recipe.seed,
         device=settings.learner.device,
-        threads=settings.learner.threads or n_learner_threads(settings.engine.model),
+        threads=settings.learner.threads or n_threads(settings.engine.model),
         is_checkpointed=recipe.checkpointing,
         gpu_share=share,
         is_bfloat16=dtype(settings.engine.dtype, settings.engine.model) == "bfloat16",

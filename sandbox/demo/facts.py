@@ -8,14 +8,14 @@ from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
 from burnish.journal import Journal
-from burnish.journal.tables import InteractionRow, JudgeJob, StepRow, VersionRow
-from burnish.records import LinkRule, StepOutcome, VersionState
+from burnish.journal.tables import InteractionRow, JudgeJob, SampleRow, StepRow, VersionRow
+from burnish.records import UNDECIDED, LinkRule, StepOutcome, VersionState
 from burnish.sandbox.demo.traffic import Log, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """The loop at one moment: what is recorded, judged, trained and live."""
+    """The loop at one moment: what is recorded, judged, trained and live. `n_ready` replies are in no step yet."""
 
     n_recorded: int
     n_ready: int
@@ -24,7 +24,12 @@ class Pulse:
     n_published: int
     n_refused: int
     is_open: bool
+    is_on_trial: bool
     live: int
+
+    def has_step(self, min_rows: int) -> bool:
+        """True while replies are trained on, and while `min_rows` of them wait for it. A trial alone is no step."""
+        return (self.is_open and not self.is_on_trial) or self.n_ready >= min_rows
 
 
 def pulse(journal: Journal, agent: str) -> Pulse:
@@ -38,9 +43,14 @@ def pulse(journal: Journal, agent: str) -> Pulse:
 
         mine = (col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True))
         is_fit = (col(InteractionRow.spent_step).is_(None), col(InteractionRow.skip_reason).is_(None))
+        is_open = (col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.OPEN)
+        in_open_step = select(col(SampleRow.interaction_id)).where(
+            col(SampleRow.step_id).in_(select(col(StepRow.step_id)).where(*is_open))
+        )
+        waits = (col(InteractionRow.is_ready).is_(True), col(InteractionRow.interaction_id).not_in(in_open_step))
         return Pulse(
             n_recorded=count(col(InteractionRow.interaction_id), *mine),
-            n_ready=count(col(InteractionRow.interaction_id), *mine, col(InteractionRow.is_ready).is_(True), *is_fit),
+            n_ready=count(col(InteractionRow.interaction_id), *mine, *waits, *is_fit),
             n_spent=count(col(InteractionRow.interaction_id), *mine, col(InteractionRow.spent_step).is_not(None)),
             n_judging=count(col(JudgeJob.subject), col(JudgeJob.state).in_(("queued", "leased"))),
             n_published=count(
@@ -49,8 +59,9 @@ def pulse(journal: Journal, agent: str) -> Pulse:
             n_refused=count(
                 col(VersionRow.version), col(VersionRow.agent) == agent, col(VersionRow.state) == VersionState.REFUSED
             ),
-            is_open=bool(
-                count(col(StepRow.step_id), col(StepRow.agent) == agent, col(StepRow.outcome) == StepOutcome.OPEN)
+            is_open=bool(count(col(StepRow.step_id), *is_open)),
+            is_on_trial=bool(
+                count(col(VersionRow.version), col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED))
             ),
             live=lifecycle.alias(session, agent) or 0,
         )

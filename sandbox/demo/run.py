@@ -1,7 +1,6 @@
 """One demo run, in order: start everything, hold an exam, let users talk while it learns, hold another exam, add up."""
 
 import asyncio
-import random
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +17,7 @@ from burnish.journal import Journal
 from burnish.processes.parts import gateway_url
 from burnish.sandbox.demo import facts, stack
 from burnish.sandbox.demo.screen import screen
-from burnish.sandbox.demo.traffic import Log, Traffic
+from burnish.sandbox.demo.traffic import Log, Pauses, Traffic
 from burnish.sandbox.demo.worlds import World
 
 NAMES = ("ana", "bo", "chen", "dora", "emil", "fay", "gus", "hana", "ivo", "june", "kai", "lea")
@@ -44,13 +43,15 @@ class Plan:
 class Outcome:
     """The result of a run: exam scores and replies by interactions, the users' trail, and flat figures.
 
-    `prompted` is the base's score with the wishes in its prompt.
+    `prompted` is the base's score with the wishes in its prompt. `kept` is the number of prompts about other things
+    that the agent passes, as a share of the base's.
     """
 
     exams: list[tuple[int, float]] = field(default_factory=list)
     trail: list[tuple[int, float]] = field(default_factory=list)
     replies: dict[int, list[str]] = field(default_factory=dict)
     prompted: float | None = None
+    kept: float | None = None
     figures: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,6 +97,10 @@ class Run:
         if world.prompted:
             self._phase = "asking the base with the wishes in its prompt"
             self._outcome.prompted = world.score(await traffic.ask(world.prompted, BASE_NAME))
+        n_able = 0
+        if world.abilities:
+            self._phase = "asking the base about other things"
+            n_able = await traffic.n_passed(world.abilities, BASE_NAME)
         self._phase = "first exam"
         await self._examine(traffic, 0)
         self._phase = "talking, learning"
@@ -103,9 +108,9 @@ class Run:
         listening = asyncio.create_task(traffic.listen(self._plan.seed, is_over))
         examining = asyncio.create_task(self._examine_along(traffic))
         try:
-            rng = random.Random(f"{self._plan.seed} think")
+            pauses = Pauses(world, self._plan.seed, self._has_step)
             users = [world.make_user(self._plan.seed, NAMES[n % len(NAMES)]) for n in range(self._plan.n_users)]
-            await traffic.talk(users, self._plan.n_interactions, lambda: rng.uniform(*world.think_seconds))
+            await traffic.talk(users, self._plan.n_interactions, pauses.wait)
             self._phase = "last turns"
             await self._settle(journal)
         finally:
@@ -114,6 +119,14 @@ class Run:
             await asyncio.gather(listening, examining, return_exceptions=True)
         self._phase = "final exam"
         await self._examine(traffic, len(self._log.turns))
+        if n_able:
+            self._phase = "asking the agent about other things"
+            self._outcome.kept = await traffic.n_passed(world.abilities) / n_able
+
+    def _has_step(self) -> bool:
+        if self._pulse is None or not self._settings.learner.enabled:
+            return False
+        return self._pulse.has_step(self._settings.recipe.min_rows)
 
     async def _examine(self, traffic: Traffic, n: int) -> None:
         """Ask the held-out prompts through the gateway, without hints, out of training. A program scores the
@@ -139,7 +152,7 @@ class Run:
         while time.monotonic() < deadline and time.monotonic() - calm_since < 4.0:
             await asyncio.sleep(0.5)
             pulse = facts.pulse(journal, self._settings.agent.name)
-            if pulse.n_judging or pulse.is_open or pulse.n_ready >= self._settings.recipe.min_rows:
+            if pulse.n_judging or pulse.is_open or pulse.has_step(self._settings.recipe.min_rows):
                 calm_since = time.monotonic()
 
     async def _refresh_screen(self, journal: Journal, live: Live | None) -> None:
@@ -189,8 +202,8 @@ class Run:
         open_streams = facts.swaps(journal, agent, self._log)
         n_missing, n_misjoined, n_ambiguous = facts.joins(journal, self._log.turns)
         pulse = facts.pulse(journal, agent)
-        prompted = self._outcome.prompted
-        self._outcome.figures = ({} if prompted is None else {"score_prompted": round(prompted, 4)}) | {
+        measured = {"score_prompted": self._outcome.prompted, "kept": self._outcome.kept}
+        self._outcome.figures = {name: round(value, 4) for name, value in measured.items() if value is not None} | {
             "wall_seconds": round(time.time() - self._began, 1),
             "score_before": round(self._outcome.exams[0][1], 4),
             "score_after": round(self._outcome.exams[-1][1], 4),

@@ -8,7 +8,7 @@ retried.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,12 @@ import openai
 from openai.types.chat import ChatCompletionMessageParam
 
 from burnish.sandbox.demo.worlds import Conversation, Reaction, User, World
+from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, RetentionPrompt
 
 N_LISTENERS = 5
+N_AT_ONCE = 24
+LONGEST_WAIT = 120.0
+"""Seconds."""
 NO_TRAINING = {"x-burnish-train": "false"}
 
 
@@ -65,6 +69,25 @@ class Log:
         return sum(openings) / len(openings) if openings else None
 
 
+class Pauses:
+    """The pauses of users before a message: to think and, in a world whose users wait for the learner, while
+    `has_step` says that a step is due or under way.
+    """
+
+    def __init__(self, world: World, seed: int, has_step: Callable[[], bool]) -> None:
+        self._world, self._has_step = world, has_step
+        self._rng = random.Random(f"{seed} think")
+
+    async def wait(self) -> None:
+        """One pause. Nobody waits longer than `LONGEST_WAIT` for the learner."""
+        await asyncio.sleep(self._rng.uniform(*self._world.think_seconds))
+        deadline = time.monotonic() + LONGEST_WAIT
+        while self._world.waits_for_learner and time.monotonic() < deadline:
+            if not self._has_step():
+                return
+            await asyncio.sleep(0.5)
+
+
 class Traffic:
     """Users and listeners against one gateway."""
 
@@ -78,9 +101,9 @@ class Traffic:
         self._world = world
         self._n_left = 0
 
-    async def talk(self, users: Sequence[User], n_interactions: int, pause: Callable[[], float]) -> None:
-        """Let the users talk until `n_interactions` replies have been requested. `pause` gives think times in
-        seconds."""
+    async def talk(self, users: Sequence[User], n_interactions: int, pause: Callable[[], Awaitable[None]]) -> None:
+        """Let the users talk until `n_interactions` replies have been requested. Each waits for `pause` before a
+        message."""
         self._n_left = n_interactions
         await asyncio.gather(*(self._sessions(user, pause) for user in users))
 
@@ -90,16 +113,27 @@ class Traffic:
             rngs = [random.Random(f"{seed} listener {n}") for n in range(N_LISTENERS)]
             await asyncio.gather(*(self._listen(self._world.listener, rng, is_over) for rng in rngs))
 
-    async def ask(self, prompts: Sequence[Conversation], model: str | None = None, concurrency: int = 24) -> list[str]:
+    async def ask(self, prompts: Sequence[Conversation], model: str | None = None) -> list[str]:
         """Answers of the agent, or of another `model`, to single prompts, kept out of training. An empty answer for a
         failed request.
         """
-        slots = asyncio.Semaphore(concurrency)
+        return await self._answers(prompts, model, self._world.temperature, self._world.max_tokens)
+
+    async def n_passed(self, prompts: Sequence[RetentionPrompt], model: str | None = None) -> int:
+        """How many of the prompts the agent, or another `model`, passes with its likeliest answer."""
+        asked = [prompt.messages for prompt in prompts]
+        answers = await self._answers(asked, model, 0.0, GENERAL_MAX_TOKENS)
+        return sum(prompt.passes({"content": answer}) for prompt, answer in zip(prompts, answers, strict=True))
+
+    async def _answers(
+        self, prompts: Sequence[Conversation], model: str | None, temperature: float, max_tokens: int
+    ) -> list[str]:
+        slots = asyncio.Semaphore(N_AT_ONCE)
+        how: dict[str, Any] = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
 
         async def ask(messages: Conversation) -> str:
             async with slots:
-                limit = self._world.max_tokens
-                return (await self._stream("examiner", messages, headers=NO_TRAINING, max_tokens=limit, model=model))[1]
+                return (await self._stream("examiner", messages, headers=NO_TRAINING, **how))[1]
 
         return list(await asyncio.gather(*map(ask, prompts)))
 
@@ -107,12 +141,12 @@ class Traffic:
         await self._client.close()
         await self._feedback.aclose()
 
-    async def _sessions(self, user: User, pause: Callable[[], float]) -> None:
+    async def _sessions(self, user: User, pause: Callable[[], Awaitable[None]]) -> None:
         while self._n_left > 0:
-            await asyncio.sleep(pause())
+            await pause()
             await self._session(user, pause)
 
-    async def _session(self, user: User, pause: Callable[[], float]) -> None:
+    async def _session(self, user: User, pause: Callable[[], Awaitable[None]]) -> None:
         messages = [{"role": "user", "content": user.opening()}]
         previous: str | None = None
         while self._n_left > 0:
@@ -128,7 +162,7 @@ class Traffic:
                 return
             previous = response_id
             messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": reaction.message}]
-            await asyncio.sleep(pause())
+            await pause()
 
     async def _rate(self, who: str, target: str, reaction: Reaction) -> None:
         record = Stream(who, time.time())
@@ -158,6 +192,7 @@ class Traffic:
         max_tokens: int,
         headers: dict[str, str] | None = None,
         model: str | None = None,
+        temperature: float | None = None,
     ) -> tuple[str | None, str]:
         """One streamed reply: its id (None if the request failed) and text."""
         record = Stream(who, time.time())
@@ -169,7 +204,7 @@ class Traffic:
                 model=model or self._model,
                 messages=conversation,
                 max_tokens=max_tokens,
-                temperature=self._world.temperature,
+                temperature=self._world.temperature if temperature is None else temperature,
                 stream=True,
                 extra_headers=headers,
             )

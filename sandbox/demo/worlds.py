@@ -3,12 +3,18 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from burnish.sandbox.english import questions, style
 from burnish.sandbox.english.users import EnglishUser
 from burnish.sandbox.world import heldout
 from burnish.sandbox.world.users import SimulatedUser, listener_request
+from burnish.server.rollout.forgetting_prompts import RetentionPrompt, read_prompts
+
+UNSEEN = Path(__file__).with_name("unseen.jsonl")
+"""Prompts about other things than the wishes, each with a program's check. No gate asks them, and no anchor is among
+them."""
 
 Conversation = Sequence[Mapping[str, str]]
 
@@ -44,6 +50,8 @@ class World:
 
     `exam` are the held-out conversations and `score` grades one reply to each. `prompted` are the same conversations
     with the users' wishes in the prompt, empty if there are none. `think_seconds` are the bounds of a user's pause.
+    `abilities` are prompts about other things, of which the agent must still answer as many as the base, empty if that
+    is not measured. Users who wait for the learner say nothing while a step is due or under way.
     Some clients hold long streams open with `listener`, so that versions go live under streams. None: no such clients.
     """
 
@@ -52,10 +60,12 @@ class World:
     exam: tuple[Conversation, ...]
     score: Callable[[Sequence[str]], float]
     prompted: tuple[Conversation, ...]
+    abilities: tuple[RetentionPrompt, ...]
     listener: Callable[[random.Random], str] | None
     max_tokens: int
     temperature: float
     think_seconds: tuple[float, float]
+    waits_for_learner: bool
 
 
 def sandbox() -> World:
@@ -66,15 +76,17 @@ def sandbox() -> World:
         exam=tuple(prompt.messages for prompt in heldout.prompts()),
         score=heldout.score,
         prompted=(),
+        abilities=(),
         listener=listener_request,
         max_tokens=48,
         temperature=1.0,
         think_seconds=(2.0, 6.0),
+        waits_for_learner=False,
     )
 
 
 def english() -> World:
-    """Plain English, for a real language model. The users' pauses leave a small machine time to answer."""
+    """Plain English, for a real language model."""
     asked = questions.heldout()
     wishes = style.instructions()
     return World(
@@ -83,9 +95,12 @@ def english() -> World:
         exam=tuple(question.messages for question in asked),
         score=lambda replies: style.breakdown(asked, replies)["score"],
         prompted=tuple([{"role": "user", "content": f"{question.text}\n\n{wishes}"}] for question in asked),
+        abilities=tuple(prompt for prompt in read_prompts(UNSEEN, None) if not prompt.tools),
         listener=None,
         max_tokens=64,
         temperature=0.6,
-        # Users who begin together and pause alike come in waves. Between two waves the learner has the machine.
-        think_seconds=(9.0, 12.0),
+        think_seconds=(2.0, 4.0),
+        # The demo has 15 minutes for what takes people days. Their pauses are longer than a step, so the machine is
+        # free for it. Here it is free because they wait.
+        waits_for_learner=True,
     )

@@ -1,5 +1,6 @@
 """The shipped prompts: abilities for the gate, anchors for training, and abilities that neither ever sees."""
 
+import hashlib
 import json
 import re
 import time
@@ -10,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from burnish.adapters.evidence.base_answers import BaseRecord
+from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS
+from burnish.config import OF_KNOWN_BASES
+from burnish.learner.data.anchors import MAX_NEW_TOKENS
 from burnish.server.rollout.forgetting_prompts import read_prompts
 
 HOME = Path(__file__).parents[2]
 ABILITIES = HOME / "src" / "burnish" / "data" / "abilities.jsonl"
 ANCHORS = HOME / "src" / "burnish" / "data" / "anchors.jsonl"
-UNSEEN = HOME / "benchmarks" / "real_model" / "unseen.jsonl"
+UNSEEN = HOME / "sandbox" / "demo" / "unseen.jsonl"
 FILES = (ABILITIES, ANCHORS, UNSEEN)
 CHECKED = (ABILITIES, UNSEEN)
 KINDS = {
@@ -30,6 +35,10 @@ Row = dict[str, Any]
 
 def rows(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def key(row: Row) -> str:
@@ -155,3 +164,16 @@ def test_a_tool_has_a_schema(path: Path) -> None:
             assert tool["type"] == "function"
             assert tool["function"]["description"]
             assert set(parameters["required"]) <= set(parameters["properties"])
+
+
+def test_what_a_known_base_says_to_the_prompts_ships_for_the_present_prompts() -> None:
+    (answers,) = OF_KNOWN_BASES.glob("base-answers-*.json")
+    known = json.loads(answers.read_text(encoding="utf-8"))
+    base, prompts, *_ = str(known["identity"]).split()
+    record = BaseRecord(Path("not-there") / answers.name, str(known["identity"]))
+    assert prompts == digest(ABILITIES)
+    assert answers.stem.endswith(hashlib.sha256(known["identity"].encode()).hexdigest()[:16])
+    assert sum(answer is not None for answer in record.read()) >= N_FORGETTING_PROMPTS and record.standing() is None
+    identity = f"{base} {digest(ANCHORS)} {MAX_NEW_TOKENS} 0"
+    name = f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+    assert len(json.loads((OF_KNOWN_BASES / name).read_text(encoding="utf-8"))) == len(rows(ANCHORS))

@@ -14,18 +14,19 @@ from benchmarks.real_model.continual.wishes import OWN_VIEW, POPULATIONS, SPOKEN
 from benchmarks.real_model.english import world
 from benchmarks.real_model.english.arms import ARMS, PRODUCT
 from benchmarks.real_model.english.notes import EnglishNotes
-from benchmarks.real_model.exams import UNSEEN, Exams
+from benchmarks.real_model.exams import Exams
 from burnish import config
 from burnish.config import ABILITIES, ANCHORS, BASE_NAME
 from burnish.errors import BurnishError
+from burnish.sandbox.demo.worlds import UNSEEN
 from burnish.sandbox.english import questions
 from burnish.sandbox.english.style import HOUSE_STYLE, NO_COMMAS, SHORT, Wish
 from burnish.sandbox.english.users import EnglishUser
 from burnish.server.rollout.forgetting_prompts import read_prompts
 
 RECORDED = {
-    "english": "dfde7fb40f312683bb4863c327334d774c3c29188e293b06353c962bcb1221c2",
-    "continual": "9f10ef8cb17bf2b7d473b17e1ed440cc86e771170e472051aed07855ca677979",
+    "english": "37e8e46610c5a8ebb7e35f92b3271df70dba18a98dbdfd14f34eb3ac2bae90c9",
+    "continual": "1dc67cb0b009bade2bb603af2d9c3a1f275e4d3e48ef31220879370a7bcf3445",
 }
 """Who changes a world throws away all that was measured in it."""
 

@@ -8,6 +8,7 @@ a due step is decided.
 from collections.abc import Sequence
 from pathlib import Path
 
+from burnish.sandbox.demo.worlds import UNSEEN
 from burnish.sandbox.english import questions, style, users
 from burnish.sandbox.english.style import HOUSE_STYLE, Wish
 from burnish.sandbox.english.users import EnglishUser
@@ -25,7 +26,7 @@ FILES: tuple[Path, ...] = (
     Path(__file__),
     *(Path(str(module.__file__)) for module in (questions, style, users)),
     *sorted(questions.FOLDER.glob("*.json*")),
-    Path(__file__).parents[1] / "unseen.jsonl",
+    UNSEEN,
 )
 
 

@@ -21,6 +21,7 @@ BARS: dict[str, Bar] = {
     "score_prompted": ("score of the base with the wishes in its prompt", "–", lambda v: True),
     "score_before": ("score of the served agent, before", "≤ 0.10", lambda v: v <= 0.10),
     "score_after": ("score of the served agent, after", "≥ 0.60", lambda v: v >= 0.60),
+    "kept": ("answers about other things, share of the base's", "≥ 0.95", lambda v: v >= 0.95),
     "interactions": ("rated replies", "≤ 256", lambda v: v <= 256),
     "requests_failed": ("client requests failed", "0", lambda v: v == 0),
     "swaps": ("swaps with ≥ 4 streams in flight", "≥ 4", lambda v: v >= 4),

@@ -19,7 +19,15 @@ from burnish.config.groups import Groups
 from burnish.config.judging import Judge
 from burnish.config.learning import Learner
 from burnish.config.recipe import PRESETS, Recipe
-from burnish.config.section import ABILITIES, ANCHORS, BASE_NAME, LORA_RANKS, SANDBOX_MODEL, Section
+from burnish.config.section import (
+    ABILITIES,
+    ANCHORS,
+    BASE_NAME,
+    LORA_RANKS,
+    OF_KNOWN_BASES,
+    SANDBOX_MODEL,
+    Section,
+)
 from burnish.config.serving import Engine, Gateway, Journal, Remote
 from burnish.config.versions import Agent, Alerts, Canary, Gate, Personal, Versions
 from burnish.errors import ConfigError
@@ -30,6 +38,7 @@ __all__ = [
     "BASE_NAME",
     "FIRST",
     "LORA_RANKS",
+    "OF_KNOWN_BASES",
     "PRESETS",
     "SANDBOX_MODEL",
     "Agent",

@@ -46,7 +46,7 @@ class Learner(Section):
     threads: int = Field(
         0,
         ge=0,
-        description="Torch threads on a CPU. 0: half of the cores, or one if the model has a few million parameters.",
+        description="Torch threads on a CPU. 0: one for each core, or one if the model has a few million parameters.",
     )
     processes: int = Field(
         1,

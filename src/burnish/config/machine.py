@@ -48,15 +48,8 @@ def has_fast_bfloat16() -> bool:
 
 
 def n_threads(model: str) -> int:
-    """Threads for the engine on a CPU."""
+    """Threads on a CPU, for the engine and for the learner each."""
     return 1 if _is_small(model) else len(os.sched_getaffinity(0))
-
-
-def n_learner_threads(model: str) -> int:
-    """Threads for the learner on a CPU: half of the engine's. Beside a busy engine, threads that share what is left of
-    one core wait for each other.
-    """
-    return max(1, n_threads(model) // 2)
 
 
 def kv_cache_gib(model: str) -> int:

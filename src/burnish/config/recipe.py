@@ -27,7 +27,7 @@ class Recipe(Section):
         4, ge=1, description="Most versions between the learner's and the one that sampled a row."
     )
     num_iterations: int = Field(
-        1,
+        2,
         ge=1,
         description="Optimiser steps over the rows of one step. More learn more from each row and take "
         "proportionally longer.",
@@ -112,7 +112,7 @@ class Recipe(Section):
         "is one tail bin.",
     )
     distill_teacher: Literal["base", "live"] = Field(
-        "base", description="The teacher that reads the hint: the frozen base, or the live version."
+        "live", description="The teacher that reads the hint or the examples: the live version, or the frozen base."
     )
     n_examples: int = Field(
         4,
@@ -325,9 +325,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "general": {},
         "sandbox": {
             "step_kl": 0.0,
-            "num_iterations": 2,
             "learning_rate": 1e-3,
-            "distill_teacher": "live",
             "n_examples": 0,
             "sft_weight": 0.0,
             "max_rows": 24,

@@ -10,6 +10,9 @@ ABILITIES = _DATA / "abilities.jsonl"
 """The forgetting prompts that ship, for any base model."""
 ANCHORS = _DATA / "anchors.jsonl"
 """The anchor prompts that ship, for any base model."""
+OF_KNOWN_BASES = _DATA / "bases"
+"""What the known models (`burnish models list`) say to these prompts, in files like those of a state directory's
+cache."""
 BASE_NAME = "base"
 """Model name of the frozen base."""
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)

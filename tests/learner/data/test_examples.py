@@ -11,7 +11,7 @@ from burnish.learner.data import examples, good_replies
 from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.data.rows import Row
 from burnish.learner.data.samples import Sample
-from burnish.learner.model.policy import Policy, Weights
+from burnish.learner.model.policy import Policy
 from burnish.learner.objectives.distillation import Distillation
 from burnish.learner.run.trainer import Trainer
 
@@ -111,11 +111,6 @@ def test_the_shuffled_control_does_not_see_earlier_praise(make_trainer: Make, ma
     failures = make_samples(6, reward=-1.0)
     earlier = old(make_samples(4))
     assert trainer.step(failures, good=earlier).metrics["n_examples"] == 0.0
-
-
-def test_a_hint_of_the_base_may_make_a_near_miss_likelier() -> None:
-    assert Distillation(top_k=5, teacher=Weights.TEACHER)._effect(0.3) == 0.3
-    assert Distillation(top_k=5, teacher=Weights.BASE)._effect(0.3) == -0.3
 
 
 def test_examples_carry_no_refusal(make_trainer: Make, make_samples: Samples) -> None:

@@ -38,13 +38,21 @@ def test_supervised_learning_makes_right_replies_likelier(make_trainer: Make, ma
         make_trainer(**OFF | {"sft_weight": 1.0}),
         with_right(make_samples(4, hints=False), RightKind.DEMONSTRATION),
     )
-    right = [Text(s.prompt_ids, RIGHT, s.temperature) for s in samples if s.demonstration_ids is not None]
+    right = [Text(s.prompt_ids, RIGHT) for s in samples if s.demonstration_ids is not None]
     before = logprob(trainer, right)
     result = trainer.step(samples)
     assert result.trained == (samples[0].interaction_id, samples[2].interaction_id)
     assert result.idle == (samples[1].interaction_id, samples[3].interaction_id)
     assert result.metrics["loss/sft"] == pytest.approx(-before / 8, abs=1e-4)
     assert logprob(trainer, right) > before
+
+
+def test_a_demonstration_is_learned_at_temperature_one_and_a_correction_compared_at_the_replys(
+    make_samples: Samples,
+) -> None:
+    cold = [replace(sample, temperature=0.5) for sample in make_samples(2, hints=False)]
+    assert [row.temperature for row in right_replies(with_right(cold, RightKind.DEMONSTRATION))] == [1.0]
+    assert [row.temperature for row in right_replies(with_right(cold, RightKind.CORRECTION))] == [0.5]
 
 
 def test_a_correction_is_not_learned_word_by_word(make_trainer: Make, make_samples: Samples) -> None:

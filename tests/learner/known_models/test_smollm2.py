@@ -1,5 +1,6 @@
 """SmolLM2 itself, from PyPI or from the user's cache: the known shape, the official template, and a right answer."""
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from burnish.adapters.base_model import revision
+from burnish.config import OF_KNOWN_BASES
 from burnish.learner import known_models
 
 pytestmark = pytest.mark.engine  # starts no engine, but downloads 93 MB: with those, in CI only
@@ -36,6 +39,11 @@ def test_it_has_the_published_shape(folder: Path) -> None:
     assert (config.num_attention_heads, config.num_key_value_heads, config.vocab_size) == (9, 3, 49_152)
     assert (config.rope_parameters["rope_theta"], config.max_position_embeddings) == (100_000, 8192)
     assert (config.rms_norm_eps, config.tie_word_embeddings, config.eos_token_id) == (1e-5, True, 2)
+
+
+def test_what_ships_of_its_answers_is_its_own(folder: Path) -> None:
+    (answers,) = OF_KNOWN_BASES.glob("base-answers-*.json")
+    assert json.loads(answers.read_text(encoding="utf-8"))["identity"].startswith(revision(folder) + " ")
 
 
 def test_its_template_speaks_first_where_there_is_no_system_message(tokenizer: Any) -> None:

@@ -27,7 +27,7 @@ Samples = Callable[..., list[Sample]]
     [
         (-1.0, -0.2, 0.5, None),
         (-1.0, 0.0, 0.5, UNMOVED),
-        (-1.0, 0.3, 0.5, UNMOVED),
+        (-1.0, 0.3, 0.5, None),  # a near miss is likelier with the hint
         (1.0, 0.3, 0.5, None),  # a hint on a liked reply need not change it
         (None, 0.3, 0.5, None),
         (-1.0, -0.2, MIN_OVERLAP / 2, FAR),
