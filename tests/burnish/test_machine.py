@@ -18,7 +18,7 @@ def test_a_tiny_model_gets_one_thread_and_little_memory() -> None:
     assert (machine.n_threads(str(SANDBOX_MODEL)), machine.kv_cache_gib(str(SANDBOX_MODEL))) == (1, 1)
 
 
-def test_any_other_model_gets_every_core_and_its_learner_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_model_gets_every_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
     found = model(tmp_path, 200 * 2**20)
     assert machine.n_threads(found) == 12
