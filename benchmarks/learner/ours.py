@@ -77,7 +77,6 @@ def sample_of(name: str, row: Mapping[str, Any]) -> Sample:
         prompt_ids=array("i", [int(i) for i in row["prompt_ids"]]),
         completion_ids=array("i", [int(i) for i in row["completion_ids"]]),
         behaviour_logprobs=array("f", row["behaviour"]),
-        temperature=1.0,
         has_ratio=True,
         reward=1.0,
         reward_source="judge",

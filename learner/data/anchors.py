@@ -1,8 +1,9 @@
 """Anchors: the beginnings of the base's own answers to general prompts, part of every step against forgetting.
 
-They are self-generated, so they follow the base's own distribution and contain nobody's data. Guarantees: they are
-sampled once per base and file (cached under a name made of both digests; those of known models ship), and are the
-same on every machine for the same seed. An answer that fails its `check` is not used.
+They are self-generated, so they contain nobody's data. They are the base's likeliest answers: a small model that is
+sampled at temperature 1 writes nonsense, and holding its predictions there keeps nothing that anybody asks for.
+Guarantees: they are made once per base and file (cached under a name made of both digests; those of known models
+ship). An answer that fails its `check` is not used.
 """
 
 import hashlib
@@ -34,20 +35,18 @@ class Anchors:
         self.texts = texts
 
     @classmethod
-    def load(
-        cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = MAX_NEW_TOKENS, seed: int = 0
-    ) -> "Anchors":
+    def load(cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = MAX_NEW_TOKENS) -> "Anchors":
         """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer})."""
         prompts = read_prompts(file)
         identity = (
-            f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} {seed}"
+            f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} likeliest"
         )
         cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         shipped = OF_KNOWN_BASES / cache.name
         if shipped.exists():
             cache = shipped
         elif not cache.exists():
-            texts = _generate(prompts, policy, max_new_tokens, seed)
+            texts = _generate(prompts, policy, max_new_tokens)
             replace_text(cache, json.dumps([[list(t.prompt_ids), list(t.completion_ids)] for t in texts]))
         pairs = json.loads(cache.read_text(encoding="utf-8"))
         return cls([Text(prompt_ids, completion_ids) for prompt_ids, completion_ids in pairs])
@@ -75,13 +74,12 @@ def read_prompts(file: Path) -> list[Mapping[str, Any]]:
     return prompts
 
 
-def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int, seed: int) -> list[Text]:
-    """The beginning of the base's answer to each prompt at temperature 1, if it passes its check."""
+def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int) -> list[Text]:
+    """The beginning of the base's likeliest answer to each prompt, if it passes its check."""
     tokenizer = policy.tokenizer
     rendered = [render(tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
-    with torch.random.fork_rng(), torch.no_grad(), policy.using(Weights.BASE):
-        torch.manual_seed(seed)
-        answers = generate(rendered, policy, max_new_tokens, is_sampled=True)
+    with torch.no_grad(), policy.using(Weights.BASE):
+        answers = generate(rendered, policy, max_new_tokens, is_sampled=False)
     texts = []
     for prompt, ids, answer in zip(prompts, rendered, answers, strict=True):
         if not answer:

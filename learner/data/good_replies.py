@@ -46,7 +46,7 @@ def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
             continue
         reply = sample.completion_ids if ids is None else ids
         where = (sample.who, sample.interaction_id, sample.prompt_ids, reply)
-        found.append(GoodReply(*where, sample.temperature, sample.messages, sample.tools))
+        found.append(GoodReply(*where, sample.messages, sample.tools))
     return found
 
 
@@ -101,5 +101,5 @@ def read(session: Session, names: Iterable[tuple[str, str | None]], tokenizer: A
                 continue
             reply = ids
         where = (liked.user, interaction_id, liked.prompt_ids, reply)
-        found.append(GoodReply(*where, liked.temperature, turn.messages, turn.tools, record_id))
+        found.append(GoodReply(*where, turn.messages, turn.tools, record_id))
     return found

@@ -1,9 +1,7 @@
 """RightReply: the row of a reply that is right as it stands, token by token.
 
 A person wrote it next to what the agent replied in this step, or it is a good reply of an earlier step. It has no
-behaviour log-probs, no ratio and no reward. It is learned at temperature 1, whatever the turn's, so a client that asks
-at a lower temperature gets the likelier ones of such replies (docs/decisions/0033-a-teacher-that-learns.md).
-A correction is only compared with the reply that it corrects, at the temperature of that one.
+behaviour log-probs, no ratio and no reward. A correction is only compared with the reply that it corrects.
 """
 
 from collections.abc import Iterable
@@ -12,8 +10,6 @@ from dataclasses import dataclass
 from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.data.rows import Row
 from burnish.learner.data.samples import RightKind, Sample
-
-TEMPERATURE = 1.0
 
 
 @dataclass(slots=True)
@@ -40,12 +36,7 @@ class RightReply(Row):
 def right_replies(samples: Iterable[Sample]) -> list[RightReply]:
     """One row for each sample that has a right reply, in their order."""
     return [
-        RightReply(
-            sample.prompt_ids,
-            sample.demonstration_ids,
-            TEMPERATURE if sample.right_kind is RightKind.DEMONSTRATION else sample.temperature,
-            of_sample=sample,
-        )
+        RightReply(sample.prompt_ids, sample.demonstration_ids, of_sample=sample)
         for sample in samples
         if sample.demonstration_ids is not None
     ]
@@ -53,4 +44,4 @@ def right_replies(samples: Iterable[Sample]) -> list[RightReply]:
 
 def again(good: Iterable[GoodReply]) -> list[RightReply]:
     """One row for each good reply of earlier steps, in their order."""
-    return [RightReply(each.prompt_ids, each.completion_ids, TEMPERATURE, earlier=each) for each in good]
+    return [RightReply(each.prompt_ids, each.completion_ids, earlier=each) for each in good]

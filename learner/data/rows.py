@@ -18,14 +18,12 @@ from burnish.records import FloatArray
 
 
 class Tokens(Protocol):
-    """What the policy needs to score a completion: the engine's token ids and the temperature of the softmax."""
+    """What the policy needs to score a completion: the engine's token ids."""
 
     @property
     def prompt_ids(self) -> Sequence[int]: ...
     @property
     def completion_ids(self) -> Sequence[int]: ...
-    @property
-    def temperature(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,6 @@ class Text:
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
-    temperature: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,6 @@ class Row:
 
     prompt_ids: Sequence[int]
     completion_ids: Sequence[int]
-    temperature: float
     sample: Sample | None = None
     streams: dict[str, Tensor] = field(default_factory=dict)
     weight: float = 1.0
@@ -66,7 +62,7 @@ class Row:
 
     @classmethod
     def of(cls, sample: Sample) -> "Row":
-        return cls(sample.prompt_ids, sample.completion_ids, sample.temperature, sample)
+        return cls(sample.prompt_ids, sample.completion_ids, sample)
 
     @property
     def n_tokens(self) -> int:
@@ -84,7 +80,7 @@ class TokenBatch:
     """The completions of `rows`, concatenated, with the model's predictions at each of their tokens."""
 
     def __init__(self, rows: Sequence[Row], predictions: Predictions | Tensor) -> None:
-        """`predictions`, or whole distributions: log-softmax [N, V] at each row's temperature."""
+        """`predictions`, or whole distributions: log-softmax [N, V]."""
         self.rows = rows
         self.predictions = Dense(predictions) if isinstance(predictions, Tensor) else predictions
 

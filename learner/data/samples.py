@@ -1,8 +1,9 @@
 """Sample: one recorded reply as training data, or the reason why it cannot be used.
 
 Guarantees: token ids are the engine's and never re-tokenised. Behaviour log-probs are the engine's and never filled in.
-Absent values are None. `has_ratio` states that the log-probs are those of the full softmax at `temperature`. Only then
-may a row carry a policy gradient. A row that was sampled otherwise (greedy, top-p, constrained), or that the length
+Absent values are None. Everything is learned at temperature 1, whatever the request's, so two clients with different
+sampling teach the same model (docs/decisions/0034-learned-at-temperature-one.md). `has_ratio` states that the policy
+chose the tokens itself. Only then may a row carry a policy gradient. A row that was constrained, or that the length
 limit cut off, can still be distilled, because a divergence at the states visited needs no importance ratio.
 """
 
@@ -36,7 +37,7 @@ class SkipReason(StrEnum):
     DEGENERATE = "degenerate"  # most of it repeats itself: a loop, whatever the feedback
     NO_SIGNAL = "no_signal"  # neither reward nor hint so far
     NEUTRAL = "neutral"  # a reward of exactly 0, no hint: the next state neither praised nor blamed
-    NOT_PLAIN = "not_plain"  # a reward but no usable ratio, and no hint to distil
+    NOT_CHOSEN = "not_chosen"  # a reward for tokens that the policy did not choose itself, and no hint to distil
     UNRENDERABLE = "unrenderable"  # only a hint, and the teacher's prompt cannot be made
     DUPLICATED = "duplicated"  # the same reply to the same prompt is in the batch already
     CAPPED = "capped"  # its user has so many rows in the batch that each would weigh almost nothing
@@ -101,7 +102,6 @@ class Sample:
     prompt_ids: IntArray
     completion_ids: IntArray
     behaviour_logprobs: FloatArray
-    temperature: float
     has_ratio: bool
     reward: float | None
     reward_source: str | None
@@ -162,8 +162,7 @@ def to_sample(
     """The sample of `interaction` with its effective `reward`. `session` is the journal's, not the client's claim.
 
     A `right` reply alone is enough for a sample, so give one only if an objective learns from it. `n_vocab` is the
-    model's, to detect foreign ids. A greedy row counts with temperature 1, because teacher and student are compared
-    there.
+    model's, to detect foreign ids.
     """
     name, sampling = interaction.interaction_id, interaction.sampling
     if (unusable := _unusable(interaction, n_vocab)) is not None:
@@ -185,7 +184,7 @@ def to_sample(
         if is_cut:
             return Skipped(name, SkipReason.TRUNCATED)
         if not has_ratio:
-            return Skipped(name, SkipReason.UNRENDERABLE if hint else SkipReason.NOT_PLAIN)
+            return Skipped(name, SkipReason.UNRENDERABLE if hint else SkipReason.NOT_CHOSEN)
         if reward.value == 0.0 and reward.step is None:
             return Skipped(name, SkipReason.NEUTRAL)
     n_calls, n_broken = tool_calls(interaction.reply, bool(interaction.tools))
@@ -199,7 +198,6 @@ def to_sample(
         prompt_ids=interaction.prompt_ids,
         completion_ids=interaction.token_ids,
         behaviour_logprobs=interaction.logprobs,
-        temperature=sampling.temperature if sampling.temperature > 0 else 1.0,
         has_ratio=has_ratio,
         reward=reward.value if reward is not None else None,
         reward_source=reward.source if reward is not None else None,

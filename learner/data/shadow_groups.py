@@ -14,7 +14,7 @@ from burnish.journal.turns import from_bytes
 from burnish.learner.data.rows import Place, Row
 from burnish.learner.data.samples import defect
 from burnish.learner.model.hint_grader import HintGrader
-from burnish.records import FloatArray, GroupState, IntArray, Sampling
+from burnish.records import FloatArray, GroupState, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The replies to one live prompt, the live one first, all by `version` at `temperature`."""
+    """The replies to one live prompt, the live one first, all by `version`."""
 
     interaction_id: str
     version: int
     prompt_ids: IntArray
-    temperature: float
     members: tuple[Member, ...]
     session: str
     tenant: str
@@ -50,7 +49,6 @@ class Group:
             Row(
                 self.prompt_ids,
                 member.token_ids,
-                self.temperature,
                 place=Place(self.interaction_id, member.score, member.logprobs),
             )
             for member in self.members
@@ -142,7 +140,6 @@ def read(session: Session, interaction_id: str, scores: Sequence[float] | None =
         interaction_id,
         row.version,
         from_bytes("i", turn.prompt_ids),
-        Sampling(**row.sampling).temperature,  # type: ignore[arg-type]
         tuple(members),
         turn.session_id,
         turn.tenant,

@@ -11,7 +11,6 @@ from typing import Any
 
 import structlog
 import torch
-from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from burnish.learner.data.rows import Text, Tokens, pack
@@ -41,7 +40,7 @@ class Forward:
         return fill(rows, budget) if self.is_packed else pack(rows, budget)
 
     def predictions(self, rows: Sequence[Tokens]) -> Predictions:
-        """The model's predictions at each row's completion, rows concatenated, at each row's temperature."""
+        """The model's predictions at each row's completion, rows concatenated."""
         with self._keeping_little():
             return _packed(self._model, rows) if self.is_packed else _padded(self._model, rows)
 
@@ -68,7 +67,7 @@ def _packed(model: Any, rows: Sequence[Tokens]) -> Projected:
         hidden = base.get_decoder()(
             input_ids=layout.ids[None], position_ids=layout.positions[None], use_cache=False, packed=layout
         ).last_hidden_state[0]
-    return Projected(hidden.index_select(0, layout.targets), head, _temperatures(rows, head.device))
+    return Projected(hidden.index_select(0, layout.targets), head)
 
 
 def _padded(model: Any, rows: Sequence[Tokens]) -> Dense:
@@ -92,11 +91,7 @@ def _padded(model: Any, rows: Sequence[Tokens]) -> Dense:
         logits_to_keep=n_keep,
         use_cache=False,
     ).logits
-    return Dense(torch.log_softmax(logits[kept.to(device)].float() / _temperatures(rows, device)[:, None], -1))
-
-
-def _temperatures(rows: Sequence[Tokens], device: torch.device) -> Tensor:
-    return torch.tensor([row.temperature for row in rows for _ in row.completion_ids], device=device)
+    return Dense(torch.log_softmax(logits[kept.to(device)].float(), -1))
 
 
 @torch.no_grad()
@@ -112,7 +107,7 @@ def _agrees(model: Any) -> bool:
         log.warning("rows will be padded: the model does not use SDPA", attention=before)
         return False
     ids = [i % n_vocab for i in range(1, 40)]
-    rows = [Text(ids[:24], ids[24:28]), Text(ids[:20], ids[30:33]), Text(ids[30:35], ids[:3], 0.7)]
+    rows = [Text(ids[:24], ids[24:28]), Text(ids[:20], ids[30:33]), Text(ids[30:35], ids[:3])]
     alone = _padded(model, rows).logprobs
     config._attn_implementation = NAME
     try:

@@ -1,8 +1,8 @@
 """Head: log-probs from hidden states, a tile of tokens × vocabulary at a time. No [T, V] tensor is ever made.
 
 The head is frozen, so the gradient needs only the expected row of the vocabulary, E_p[w] = Σ_v p_v w_v: the gradient of
-log p_y by the hidden state is (w_y − E_p[w])/τ. One pass over the tiles with an online softmax gives log Z and E_p[w]
-together. Backward reads only the rows of the requested ids. The entropy needs no further pass: H = log Z − h·E_p[w]/τ.
+log p_y by the hidden state is w_y − E_p[w]. One pass over the tiles with an online softmax gives log Z and E_p[w]
+together. Backward reads only the rows of the requested ids. The entropy needs no further pass: H = log Z − h·E_p[w].
 """
 
 from dataclasses import dataclass
@@ -35,15 +35,10 @@ class Scan:
 
 
 @torch.no_grad()
-def scan(hidden: Tensor, weight: Tensor, temperatures: Tensor, *, expected: bool, top: int = 0) -> Scan:
-    """One pass of `hidden` [N, H] over the head's `weight` [V, H] at `temperatures` [N]. All results are in float32 or
-    better.
-    """
+def scan(hidden: Tensor, weight: Tensor, *, expected: bool, top: int = 0) -> Scan:
+    """One pass of `hidden` [N, H] over the head's `weight` [V, H]. All results are in float32 or better."""
     n_tokens, n_vocab = (_GPU_TILE if hidden.is_cuda else _CPU_TILE) if weight.dtype != torch.float64 else (5, 7)
-    parts = [
-        _scan_tokens(h, weight, t, n_vocab, expected=expected, top=top)
-        for h, t in zip(torch.split(hidden, n_tokens), torch.split(temperatures, n_tokens), strict=True)
-    ]
+    parts = [_scan_tokens(h, weight, n_vocab, expected=expected, top=top) for h in torch.split(hidden, n_tokens)]
     return Scan(
         torch.cat([part.log_z for part in parts]),
         torch.cat([part.expected for part in parts if part.expected is not None]) if expected else None,
@@ -51,23 +46,15 @@ def scan(hidden: Tensor, weight: Tensor, temperatures: Tensor, *, expected: bool
     )
 
 
-def _scan_tokens(
-    hidden: Tensor, weight: Tensor, temperatures: Tensor, n_vocab: int, *, expected: bool, top: int
-) -> Scan:
-    inverse = (1.0 / temperatures)[:, None]
+def _scan_tokens(hidden: Tensor, weight: Tensor, n_vocab: int, *, expected: bool, top: int) -> Scan:
     is_wide = weight.dtype in (torch.float32, torch.float64)
-    scaled = (
-        hidden * inverse.to(hidden.dtype) if is_wide else hidden
-    )  # in bf16 the quotient would lose bits: divide after
     largest = wide(hidden).new_full((len(hidden), 1), -torch.inf)
     total, mean = torch.zeros_like(largest), wide(torch.zeros_like(hidden)) if expected else None
     best: tuple[Tensor, Tensor] | None = None
     n_best = top if is_wide else max(top, min(_N_EXACT, len(weight)))
     for start in range(0, len(weight), n_vocab):
         rows = weight[start : start + n_vocab]
-        logits = scaled @ rows.T
-        if not is_wide:
-            logits = logits.float().mul_(inverse)
+        logits = wide(hidden @ rows.T)
         if n_best:
             best = _merge(best, logits, start, n_best)
         previous, largest = largest, torch.maximum(largest, logits.amax(-1, keepdim=True))
@@ -78,7 +65,7 @@ def _scan_tokens(
             mean.mul_(faded)
             mean.addmm_(weights, rows) if is_wide else mean.add_(weights.to(rows.dtype) @ rows)
     if best is not None and not is_wide:
-        best = _correct(best, hidden, weight, inverse, largest, total, mean)
+        best = _correct(best, hidden, weight, largest, total, mean)
     log_z = (largest + total.log()).squeeze(1)
     found = None if best is None or not top else best[1][:, :top]
     return Scan(log_z, None if mean is None else mean.div_(total), found)
@@ -88,7 +75,6 @@ def _correct(
     best: tuple[Tensor, Tensor],
     hidden: Tensor,
     weight: Tensor,
-    inverse: Tensor,
     largest: Tensor,
     total: Tensor,
     mean: Tensor | None,
@@ -100,7 +86,7 @@ def _correct(
     """
     rounded, ids = best
     rows = wide(weight[ids])
-    exact = torch.bmm(rows, wide(hidden).unsqueeze(2)).squeeze(2) * inverse
+    exact = torch.bmm(rows, wide(hidden).unsqueeze(2)).squeeze(2)
     change = (exact - largest).exp_() - (rounded - largest).exp_()
     total.add_(change.sum(-1, keepdim=True)).clamp_(min=torch.finfo(total.dtype).tiny)
     if mean is not None:
@@ -119,41 +105,35 @@ def _merge(best: tuple[Tensor, Tensor] | None, logits: Tensor, start: int, k: in
     return values, ids.gather(1, order)
 
 
-def logprobs_at(hidden: Tensor, weight: Tensor, temperatures: Tensor, found: Scan, ids: Tensor) -> Tensor:
+def logprobs_at(hidden: Tensor, weight: Tensor, found: Scan, ids: Tensor) -> Tensor:
     """Log-probs [N, K] of `ids` [N, K], with gradient to `hidden` if the scan has `expected`."""
     expected = torch.empty(0, device=hidden.device) if found.expected is None else found.expected
-    values: Tensor = _LogProbs.apply(hidden, weight, temperatures, found.log_z, expected, ids)  # type: ignore[no-untyped-call]
+    values: Tensor = _LogProbs.apply(hidden, weight, found.log_z, expected, ids)  # type: ignore[no-untyped-call]
     return values
 
 
 class _LogProbs(torch.autograd.Function):
-    """h·w_y/τ − log Z, and its gradient by h. The head is frozen."""
+    """h·w_y − log Z, and its gradient by h. The head is frozen."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, temperatures: Tensor, log_z: Tensor, expected: Tensor, ids: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(weight, temperatures, expected, ids)
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, log_z: Tensor, expected: Tensor, ids: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, expected, ids)
         ctx.dtype = hidden.dtype
         parts = [
-            torch.bmm(wide(weight[i]), wide(h).unsqueeze(2)).squeeze(2) / t[:, None]
-            for h, i, t in zip(
-                *(torch.split(x, _n_gathered(weight, ids)) for x in (hidden, ids, temperatures)), strict=True
-            )
+            torch.bmm(wide(weight[i]), wide(h).unsqueeze(2)).squeeze(2)
+            for h, i in zip(*(torch.split(x, _n_gathered(weight, ids)) for x in (hidden, ids)), strict=True)
         ]
         return torch.cat(parts) - log_z[:, None]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        weight, temperatures, expected, ids = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        weight, expected, ids = ctx.saved_tensors
         parts = [
-            torch.bmm(g.unsqueeze(1), wide(weight[i])).squeeze(1).sub_(g.sum(1, keepdim=True) * e).div_(t[:, None])
-            for g, e, i, t in zip(
-                *(torch.split(x, _n_gathered(weight, ids)) for x in (grad, expected, ids, temperatures)), strict=True
-            )
+            torch.bmm(g.unsqueeze(1), wide(weight[i])).squeeze(1).sub_(g.sum(1, keepdim=True) * e)
+            for g, e, i in zip(*(torch.split(x, _n_gathered(weight, ids)) for x in (grad, expected, ids)), strict=True)
         ]
-        return torch.cat(parts).to(ctx.dtype), None, None, None, None, None
+        return torch.cat(parts).to(ctx.dtype), None, None, None, None
 
 
 def _n_gathered(weight: Tensor, ids: Tensor) -> int:

@@ -10,7 +10,7 @@ from burnish.learner.model import head
 
 
 class Predictions(ABC):
-    """Next-token distributions at N places, each at its own temperature. `n_vocab` is V."""
+    """Next-token distributions at N places. `n_vocab` is V."""
 
     n_vocab: int
 
@@ -43,15 +43,15 @@ class Predictions(ABC):
     def kl_to(self, other: Self) -> Tensor:
         """KL(self ‖ other) in nats at each place [N], over the whole vocabulary, without gradient.
 
-        `other` has the same places and temperatures.
+        `other` has the same places.
         """
 
 
 class Projected(Predictions):
     """From `hidden` [N, H] and a frozen head `weight` [V, H]: one pass over the vocabulary, run when first needed."""
 
-    def __init__(self, hidden: Tensor, weight: Tensor, temperatures: Tensor) -> None:
-        self.hidden, self.weight, self.temperatures = hidden, weight, temperatures
+    def __init__(self, hidden: Tensor, weight: Tensor) -> None:
+        self.hidden, self.weight = hidden, weight
         self.n_vocab = len(weight)
         self._found: head.Scan | None = None
 
@@ -60,16 +60,15 @@ class Projected(Predictions):
         return self.hidden.device
 
     def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
-        found, hidden, temperatures = self._scan(), self.hidden, self.temperatures
+        found, hidden = self._scan(), self.hidden
         if index is not None:
-            found = found.at(index)
-            hidden, temperatures = hidden[index], temperatures[index]
-        return head.logprobs_at(hidden, self.weight, temperatures, found, ids)
+            found, hidden = found.at(index), hidden[index]
+        return head.logprobs_at(hidden, self.weight, found, ids)
 
     def entropy(self) -> Tensor:
         found = self._scan(expected=True)
         assert found.expected is not None
-        mean_logit = (head.wide(self.hidden.detach()) * found.expected).sum(-1) / self.temperatures
+        mean_logit = (head.wide(self.hidden.detach()) * found.expected).sum(-1)
         return (found.log_z - mean_logit).clamp_(min=0.0)
 
     def top(self, k: int) -> Tensor:
@@ -79,26 +78,26 @@ class Projected(Predictions):
 
     def dense(self) -> Tensor:
         logits = head.wide(self.hidden @ self.weight.detach().T)
-        return torch.log_softmax(logits / self.temperatures[:, None], -1)
+        return torch.log_softmax(logits, -1)
 
     def kept(self, index: Tensor) -> "Projected":
-        kept = Projected(self.hidden.detach()[index], self.weight, self.temperatures[index])
+        kept = Projected(self.hidden.detach()[index], self.weight)
         kept._found = None if self._found is None else self._found.at(index)
         return kept
 
     def kl_to(self, other: Self) -> Tensor:
-        """E_p[log p − log q] = (h_p − h_q)·E_p[w]/τ − log Z_p + log Z_q: no [N, V] tensor is made."""
+        """E_p[log p − log q] = (h_p − h_q)·E_p[w] − log Z_p + log Z_q: no [N, V] tensor is made."""
         mine, theirs = self._scan(expected=True), other._scan()
         assert mine.expected is not None
         moved = head.wide(self.hidden.detach()) - head.wide(other.hidden.detach())
-        return ((moved * mine.expected).sum(-1) / self.temperatures - mine.log_z + theirs.log_z).clamp_(min=0.0)
+        return ((moved * mine.expected).sum(-1) - mine.log_z + theirs.log_z).clamp_(min=0.0)
 
     def _scan(self, *, expected: bool = False, top: int = 0) -> head.Scan:
         expected = expected or (self.hidden.requires_grad and torch.is_grad_enabled())
         found = self._found
         has_top = not top or (found is not None and found.top is not None and found.top.shape[1] >= top)
         if found is None or not has_top or (expected and found.expected is None):
-            found = head.scan(self.hidden, self.weight, self.temperatures, expected=expected, top=top)
+            found = head.scan(self.hidden, self.weight, expected=expected, top=top)
             self._found = found
         return found
 

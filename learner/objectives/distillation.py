@@ -61,7 +61,7 @@ class Distillation(Objective):
         tops = policy.top(carrying, k)
         self._chosen = choose(carrying, tops, policy, self.teacher)
         taught = [(row, row.sample) for row in carrying if row.sample is not None]
-        asked = [Text(sample.teacher_prompt_ids or (), row.completion_ids, row.temperature) for row, sample in taught]
+        asked = [Text(sample.teacher_prompt_ids or (), row.completion_ids) for row, sample in taught]
         # examples are not checked: they are replies, and not somebody's words about one
         checked = [i for i, (_, s) in enumerate(taught) if self.check_hints and s.example_prompt_ids is None]
         neutral = [_neutral(*taught[i]) for i in checked]
@@ -117,7 +117,7 @@ class TokenDistillation(Distillation):
         facts = super().stamp(rows, policy)
         taught = [row for row in rows if row.streams.pop("teacher_top", None) is not None]
         prompts = [row.sample.hinted_prompt_ids if row.sample is not None else None for row in taught]
-        asked = [Text(ids or (), row.completion_ids, row.temperature) for ids, row in zip(prompts, taught, strict=True)]
+        asked = [Text(ids or (), row.completion_ids) for ids, row in zip(prompts, taught, strict=True)]
         for row, found in zip(taught, policy.logprobs(asked, self.teacher), strict=True):
             del row.streams["top_ids"]
             row.streams[self.stream] = found
@@ -132,7 +132,7 @@ class TokenDistillation(Distillation):
 
 def _neutral(row: Row, sample: Sample) -> Text:
     """The reply behind a prompt with a neutral hint, or without one if it cannot be made."""
-    return Text(sample.control_prompt_ids or row.prompt_ids, row.completion_ids, row.temperature)
+    return Text(sample.control_prompt_ids or row.prompt_ids, row.completion_ids)
 
 
 def choose(
@@ -154,7 +154,7 @@ def choose(
         asked += [(row, top, each) for each in (first, *sample.candidates)]
     if not asked:
         return {}
-    texts = [Text(each.prompt_ids, row.completion_ids, row.temperature) for row, _, each in asked]
+    texts = [Text(each.prompt_ids, row.completion_ids) for row, _, each in asked]
     compared = policy.compared(texts, [top for _, top, _ in asked], teacher)
     best: dict[int, tuple[float, Hinted]] = {}
     for (row, _, each), told in zip(asked, compared, strict=True):

@@ -2,7 +2,7 @@
 
 π_v is the learner's own forward pass under the row's version. π_θ/π_v is *staleness*: it grows with every step in
 between, and the clip limits it. π_v/μ is *engine mismatch*: two programs compute one number. It does not depend on
-training. So if its mean is not nearly 1, the row's ids, temperature or version are not what the record says.
+training. So if its mean is not nearly 1, the row's ids or version are not what the record says.
 """
 
 import math

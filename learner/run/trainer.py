@@ -244,7 +244,7 @@ class Trainer:
         facts |= validated.facts
         learned_again = again(earlier[: recipe.replay_rows]) if recipe.sft_weight else []
         live, right = [Row.of(sample) for sample in admitted], [*right_replies(admitted), *learned_again]
-        replayed = [Row(anchor.prompt_ids, anchor.completion_ids, anchor.temperature) for anchor in work.anchors]
+        replayed = [Row(anchor.prompt_ids, anchor.completion_ids) for anchor in work.anchors]
         members = [(group, group.rows()) for group in work.groups]
         facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
         for row in live:

@@ -47,20 +47,18 @@ class LikedReply:
     interaction_id: str
     prompt_ids: IntArray
     completion_ids: IntArray
-    temperature: float
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
 
     def hinted(self, words: str, tokenizer: Any) -> Text | None:
         """The praised reply behind a prompt with `words` as a hint. None if they cannot be inserted there."""
         ids = hinted_prompt(tokenizer, self.messages, self.tools, words, self.prompt_ids)
-        return Text(ids, self.completion_ids, self.temperature) if ids is not None else None
+        return Text(ids, self.completion_ids) if ids is not None else None
 
     @classmethod
     def of(cls, turn: Interaction) -> "LikedReply":
-        temperature = turn.sampling.temperature if turn.sampling.temperature > 0 else 1.0
         who = (turn.tenant, turn.key_id, turn.user)
-        return cls(who, turn.interaction_id, turn.prompt_ids, turn.token_ids, temperature, turn.messages, turn.tools)
+        return cls(who, turn.interaction_id, turn.prompt_ids, turn.token_ids, turn.messages, turn.tools)
 
 
 def sign_test(n_against: int, n_voting: int) -> float:
@@ -222,7 +220,6 @@ def liked_reply(sample: Sample) -> LikedReply:
         sample.interaction_id,
         sample.prompt_ids,
         sample.completion_ids,
-        sample.temperature,
         sample.messages,
         sample.tools,
     )

@@ -105,7 +105,7 @@ class Run:
         await self._examine(traffic, 0)
         self._phase = "talking, learning"
         is_over = asyncio.Event()
-        listening = asyncio.create_task(traffic.listen(self._plan.seed, is_over))
+        listening = asyncio.create_task(traffic.listen(self._plan.seed, is_over, self._has_listeners))
         examining = asyncio.create_task(self._examine_along(traffic))
         try:
             pauses = Pauses(world, self._plan.seed, self._has_step)
@@ -127,6 +127,10 @@ class Run:
         if self._pulse is None or not self._settings.learner.enabled:
             return False
         return self._pulse.has_step(self._settings.recipe.min_rows)
+
+    def _has_listeners(self) -> bool:
+        is_on_trial = self._pulse is not None and self._pulse.is_on_trial
+        return is_on_trial or not self._plan.world.waits_for_learner
 
     async def _examine(self, traffic: Traffic, n: int) -> None:
         """Ask the held-out prompts through the gateway, without hints, out of training. A program scores the

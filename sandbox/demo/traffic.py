@@ -1,7 +1,7 @@
 """The demo's traffic: simulated users and listeners, as ordinary `openai` clients of the gateway.
 
-Users talk in sessions without any session header, sharing one key. Listeners keep long streams open (their turns opt
-out of training), so that every swap happens under streams. Each request's outcome and times are kept. Nothing is
+Users talk in sessions without any session header, sharing one key. Listeners ask for long replies (their turns opt
+out of training), so that versions go live under streams. Each request's outcome and times are kept. Nothing is
 retried.
 """
 
@@ -20,6 +20,7 @@ from burnish.sandbox.demo.worlds import Conversation, Reaction, User, World
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, RetentionPrompt
 
 N_LISTENERS = 5
+LISTENER_MAX_TOKENS = 160
 N_AT_ONCE = 24
 LONGEST_WAIT = 120.0
 """Seconds."""
@@ -107,11 +108,10 @@ class Traffic:
         self._n_left = n_interactions
         await asyncio.gather(*(self._sessions(user, pause) for user in users))
 
-    async def listen(self, seed: int, is_over: asyncio.Event) -> None:
-        """Hold `N_LISTENERS` long streams open until `is_over`, if the world has listeners."""
-        if self._world.listener is not None:
-            rngs = [random.Random(f"{seed} listener {n}") for n in range(N_LISTENERS)]
-            await asyncio.gather(*(self._listen(self._world.listener, rng, is_over) for rng in rngs))
+    async def listen(self, seed: int, is_over: asyncio.Event, is_time: Callable[[], bool]) -> None:
+        """Hold `N_LISTENERS` long streams open while `is_time` says so, until `is_over`."""
+        rngs = [random.Random(f"{seed} listener {n}") for n in range(N_LISTENERS)]
+        await asyncio.gather(*(self._listen(rng, is_over, is_time) for rng in rngs))
 
     async def ask(self, prompts: Sequence[Conversation], model: str | None = None) -> list[str]:
         """Answers of the agent, or of another `model`, to single prompts, kept out of training. An empty answer for a
@@ -177,12 +177,13 @@ class Traffic:
             record.error = f"feedback: {error!r}"
         record.ended = time.time()
 
-    async def _listen(
-        self, request: Callable[[random.Random], str], rng: random.Random, is_over: asyncio.Event
-    ) -> None:
+    async def _listen(self, rng: random.Random, is_over: asyncio.Event, is_time: Callable[[], bool]) -> None:
         while not is_over.is_set():
-            messages = [{"role": "user", "content": request(rng)}]
-            await self._stream("listener", messages, headers=NO_TRAINING, max_tokens=400)
+            if is_time():
+                messages = [{"role": "user", "content": self._world.listener(rng)}]
+                await self._stream("listener", messages, headers=NO_TRAINING, max_tokens=LISTENER_MAX_TOKENS)
+            else:
+                await asyncio.sleep(0.25)
 
     async def _stream(
         self,

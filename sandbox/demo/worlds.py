@@ -16,6 +16,9 @@ UNSEEN = Path(__file__).with_name("unseen.jsonl")
 """Prompts about other things than the wishes, each with a program's check. No gate asks them, and no anchor is among
 them."""
 
+LONG_REQUESTS = ("Write a long story about this:", "Explain this at length:", "Write an essay about this question:")
+"""What listeners ask for, before a question."""
+
 Conversation = Sequence[Mapping[str, str]]
 
 
@@ -51,8 +54,8 @@ class World:
     `exam` are the held-out conversations and `score` grades one reply to each. `prompted` are the same conversations
     with the users' wishes in the prompt, empty if there are none. `think_seconds` are the bounds of a user's pause.
     `abilities` are prompts about other things, of which the agent must still answer as many as the base, empty if that
-    is not measured. Users who wait for the learner say nothing while a step is due or under way.
-    Some clients hold long streams open with `listener`, so that versions go live under streams. None: no such clients.
+    is not measured. Users who wait for the learner say nothing while a step is due or under way. There the listeners,
+    who ask for long replies with `listener`, come only during trials. Elsewhere they are always there.
     """
 
     title: str
@@ -61,7 +64,7 @@ class World:
     score: Callable[[Sequence[str]], float]
     prompted: tuple[Conversation, ...]
     abilities: tuple[RetentionPrompt, ...]
-    listener: Callable[[random.Random], str] | None
+    listener: Callable[[random.Random], str]
     max_tokens: int
     temperature: float
     think_seconds: tuple[float, float]
@@ -96,9 +99,9 @@ def english() -> World:
         score=lambda replies: style.breakdown(asked, replies)["score"],
         prompted=tuple([{"role": "user", "content": f"{question.text}\n\n{wishes}"}] for question in asked),
         abilities=tuple(prompt for prompt in read_prompts(UNSEEN, None) if not prompt.tools),
-        listener=None,
+        listener=lambda rng: f"{rng.choice(LONG_REQUESTS)} {rng.choice(questions.training()).text}",
         max_tokens=64,
-        temperature=0.6,
+        temperature=0.2,  # as the model's card recommends
         think_seconds=(2.0, 4.0),
         # The demo has 15 minutes for what takes people days. Their pauses are longer than a step, so the machine is
         # free for it. Here it is free because they wait.

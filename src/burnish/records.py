@@ -155,10 +155,6 @@ class GroupState(StrEnum):
     DROPPED = "dropped"
 
 
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.3, 1.3
-"""Temperatures with usable log-probs. Outside, tempered log-probs say little about the served policy."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """The sampling parameters that were in force, as the engine used them."""
@@ -175,9 +171,7 @@ class Sampling:
 
     @property
     def is_plain(self) -> bool:
-        """True if the recorded log-probs are those of the full softmax at `temperature`, so that a learner can
-        reproduce them.
-        """
+        """True if every token was drawn from the full softmax at `temperature`."""
         return (
             self.top_p >= 1.0
             and self.top_k in (-1, 0)
@@ -192,10 +186,10 @@ class Sampling:
 
     @property
     def has_ratio(self) -> bool:
-        """True if the log-probs can be behaviour log-probs of a policy gradient: plain sampling at a temperature near
-        1.
+        """True if the recorded log-probs can be behaviour log-probs of a policy gradient: the policy chose the tokens
+        itself. How narrowly the request let it choose (temperature, top-p, penalties) does not matter.
         """
-        return self.is_plain and MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE
+        return not self.has_logit_bias and not self.is_constrained
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +197,13 @@ class Interaction:
     """One recorded agent reply, exactly as sampled.
 
     `interaction_id` is the client's response id, with `#i` behind it for choice i > 0. `prompt_ids`, `token_ids` are
-    int32 arrays, `logprobs` a float32 array with one natural-log probability per sampled token under the processed
-    (tempered) distribution. `version` is the adapter version's number, 0 for the frozen base. `quarantine` holds the
-    reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is the id that the request
-    named, `quoted_by` the header or field that named it. `route` is the dialect it came in. `upstream` names the remote
-    model that answered in the agent's place, None where the engine did; such a turn has no version of ours. `retry` is
-    the number of earlier tries that the client says it made; `stop` the stop string that ended the reply and is no part
-    of it.
+    int32 arrays, `logprobs` a float32 array with the policy's natural-log probability of each sampled token at
+    temperature 1, whatever the request's. `version` is the adapter version's number, 0 for the frozen base.
+    `quarantine` holds the reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is
+    the id that the request named, `quoted_by` the header or field that named it. `route` is the dialect it came in.
+    `upstream` names the remote model that answered in the agent's place, None where the engine did; such a turn has no
+    version of ours. `retry` is the number of earlier tries that the client says it made; `stop` the stop string that
+    ended the reply and is no part of it.
     """
 
     interaction_id: str

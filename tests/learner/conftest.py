@@ -13,7 +13,7 @@ from burnish.config import Recipe
 from burnish.learner.data.samples import Sample, to_sample
 from burnish.learner.model.policy import Policy
 from burnish.learner.run.trainer import Trainer
-from burnish.records import Reward, Sampling
+from burnish.records import Reward
 from tests.journals import any_journal, journal, journal_url, migrated_file, sqlite_url
 
 __all__ = ["any_journal", "journal", "journal_url", "migrated_file", "sqlite_url"]
@@ -60,14 +60,13 @@ def make_samples(base_dir: Path) -> Callable[..., list[Sample]]:
     """
     policy = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu")
 
-    def make(n: int = 8, *, hints: bool = True, reward: float | None = None, temperature: float = 0.7) -> list[Sample]:
+    def make(n: int = 8, *, hints: bool = True, reward: float | None = None) -> list[Sample]:
         rng = random.Random(3)
         samples = []
         for i in range(n):
             reply = [rng.randrange(5, 200) for _ in range(rng.randint(2, 9))] + [0]
             raw = interaction(policy.tokenizer, f"copy {i} " + "x" * rng.randint(0, 20), interaction_id=f"chatcmpl-{i}")
             raw = replace(raw, token_ids=array("i", reply), logprobs=array("f", [-1.0] * len(reply)))
-            raw = replace(raw, sampling=Sampling(temperature=temperature))
             hint = "Use bold." if hints and i % 3 == 0 else None
             value = reward if reward is not None else (1.0 if i % 2 else -1.0)
             sample = to_sample(raw, Reward(value, "judge", (f"j{i}",), hint), policy.tokenizer, session="s")

@@ -17,7 +17,7 @@ NAMES = ("ana", "bo", "chen", "dora", "emil", "fay", "gus", "hana")
 N_INTERACTIONS = 512
 MILESTONES = (0, 64, 128, 256, 384, 512)
 """The numbers of interactions after which the score is taken."""
-TEMPERATURE = 0.6
+TEMPERATURE = 0.2
 MAX_TOKENS = 64
 PATIENCE = 1800.0
 """Longest wait, in seconds, for the learning loop to catch up. On two busy cores a step and its trial take minutes."""

@@ -98,7 +98,7 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
 
 def _is_fit(row: InteractionRow, longest: int, holdout: float) -> bool:
     is_short = 0 < len(row.token_ids) // 4 <= longest
-    return is_short and not is_held_out(row.session_id, holdout) and Sampling(**row.sampling).has_ratio  # type: ignore[arg-type]
+    return is_short and not is_held_out(row.session_id, holdout) and Sampling(**row.sampling).is_plain  # type: ignore[arg-type]
 
 
 def _n_drawing(session: Session, agent: str) -> int:

@@ -155,7 +155,7 @@ class Recipe(Section):
     )
     kl_weight: float = Field(0.0, ge=0, description="Weight of the KL to the base. 0: off.")
     anchor_weight: float = Field(
-        1.0, ge=0, description="Weight of keeping the base's predictions on its own answers to general prompts. 0: off."
+        3.0, ge=0, description="Weight of keeping the base's predictions on its own answers to general prompts. 0: off."
     )
     anchor_growth: float = Field(
         2.0,
@@ -332,7 +332,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "max_wait": 20.0,
             "kl_weight": 0.1,
             "anchor_rows": 24,
-            "anchor_weight": 3.0,
             # This model is meant to move far from its base within some twenty steps. The usual limits are for models
             # that are not.
             "monitors": "watch",

@@ -29,7 +29,7 @@ from burnish.rewards import compose
 Row = dict[str, Any]
 PAGE = 200
 MIN_REWARD = 0.5
-_MAY_LEAVE = ("stale", "not_plain", "neutral", "no_signal", "unrenderable", "duplicated", "capped")
+_MAY_LEAVE = ("stale", "not_chosen", "neutral", "no_signal", "unrenderable", "duplicated", "capped")
 """Skip reasons that concern the learner's own ways and say nothing against the turn."""
 
 

@@ -56,7 +56,7 @@ def command(settings: Settings) -> list[str]:
         "--port": engine.port,
         "--dtype": machine.dtype(engine.dtype, engine.model),
         "--api-server-count": 1,
-        "--logprobs-mode": "processed_logprobs",
+        "--logprobs-mode": "raw_logprobs",
         "--generation-config": "vllm",
         "--scheduling-policy": "priority",
         "--max-num-queued-reqs": MAX_QUEUED,

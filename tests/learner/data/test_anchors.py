@@ -26,6 +26,10 @@ def test_anchors_are_the_bases_own_and_cached(policy: Policy, tmp_path: Path) ->
     first = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=24)
     assert len(first.texts) == 16 and max(len(text.completion_ids) for text in first.texts) == 24
     assert all(0 not in text.completion_ids[:-1] for text in first.texts), "an answer ends where it ends"
+    for text in first.texts:
+        with torch.no_grad():
+            (likeliest,) = policy.top([text], 1)
+        assert likeliest.squeeze(1).tolist() == list(text.completion_ids)
     perturb(policy)
     policy.model.generate = None  # neither the adapter nor a second run changes them: they come from the cache
     again = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=24)

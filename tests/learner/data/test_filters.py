@@ -93,7 +93,6 @@ def test_every_sample_is_admitted_or_has_a_reason(drawn: list[tuple[int, float]]
             prompt_ids=array("i", [5, 6]),
             completion_ids=array("i", [10 + reply, 0]),
             behaviour_logprobs=array("f", [logprob, -1.0]),
-            temperature=1.0,
             has_ratio=True,
             reward=1.0,
             reward_source="judge",

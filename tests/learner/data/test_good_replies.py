@@ -42,7 +42,7 @@ def test_a_later_step_learns_them_again(make_trainer: Trained, make_samples: Sam
     samples = [replace(s, demonstration_ids=RIGHT, right_kind=RightKind.DEMONSTRATION) for s in make_samples(1)]
     praised = [replace(s, interaction_id=f"old-{i}", reward=1.0) for i, s in enumerate(make_samples(3))]
     old = good_replies.of_step(praised)
-    texts = [Text(each.prompt_ids, each.completion_ids, each.temperature) for each in old]
+    texts = [Text(each.prompt_ids, each.completion_ids) for each in old]
     before = [float(found.sum()) for found in trainer.policy.logprobs(texts)]
     result = trainer.step(samples, good=old)
     after = [float(found.sum()) for found in trainer.policy.logprobs(texts)]

@@ -47,14 +47,6 @@ def test_supervised_learning_makes_right_replies_likelier(make_trainer: Make, ma
     assert logprob(trainer, right) > before
 
 
-def test_a_demonstration_is_learned_at_temperature_one_and_a_correction_compared_at_the_replys(
-    make_samples: Samples,
-) -> None:
-    cold = [replace(sample, temperature=0.5) for sample in make_samples(2, hints=False)]
-    assert [row.temperature for row in right_replies(with_right(cold, RightKind.DEMONSTRATION))] == [1.0]
-    assert [row.temperature for row in right_replies(with_right(cold, RightKind.CORRECTION))] == [0.5]
-
-
 def test_a_correction_is_not_learned_word_by_word(make_trainer: Make, make_samples: Samples) -> None:
     result = make_trainer(**OFF | {"sft_weight": 1.0}).step(with_right(make_samples(4, hints=False)))
     assert not result.is_update and len(result.idle) == 4
@@ -68,8 +60,8 @@ def test_preference_makes_the_correction_likelier_and_the_reply_less_so(
         with_right(make_samples(4, hints=False)),
     )
     pairs = [s for s in samples if s.demonstration_ids is not None]
-    right = [Text(s.prompt_ids, RIGHT, s.temperature) for s in pairs]
-    replied = [Text(s.prompt_ids, s.completion_ids, s.temperature) for s in pairs]
+    right = [Text(s.prompt_ids, RIGHT) for s in pairs]
+    replied = [Text(s.prompt_ids, s.completion_ids) for s in pairs]
     before = logprob(trainer, right), logprob(trainer, replied)
     result = trainer.step(samples)
     assert result.trained == tuple(s.interaction_id for s in pairs)

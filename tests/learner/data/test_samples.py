@@ -12,6 +12,7 @@ from burnish.learner.data.teacher_prompts import render
 from burnish.learner.model.policy import Policy
 from burnish.records import Reward, Sampling
 
+FORCED = Sampling(is_constrained=True)
 REWARD = Reward(1.0, "judge", ("j1",), None)
 HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
 
@@ -37,10 +38,13 @@ HINTED = Reward(-1.0, "user", ("f1", "j1"), "Use bold.")
         ({"finish_reason": "abort"}, REWARD, SkipReason.ERROR),
         ({}, None, SkipReason.NO_SIGNAL),
         ({}, replace(REWARD, value=0.0), SkipReason.NEUTRAL),
-        ({"sampling": Sampling(top_p=0.9)}, REWARD, SkipReason.NOT_PLAIN),
-        ({"sampling": Sampling(temperature=0.0)}, REWARD, SkipReason.NOT_PLAIN),
-        ({"sampling": Sampling(temperature=1.9)}, REWARD, SkipReason.NOT_PLAIN),
-        ({"sampling": Sampling(top_p=0.9), "prompt_ids": array("i", [7, 8])}, HINTED, SkipReason.UNRENDERABLE),
+        ({"sampling": FORCED}, REWARD, SkipReason.NOT_CHOSEN),
+        ({"sampling": Sampling(has_logit_bias=True)}, REWARD, SkipReason.NOT_CHOSEN),
+        (
+            {"sampling": FORCED, "prompt_ids": array("i", [7, 8])},
+            HINTED,
+            SkipReason.UNRENDERABLE,
+        ),
     ],
 )
 def test_a_reply_that_cannot_teach_has_a_reason(
@@ -51,23 +55,31 @@ def test_a_reply_that_cannot_teach_has_a_reason(
 
 
 def test_a_sample_holds_the_engines_ids_and_the_rewards_records(policy: Policy) -> None:
-    raw = interaction(policy.tokenizer, sampling=Sampling(temperature=0.7), user="u")
+    raw = interaction(policy.tokenizer, user="u")
     sample = to_sample(raw, HINTED, policy.tokenizer, session="s")
     assert isinstance(sample, Sample)
     assert (sample.prompt_ids, sample.completion_ids) == (raw.prompt_ids, raw.token_ids)
     assert sample.behaviour_logprobs == raw.logprobs
-    assert (sample.temperature, sample.has_ratio, sample.reward) == (0.7, True, -1.0)
+    assert (sample.has_ratio, sample.reward) == (True, -1.0)
     assert (sample.record_ids, sample.session, sample.user) == (("f1", "j1"), "s", "u")
     assert sample.hinted_prompt_ids is not None
     hinted = policy.tokenizer.decode(list(sample.hinted_prompt_ids))
     assert hinted == "<|user|>copy 1 2\n\n(Hint: Use bold.)<|end|><|assistant|>"
 
 
-def test_a_greedy_reply_with_a_hint_is_distilled_without_a_ratio(policy: Policy) -> None:
-    raw = interaction(policy.tokenizer, sampling=Sampling(temperature=0.0))
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0.0), Sampling(0.2, top_p=0.9), Sampling(repetition_penalty=1.1)]
+)
+def test_a_reply_teaches_however_the_client_sampled_it(policy: Policy, sampling: Sampling) -> None:
+    sample = to_sample(interaction(policy.tokenizer, sampling=sampling), REWARD, policy.tokenizer)
+    assert isinstance(sample, Sample) and sample.has_ratio
+
+
+def test_a_constrained_reply_with_a_hint_is_distilled_without_a_ratio(policy: Policy) -> None:
+    raw = interaction(policy.tokenizer, sampling=FORCED)
     sample = to_sample(raw, HINTED, policy.tokenizer)
     assert isinstance(sample, Sample)
-    assert (sample.has_ratio, sample.temperature, sample.hint) == (False, 1.0, "Use bold.")
+    assert (sample.has_ratio, sample.hint) == (False, "Use bold.")
 
 
 def test_engine_ids_are_kept_before_the_hint_even_if_the_rendering_differs(policy: Policy) -> None:
@@ -110,7 +122,7 @@ def test_text_parts_and_tool_arguments_are_rendered_as_vllm_does(policy: Policy)
 CORRECTION = Right("3 4", RightKind.CORRECTION, "f9")
 
 
-@pytest.mark.parametrize("sampling", [Sampling(temperature=0.7), Sampling(temperature=0.0), Sampling(top_p=0.5)])
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.7), FORCED])
 @pytest.mark.parametrize("reward", [None, REWARD, replace(REWARD, value=0.0)])
 def test_a_right_reply_is_in_the_policys_own_ids_and_is_enough(
     policy: Policy, sampling: Sampling, reward: Reward | None

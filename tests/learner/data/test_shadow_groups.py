@@ -35,7 +35,7 @@ def group_of(trainer: Trainer, scores: tuple[float, ...] = (1.0, 0.0, 0.5), **ch
         Member(array("i", ids), array("f", values.tolist()), score)
         for ids, values, score in zip(IDS, found, scores, strict=True)
     ]
-    made = Group("t0", 0, array("i", prompt), 1.0, tuple(members), "s", "default", "k", None)
+    made = Group("t0", 0, array("i", prompt), tuple(members), "s", "default", "k", None)
     return replace(made, **changes)
 
 

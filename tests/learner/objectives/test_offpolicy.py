@@ -125,11 +125,12 @@ def test_lag_is_the_policys_and_mismatch_the_engines(policy: Policy, make_sample
     assert set(mistaken.dropped.values()) == {SkipReason.MISMATCH} and len(mistaken.dropped) == 6 and not mistaken.own
 
 
-def test_wrong_versions_and_temperatures_are_detected(policy: Policy, make_samples: Samples, tmp_path: Path) -> None:
-    """Negative controls: the base instead of the adapter, and a temperature that the record does not have."""
+def test_wrong_versions_and_log_probs_are_detected(policy: Policy, make_samples: Samples, tmp_path: Path) -> None:
+    """Negative controls: the base instead of the adapter, and log-probs of another temperature."""
     perturb(policy, scale=0.3)
     directory, samples = save(policy, tmp_path / "v1"), spoken(policy, make_samples(6), 1)
-    for wrong in ([replace(s, version=0) for s in samples], [replace(s, temperature=1.0) for s in samples]):
+    cold = [replace(s, behaviour_logprobs=array("f", [value / 0.7 for value in s.behaviour_logprobs])) for s in samples]
+    for wrong in ([replace(s, version=0) for s in samples], cold):
         assert len(audit(wrong, policy, lambda version: directory, n_rows=6, band=0.01).dropped) >= 4
     assert not audit(samples, policy, lambda version: directory, n_rows=6, band=0.01).dropped
 
@@ -157,7 +158,7 @@ def test_a_step_drops_what_the_audit_finds_and_reports_both_factors(make_trainer
     trainer = make_trainer(**RL_ONLY, audit_rows=8, keep_duplicates=True)
     trainer.adapters = lambda version: None
     samples = [replace(sample, version=0) for sample in make_samples(8, hints=False)]
-    samples[2] = replace(samples[2], behaviour_logprobs=array("f", [v - 0.1 for v in samples[2].behaviour_logprobs]))
+    samples[2] = replace(samples[2], behaviour_logprobs=array("f", [v - 0.2 for v in samples[2].behaviour_logprobs]))
     result = trainer.step(samples)
     assert result.dropped == {samples[2].interaction_id: SkipReason.MISMATCH}
     assert result.metrics["offpolicy/lag_k3"] == pytest.approx(0.0, abs=1e-6)

@@ -198,13 +198,13 @@ def test_rows_of_too_old_a_policy_are_discarded_with_the_reason(world: World) ->
 
 def test_rows_that_cannot_be_trained_are_discarded_with_the_reason(world: World) -> None:
     (cut,) = world.add(1, finish_reason="length")
-    (odd,) = world.add(1, sampling=Sampling(top_p=0.5))
+    (odd,) = world.add(1, sampling=Sampling(is_constrained=True))
     (neutral,) = world.add(1, rating=0.0)
     good = world.add(5)
     assert world.loop.run_once()
     assert world.rows_of(1) == sorted(good)
     skip_reasons = world.skip_reasons()
-    assert (skip_reasons[cut], skip_reasons[odd], skip_reasons[neutral]) == ("truncated", "not_plain", None)
+    assert (skip_reasons[cut], skip_reasons[odd], skip_reasons[neutral]) == ("truncated", "not_chosen", None)
     assert neutral not in world.loop._ledger.ready_ids(100)
 
 

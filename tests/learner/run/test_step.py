@@ -200,7 +200,7 @@ def test_reset_is_a_fresh_start(make_trainer: Make, make_samples: Samples) -> No
 
 def test_a_bandit_finds_its_best_arm(make_trainer: Make, make_samples: Samples) -> None:
     """One prompt, one token to choose: the rewarded one becomes likely."""
-    trainer, [template] = make_trainer(**RL_ONLY, **BANDIT), make_samples(1, hints=False, temperature=1.0)
+    trainer, [template] = make_trainer(**RL_ONLY, **BANDIT), make_samples(1, hints=False)
     prompt, generator = list(template.prompt_ids), torch.Generator().manual_seed(0)
 
     def distribution() -> torch.Tensor:

@@ -64,7 +64,6 @@ def turn(
         prompt_ids=ids,
         completion_ids=reply,
         behaviour_logprobs=array("f", [-1.0] * len(reply)),
-        temperature=1.0,
         has_ratio=True,
         reward=reward,
         reward_source="judge",

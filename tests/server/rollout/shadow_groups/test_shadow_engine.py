@@ -21,7 +21,7 @@ from burnish.judges.models.panel import Panel
 from burnish.learner.data.rows import Text
 from burnish.learner.model.hint_grader import HintGrader
 from burnish.learner.model.policy import Policy
-from burnish.records import NextStateKind, Sampling
+from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from burnish.server.rollout.agent_settings import settings_by_agent
 from burnish.server.rollout.shadow_groups.drawer import Drawer
@@ -61,7 +61,6 @@ class World:
             ASKED,
             interaction_id=name,
             ended_at=time.time(),
-            sampling=Sampling(temperature=1.0),
             prompt_ids=prompt_ids,
             token_ids=drawn.token_ids,
             logprobs=drawn.logprobs,
