@@ -1,4 +1,4 @@
-"""`/v1/embeddings`: passed to the engine unchanged except for the model's name. Nothing is sampled or recorded."""
+"""`/v1/embeddings`: passed to the engine except for fields of its own. Nothing is sampled or recorded."""
 
 from typing import Annotated
 
@@ -7,6 +7,7 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.errors import EngineError, EngineUnavailable, RequestError
 from burnish.keys import Scope as KeyScope
+from burnish.server.gateway import passed_fields
 from burnish.server.gateway.call import JsonObject
 from burnish.server.gateway.dialects import chat_fields as common
 from burnish.server.gateway.dialects import completions
@@ -32,7 +33,8 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
         fields, raw = parse(await read_body(scope, receive, MAX_BODY_BYTES))
         routes = state.routes.current()
         target = resolve(fields.model, caller, routes, state.settings.gateway.model_map)
-        asked = msgspec.json.encode({**raw, "model": target.engine_model})
+        kept, left_out = passed_fields.for_engine(PATH, raw)
+        asked = msgspec.json.encode({**kept, "model": target.engine_model})
         with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
             async with state.disconnects.watch(receive) as client:
                 response = await state.engines.ask(routes, PATH, asked, request_id)
@@ -46,13 +48,14 @@ async def answer(state: State, scope: Scope, receive: Receive, send: Send, reque
                     response.close()
                 client.settle()
                 tree["model"] = msgspec.Raw(msgspec.json.encode(fields.model))
-                await send_bytes(send, 200, msgspec.json.encode(tree))
+                headers = [(b"x-burnish-ignored", ", ".join(left_out).encode())] if left_out else []
+                await send_bytes(send, 200, msgspec.json.encode(tree), headers)
 
 
 def parse(body: bytes) -> tuple[Fields, JsonObject]:
-    """The fields, and what may go to the engine. Raises RequestError with the name of the field at fault."""
+    """The fields, and all fields as JSON text. Raises RequestError with the name of the field at fault."""
     fields, raw = common.decoded(body, Fields, ("input",))
     if "input" not in raw:
         raise RequestError("input: missing required field `input`", param="input", code="invalid_value")
     completions.prompts("input", raw["input"])
-    return fields, {name: value for name, value in raw.items() if name not in common.DROPPED}
+    return fields, raw

@@ -67,7 +67,7 @@ def parse(body: bytes) -> Call:
         body=_for_engine(raw, fields),
         messages=messages,
         tools=raw["tools"] if tools else None,
-        sampling=common.sampling_of(fields, is_constrained=_is_constrained(fields, raw, tools or ())),
+        sampling=common.sampling_of(fields, is_constrained=_is_constrained(fields, tools or ())),
         n=fields.n or 1,
         user=fields.user,
         said=common.said_of(fields),
@@ -107,8 +107,7 @@ def _forced(choice: str | dict[str, Any] | None) -> str | None:
 
 
 def _for_engine(raw: JsonObject, fields: Fields) -> JsonObject:
-    body = {name: value for name, value in raw.items() if name not in common.DROPPED and name != "model"}
-    body["return_token_ids"] = body["logprobs"] = TRUE
+    body = common.recorded(raw, fields, TRUE)
     # vLLM would withhold ids and log-probs too, so the gateway strips the text itself
     if fields.include_reasoning is False:
         body["include_reasoning"] = TRUE
@@ -121,9 +120,9 @@ def _tools(text: bytes) -> tuple[_Tool, ...]:
     return tuple(common.check("tools", msgspec.Raw(text), _tools_decoder) or ())
 
 
-def _is_constrained(fields: Fields, raw: JsonObject, tools: Sequence[_Tool]) -> bool:
+def _is_constrained(fields: Fields, tools: Sequence[_Tool]) -> bool:
     """True if a grammar masks the logits. vLLM adds one for strict tools and for single calls as well."""
-    if common.is_grammar(fields, raw):
+    if common.is_grammar(fields):
         return True
     if not tools or fields.tool_choice == "none":
         return False

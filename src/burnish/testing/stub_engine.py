@@ -248,6 +248,7 @@ class StubEngine:
 
     async def _embed(self, request: web.Request) -> web.Response:
         body: Tree = await request.json()
+        self.requests.append(body)
         inputs = completions_wire.prompts_of(body["input"])
         data = [
             {
