@@ -16,7 +16,7 @@ from burnish import serving_table as table
 from burnish.config import Gateway, Settings
 from burnish.errors import NotAllowed
 from burnish.files import Watched
-from burnish.keys import Scope, covers, digest
+from burnish.keys import Key, Scope, covers, digest
 from burnish.server.gateway.access.host_guard import is_loopback
 from burnish.server.gateway.http.asgi import header
 from burnish.serving_table import Routes
@@ -36,8 +36,14 @@ class Caller:
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
 
+    @classmethod
+    def of(cls, key: Key) -> "Caller":
+        return cls(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
+
 
 OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
+NOBODY = Caller("", "", frozenset())
+"""The caller of a route that asks for no key."""
 
 
 class Keyring:
@@ -62,7 +68,7 @@ class Keyring:
             raise NotAllowed(
                 "unknown key; see `burnish keys list`, or make one with `burnish keys create`", code="invalid_api_key"
             )
-        return Caller(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
+        return Caller.of(key)
 
     def require(self, scope: AsgiScope, *needed: Scope) -> Caller:
         """The caller, if it holds at least one of the `needed` scopes. Raises NotAllowed otherwise."""
