@@ -2,8 +2,8 @@
 
 A key comes as `Authorization: Bearer …` or as `x-api-key`, as Anthropic's clients send it. If both are sent, only the
 first counts. An unknown key is always refused. A request without a key may only talk, and only if the gateway listens
-on loopback and `gateway.open_inference` is on. Such a caller belongs to the tenant `default`. Admin routes always need
-a key.
+on loopback, `gateway.open_inference` is on, and no proxy shows between the caller and the gateway. Such a caller
+belongs to the tenant `default`. Admin routes always need a key.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from burnish.config import Gateway, Settings
 from burnish.errors import NotAllowed
 from burnish.files import Watched
 from burnish.keys import Key, Scope, covers, digest
-from burnish.server.gateway.access.host_guard import is_loopback
+from burnish.server.gateway.access.host_guard import is_direct, is_loopback
 from burnish.server.gateway.http.asgi import header
 from burnish.serving_table import Routes
 
@@ -57,7 +57,7 @@ class Keyring:
         """The caller, whatever it may do. Raises NotAllowed (401) for a missing, malformed or unknown key."""
         secret = secret_of(scope)
         if not secret:
-            if self._is_open:
+            if self._is_open and is_direct(scope):
                 return OPEN_CALLER
             raise NotAllowed(
                 "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`",
