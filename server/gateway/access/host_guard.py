@@ -24,6 +24,7 @@ _FORWARDED = frozenset(
         *(b"true-client-ip", b"cf-connecting-ip", b"cdn-loop", b"x-envoy-external-address", b"x-amzn-trace-id"),
     }
 )
+MAX_HOST = 300
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 
 
@@ -50,10 +51,10 @@ def hostname(authority: str) -> str | None:
 def check(scope: Scope, settings: Gateway) -> str | None:
     """The listed foreign origin of this request, or None. Raises NotAllowed for a foreign origin that is not listed."""
     authority = header(scope, b"host") or ""
-    host = hostname(authority)
+    host = hostname(authority) if len(authority) <= MAX_HOST else None  # what is cached is the client's text
     if host is None or not (is_loopback(host) or host in _names(settings.host, settings.allowed_hosts)):
         raise NotAllowed(
-            f"Host header: got {authority!r}, expected this machine or a name in gateway.allowed_hosts",
+            f"Host header: got {authority[:MAX_HOST]!r}, expected this machine or a name in gateway.allowed_hosts",
             code="foreign_host",
         )
     origin = header(scope, b"origin")

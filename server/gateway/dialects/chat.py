@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -60,7 +59,7 @@ def parse(body: bytes) -> Call:
         common.check("messages", messages, _messages_decoder)
     if fields.top_logprobs and not fields.logprobs:
         raise RequestError("top_logprobs: needs `logprobs: true`", param="top_logprobs", code="invalid_value")
-    tools = _tools(bytes(raw["tools"])) if "tools" in raw else None
+    tools = common.check("tools", raw["tools"], _tools_decoder) if "tools" in raw else None
     return Call(
         model=fields.model,
         is_stream=bool(fields.stream),
@@ -112,12 +111,6 @@ def _for_engine(raw: JsonObject, fields: Fields) -> JsonObject:
     if fields.include_reasoning is False:
         body["include_reasoning"] = TRUE
     return body
-
-
-@lru_cache(maxsize=256)
-def _tools(text: bytes) -> tuple[_Tool, ...]:
-    """The tools in `text`. An agent sends the same tools with every request, often many kilobytes."""
-    return tuple(common.check("tools", msgspec.Raw(text), _tools_decoder) or ())
 
 
 def _is_constrained(fields: Fields, tools: Sequence[_Tool]) -> bool:

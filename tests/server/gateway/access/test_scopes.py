@@ -14,6 +14,7 @@ from burnish.config import Gateway, Settings
 from burnish.errors import ConfigError, Conflict
 from burnish.keys import Scope
 from burnish.records import FeedbackSource
+from burnish.server.gateway.access import host_guard
 from burnish.server.gateway.access.keyring import Caller, require
 from burnish.server.gateway.http.error_envelope import install
 from burnish.server.gateway.process import check_bind
@@ -215,6 +216,15 @@ def test_no_path_of_the_gateway_leads_to_the_engines_own(shared: Running, path: 
 def test_a_foreign_host_is_refused(shared: Running, method: str, path: str, host: str) -> None:
     with shared.client("talker") as client:
         assert error_of(client.request(method, path, json=VOTE, headers={"host": host}), 403)["code"] == "foreign_host"
+
+
+def test_long_hosts_are_not_remembered(shared: Running) -> None:
+    n_before = host_guard.hostname.cache_info().currsize
+    with shared.client() as client:
+        for n in range(3):
+            error = error_of(client.get("/v1/models", headers={"host": "a" * 60_000 + str(n)}), 403)
+            assert len(error["message"]) < 500
+    assert host_guard.hostname.cache_info().currsize == n_before
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "127.8.9.1:80", "[::1]:8700", "LOCALHOST"])

@@ -1,5 +1,7 @@
 """Chat completions: relayed unchanged, without unrequested fields, recorded before the client sees the end."""
 
+import functools
+import gc
 import json
 import math
 
@@ -207,6 +209,19 @@ def test_sampling_that_a_learner_cannot_reproduce_is_not_plain(gateway: Running,
 def test_ordinary_sampling_is_plain(gateway: Running, body: dict[str, object]) -> None:
     gateway.chat(**body)
     assert only(gateway).sampling.is_plain
+
+
+def test_nothing_of_a_body_is_kept_after_its_reply(gateway: Running) -> None:
+    """An agent sends its tools with every request. A cache of them once held up to 8 GiB of clients' texts."""
+    mark = "a tool of mine"
+    tool = {"type": "function", "function": {"name": "add", "description": mark + "x" * 100_000}}
+    for _ in range(2):
+        assert gateway.chat(tools=[tool]).status_code == 200
+    gateway.engine.requests.clear()
+    gc.collect()
+    caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+    held = [each for cache in caches for each in gc.get_referents(cache) if isinstance(each, dict)]
+    assert mark not in repr(held)
 
 
 def test_hidden_reasoning_is_asked_for_and_withheld(gateway: Running) -> None:
