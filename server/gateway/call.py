@@ -5,8 +5,10 @@ Between the two, every request takes the same way (server/gateway/exchange.py): 
 answered.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -62,12 +64,12 @@ class Call:
     ignored: tuple[str, ...] = ()
     strict_tools: msgspec.Raw | None = None
 
-    def for_engine(self, engine_model: str) -> bytes:
+    def for_engine(self, engine_model: str, tenant: str) -> bytes:
         """The body to send to the engine. The names of fields that it must not get join `ignored`."""
         kept, left_out = passed_fields.for_engine(self.path, self.body)
         self._ignore(left_out)
         tools = {} if self.strict_tools is None else {"tools": self.strict_tools}
-        return msgspec.json.encode({"model": engine_model, **kept, **tools})
+        return msgspec.json.encode({"model": engine_model, "cache_salt": cache_salt(tenant), **kept, **tools})
 
     def for_remote(self, model: str) -> bytes:
         """The body to send to a remote model: OpenAI's own fields only. The names of the others join `ignored`."""
@@ -82,6 +84,16 @@ class Call:
     def _ignore(self, names: tuple[str, ...]) -> None:
         if names:
             self.ignored = tuple(dict.fromkeys([*self.ignored, *names]))
+
+
+@lru_cache(maxsize=1024)
+def cache_salt(tenant: str) -> str:
+    """Keeps the engine's prefix cache apart by tenant: how soon a reply begins must not tell one what another asked.
+
+    Burnish's own questions have no salt, so no client finds out about those either. A digest, because vLLM refuses some
+    characters.
+    """
+    return hashlib.blake2b(tenant.encode(), digest_size=16).hexdigest()
 
 
 class Renderer(Protocol):

@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.errors import EngineError, EngineUnavailable, RequestError
 from burnish.server.gateway import passed_fields
 from burnish.server.gateway.access.keyring import Caller
-from burnish.server.gateway.call import JsonObject
+from burnish.server.gateway.call import JsonObject, cache_salt
 from burnish.server.gateway.dialects import chat_fields as common
 from burnish.server.gateway.dialects import completions
 from burnish.server.gateway.engines.engines import EMBEDDINGS
@@ -32,7 +32,7 @@ async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, s
     routes = state.routes.current()
     target = resolve(fields.model, caller, routes, state.settings.gateway.model_map)
     kept, left_out = passed_fields.for_engine(PATH, raw)
-    asked = msgspec.json.encode({**kept, "model": target.engine_model})
+    asked = msgspec.json.encode({**kept, "model": target.engine_model, "cache_salt": cache_salt(caller.tenant)})
     with state.heartbeat.hold(target.name):  # the engine knows a version only while it is loaded
         async with state.disconnects.watch(receive) as client:
             response = await state.engines.ask(routes, PATH, asked, request_id)

@@ -105,7 +105,7 @@ class Exchange:
         call, state = self._call, self._state
         may_be_remote = bool(routes.remote_url) and call.path == CHAT and not target.is_base
         if not (may_be_remote and state.settings.remote.use == "always"):
-            body = call.for_engine(target.engine_model)
+            body = call.for_engine(target.engine_model, self._caller.tenant)
             try:
                 return await state.engines.ask(routes, call.path, body, self._request_id), target
             except RequestError:

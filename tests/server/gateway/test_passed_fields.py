@@ -1,6 +1,7 @@
 """What a client may tell the engine: no field of a body steers vLLM or what is behind it, on any route."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -37,7 +38,7 @@ def test_no_field_that_is_not_listed_reaches_the_engine(gateway: Running, path: 
         response = client.post(path, json={"model": "agent", **BODIES[path], **HOSTILE})
     assert response.status_code == 200, response.text
     sent = gateway.engine.requests[-1]
-    assert not set(HOSTILE) & set(sent)
+    assert set(HOSTILE) & set(sent) == {"cache_salt"}  # the gateway's own
     assert PLANTED not in json.dumps(sent)
     assert set(response.headers["x-burnish-ignored"].split(", ")) <= set(HOSTILE)
 
@@ -50,6 +51,21 @@ def test_each_is_named_to_the_client(gateway: Running, path: str) -> None:
             assert (response.status_code, response.headers.get("x-burnish-ignored")) == (200, name)
         usual = {"user": "ann", "store": True, "metadata": {"a": "b"}, "service_tier": "auto", "base_url": None}
         assert "x-burnish-ignored" not in client.post(path, json={"model": "agent", **BODIES[path], **usual}).headers
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_the_prefix_cache_is_kept_apart_by_tenant(gateway: Running, path: str) -> None:
+    salts = []
+    for key in (None, "talker", "limited", "stranger"):
+        model = "theirs" if key == "stranger" else "agent"
+        with gateway.client(key) as client:
+            body = {"model": model, **BODIES[path], "cache_salt": PLANTED, "user": "ann"}
+            assert client.post(path, json=body).status_code == 200
+        salts.append(gateway.engine.requests[-1]["cache_salt"])
+    ours, theirs = salts[0], salts[-1]
+    assert salts == [ours, ours, ours, theirs]
+    assert ours != theirs
+    assert all(re.fullmatch("[0-9a-f]{32}", salt) for salt in salts)  # vLLM refuses `@` and `/` and long ones
 
 
 def test_names_in_a_header_are_few_and_plain() -> None:

@@ -34,7 +34,7 @@ def chat(*messages: Any, **fields: Any) -> list[Any]:
 
 def sent(**fields: Any) -> dict[str, Any]:
     """The engine's request for a body with `fields`."""
-    tree: dict[str, Any] = msgspec.json.decode(parse(body(**fields)).for_engine("agent@v2"))
+    tree: dict[str, Any] = msgspec.json.decode(parse(body(**fields)).for_engine("agent@v2", "default"))
     return tree
 
 
@@ -162,7 +162,9 @@ def test_an_assistants_blocks_are_one_message() -> None:
 
 
 def test_a_last_assistant_message_is_continued() -> None:
-    asked = msgspec.json.decode(parse(body(HI, {"role": "assistant", "content": "The answer is ("})).for_engine("m"))
+    asked = msgspec.json.decode(
+        parse(body(HI, {"role": "assistant", "content": "The answer is ("})).for_engine("m", "default")
+    )
     assert (asked["add_generation_prompt"], asked["continue_final_message"]) == (False, True)
     assert "continue_final_message" not in sent()
 
