@@ -42,10 +42,8 @@ class Call:
     `body` holds the client's fields and the gateway's own as JSON text. Its destination decides what of it goes on
     (server/gateway/passed_fields.py). `messages` and `tools` are JSON arrays in chat form, as recorded. If a request
     has several prompts, `prompts` holds the messages of each. `render` makes the answer's Renderer from the pinned
-    version's name and the request id. `ignored` names the fields that the client sent and that have no effect. If the
-    engine refuses the body, `check` looks at the fields that were left to the engine and raises RequestError with the
-    place at fault. `strict_tools` go to the engine in place of the body's tools, unless the engine refuses their
-    schemas.
+    version's name and the request id. `ignored` names the fields that the client sent and that have no effect.
+    `strict_tools` go to the engine in place of the body's tools, unless the engine refuses their schemas.
     """
 
     model: str
@@ -60,7 +58,6 @@ class Call:
     said: BodyLabels = NO_BODY_LABELS
     path: str = CHAT
     prompts: tuple[msgspec.Raw, ...] = ()
-    check: "Callable[[], object] | None" = None
     ignored: tuple[str, ...] = ()
     strict_tools: msgspec.Raw | None = None
 

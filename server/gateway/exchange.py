@@ -108,10 +108,6 @@ class Exchange:
             body = call.for_engine(target.engine_model, self._caller.tenant)
             try:
                 return await state.engines.ask(routes, call.path, body, self._request_id), target
-            except RequestError:
-                if call.check is not None:
-                    call.check()
-                raise
             except EngineUnavailable as error:
                 if not may_be_remote:
                     raise

@@ -9,6 +9,7 @@ import msgspec
 from burnish.errors import RequestError
 from burnish.server.gateway.call import Call, JsonObject, Reply
 from burnish.server.gateway.dialects import chat_fields as common
+from burnish.server.gateway.dialects import media
 from burnish.server.gateway.dialects.chat_fields import TRUE, Common
 from burnish.server.gateway.http import error_envelope
 from burnish.wire.chunks import Answer, Chunk
@@ -18,9 +19,10 @@ DONE = b"data: [DONE]\n\n"
 
 
 class _Message(msgspec.Struct, gc=False):
-    """The fields that a message must have. The engine checks the rest."""
+    """The fields that are looked at. The engine checks the rest."""
 
     role: str
+    content: str | list[media.Part | str] | None = None
 
 
 class _ToolFunction(msgspec.Struct, gc=False):
@@ -42,8 +44,6 @@ class Fields(Common):
 
 
 _BIG = frozenset({"messages", "tools"})
-LONG = 32 * 1024
-"""From this many bytes of `messages` on, the check of their form is left to the engine."""
 _messages_decoder = msgspec.json.Decoder(Annotated[list[_Message], msgspec.Meta(min_length=1)])
 _tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
 
@@ -54,9 +54,7 @@ def parse(body: bytes) -> Call:
     messages = raw.get("messages")
     if messages is None:
         raise RequestError("messages: missing required field `messages`", param="messages", code="invalid_value")
-    is_long = len(memoryview(messages)) > LONG
-    if not is_long:
-        common.check("messages", messages, _messages_decoder)
+    _check_messages(messages)
     if fields.top_logprobs and not fields.logprobs:
         raise RequestError("top_logprobs: needs `logprobs: true`", param="top_logprobs", code="invalid_value")
     tools = common.check("tools", raw["tools"], _tools_decoder) if "tools" in raw else None
@@ -71,9 +69,14 @@ def parse(body: bytes) -> Call:
         user=fields.user,
         said=common.said_of(fields),
         render=lambda model, request_id: ChatRenderer(fields, model),
-        check=(lambda: common.check("messages", messages, _messages_decoder)) if is_long else None,
         strict_tools=strict_tools(raw["tools"], fields.tool_choice) if tools else None,
     )
+
+
+def _check_messages(messages: msgspec.Raw) -> None:
+    for at, message in enumerate(common.check("messages", messages, _messages_decoder)):
+        if isinstance(message.content, list):
+            media.check_parts(message.content, f"messages[{at}].content")
 
 
 def strict_tools(tools: msgspec.Raw, choice: str | dict[str, Any] | None) -> msgspec.Raw | None:

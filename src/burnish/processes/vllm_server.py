@@ -33,6 +33,8 @@ It rejects the short name (`uni`) there, so the full name is given (decision 14)
 """
 SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--distributed-executor-backend")
 """vLLM flags for several workers, which one process cannot serve."""
+NOWHERE = "nowhere.invalid"
+"""The only domain that the engine may fetch media from. RFC 6761 keeps it from existing."""
 MAX_QUEUED = 512
 """Requests that may wait in the engine. Beyond that it answers 503."""
 PINNED = "0.32.0"
@@ -61,6 +63,7 @@ def command(settings: Settings) -> list[str]:
         "--scheduling-policy": "priority",
         "--max-num-queued-reqs": MAX_QUEUED,
         "--uvicorn-log-level": "warning",
+        "--allowed-media-domains": NOWHERE,
     }
     if engine.max_model_len:
         flags["--max-model-len"] = engine.max_model_len

@@ -86,13 +86,13 @@ def test_a_changing_attribution_line_does_not_reach_the_prompt(cch: str) -> None
 def test_texts_are_joined_and_images_keep_their_place() -> None:
     assert chat(user(text("a"), text("b"))) == [{"role": "user", "content": "a\nb"}]
     png = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    far = {"type": "image", "source": {"type": "url", "url": "https://x.example/y.png"}}
+    far = {"type": "image", "source": {"type": "url", "url": "data:image/png;base64,BBBB"}}
     (message,) = chat(user(text("see"), png, text("and"), far))
     assert message["content"] == [
         text("see"),
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         text("and"),
-        {"type": "image_url", "image_url": {"url": "https://x.example/y.png"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}},
     ]
 
 
