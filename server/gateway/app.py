@@ -1,8 +1,8 @@
 """The ASGI application: the hot path in raw ASGI, all other routes in a FastAPI application behind it.
 
 Every request passes the Host and Origin guard, gets an `x-request-id`, and is admitted by the terms of its route
-(server/gateway/admission.py). Inference, feedback, the model list and health are answered here. Other paths go to
-`fallback` (admin, docs), which finds `request_id` and the `recorder` in its state. Every error leaves through
+(server/gateway/access/admission.py). Inference, feedback, the model list and health are answered here. Other paths go
+to `fallback` (admin, docs), which finds `request_id` and the `recorder` in its state. Every error leaves through
 `server/gateway/http/error_envelope.py`.
 """
 
@@ -19,8 +19,8 @@ from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
 from burnish.server.gateway import embeddings, exchange, routing
 from burnish.server.gateway.access import host_guard
+from burnish.server.gateway.access.admission import Terms, admit, anyone, holder
 from burnish.server.gateway.access.keyring import NOBODY, Caller
-from burnish.server.gateway.admission import Terms, admit, anyone, holder
 from burnish.server.gateway.call import CHAT, Dialect
 from burnish.server.gateway.dialects import completions, messages, responses
 from burnish.server.gateway.dialects.chat import Chat

@@ -23,6 +23,7 @@ from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import AdapterError, ConfigError
 from burnish.files import replace_text
 from burnish.keys import engine_key
+from burnish.processes.engine_guard import KEY, Guard
 from burnish.records import VersionName
 
 log = structlog.get_logger()
@@ -64,6 +65,7 @@ def command(settings: Settings) -> list[str]:
         "--max-num-queued-reqs": MAX_QUEUED,
         "--uvicorn-log-level": "warning",
         "--allowed-media-domains": NOWHERE,
+        "--middleware": f"{Guard.__module__}.{Guard.__qualname__}",
     }
     if engine.max_model_len:
         flags["--max-model-len"] = engine.max_model_len
@@ -110,7 +112,7 @@ def environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, s
     }
     if (allocator := machine.preload()) is not None:
         defaults["LD_PRELOAD"] = allocator
-    forced = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_API_KEY": engine_key(settings)}
+    forced = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", KEY: engine_key(settings)}
     if Path(model).is_dir():
         forced["HF_HUB_OFFLINE"] = "1"
     kept = {name: value for name, value in inherited.items() if not name.startswith("BURNISH_")}
