@@ -56,8 +56,9 @@ def boot(model: Path, folder: Path) -> Iterator[VllmServer]:
         )
     try:
         url = vllm_server.engine_url(settings)
-        _wait_until_healthy(process, url, log)
-        yield VllmServer(url, vllm_server.engine_key(settings), BASE_NAME, model, log)
+        key = vllm_server.engine_key(settings)
+        _wait_until_healthy(process, url, key, log)
+        yield VllmServer(url, key, BASE_NAME, model, log)
     finally:
         _end_group(process)
 
@@ -66,13 +67,14 @@ def tail(log: Path, lines: int = 60) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def _wait_until_healthy(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+def _wait_until_healthy(process: "subprocess.Popen[bytes]", url: str, key: str, log: Path) -> None:
+    asked = urllib.request.Request(f"{url}/health", headers={"authorization": f"Bearer {key}"})
     deadline = time.monotonic() + BOOT_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             pytest.fail(f"vLLM ended with status {process.returncode} before it was ready:\n{tail(log)}")
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=2):
+            with urllib.request.urlopen(asked, timeout=2):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)

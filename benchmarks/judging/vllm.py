@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from burnish.config import Engine, Judge, Settings
+from burnish.keys import engine_key
 from burnish.processes import vllm_server
 
 BOOT_SECONDS = 600.0
@@ -39,12 +40,14 @@ def running(folder: Path, *extra_args: str) -> Iterator[Settings]:
         )
     try:
         deadline = time.monotonic() + BOOT_SECONDS
+        key = {"authorization": f"Bearer {engine_key(settings)}"}
+        asked = urllib.request.Request(f"{vllm_server.engine_url(settings)}/health", headers=key)
         while True:
             if process.poll() is not None or time.monotonic() > deadline:
                 last = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
                 raise RuntimeError(f"vLLM did not start within {BOOT_SECONDS:.0f} s; the end of its log:\n{last}")
             try:
-                urllib.request.urlopen(f"{vllm_server.engine_url(settings)}/health", timeout=2).close()
+                urllib.request.urlopen(asked, timeout=2).close()
                 break
             except OSError:
                 time.sleep(0.5)

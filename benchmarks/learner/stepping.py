@@ -11,6 +11,7 @@ from pathlib import Path
 
 from burnish import config, logs
 from burnish.journal import Journal
+from burnish.keys import engine_key
 from burnish.learner.data.samples import Sample, to_sample
 from burnish.learner.run.ledger import Ledger
 from burnish.learner.run.process import anchors_for, trainer_for
@@ -30,9 +31,8 @@ def main() -> None:
     made = [to_sample(row.interaction, row.reward, trainer.policy.tokenizer, session=row.session_id) for row in ready]
     samples = [sample for sample in made if isinstance(sample, Sample)]
     go, is_over = threading.Event(), threading.Event()
-    with Throttle(
-        WorkShare(settings.learner.max_latency_ratio or 0.0), lambda: token_gaps(settings.engine_urls)
-    ) as throttle:
+    key, limit = engine_key(settings), settings.learner.max_latency_ratio or 0.0
+    with Throttle(WorkShare(limit), lambda: token_gaps(settings.engine_urls, key)) as throttle:
         trainer.policy.rest = throttle.rest
         n_steps = 0
 

@@ -26,7 +26,8 @@ ENV BURNISH_STATE_DIR=/state \
     BURNISH_LOG_FORMAT=json \
     PYTHONUNBUFFERED=1
 EXPOSE 8701
-HEALTHCHECK --interval=10s --timeout=3s --start-period=600s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8701/health', timeout=2)"]
+# The engine asks for its key on every path.
+HEALTHCHECK --interval=10s --timeout=6s --start-period=600s \
+    CMD ["python", "-c", "from urllib.request import Request, urlopen; from burnish import config, keys; urlopen(Request('http://127.0.0.1:8701/health', headers={'authorization': 'Bearer ' + keys.engine_key(config.load())}), timeout=2)"]
 ENTRYPOINT ["burnish"]
 CMD ["run", "engine"]

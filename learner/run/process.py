@@ -12,6 +12,7 @@ from burnish.adapters.files.store import AdapterStore
 from burnish.config import ABILITIES, Recipe, Settings
 from burnish.config.machine import dtype, n_threads
 from burnish.journal import Journal
+from burnish.keys import engine_key
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.shadow_groups import GroupLedger
 from burnish.learner.model.hint_grader import HintGrader
@@ -42,7 +43,8 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     if ranks.rank:
         return follow(ranks, lambda chosen: trainers.of(chosen)[0])
     bind(journal, AdapterStore(settings.adapters_dir.resolve()))
-    with Throttle(WorkShare(_latency_limit(settings)), lambda: token_gaps(settings.engine_urls)) as throttle:
+    key = engine_key(settings)
+    with Throttle(WorkShare(_latency_limit(settings)), lambda: token_gaps(settings.engine_urls, key)) as throttle:
 
         def loop_of(chosen: Settings, agent: str) -> Loop:
             recipe = chosen.recipe

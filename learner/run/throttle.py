@@ -135,13 +135,13 @@ class Throttle:
                 )
 
 
-def token_gaps(urls: Sequence[str], timeout: float = 1.0) -> TokenGaps | None:
+def token_gaps(urls: Sequence[str], key: str, timeout: float = 1.0) -> TokenGaps | None:
     """The counters of all engines at `urls`, added up. None if one does not answer or does not count."""
     seconds = count = 0.0
     for url in urls:
         # All of vLLM's metrics cost the process that writes the streams some ten milliseconds. These two cost almost
         # nothing.
-        found = _counters(f"{url}/metrics/?{_WANTED}", timeout) or _counters(f"{url}/metrics", timeout)
+        found = _counters(f"{url}/metrics/?{_WANTED}", key, timeout) or _counters(f"{url}/metrics", key, timeout)
         if not found:
             return None
         seconds += sum(float(value) for name, value in found if name == "sum")
@@ -149,10 +149,11 @@ def token_gaps(urls: Sequence[str], timeout: float = 1.0) -> TokenGaps | None:
     return TokenGaps(seconds, count)
 
 
-def _counters(url: str, timeout: float) -> list[tuple[str, str]]:
-    """(sum or count, value) of each line about gaps. None if there is no such page."""
+def _counters(url: str, key: str, timeout: float) -> list[tuple[str, str]]:
+    """(sum or count, value) of each line about gaps. Empty if there is no such page."""
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as response:
+        asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+        with urllib.request.urlopen(asked, timeout=timeout) as response:
             return _GAPS.findall(response.read().decode())
     except (OSError, ValueError):  # urllib's own errors are OSErrors
         return []

@@ -1,12 +1,14 @@
 """The ASGI application: the hot path in raw ASGI, all other routes in a FastAPI application behind it.
 
-Every request passes the Host and Origin guard and gets an `x-request-id`. Inference, feedback, the model list and
-health are answered here. Other paths go to `fallback` (admin, docs), which finds `request_id` and the `recorder` in its
-state. Every error leaves through `server/gateway/http/error_envelope.py`.
+Every request passes the Host and Origin guard, gets an `x-request-id`, and is admitted by the terms of its route
+(server/gateway/access/admission.py). Inference, feedback, the model list and health are answered here. Other paths go
+to `fallback` (admin, docs), which finds `request_id` and the `recorder` in its state. Every error leaves through
+`server/gateway/http/error_envelope.py`.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -17,6 +19,8 @@ from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
 from burnish.server.gateway import embeddings, exchange, routing
 from burnish.server.gateway.access import host_guard
+from burnish.server.gateway.access.admission import Terms, admit, anyone, holder
+from burnish.server.gateway.access.keyring import NOBODY, Caller
 from burnish.server.gateway.call import CHAT, Dialect
 from burnish.server.gateway.dialects import completions, messages, responses
 from burnish.server.gateway.dialects.chat import Chat
@@ -24,14 +28,33 @@ from burnish.server.gateway.dialects.completions import Completions
 from burnish.server.gateway.dialects.messages import Messages, count_tokens
 from burnish.server.gateway.feedback import accept
 from burnish.server.gateway.http import error_envelope
-from burnish.server.gateway.http.asgi import ClientGone, header, send_bytes, send_json
+from burnish.server.gateway.http.asgi import (
+    MAX_ARCHIVE_BYTES,
+    MAX_BODY_BYTES,
+    ClientGone,
+    header,
+    read_body,
+    replayed,
+    send_bytes,
+    send_json,
+)
 from burnish.server.gateway.http.request_ids import RequestIds
 from burnish.server.gateway.state import State
 from burnish.server.gateway.warm_up import warm_up
 
-Answer = Callable[[State, Scope, Receive, Send, str], Awaitable[None]]
+Answer = Callable[[State, Caller, Scope, Receive, Send, str], Awaitable[None]]
 MODEL_PATH = "/v1/models/"
+MAX_ADMIN_BYTES = 2**20
+"""Largest body of a request behind the hot path, except for an archive."""
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method of a path. Without `terms` it is answered to anybody at any time, and no body is read."""
+
+    answer: Answer
+    terms: Terms | None
 
 
 class App:
@@ -106,9 +129,13 @@ class App:
         path = scope["path"]
         answers = _ROUTES.get(path) or (_MODEL if path.startswith(MODEL_PATH) else None)
         if answers is not None:
-            answer = answers.get(scope["method"])
-            if answer is not None:
-                return await answer(state, scope, receive, send, request_id)
+            route = answers.get(scope["method"])
+            if route is not None:
+                if route.terms is None:
+                    return await route.answer(state, NOBODY, scope, receive, send, request_id)
+                caller, admission = admit(route.terms, state, scope)
+                with admission:
+                    return await route.answer(state, caller, scope, receive, send, request_id)
             behind = _BEHIND.get(path, ()) if self._fallback is not None else ()
             if scope["method"] in behind:
                 return await self._pass_on(state, scope, receive, send, request_id)
@@ -123,7 +150,13 @@ class App:
         if self._fallback is None:
             raise _nothing_at(scope["path"])
         scope.setdefault("state", {}).update(request_id=request_id, recorder=state.recorder)
-        await self._fallback(scope, receive, send)
+        terms = _terms_behind(scope["path"])
+        _, admission = admit(terms, state, scope)
+        with admission:
+            if terms is not _ARCHIVE:  # FastAPI reads a body before it asks who sent it, and without a limit
+                body = await read_body(receive, terms.max_body) if terms.max_body else b""
+                receive = replayed(body, receive)
+            await self._fallback(scope, receive, send)
 
 
 def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:
@@ -131,8 +164,9 @@ def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:
     return App(settings, fallback)
 
 
-async def _list_models(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+async def _list_models(
+    state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str
+) -> None:
     routes = state.routes.current()
     shown, has_more = routing.page(routing.names(caller, routes), scope["query_string"])
     data = [routing.entry(name, caller, routes, {}, state.settings.engine.max_model_len) for name in shown]
@@ -140,8 +174,9 @@ async def _list_models(state: State, scope: Scope, receive: Receive, send: Send,
     await send_json(send, 200, {"object": "list", "data": data, "has_more": has_more, **ends})
 
 
-async def _show_model(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    caller = state.keyring.require(scope, KeyScope.INFERENCE)
+async def _show_model(
+    state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str
+) -> None:
     name, settings = scope["path"][len(MODEL_PATH) :], state.settings
     shown = routing.entry(
         name, caller, state.routes.current(), settings.gateway.model_map, settings.engine.max_model_len
@@ -149,11 +184,11 @@ async def _show_model(state: State, scope: Scope, receive: Receive, send: Send, 
     await send_json(send, 200, shown)
 
 
-async def _healthz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def _healthz(state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     await send_json(send, 200, {"status": "ok"})
 
 
-async def _readyz(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def _readyz(state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     is_ready = await state.engines.is_ready(state.routes.current())
     warnings = [] if is_ready else ["no engine answers"]
     if state.recorder.n_lost:
@@ -185,17 +220,32 @@ _DIALECTS: dict[str, Dialect] = {
 }
 REPLIES = frozenset(_DIALECTS)
 """The paths that answer with replies."""
-_ROUTES: dict[str, dict[str, Answer]] = {
-    **{path: {"POST": partial(exchange.answer, dialect)} for path, dialect in _DIALECTS.items()},
-    count_tokens.COUNT_PATH: {"POST": count_tokens.answer},
-    embeddings.PATH: {"POST": embeddings.answer},
-    accept.PATH: {"POST": accept.answer},
-    accept.BATCH_PATH: {"POST": accept.answer_batch},
-    accept.TOKENS_PATH: {"POST": accept.answer_token},
-    "/v1/models": {"GET": _list_models},
-    "/healthz": {"GET": _healthz},
-    "/readyz": {"GET": _readyz},
+_TALK = Terms(holder(KeyScope.INFERENCE), MAX_BODY_BYTES)
+_LOOK = Terms(holder(KeyScope.INFERENCE))
+_ROUTES: dict[str, dict[str, Route]] = {
+    **{path: {"POST": Route(partial(exchange.answer, dialect), _TALK)} for path, dialect in _DIALECTS.items()},
+    count_tokens.COUNT_PATH: {"POST": Route(count_tokens.answer, _TALK)},
+    embeddings.PATH: {"POST": Route(embeddings.answer, _TALK)},
+    accept.PATH: {"POST": Route(accept.answer, Terms(accept.voter, accept.MAX_BODY))},
+    accept.BATCH_PATH: {"POST": Route(accept.answer_batch, Terms(accept.speaker, accept.MAX_BATCH_BODY))},
+    accept.TOKENS_PATH: {"POST": Route(accept.answer_token, Terms(holder(KeyScope.FEEDBACK), accept.MAX_WISH))},
+    "/v1/models": {"GET": Route(_list_models, _LOOK)},
+    "/healthz": {"GET": Route(_healthz, None)},
+    "/readyz": {"GET": Route(_readyz, None)},
 }
 _BEHIND = {accept.PATH: ("GET",)}  # methods of the gateway's own paths that need SQL
-_MODEL: dict[str, Answer] = {"GET": _show_model}
+_MODEL = {"GET": Route(_show_model, _LOOK)}
+_ADMIN = Terms(holder(KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES, is_reserved=True)
+_ARCHIVE = Terms(holder(KeyScope.OPERATOR), MAX_ARCHIVE_BYTES, is_reserved=True)
+_STORED = Terms(holder(KeyScope.FEEDBACK, KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES)
+_PAGE = Terms(anyone)
+
+
+def _terms_behind(path: str) -> Terms:
+    """The terms of a path behind the hot path. Its own routes ask for more."""
+    if path.startswith("/admin/"):
+        return _ARCHIVE if path.endswith("/versions/import") else _ADMIN
+    return _STORED if path == accept.PATH or path.startswith(accept.PATH + "/") else _PAGE
+
+
 _HEALTH = frozenset({"/healthz", "/readyz"})

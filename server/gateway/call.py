@@ -5,14 +5,16 @@ Between the two, every request takes the same way (server/gateway/exchange.py): 
 answered.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
 
 from burnish.records import Sampling
-from burnish.server.gateway import remote_fields
+from burnish.server.gateway import passed_fields
 from burnish.wire.chunks import Answer, Chunk
 
 JsonObject = dict[str, msgspec.Raw]
@@ -37,12 +39,11 @@ NO_BODY_LABELS = BodyLabels()
 class Call:
     """A request as the engine will see it.
 
-    `body` holds the engine's fields as JSON text, except `model`. `messages` and `tools` are JSON arrays in chat form,
-    as recorded. If a request has several prompts, `prompts` holds the messages of each. `render` makes the answer's
-    Renderer from the pinned version's name and the request id. `ignored` names the fields that the client sent and that
-    have no effect. If the engine refuses the body, `check` looks at the fields that were left to the engine and raises
-    RequestError with the place at fault. `strict_tools` go to the engine in place of the body's tools, unless the
-    engine refuses their schemas.
+    `body` holds the client's fields and the gateway's own as JSON text. Its destination decides what of it goes on
+    (server/gateway/passed_fields.py). `messages` and `tools` are JSON arrays in chat form, as recorded. If a request
+    has several prompts, `prompts` holds the messages of each. `render` makes the answer's Renderer from the pinned
+    version's name and the request id. `ignored` names the fields that the client sent and that have no effect.
+    `strict_tools` go to the engine in place of the body's tools, unless the engine refuses their schemas.
     """
 
     model: str
@@ -57,23 +58,39 @@ class Call:
     said: BodyLabels = NO_BODY_LABELS
     path: str = CHAT
     prompts: tuple[msgspec.Raw, ...] = ()
-    check: "Callable[[], object] | None" = None
     ignored: tuple[str, ...] = ()
     strict_tools: msgspec.Raw | None = None
 
-    def for_engine(self, engine_model: str) -> bytes:
-        """The body to send to the engine."""
+    def for_engine(self, engine_model: str, tenant: str) -> bytes:
+        """The body to send to the engine. The names of fields that it must not get join `ignored`."""
+        kept, left_out = passed_fields.for_engine(self.path, self.body)
+        self._ignore(left_out)
         tools = {} if self.strict_tools is None else {"tools": self.strict_tools}
-        return msgspec.json.encode({"model": engine_model, **self.body, **tools})
+        return msgspec.json.encode({"model": engine_model, "cache_salt": cache_salt(tenant), **kept, **tools})
 
     def for_remote(self, model: str) -> bytes:
         """The body to send to a remote model: OpenAI's own fields only. The names of the others join `ignored`."""
-        self.ignored = tuple(dict.fromkeys([*self.ignored, *remote_fields.left_out(self.body)]))
-        return msgspec.json.encode({"model": model, **remote_fields.kept(self.body)})
+        kept, left_out = passed_fields.for_remote(self.body)
+        self._ignore(left_out)
+        return msgspec.json.encode({"model": model, **kept})
 
     def messages_of(self, choice: int) -> msgspec.Raw:
         """The messages that choice number `choice` replies to."""
         return self.prompts[choice * len(self.prompts) // self.n] if self.prompts else self.messages
+
+    def _ignore(self, names: tuple[str, ...]) -> None:
+        if names:
+            self.ignored = tuple(dict.fromkeys([*self.ignored, *names]))
+
+
+@lru_cache(maxsize=1024)
+def cache_salt(tenant: str) -> str:
+    """Keeps the engine's prefix cache apart by tenant: how soon a reply begins must not tell one what another asked.
+
+    Burnish's own questions have no salt, so no client finds out about those either. A digest, because vLLM refuses some
+    characters.
+    """
+    return hashlib.blake2b(tenant.encode(), digest_size=16).hexdigest()
 
 
 class Renderer(Protocol):

@@ -13,7 +13,6 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.adapters.registry.personal import HEADER
 from burnish.errors import BurnishError, EngineUnavailable, RequestError
-from burnish.keys import Scope as KeyScope
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import CHAT, Call, Dialect
 from burnish.server.gateway.engines.connection_pool import Response
@@ -35,16 +34,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 log = structlog.get_logger(__name__)
 
 
-async def answer(dialect: Dialect, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def answer(
+    dialect: Dialect, state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str
+) -> None:
     """One reply, streamed or whole."""
-    caller = state.keyring.require(scope, KeyScope.INFERENCE)
-    with state.limits.admit(caller):
-        started_at = time.time()
-        sent = headers_of(scope)
-        call = dialect.read(await read_body(scope, receive, MAX_BODY_BYTES), sent)
-        call.user = sent.get(HEADER, call.user)
-        exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
-        await exchange.run(receive, send)
+    started_at = time.time()
+    sent = headers_of(scope)
+    call = dialect.read(await read_body(receive, MAX_BODY_BYTES), sent)
+    call.user = sent.get(HEADER, call.user)
+    exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
+    await exchange.run(receive, send)
 
 
 class Exchange:
@@ -106,13 +105,9 @@ class Exchange:
         call, state = self._call, self._state
         may_be_remote = bool(routes.remote_url) and call.path == CHAT and not target.is_base
         if not (may_be_remote and state.settings.remote.use == "always"):
-            body = call.for_engine(target.engine_model)
+            body = call.for_engine(target.engine_model, self._caller.tenant)
             try:
                 return await state.engines.ask(routes, call.path, body, self._request_id), target
-            except RequestError:
-                if call.check is not None:
-                    call.check()
-                raise
             except EngineUnavailable as error:
                 if not may_be_remote:
                     raise

@@ -5,6 +5,7 @@ closes its segment and exits with status 0. It refuses to listen beyond loopback
 """
 
 import gc
+import resource
 import signal
 import socket
 from types import FrameType
@@ -27,6 +28,12 @@ KEEP_ALIVE = 75
 With 5 s on both sides, a request sometimes met a connection that was just being closed (2 of 2736 in a demo).
 """
 log = structlog.get_logger(__name__)
+
+
+MAX_CONNECTIONS = 10_000
+"""Clients' connections of one process, if the system allows it as many open files."""
+FILES = 256
+"""Open files that are neither a client's connection nor an engine's."""
 
 
 class GatewayProtocol(Protocol):
@@ -67,6 +74,7 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
         backlog=2048,
         timeout_keep_alive=KEEP_ALIVE,
     )
+    GatewayProtocol.max_connections = max_connections()
     # uvicorn raises the signal again after it has shut down; with the default action the process would die of it
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ignore)
@@ -74,6 +82,17 @@ def run(settings: Settings, fallback: ASGIApp | None = None) -> None:
     log.info("gateway listening", host=gateway.host, port=gateway.port)
     uvicorn.Server(config).run(sockets=[_shared(gateway.host, gateway.port)] if gateway.processes > 1 else None)
     log.info("gateway stopped")
+
+
+def max_connections() -> int:
+    """How many clients' connections leave files for as many to the engines. Raises the system's soft limit first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MAX_CONNECTIONS + FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(MAX_CONNECTIONS, (soft - FILES) // 2))
 
 
 def _settle_memory() -> None:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from burnish import serving_table as table
 from burnish.config import Settings
 from burnish.errors import ConfigError, RequestError
-from burnish.server.gateway import remote_fields
+from burnish.server.gateway import passed_fields
 from burnish.server.gateway.http.sse import event_of
 
 log = structlog.get_logger(__name__)
@@ -46,9 +46,9 @@ def remote_app(settings: Settings) -> FastAPI:
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {routes.current().engine_key}".encode()):
             return _error(401, "the gateway's key is wanted")
-        body = remote_fields.kept(await request.json())
+        body = passed_fields.kept(await request.json(), passed_fields.REMOTE)
         try:
-            remote_fields.check_tools(body.get("tools"))
+            passed_fields.check_tools(body.get("tools"))
         except RequestError as error:
             return _error(400, str(error), error.param)
         response_id = f"chatcmpl-{request.headers.get('x-request-id', '')}"

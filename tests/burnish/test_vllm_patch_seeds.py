@@ -37,7 +37,8 @@ def test_seeded_prompts_read_in_pieces_leave_the_engine_alive(vllm_server: VllmS
 
     together = asyncio.run(draw(vllm_server, prompts))
 
-    assert httpx.get(f"{vllm_server.url}/health", timeout=30).status_code == 200
+    headers = {"authorization": f"Bearer {vllm_server.api_key}"}
+    assert httpx.get(f"{vllm_server.url}/health", timeout=30, headers=headers).status_code == 200
     alone = {seed: asyncio.run(draw(vllm_server, {seed: prompt}))[seed] for seed, prompt in prompts.items()}
     assert together == alone
     assert len({tuple(each) for each in together.values()}) == N_LONG

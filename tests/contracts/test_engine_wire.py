@@ -365,9 +365,13 @@ def test_refusals(real: httpx.Client, stub: httpx.Client, path: str, body: dict[
 
 def test_the_engine_wants_its_key(vllm_server: VllmServer) -> None:
     with StubEngine(api_key="k") as engine:
-        for url in (vllm_server.url, engine.url):
-            assert httpx.get(f"{url}/v1/models").status_code == 401
-            assert httpx.get(f"{url}/health").status_code == 200
+        for url, key in ((vllm_server.url, vllm_server.api_key), (engine.url, "k")):
+            for path in ("/v1/models", "/health", "/metrics", "/version", "/openapi.json"):
+                assert httpx.get(url + path).status_code == 401
+            for path in ("/tokenize", "/detokenize", "/invocations", "/scale_elastic_ep", "/nowhere"):
+                assert httpx.post(url + path, json={"prompt": "x"}).status_code == 401
+            for path in ("/v1/models", "/health"):
+                assert httpx.get(url + path, headers={"authorization": f"Bearer {key}"}).status_code == 200
 
 
 def test_the_stub_counts_its_end_token() -> None:

@@ -13,11 +13,18 @@ from starlette.types import Scope
 
 from burnish.config import Gateway
 from burnish.errors import NotAllowed
-from burnish.server.gateway.http.asgi import header
+from burnish.server.gateway.http.asgi import header, headers_of
 
 _OUR_HEADERS = b"authorization, content-type, x-burnish-train"
 _SESSION_HEADERS = b"x-session-id, x-turn-type, x-session-done"
 _ANTHROPIC_HEADERS = b"x-api-key, anthropic-version, anthropic-beta"
+_FORWARDED = frozenset(
+    {
+        *(b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-original-forwarded-for"),
+        *(b"true-client-ip", b"cf-connecting-ip", b"cdn-loop", b"x-envoy-external-address", b"x-amzn-trace-id"),
+    }
+)
+MAX_HOST = 300
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 
 
@@ -44,10 +51,10 @@ def hostname(authority: str) -> str | None:
 def check(scope: Scope, settings: Gateway) -> str | None:
     """The listed foreign origin of this request, or None. Raises NotAllowed for a foreign origin that is not listed."""
     authority = header(scope, b"host") or ""
-    host = hostname(authority)
+    host = hostname(authority) if len(authority) <= MAX_HOST else None  # what is cached is the client's text
     if host is None or not (is_loopback(host) or host in _names(settings.host, settings.allowed_hosts)):
         raise NotAllowed(
-            f"Host header: got {authority!r}, expected this machine or a name in gateway.allowed_hosts",
+            f"Host header: got {authority[:MAX_HOST]!r}, expected this machine or a name in gateway.allowed_hosts",
             code="foreign_host",
         )
     origin = header(scope, b"origin")
@@ -61,6 +68,17 @@ def check(scope: Scope, settings: Gateway) -> str | None:
         f"Origin header: got {origin!r}, expected the gateway's own or one in gateway.allowed_origins",
         code="foreign_origin",
     )
+
+
+def is_direct(scope: Scope) -> bool:
+    """True if nothing says that a proxy passed this request on for somebody on another machine.
+
+    A proxy shows by the name that its clients ask for, by its headers, or by HTTP/1.0, in which nginx asks by default.
+    """
+    host = hostname(header(scope, b"host") or "")
+    if host is None or not is_loopback(host) or scope["http_version"] == "1.0":
+        return False
+    return not any(name in _FORWARDED or name.startswith(b"x-forwarded") for name in headers_of(scope))
 
 
 @lru_cache

@@ -2,8 +2,8 @@
 
 A key comes as `Authorization: Bearer …` or as `x-api-key`, as Anthropic's clients send it. If both are sent, only the
 first counts. An unknown key is always refused. A request without a key may only talk, and only if the gateway listens
-on loopback and `gateway.open_inference` is on. Such a caller belongs to the tenant `default`. Admin routes always need
-a key.
+on loopback, `gateway.open_inference` is on, and no proxy shows between the caller and the gateway. Such a caller
+belongs to the tenant `default`. Admin routes always need a key.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from burnish import serving_table as table
 from burnish.config import Gateway, Settings
 from burnish.errors import NotAllowed
 from burnish.files import Watched
-from burnish.keys import Scope, covers, digest
-from burnish.server.gateway.access.host_guard import is_loopback
+from burnish.keys import Key, Scope, covers, digest
+from burnish.server.gateway.access.host_guard import is_direct, is_loopback
 from burnish.server.gateway.http.asgi import header
 from burnish.serving_table import Routes
 
@@ -36,8 +36,14 @@ class Caller:
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
 
+    @classmethod
+    def of(cls, key: Key) -> "Caller":
+        return cls(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
+
 
 OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
+NOBODY = Caller("", "", frozenset())
+"""The caller of a route that asks for no key."""
 
 
 class Keyring:
@@ -51,7 +57,7 @@ class Keyring:
         """The caller, whatever it may do. Raises NotAllowed (401) for a missing, malformed or unknown key."""
         secret = secret_of(scope)
         if not secret:
-            if self._is_open:
+            if self._is_open and is_direct(scope):
                 return OPEN_CALLER
             raise NotAllowed(
                 "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`",
@@ -62,7 +68,7 @@ class Keyring:
             raise NotAllowed(
                 "unknown key; see `burnish keys list`, or make one with `burnish keys create`", code="invalid_api_key"
             )
-        return Caller(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
+        return Caller.of(key)
 
     def require(self, scope: AsgiScope, *needed: Scope) -> Caller:
         """The caller, if it holds at least one of the `needed` scopes. Raises NotAllowed otherwise."""

@@ -20,6 +20,8 @@ MINUTE = 60.0
 RETRY_AFTER = 1.0
 MAX_IN_FLIGHT = 2000
 """Requests that one gateway process runs at a time. Beyond that it answers 503."""
+RESERVED = 100
+"""Places beyond these that are kept for the admin API."""
 _TIME = struct.Struct("<d")
 
 
@@ -33,16 +35,17 @@ class Limits:
         self._rates: dict[str, int] = {}
         self._slots: dict[str, _Slots] = {}
 
-    def admit(self, caller: Caller) -> "Admission":
+    def admit(self, caller: Caller, *, is_reserved: bool = False) -> "Admission":
         """Count one request for the length of a `with` block.
 
         Entering raises RateLimited (429) if the key's share is used up, Overloaded (503) if this process is full.
         """
-        return Admission(self, caller)
+        return Admission(self, caller, is_reserved)
 
-    def enter(self, caller: Caller) -> int | None:
+    def enter(self, caller: Caller, is_reserved: bool) -> int | None:
         """The slot that the request occupies. None if its key has no limit of that kind."""
-        if self._max_in_flight and self._n_in_flight >= self._max_in_flight:
+        most = self._max_in_flight + RESERVED if is_reserved else self._max_in_flight
+        if self._max_in_flight and self._n_in_flight >= most:
             raise Overloaded(
                 f"{self._n_in_flight} requests are under way, the most this gateway takes on; please try again"
             )
@@ -106,14 +109,15 @@ class Limits:
 class Admission:
     """One running request's share of the limits."""
 
-    __slots__ = ("_caller", "_limits", "_slot")
+    __slots__ = ("_caller", "_is_reserved", "_limits", "_slot")
 
-    def __init__(self, limits: Limits, caller: Caller) -> None:
+    def __init__(self, limits: Limits, caller: Caller, is_reserved: bool) -> None:
         self._limits = limits
         self._caller = caller
+        self._is_reserved = is_reserved
 
     def __enter__(self) -> None:
-        self._slot = self._limits.enter(self._caller)
+        self._slot = self._limits.enter(self._caller, self._is_reserved)
 
     def __exit__(self, *_: object) -> None:
         self._limits.leave(self._caller, self._slot)

@@ -29,8 +29,9 @@ from burnish.keys import Scope
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.admin.field_types import AgentPath
+from burnish.server.gateway.http.asgi import MAX_ARCHIVE_BYTES
 
-MAX_BYTES = 4 * 2**30
+MAX_BYTES = MAX_ARCHIVE_BYTES
 _READ = frozenset({CONFIG, WEIGHTS, MANIFEST})
 _BODY = {
     "requestBody": {

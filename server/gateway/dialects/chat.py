@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from burnish.errors import RequestError
 from burnish.server.gateway.call import Call, JsonObject, Reply
 from burnish.server.gateway.dialects import chat_fields as common
+from burnish.server.gateway.dialects import media
 from burnish.server.gateway.dialects.chat_fields import TRUE, Common
 from burnish.server.gateway.http import error_envelope
 from burnish.wire.chunks import Answer, Chunk
@@ -19,9 +19,10 @@ DONE = b"data: [DONE]\n\n"
 
 
 class _Message(msgspec.Struct, gc=False):
-    """The fields that a message must have. The engine checks the rest."""
+    """The fields that are looked at. The engine checks the rest."""
 
     role: str
+    content: str | list[media.Part | str] | None = None
 
 
 class _ToolFunction(msgspec.Struct, gc=False):
@@ -43,8 +44,6 @@ class Fields(Common):
 
 
 _BIG = frozenset({"messages", "tools"})
-LONG = 32 * 1024
-"""From this many bytes of `messages` on, the check of their form is left to the engine."""
 _messages_decoder = msgspec.json.Decoder(Annotated[list[_Message], msgspec.Meta(min_length=1)])
 _tools_decoder = msgspec.json.Decoder(list[_Tool] | None)
 
@@ -55,26 +54,29 @@ def parse(body: bytes) -> Call:
     messages = raw.get("messages")
     if messages is None:
         raise RequestError("messages: missing required field `messages`", param="messages", code="invalid_value")
-    is_long = len(memoryview(messages)) > LONG
-    if not is_long:
-        common.check("messages", messages, _messages_decoder)
+    _check_messages(messages)
     if fields.top_logprobs and not fields.logprobs:
         raise RequestError("top_logprobs: needs `logprobs: true`", param="top_logprobs", code="invalid_value")
-    tools = _tools(bytes(raw["tools"])) if "tools" in raw else None
+    tools = common.check("tools", raw["tools"], _tools_decoder) if "tools" in raw else None
     return Call(
         model=fields.model,
         is_stream=bool(fields.stream),
         body=_for_engine(raw, fields),
         messages=messages,
         tools=raw["tools"] if tools else None,
-        sampling=common.sampling_of(fields, is_constrained=_is_constrained(fields, raw, tools or ())),
+        sampling=common.sampling_of(fields, is_constrained=_is_constrained(fields, tools or ())),
         n=fields.n or 1,
         user=fields.user,
         said=common.said_of(fields),
         render=lambda model, request_id: ChatRenderer(fields, model),
-        check=(lambda: common.check("messages", messages, _messages_decoder)) if is_long else None,
         strict_tools=strict_tools(raw["tools"], fields.tool_choice) if tools else None,
     )
+
+
+def _check_messages(messages: msgspec.Raw) -> None:
+    for at, message in enumerate(common.check("messages", messages, _messages_decoder)):
+        if isinstance(message.content, list):
+            media.check_parts(message.content, f"messages[{at}].content")
 
 
 def strict_tools(tools: msgspec.Raw, choice: str | dict[str, Any] | None) -> msgspec.Raw | None:
@@ -107,23 +109,16 @@ def _forced(choice: str | dict[str, Any] | None) -> str | None:
 
 
 def _for_engine(raw: JsonObject, fields: Fields) -> JsonObject:
-    body = {name: value for name, value in raw.items() if name not in common.DROPPED and name != "model"}
-    body["return_token_ids"] = body["logprobs"] = TRUE
+    body = common.recorded(raw, fields, TRUE)
     # vLLM would withhold ids and log-probs too, so the gateway strips the text itself
     if fields.include_reasoning is False:
         body["include_reasoning"] = TRUE
     return body
 
 
-@lru_cache(maxsize=256)
-def _tools(text: bytes) -> tuple[_Tool, ...]:
-    """The tools in `text`. An agent sends the same tools with every request, often many kilobytes."""
-    return tuple(common.check("tools", msgspec.Raw(text), _tools_decoder) or ())
-
-
-def _is_constrained(fields: Fields, raw: JsonObject, tools: Sequence[_Tool]) -> bool:
+def _is_constrained(fields: Fields, tools: Sequence[_Tool]) -> bool:
     """True if a grammar masks the logits. vLLM adds one for strict tools and for single calls as well."""
-    if common.is_grammar(fields, raw):
+    if common.is_grammar(fields):
         return True
     if not tools or fields.tool_choice == "none":
         return False

@@ -1,4 +1,5 @@
-"""A chat completion's fields: Burnish checks those that it acts on and passes on all others byte for byte.
+"""A chat completion's fields: Burnish checks those that it acts on. server/gateway/passed_fields.py says which others
+go on, byte for byte.
 
 The engine's request asks for token ids and log-probs. It carries nothing that is Burnish's own or that steers the
 engine: a client must not choose the response id (feedback joins by it), its priority, or where the engine moves its
@@ -21,12 +22,6 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 MAX_CHOICES = 128
 TRUE = msgspec.Raw(b"true")
-DROPPED = frozenset(
-    {
-        *("session_id", "turn_type", "session_done"),  # read here
-        *("request_id", "priority", "kv_transfer_params", "ec_transfer_params", "vllm_xargs"),  # the engine's controls
-    }
-)
 _UNSUPPORTED = {
     **dict.fromkeys(("use_beam_search", "echo"), "such replies have no log-probs to record"),
     # seen with vLLM 0.32: the first ends an engine that serves adapters, the second blanks other requests' top_logprobs
@@ -35,12 +30,29 @@ _UNSUPPORTED = {
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+_Regex = Annotated[str, msgspec.Meta(max_length=4096)]
+_Grammar = Annotated[str, msgspec.Meta(max_length=65_536)]
 
 
-class StreamOptions(msgspec.Struct):
-    """The part of `stream_options` that changes what is passed on."""
+class StreamOptions(msgspec.Struct, omit_defaults=True):
+    """The part of `stream_options` that is passed on."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True):
+    """vLLM's grammars. A long one takes the engine seconds to compile, and other requests wait."""
+
+    json: dict[str, Any] | str | None = None
+    regex: _Regex | None = None
+    choice: list[str] | None = None
+    grammar: _Grammar | None = None
+    json_object: bool | None = None
+    structural_tag: _Grammar | None = None
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    whitespace_pattern: _Regex | None = None
 
 
 class Common(msgspec.Struct):
@@ -52,7 +64,7 @@ class Common(msgspec.Struct):
     n: _Positive | None = None
     return_token_ids: bool | None = None
     response_format: dict[str, Any] | None = None
-    structured_outputs: dict[str, Any] | None = None
+    structured_outputs: StructuredOutputs | None = None
     thinking_token_budget: Any = None
     temperature: float | None = None
     top_p: float | None = None
@@ -149,12 +161,18 @@ def sampling_of(fields: Common, *, is_constrained: bool) -> Sampling:
     )
 
 
-def is_grammar(fields: Common, raw: JsonObject) -> bool:
+def is_grammar(fields: Common) -> bool:
     """True if a grammar masks the logits, whatever the tools are."""
     kind = (fields.response_format or {}).get("type", "text")
-    if kind != "text" or fields.structured_outputs or fields.thinking_token_budget is not None:
-        return True
-    return any(name.startswith("guided_") for name in raw)
+    return kind != "text" or fields.structured_outputs is not None or fields.thinking_token_budget is not None
+
+
+def recorded(raw: JsonObject, fields: Common, logprobs: msgspec.Raw) -> JsonObject:
+    """The client's fields `raw` and what the record needs: token ids and log-probs."""
+    body = {**raw, "return_token_ids": TRUE, "logprobs": logprobs}
+    if fields.stream_options is not None:
+        body["stream_options"] = msgspec.Raw(msgspec.json.encode(fields.stream_options))
+    return body
 
 
 def said_of(fields: Common) -> BodyLabels:

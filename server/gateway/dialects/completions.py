@@ -8,7 +8,7 @@ import msgspec
 from burnish.errors import RequestError
 from burnish.server.gateway.call import Call, JsonObject, Reply
 from burnish.server.gateway.dialects import chat_fields as common
-from burnish.server.gateway.dialects.chat_fields import TRUE, Common
+from burnish.server.gateway.dialects.chat_fields import Common
 from burnish.server.gateway.http import error_envelope
 from burnish.wire.chunks import Answer, Chunk
 
@@ -35,18 +35,15 @@ def parse(body: bytes) -> Call:
         param = "suffix" if fields.suffix else "best_of"
         raise RequestError(f"{param}: not supported by the engine", param=param, code="unsupported")
     read = prompts("prompt", raw["prompt"])
-    body_for_engine = {name: value for name, value in raw.items() if name not in common.DROPPED and name != "model"}
-    body_for_engine["return_token_ids"] = TRUE
-    body_for_engine["logprobs"] = msgspec.Raw(b"%d" % (fields.logprobs or 0))
     n_each = fields.n or 1
     return Call(
         model=fields.model,
         is_stream=bool(fields.stream),
-        body=body_for_engine,
+        body=common.recorded(raw, fields, msgspec.Raw(b"%d" % (fields.logprobs or 0))),
         messages=_message(read[0]),
         prompts=tuple(map(_message, read)),
         tools=None,
-        sampling=common.sampling_of(fields, is_constrained=common.is_grammar(fields, raw)),
+        sampling=common.sampling_of(fields, is_constrained=common.is_grammar(fields)),
         n=n_each * len(read),
         user=fields.user,
         said=common.said_of(fields),

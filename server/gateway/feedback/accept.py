@@ -24,40 +24,45 @@ PATH, BATCH_PATH, TOKENS_PATH = "/v1/feedback", "/v1/feedback/batch", "/v1/feedb
 MAX_BODY, MAX_BATCH_BODY, MAX_WISH = 4 * 2**20, 16 * 2**20, 16 * 1024
 
 
-async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """Accept one piece of feedback. Answers 202 once it is written."""
+def speaker(state: State, scope: Scope) -> Caller:
+    """A key that may give feedback."""
+    return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
+
+
+def voter(state: State, scope: Scope) -> Caller:
+    """A key that may give feedback, or the key that a vote token speaks for."""
     given = secret_of(scope)
-    grant = state.tokens.read(given) if given.startswith(vote_tokens.PREFIX) else None
-    caller = (
-        _caller(state, scope) if grant is None else Caller(grant.key_id, grant.tenant, frozenset({KeyScope.FEEDBACK}))
-    )
-    opinion = parse(await read_body(scope, receive, MAX_BODY))
-    if grant is not None:
-        _check_grant(opinion, grant)
+    return state.tokens.bearer(given) if given.startswith(vote_tokens.PREFIX) else speaker(state, scope)
+
+
+async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Accept one piece of feedback. Answers 202 once it is written."""
+    opinion = parse(await read_body(receive, MAX_BODY))
+    given = secret_of(scope)
+    if given.startswith(vote_tokens.PREFIX):
+        _check_grant(opinion, state.tokens.read(given))
     feedback = _feedback(opinion, caller)
     _append(state, [feedback])
     await send_json(send, 202, _accepted(feedback))
 
 
-async def answer_batch(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def answer_batch(
+    state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str
+) -> None:
     """Accept a batch. Answers 202 once all of it is written."""
-    caller = _caller(state, scope)
-    opinions = parse_batch(await read_body(scope, receive, MAX_BATCH_BODY))
+    opinions = parse_batch(await read_body(receive, MAX_BATCH_BODY))
     said = [_feedback(opinion, caller, f"feedback[{number}].") for number, opinion in enumerate(opinions)]
     _append(state, said)
     await send_json(send, 202, {"feedback": [_accepted(feedback) for feedback in said]})
 
 
-async def answer_token(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def answer_token(
+    state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str
+) -> None:
     """Make a vote token for a page. Answers 200."""
-    caller = state.keyring.require(scope, KeyScope.FEEDBACK)
-    wish: vote_tokens.Wish = decoded(_wish_decoder, await read_body(scope, receive, MAX_WISH))
+    wish: vote_tokens.Wish = decoded(_wish_decoder, await read_body(receive, MAX_WISH))
     made, expires_at = state.tokens.make(caller, wish, kind_of(wish.about))
     await send_json(send, 200, {"token": made, "expires_at": expires_at})
-
-
-def _caller(state: State, scope: Scope) -> Caller:
-    return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
 
 
 def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:

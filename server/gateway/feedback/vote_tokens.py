@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import secrets
 import time
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -59,6 +60,12 @@ class Tokens:
         grant = Grant(caller.tenant, caller.key_id, wish.target, kind.value, expires_at, secrets.token_hex(16))
         payload = _packed(msgspec.json.encode(grant))
         return f"{PREFIX}{payload}.{self._signature(payload)}", expires_at
+
+    def bearer(self, token: str) -> Caller:
+        """Who votes with `token`: its key, with the key's limits, as far as it may vote. Raises NotAllowed."""
+        key = self._key(self.read(token).key_id)
+        assert key is not None, "the token was just read"
+        return replace(Caller.of(key), scopes=frozenset({Scope.FEEDBACK}))
 
     def read(self, token: str) -> Grant:
         """The grant in `token`. Raises NotAllowed (401) if it is not ours, has expired, or its key is gone."""

@@ -1,14 +1,14 @@
 """Raw ASGI in a few functions: read a header, read a bounded body, answer with JSON.
 
-A body that is too large is refused without being held in memory: by its declared length, or as soon as it passes the
-limit.
+A body that is too large is refused without being held in memory: by its declared length before anything of it is read,
+or as soon as it passes the limit.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from burnish.errors import RequestError
 from burnish.server.gateway.http.error_envelope import TOO_LARGE
@@ -16,6 +16,8 @@ from burnish.server.gateway.http.error_envelope import TOO_LARGE
 _HEADERS = "burnish.headers"
 MAX_BODY_BYTES = 32 * 2**20
 """Largest request body. A larger one gets 413."""
+MAX_ARCHIVE_BYTES = 4 * 2**30
+"""Largest archive of an adapter, as sent and as unpacked."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 
@@ -36,11 +38,15 @@ def headers_of(scope: Scope) -> dict[bytes, str]:
     return found
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole request body, at most `limit` bytes."""
+def check_declared(scope: Scope, limit: int) -> None:
+    """Raises RequestError (413) if the body's declared length is above `limit`."""
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdecimal() and (len(declared) > 15 or int(declared) > limit):
-        raise _too_large(f"{declared} bytes", limit)
+        raise _too_large(f"{declared[:20]} bytes", limit)
+
+
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """The whole request body, at most `limit` bytes."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -54,6 +60,20 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         parts.append(part)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """`receive` for an application that is to find `body`, which was read before."""
+    is_given = False
+
+    async def given() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return given
 
 
 async def send_bytes(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:

@@ -15,10 +15,10 @@ from uvicorn.protocols.http.httptools_impl import (
     HEADER_RE,
     HEADER_VALUE_RE,
     STATUS_LINE,
-    HttpToolsProtocol,
     RequestResponseCycle,
 )
 
+from burnish.server.gateway.http.bounds import BoundedProtocol
 from burnish.server.gateway.http.coalesce import CoalescedSend
 
 HIGH_WATER = 1024 * 1024
@@ -133,26 +133,18 @@ class Cycle(RequestResponseCycle):
         return b"".join(lines)
 
 
-class Protocol(HttpToolsProtocol):
+class Protocol(BoundedProtocol):
     """One client's connection. Requests to the paths in `short_ways` (as sent) get a Cycle."""
 
     short_ways: frozenset[bytes] = frozenset()
-    _is_idle = False
-    _idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.transport = self.corked = CoalescedSend(transport)
 
-    def connection_lost(self, error: Exception | None) -> None:
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
-            self.timeout_keep_alive_task = None
-        super().connection_lost(error)
-
-    def on_headers_complete(self) -> None:
+    def start_request(self) -> None:
         if self.url not in self.short_ways or not self._is_plain():
-            super().on_headers_complete()
+            super().start_request()
             return
         path = self.url.decode("ascii")
         self.scope |= {"method": "POST", "path": path, "raw_path": self.url, "query_string": b""}
@@ -165,10 +157,10 @@ class Protocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, app))
 
-    def on_body(self, body: bytes) -> None:
+    def take_body(self, body: bytes) -> None:
         cycle = self.cycle
         if not isinstance(cycle, Cycle):
-            super().on_body(body)
+            super().take_body(body)
         elif not cycle.response_complete:
             cycle.take(body)
 
@@ -189,39 +181,6 @@ class Protocol(HttpToolsProtocol):
             return
         cycle.task = self.loop.create_task(cycle.run_asgi(app))
         self.tasks.add(cycle.task)
-
-    # One timer for the life of a connection, not one for each request.
-
-    def _unset_keepalive_if_required(self) -> None:
-        self._is_idle = False
-
-    def on_response_complete(self) -> None:
-        timer, self.timeout_keep_alive_task = self.timeout_keep_alive_task, None
-        self.server_state.total_requests += 1
-        if self.transport.is_closing():
-            if timer is not None:
-                timer.cancel()
-            return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self.timeout_keep_alive_task = timer
-            self._start_asgi_task(*self.pipeline.pop())
-            return
-        self._is_idle, self._idle_since = True, self.loop.time()
-        self.timeout_keep_alive_task = timer or self._check_idle_in(self.timeout_keep_alive)
-
-    def timeout_keep_alive_handler(self) -> None:
-        self.timeout_keep_alive_task = None
-        if not self._is_idle:
-            return
-        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
-            self.timeout_keep_alive_task = self._check_idle_in(left)
-        else:
-            super().timeout_keep_alive_handler()
-
-    def _check_idle_in(self, seconds: float) -> asyncio.TimerHandle:
-        return self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
 
 @lru_cache(maxsize=256)

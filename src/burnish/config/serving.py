@@ -71,7 +71,9 @@ class Gateway(Section):
     allowed_hosts: tuple[str, ...] = Field((), description="Accepted Host header names besides loopback and `host`.")
     allowed_origins: tuple[str, ...] = Field((), description="Browser origins that may call. Others get 403.")
     open_inference: bool = Field(
-        True, description="On loopback, accept inference requests without a key (as tenant `default`)."
+        True,
+        description="On loopback, accept inference requests without a key (as tenant `default`), unless a proxy passed "
+        "them on.",
     )
     model_map: dict[str, str] = Field(
         {},

@@ -7,6 +7,7 @@ import aiohttp
 
 from burnish import config
 from burnish.adapters import model_files
+from burnish.keys import engine_key
 from burnish.processes.supervisor import Part
 
 DESCRIPTIONS = {
@@ -38,6 +39,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         "gateway": gateway_url(settings) + "/healthz",
         "remote": f"http://127.0.0.1:{settings.remote_port}/health",
     }
+    key = "" if settings.engine.urls else engine_key(settings)
     patience = {"engine": 900.0}
     # parallel judges are separate parts too; on Ray, `burnish run judge` starts its actors
     alone = {} if settings.judge.ray else {"judge": {"BURNISH_JUDGE__POOL": "1"}}
@@ -46,7 +48,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
             name=name,
             command=_command(kind, settings),
             environment=child | alone.get(kind, {}),
-            is_healthy=_answers(checks[kind]) if kind in checks else None,
+            is_healthy=_answers(checks[kind], key if kind == "engine" else "") if kind in checks else None,
             patience=patience.get(kind, 120.0),
             # the gateway lets running replies end for up to 20 s
             stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0, "judge": 15.0}.get(kind, 10.0),
@@ -74,11 +76,13 @@ def gateway_url(settings: config.Settings) -> str:
     return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{settings.gateway.port}"
 
 
-def _answers(url: str) -> Callable[[], Awaitable[bool]]:
+def _answers(url: str, key: str) -> Callable[[], Awaitable[bool]]:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+
     async def check() -> bool:
         try:
             timeout = aiohttp.ClientTimeout(total=5)
-            async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url) as response:
+            async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url, headers=headers) as response:
                 return response.status == 200
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False

@@ -23,6 +23,7 @@ from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import AdapterError, ConfigError
 from burnish.files import replace_text
 from burnish.keys import engine_key
+from burnish.processes.engine_guard import KEY, Guard
 from burnish.records import VersionName
 
 log = structlog.get_logger()
@@ -33,6 +34,8 @@ It rejects the short name (`uni`) there, so the full name is given (decision 14)
 """
 SEVERAL_WORKERS = ("--tensor-parallel-size", "-tp", "--pipeline-parallel-size", "-pp", "--distributed-executor-backend")
 """vLLM flags for several workers, which one process cannot serve."""
+NOWHERE = "nowhere.invalid"
+"""The only domain that the engine may fetch media from. RFC 6761 keeps it from existing."""
 MAX_QUEUED = 512
 """Requests that may wait in the engine. Beyond that it answers 503."""
 PINNED = "0.32.0"
@@ -61,6 +64,8 @@ def command(settings: Settings) -> list[str]:
         "--scheduling-policy": "priority",
         "--max-num-queued-reqs": MAX_QUEUED,
         "--uvicorn-log-level": "warning",
+        "--allowed-media-domains": NOWHERE,
+        "--middleware": f"{Guard.__module__}.{Guard.__qualname__}",
     }
     if engine.max_model_len:
         flags["--max-model-len"] = engine.max_model_len
@@ -107,7 +112,7 @@ def environment(settings: Settings, inherited: Mapping[str, str]) -> dict[str, s
     }
     if (allocator := machine.preload()) is not None:
         defaults["LD_PRELOAD"] = allocator
-    forced = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_API_KEY": engine_key(settings)}
+    forced = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", KEY: engine_key(settings)}
     if Path(model).is_dir():
         forced["HF_HUB_OFFLINE"] = "1"
     kept = {name: value for name, value in inherited.items() if not name.startswith("BURNISH_")}

@@ -121,11 +121,7 @@ class StubEngine:
 
     @web.middleware
     async def _check_key(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        if (
-            self.api_key
-            and request.path.startswith("/v1/")
-            and request.headers.get("authorization") != f"Bearer {self.api_key}"
-        ):
+        if self.api_key and request.headers.get("authorization") != f"Bearer {self.api_key}":
             return web.json_response({"error": "Unauthorized"}, status=401)
         answer: web.StreamResponse = await handler(request)
         return answer
@@ -248,6 +244,7 @@ class StubEngine:
 
     async def _embed(self, request: web.Request) -> web.Response:
         body: Tree = await request.json()
+        self.requests.append(body)
         inputs = completions_wire.prompts_of(body["input"])
         data = [
             {

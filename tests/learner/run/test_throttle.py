@@ -77,7 +77,7 @@ def engine(text: str, *, has_choice: bool = True, asked: list[str] | None = None
 
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            is_known = has_choice or self.path == "/metrics"
+            is_known = (has_choice or self.path == "/metrics") and self.headers["authorization"] == "Bearer k"
             if asked is not None:
                 asked.append(self.path)
             self.send_response(200 if is_known else 404)
@@ -99,19 +99,20 @@ def engine(text: str, *, has_choice: bool = True, asked: list[str] | None = None
 
 def test_counters_of_all_engines_are_added_up() -> None:
     with engine(METRICS) as one, engine(METRICS) as other, engine("") as silent:
-        assert token_gaps([one, other]) == TokenGaps(1.0, 8.0)
-        assert token_gaps([one, silent]) is None
-    assert token_gaps([one], timeout=0.2) is None  # it is gone
+        assert token_gaps([one, other], "k") == TokenGaps(1.0, 8.0)
+        assert token_gaps([one, silent], "k") is None
+        assert token_gaps([one], "another") is None
+    assert token_gaps([one], "k", timeout=0.2) is None  # it is gone
 
 
 def test_two_counters_are_requested_and_the_whole_page_only_as_a_fallback() -> None:
     asked: list[str] = []
     with engine(METRICS, asked=asked) as one:
-        assert token_gaps([one]) == TokenGaps(0.5, 4.0)
+        assert token_gaps([one], "k") == TokenGaps(0.5, 4.0)
     assert len(asked) == 1 and asked[0].startswith("/metrics/?name%5B%5D=vllm%3Ainter_token_latency_seconds_sum&")
     asked.clear()
     with engine(METRICS, has_choice=False, asked=asked) as old:
-        assert token_gaps([old]) == TokenGaps(0.5, 4.0)
+        assert token_gaps([old], "k") == TokenGaps(0.5, 4.0)
     assert len(asked) == 2 and asked[1] == "/metrics"
 
 

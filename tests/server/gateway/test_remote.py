@@ -17,7 +17,7 @@ import pytest
 from gateways import ENGINE_KEY, Running, make_keys, serve, write_table
 
 from burnish.config import Engine, Gateway, Remote, Settings, to_environment
-from burnish.server.gateway import remote_fields
+from burnish.server.gateway import passed_fields
 from burnish.testing import Failure, StubEngine
 
 
@@ -194,7 +194,7 @@ def test_no_field_of_a_client_changes_where_or_how_it_is_asked(
         reply = asked(gateway, path, **{name: planted.get(name, f"{thief.url}/v1")})
         assert (reply.status_code, "from afar" in reply.text) == (200, True), reply.text
         assert (thief.requests, thief.headers) == ([], [])
-    assert set(remote.model.requests[-1]) <= remote_fields.FIELDS | {"model"}
+    assert set(remote.model.requests[-1]) <= passed_fields.REMOTE | {"model"}
     assert "x-planted" not in remote.model.headers[-1]
     assert name in reply.headers["x-burnish-ignored"].split(", ")
 
@@ -206,7 +206,7 @@ def test_none_of_litellms_own_parameters_passes_any_dialect(
 ) -> None:
     reply = asked(gateway, path, **own)
     assert (reply.status_code, "from afar" in reply.text) == (200, True), reply.text
-    assert set(remote.model.requests[-1]) <= remote_fields.FIELDS | {"model"}
+    assert set(remote.model.requests[-1]) <= passed_fields.REMOTE | {"model"}
     assert "planted" not in json.dumps(remote.model.requests[-1])
 
 
@@ -217,7 +217,7 @@ def test_the_process_that_calls_litellm_drops_them_again(remote: Pair, own: dict
     sent = remote.model.requests[-1]
     assert (sent["model"], sent["temperature"]) == ("larger", 0.5)
     assert "planted" not in json.dumps(sent)
-    assert remote_fields.kept(own) == {}
+    assert passed_fields.kept(own, passed_fields.REMOTE) == {}
 
 
 @pytest.mark.parametrize("gateway", ["always"], indirect=True)

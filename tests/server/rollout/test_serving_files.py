@@ -146,6 +146,12 @@ def test_an_engine_is_started_with_the_versions_it_had_but_not_with_damaged_ones
         assert arguments[arguments.index(flag) + 1] == value
 
 
+def test_the_engine_fetches_media_from_nowhere(settings: config.Settings) -> None:
+    prepare(settings).close()
+    arguments = command(settings)
+    assert arguments[arguments.index("--allowed-media-domains") + 1].endswith(".invalid")
+
+
 def test_on_a_cpu_the_worker_is_in_the_schedulers_process_unless_several_are_wanted(
     settings: config.Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

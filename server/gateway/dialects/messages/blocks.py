@@ -10,6 +10,7 @@ import msgspec
 
 from burnish.errors import RequestError
 from burnish.server.gateway.dialects.chat_fields import check
+from burnish.server.gateway.dialects.media import check_address
 
 ABSENT = msgspec.Raw(b"")
 Part = dict[str, Any]
@@ -116,8 +117,9 @@ def _image(block: Block, place: str) -> Part:
         kind, data = required(source.media_type, f"{place}.media_type"), required(source.data, f"{place}.data")
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}
     if source.type == "url":
-        return {"type": "image_url", "image_url": {"url": required(source.url, f"{place}.url")}}
-    raise _unsupported(source, place, "base64, url")
+        check_address(required(source.url, f"{place}.url"), f"{place}.url")
+        return {"type": "image_url", "image_url": {"url": source.url}}
+    raise _unsupported(source, place, "base64")
 
 
 def _document(block: Block, place: str) -> list[Part]:

@@ -4,7 +4,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from burnish.errors import EngineError, EngineUnavailable
-from burnish.keys import Scope as KeyScope
+from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.dialects.messages.error_envelope import PATH
 from burnish.server.gateway.dialects.messages.request import Translation
 from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, read_body, send_json
@@ -24,10 +24,9 @@ class _Counted(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Counted)
 
 
-async def answer(state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     """The number of input tokens that the same body would have as a message."""
-    caller = state.keyring.require(scope, KeyScope.INFERENCE)
-    translation = Translation(await read_body(scope, receive, MAX_BODY_BYTES))
+    translation = Translation(await read_body(receive, MAX_BODY_BYTES))
     routes = state.routes.current()
     target = resolve(translation.fields.model, caller, routes, state.settings.gateway.model_map)
     asked = {"model": target.engine_model, "add_generation_prompt": True, **translation.counted()}

@@ -11,6 +11,7 @@ import msgspec
 
 from burnish.errors import RequestError
 from burnish.server.gateway.dialects import chat_fields as common
+from burnish.server.gateway.dialects import media
 from burnish.server.gateway.dialects.responses import custom_tools, encrypted_reasoning, local_shell
 
 Tree = dict[str, Any]
@@ -204,8 +205,9 @@ def _part(part: Part, place: str) -> Tree:
     if part.type == "input_image":
         if part.image_url is None:
             raise _unsupported(
-                f"{place}.image_url", "nothing is stored that an id could refer to; send the image's URL or data"
+                f"{place}.image_url", "nothing is stored that an id could refer to; send the image's data"
             )
+        media.check_address(part.image_url, f"{place}.image_url")
         image = {"url": part.image_url} | ({"detail": part.detail} if part.detail else {})
         return {"type": "image_url", "image_url": image}
     if part.type == "input_audio":

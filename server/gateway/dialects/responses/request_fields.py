@@ -126,7 +126,7 @@ PASSED = frozenset(
             "truncate_prompt_tokens",
         ),
         *("bad_words", "allowed_token_ids", "structured_outputs", "thinking_token_budget", "watermarking"),
-        *("chat_template_kwargs", "mm_processor_kwargs", "cache_salt"),
+        "chat_template_kwargs",
     }
 )
 _KNOWN = PASSED | frozenset(

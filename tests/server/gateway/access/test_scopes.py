@@ -1,5 +1,6 @@
 """Scopes of keys: an agent with only its inference key cannot vote as a user, administer, or reach the engine."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from burnish.config import Gateway, Settings
 from burnish.errors import ConfigError, Conflict
 from burnish.keys import Scope
 from burnish.records import FeedbackSource
+from burnish.server.gateway.access import host_guard
 from burnish.server.gateway.access.keyring import Caller, require
 from burnish.server.gateway.http.error_envelope import install
 from burnish.server.gateway.process import check_bind
@@ -216,10 +218,53 @@ def test_a_foreign_host_is_refused(shared: Running, method: str, path: str, host
         assert error_of(client.request(method, path, json=VOTE, headers={"host": host}), 403)["code"] == "foreign_host"
 
 
+def test_long_hosts_are_not_remembered(shared: Running) -> None:
+    n_before = host_guard.hostname.cache_info().currsize
+    with shared.client() as client:
+        for n in range(3):
+            error = error_of(client.get("/v1/models", headers={"host": "a" * 60_000 + str(n)}), 403)
+            assert len(error["message"]) < 500
+    assert host_guard.hostname.cache_info().currsize == n_before
+
+
 @pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "127.8.9.1:80", "[::1]:8700", "LOCALHOST"])
 def test_this_machine_is_at_home(shared: Running, host: str) -> None:
     with shared.client() as client:
         assert client.get("/v1/models", headers={"host": host}).status_code == 200
+
+
+PROXIES: list[dict[str, str]] = [
+    {"host": "api.example"},
+    {"host": "api.example:443"},
+    {"x-forwarded-for": "203.0.113.9"},
+    {"x-forwarded-proto": "https"},
+    {"x-forwarded-host": "api.example"},
+    {"x-forwarded-user": "ann"},
+    {"forwarded": "for=203.0.113.9"},
+    {"via": "1.1 caddy"},
+    {"x-real-ip": "203.0.113.9"},
+    {"cf-connecting-ip": "203.0.113.9"},
+]
+
+
+@pytest.mark.parametrize("headers", PROXIES, ids=str)
+def test_what_a_proxy_passes_on_needs_a_key(tmp_path: Path, engine: StubEngine, headers: dict[str, str]) -> None:
+    with serve(tmp_path, engine, allowed_hosts=("api.example",)) as gateway:
+        assert gateway.chat().status_code == 200
+        assert error_of(gateway.chat(headers=headers), 401)["code"] == "missing_api_key"
+        assert gateway.chat("talker", headers=headers).status_code == 200
+        for path in ("/v1/models", "/v1/feedback"):
+            with gateway.client() as client:
+                method = "GET" if path == "/v1/models" else "POST"
+                assert client.request(method, path, json=VOTE, headers=headers).status_code == 401
+
+
+def test_nginx_asks_in_http_1_0_by_default_and_needs_a_key(gateway: Running) -> None:
+    host, port = gateway.url.removeprefix("http://").split(":")
+    for version, status in (("1.0", b" 401 "), ("1.1", b" 200 ")):
+        with socket.create_connection((host, int(port)), timeout=5) as line:
+            line.sendall(f"GET /v1/models HTTP/{version}\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n".encode())
+            assert status in line.recv(64)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +283,7 @@ def test_listed_origins_and_hosts_may_call(tmp_path: Path, engine: StubEngine) -
     page = "https://app.example"
     with (
         serve(tmp_path, engine, allowed_origins=(page,), allowed_hosts=("api.example",)) as gateway,
-        gateway.client() as client,
+        gateway.client("talker") as client,
     ):
         asked = {"origin": page, "host": "api.example", "access-control-request-method": "POST"}
         response = client.options("/v1/chat/completions", headers=asked)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from gateways import ENGINE_KEY, Running, error_of, serve
+from registered import registered
 
 from burnish.adapters.evidence.comparison import Comparison, Rules, Turn
 from burnish.adapters.registry import canaries, lifecycle
@@ -67,3 +68,14 @@ def test_another_tenants_agent_does_not_exist(admin: Running) -> None:
     with admin.client("foreigner") as client:
         assert error_of(client.get(CANARY), 404)["code"] == "agent_not_found"
         error_of(client.post(f"{CANARY}/stop", json={}), 404)
+
+
+def test_the_audit_log_names_the_key(tmp_path: Path) -> None:
+    with registered(tmp_path) as made:
+        key_id = made.running.secrets["operator"][:17]
+        n_before = len(made.audit())
+        assert made.post("/agents/agent/canary/start", {"version": 1}).status_code == 200
+        assert made.post("/agents/agent/canary/stop", {"reason": "rude"}).status_code == 200
+        rows = made.audit()[n_before:]
+        assert {action for _, action, _ in rows} >= {"canary begins", "canary stopped"}
+        assert {actor for actor, _, _ in rows} == {key_id}

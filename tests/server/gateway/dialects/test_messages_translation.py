@@ -34,7 +34,7 @@ def chat(*messages: Any, **fields: Any) -> list[Any]:
 
 def sent(**fields: Any) -> dict[str, Any]:
     """The engine's request for a body with `fields`."""
-    tree: dict[str, Any] = msgspec.json.decode(parse(body(**fields)).for_engine("agent@v2"))
+    tree: dict[str, Any] = msgspec.json.decode(parse(body(**fields)).for_engine("agent@v2", "default"))
     return tree
 
 
@@ -86,13 +86,13 @@ def test_a_changing_attribution_line_does_not_reach_the_prompt(cch: str) -> None
 def test_texts_are_joined_and_images_keep_their_place() -> None:
     assert chat(user(text("a"), text("b"))) == [{"role": "user", "content": "a\nb"}]
     png = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    far = {"type": "image", "source": {"type": "url", "url": "https://x.example/y.png"}}
+    far = {"type": "image", "source": {"type": "url", "url": "data:image/png;base64,BBBB"}}
     (message,) = chat(user(text("see"), png, text("and"), far))
     assert message["content"] == [
         text("see"),
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         text("and"),
-        {"type": "image_url", "image_url": {"url": "https://x.example/y.png"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}},
     ]
 
 
@@ -162,7 +162,9 @@ def test_an_assistants_blocks_are_one_message() -> None:
 
 
 def test_a_last_assistant_message_is_continued() -> None:
-    asked = msgspec.json.decode(parse(body(HI, {"role": "assistant", "content": "The answer is ("})).for_engine("m"))
+    asked = msgspec.json.decode(
+        parse(body(HI, {"role": "assistant", "content": "The answer is ("})).for_engine("m", "default")
+    )
     assert (asked["add_generation_prompt"], asked["continue_final_message"]) == (False, True)
     assert "continue_final_message" not in sent()
 

@@ -21,9 +21,10 @@ CUSTOM = {"type": "custom", "name": "apply_patch", "description": "Edits files."
 
 
 def chat_of(**body: Any) -> Tree:
-    """The chat completion that a body becomes."""
+    """The chat completion that a body becomes, without the salt of the engine's cache."""
     call = parse(msgspec.json.encode({"model": "agent", "input": "hi", **body}))
-    tree: Tree = msgspec.json.decode(call.for_engine("agent@v1"))
+    tree: Tree = msgspec.json.decode(call.for_engine("agent@v1", "default"))
+    del tree["cache_salt"]
     return tree
 
 
