@@ -11,8 +11,8 @@ from burnish.adapters.registry.learning_state import learning_state
 from burnish.adapters.registry.lineage import aliases_of
 from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs.answers import described, hold_ended
-from burnish.config import BASE_NAME, Settings, for_agent, overrides
-from burnish.errors import NotAllowed
+from burnish.config import BASE_NAME, Settings, overrides
+from burnish.errors import NotAllowed, RequestError
 from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
@@ -83,7 +83,11 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         """One agent with what learning is doing, its settings and counts."""
         with journal.read() as session:
             row = find(session, caller, agent)
-            learning = asdict(learning_state(session, for_agent(settings, row.settings), agent))
+            try:
+                own = overrides.laid_over(settings, row.settings)
+            except RequestError:  # stored by an earlier release; the learner says so
+                own = settings
+            learning = asdict(learning_state(session, own, agent))
             return {**described(row, aliases_of(session, agent)), "learning": learning, **summary(session, agent)}
 
     @made.post("/agents/{agent}/set")
