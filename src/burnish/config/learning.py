@@ -25,7 +25,7 @@ class Learner(Section):
     rank: int | None = Field(None, ge=1, le=512, description="LoRA rank. Alpha is twice the rank.")
     min_rows: int | None = Field(None, ge=1, le=1_000_000, description="A step begins when this many rows are ready.")
     max_wait: float | None = Field(
-        None, gt=0, le=31_536_000, description="A step begins after this many seconds with at least half of `min_rows`."
+        None, gt=0, description="A step begins after this many seconds with at least half of `min_rows`."
     )
     max_rows: int | None = Field(None, ge=1, le=4_096, description="Most rows in one step.")
     max_off_policy_steps: int | None = Field(

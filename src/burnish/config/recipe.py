@@ -23,7 +23,6 @@ class Recipe(Section):
     max_wait: float = Field(
         300.0,
         gt=0,
-        le=31_536_000,
         description="A step begins after this many seconds with at least half of `min_rows`.",
     )
     max_off_policy_steps: int = Field(
