@@ -82,8 +82,8 @@ class NextStates:
         one."""
         role = message.get("role")
         if role in _TOOLS:
-            name = _tool_name(message, called)
-            if name in self._verifiers:
+            name, is_recorded = _tool_name(message, called)
+            if is_recorded and name in self._verifiers:
                 return Provenance.VERIFIER
             return Provenance.WEB if is_of_the_web(name) else Provenance.TOOL
         if role != "user":
@@ -177,14 +177,17 @@ def _called(reply: Message) -> dict[str, str]:
     return names
 
 
-def _tool_name(message: Message, called: Mapping[str, str]) -> str:
-    """The name of the tool behind the result `message`: the message's own name field, else the name of the call that it
-    answers.
+def _tool_name(message: Message, called: Mapping[str, str]) -> tuple[str, bool]:
+    """The name of the tool behind the result `message`, and whether the recorded reply called it.
+
+    The reply decides, not the message's own name field, which its client writes. Only a result without an id is found
+    by that name.
     """
-    if isinstance(name := message.get("name"), str) and name:
-        return name
-    answered = message.get("tool_call_id")
-    return called.get(answered, "") if isinstance(answered, str) else ""
+    answered, name = message.get("tool_call_id"), message.get("name")
+    if isinstance(answered, str) and answered in called:
+        return called[answered], True
+    name = name if isinstance(name, str) else ""
+    return name, not answered and name in called.values()
 
 
 _PRINTED = (Provenance.VERIFIER, Provenance.TOOL, Provenance.WEB)
