@@ -1,5 +1,6 @@
 """The admin API's verbs on a real journal and store: their answers, scopes and tenants."""
 
+import gzip
 import io
 import json
 import tarfile
@@ -233,7 +234,7 @@ def test_a_version_leaves_as_a_tar_of_a_peft_directory(world: Registered) -> Non
 
 def archive(*members: tuple[str, bytes], link: bool = False) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as made:
+    with tarfile.open(fileobj=buffer, mode="w") as made:
         for name, content in members:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
@@ -247,6 +248,9 @@ def archive(*members: tuple[str, bytes], link: bool = False) -> bytes:
     ("body", "status", "said"),
     [
         (b"no tar", 400, "is no tar archive of an adapter's directory"),
+        (b"", 400, "it is empty"),
+        (gzip.compress(archive(("x/adapter_config.json", b"{}"))), 400, "it is compressed"),
+        (archive(("x" * 300, b"")), 400, "File name too long"),
         (archive(("adapter_config.json", b""), link=True), 400, "is no plain file"),
         (archive(("a/adapter_config.json", b"{}"), ("b/adapter_config.json", b"{}")), 400, "twice"),
         (archive(("x/adapter_model.bin", b"\x80")), 409, "adapter_model.bin is a pickle"),
