@@ -99,7 +99,7 @@ def _route(session: Session, table: serving_table.Routes, row: AgentRow) -> serv
     route = aliases(session, table.agents.get(row.name) or serving_table.AgentRoute(row.name))
     wanted = {route.live} if row.parent else route.named  # a personal agent's previous version is loaded on request
     loaded = sorted({*route.loaded, *(number for number in wanted if number)})
-    return replace(route, tenant=row.tenant, parent=row.parent, loaded=tuple(loaded))
+    return replace(route, tenant=row.tenant, parent=row.parent, user=row.user, loaded=tuple(loaded))
 
 
 def _keys(session: Session) -> list[keys.Key]:

@@ -56,12 +56,14 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
     def start(agent: AgentPath, body: Start, caller: Caller = may_change) -> dict[str, str]:
         """Put an older version on canary beside the live one."""
         check(agent, caller)
-        return {"status": canary.start(settings, journal, agent, body.version, share=body.share, actor="admin")}
+        return {"status": canary.start(settings, journal, agent, body.version, share=body.share, actor=caller.key_id)}
 
     @made.post("/agents/{agent}/canary/stop")
     def stop(agent: AgentPath, body: Stop, caller: Caller = may_change) -> dict[str, str]:
         """Stop the canary and refuse its version, or stop the watch over the live version."""
         check(agent, caller)
-        return {"status": canary.stop(settings, journal, agent, kind=body.kind, actor="admin", reason=body.reason)}
+        return {
+            "status": canary.stop(settings, journal, agent, kind=body.kind, actor=caller.key_id, reason=body.reason)
+        }
 
     return made

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+import burnish
 from burnish import config, serving_table
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving import publish
@@ -125,7 +126,8 @@ def test_what_a_command_writes_to_the_state_directory_is_its_users_alone(tmp_pat
         "--state",
         str(tmp_path / "state"),
     ]
-    subprocess.run(command, check=True, capture_output=True, umask=0o022, cwd=tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(Path(burnish.__file__).parents[1])}
+    subprocess.run(command, check=True, capture_output=True, umask=0o022, cwd=tmp_path, env=environment)
     found = modes(tmp_path / "state")
     assert {"journal.db", "admin.key", "run/routes.json"} < found.keys()
     assert set(found.values()) == {"0o700", "0o600"}
