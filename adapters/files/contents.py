@@ -14,7 +14,7 @@ from burnish.errors import AdapterError
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
-_MAX_HEADER = 100 * 2**20
+_MAX_HEADER = 16 * 2**20
 
 
 def check_contents(directory: Path, manifest: Mapping[str, Any]) -> None:
@@ -84,5 +84,5 @@ def shapes_of(file: Path) -> dict[str, list[int]]:
         if 8 + length + end != file.stat().st_size:
             raise ValueError(f"{file.stat().st_size} bytes, the header speaks of {8 + length + end}")
         return {name: entry["shape"] for name, entry in header.items()}
-    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AdapterError(f"{file} is not a safetensors file: {error}") from error

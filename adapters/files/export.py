@@ -34,6 +34,8 @@ def export(store: AdapterStore, agent: str, version: int, target: Path) -> Path:
             for name in FILES:
                 shutil.copyfile(store.path(agent, version) / name, aside / name)
             (aside / MANIFEST).write_bytes(_manifest(manifest))
+            for file in aside.iterdir():
+                file.chmod(0o644)
             aside.chmod(0o755)
             aside.rename(target)
         except BaseException:

@@ -162,7 +162,7 @@ def _check_layers(file: Path, shapes: Mapping[str, list[int]], model: Path) -> N
 def _json(file: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise AdapterError(f"cannot read {file}: {error}") from error
     if not isinstance(found, dict):
         raise AdapterError(f"{file}: expected a JSON object, got {type(found).__name__}")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
 from sqlalchemy import select
 from sqlmodel import Session, col
 
@@ -11,19 +12,27 @@ from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.publish import aliases
 from burnish.config import BASE_NAME, Settings
 from burnish.errors import ConfigError
-from burnish.files import replace_text
+from burnish.files import make_private, replace_text
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
 from burnish.keys import engine_key
+
+log = structlog.get_logger(__name__)
+_OURS = ("adapters", "cache", "import-*", "journal.db*", "run", "segments", "*.key")
+"""What Burnish keeps in the state directory. Somebody may have chosen a directory with other things in it."""
 
 
 def prepare(settings: Settings) -> Journal:
     """Make what is missing. Safe to repeat and to run from several processes. Raises ConfigError on failure."""
     try:
         for folder in (settings.state_dir, settings.run_dir, settings.segments_dir, settings.adapters_dir):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"state_dir: cannot write to {settings.state_dir}: {error.strerror}") from error
+    try:
+        make_private(settings.state_dir, _OURS)
+    except OSError as error:
+        log.warning("other users may read the state directory", folder=str(settings.state_dir), error=error.strerror)
     journal = Journal.open(settings.journal_url)
     with journal.write() as session:
         lifecycle.ensure_agent(session, settings.agent.name)
@@ -90,7 +99,7 @@ def _route(session: Session, table: serving_table.Routes, row: AgentRow) -> serv
     route = aliases(session, table.agents.get(row.name) or serving_table.AgentRoute(row.name))
     wanted = {route.live} if row.parent else route.named  # a personal agent's previous version is loaded on request
     loaded = sorted({*route.loaded, *(number for number in wanted if number)})
-    return replace(route, tenant=row.tenant, parent=row.parent, loaded=tuple(loaded))
+    return replace(route, tenant=row.tenant, parent=row.parent, user=row.user, loaded=tuple(loaded))
 
 
 def _keys(session: Session) -> list[keys.Key]:

@@ -176,7 +176,7 @@ def _new(journal: Journal, agent: str) -> serving_table.AgentRoute:
         row = session.get(AgentRow, agent)
     if row is None:
         raise NotFound(f"no agent {agent!r}", code="agent_not_found")
-    return serving_table.AgentRoute(agent, row.tenant, parent=row.parent)
+    return serving_table.AgentRoute(agent, row.tenant, parent=row.parent, user=row.user)
 
 
 def _put(journal: Journal, table: serving_table.Routes, route: serving_table.AgentRoute) -> serving_table.Routes:

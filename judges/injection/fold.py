@@ -15,7 +15,8 @@ _LOOKALIKES = str.maketrans(
     "abekmhopctyxijsdhlqwgabyezniknoptuxwl",
 )
 _DIGITS = str.maketrans("01345789@$!|", "oieastbgasii")
-_MIXED = re.compile(r"(?<![\w+-])(?=[\w@$!|]*[a-z])(?=[\w@$!|]*[0-9@$!|])[\w@$!|]+")
+_RUN = re.compile(r"[\w@$!|]+")
+_SYMBOL, _LETTER, _ODD = re.compile(r"[@$!|]"), re.compile(r"[a-z]"), re.compile(r"[0-9@$!|]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,21 @@ def plain(text: str) -> str:
 def undisguised(folded: Folded) -> Folded | None:
     """The same without look-alike characters, character by character. None if there are none."""
     text = folded.text if folded.text.isascii() else folded.text.translate(_LOOKALIKES)
-    text = _MIXED.sub(lambda found: found[0].translate(_DIGITS), text)
+    text = _RUN.sub(_spelled_out, text)
     return None if text == folded.text else Folded(text, folded.at)
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    """A run of letters, digits and symbols in letters. A number after a sign stays: "+1" is a mark."""
+    run, before = found[0], found.string[found.start() - 1 : found.start()]
+    start = 0
+    if before in ("+", "-"):
+        symbol = _SYMBOL.search(run)
+        start = symbol.end() if symbol else len(run)
+    mixed = run[start:]
+    if not (_LETTER.search(mixed) and _ODD.search(mixed)):
+        return run
+    return run[:start] + mixed.translate(_DIGITS)
 
 
 def _folded(char: str) -> str:

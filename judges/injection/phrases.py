@@ -12,11 +12,13 @@ from pathlib import Path
 from burnish.judges.injection.fold import plain
 
 _WORDS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+_ENDING = r"\w{0,24}"
+"""An ending of any length would be read again at every repetition of a stem: "rulerulerule…"."""
 
 
 def _any(name: str) -> str:
     """An alternation of the words of list `name`, folded like the text."""
-    folded = {re.escape(plain(word)).replace(r"\*", r"\w*").replace(r"\ ", r"\s+") for word in _WORDS[name]}
+    folded = {re.escape(plain(word)).replace(r"\*", _ENDING).replace(r"\ ", r"\s+") for word in _WORDS[name]}
     return "(?:" + "|".join(sorted(folded, key=lambda each: (-len(each), each))) + ")"
 
 

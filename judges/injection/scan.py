@@ -24,7 +24,7 @@ _TO_THE_END = frozenset({"mark", "judge", HIDDEN})
 """The text after a mark that pretends to end the data, or after an address to the judge, is as suspect as the mark."""
 _ENDS = re.compile(r"\n|[.!?;](?=[\s\"')\]]|$)|[。！？；]|\"(?=\s*[,}\]])")
 _UNSEEN = re.compile(
-    r"[\u202a-\u202e\u2066-\u2069]|[\u200b\u200c\u200d\u2060\ufeff\u00ad]{3,}|[\U000e0020-\U000e007e]{6,}"
+    r"[\u202a-\u202e\u2066-\u2069]+|[\u200b\u200c\u200d\u2060\ufeff\u00ad]{3,}|[\U000e0020-\U000e007e]{6,}"
 )
 _PART = re.compile(r"[^\n.!?;。！？；\s](?:[^\n.!?;。！？；]|[.!?;](?!\s|$))*")
 """A sentence: the text between two sentence ends."""
@@ -109,22 +109,31 @@ def _matches(text: str, view: Folded) -> Iterator[Span]:
     if not STEMS.search(view.text):
         return
     for code, pattern in PATTERNS:
+        covered = 0
         for match in pattern.finditer(view.text):
-            if match.start() < match.end():
-                yield _widened(text, code, *view.span(*match.span()))
+            if match.start() == match.end():
+                continue
+            start, end = view.span(*match.span())
+            # Widened again for each match inside it, a long sentence would cost the square of its length.
+            if end > covered:
+                span, covered = _widened(text, code, start, end)
+                yield span
 
 
-def _widened(text: str, code: str, start: int, end: int) -> Span:
-    """The match, widened: to its sentence, to what it announces with a colon, or to the rest of the text."""
+def _widened(text: str, code: str, start: int, end: int) -> tuple[Span, int]:
+    """The match, widened: to its sentence, to what it announces with a colon, or to the rest of the text. With the
+    place up to which a further match would be widened to the same end.
+    """
     ends = _sentence_ends(text)
     before = bisect_right(ends, start)
     start = ends[before - 1] if before else 0
     while text[start : start + 1].isspace() and start < end:
         start += 1
     end = len(text) if code in _TO_THE_END else _line_end(text, end) if code == "role" else _sentence_end(text, end)
+    covered = end
     if text[start:end].rstrip(" \t\n\"'*_").endswith((":", "：")) and end < len(text):
         end = _sentence_end(text, min(len(text), _next_text(text, end)))
-    return Span(code, start, start + max(1, len(text[start:end].rstrip())))
+    return Span(code, start, start + max(1, len(text[start:end].rstrip()))), covered
 
 
 @lru_cache(64)

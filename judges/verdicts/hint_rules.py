@@ -27,7 +27,7 @@ LEAKS_ANSWER = "leaks_answer"
 NOT_GENERAL = "not_general"
 NO_WISH = "no_wish"
 _ONE_OFF = re.compile(
-    r"https?://|\bwww\.|[\w.]+@[\w.]+\.\w|(?:^|\s)[~.]?/\w+/|\b[A-Za-z]:\\|\b[0-9a-f]{8,}\b|\b\d{4,}\b|\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b"
+    r"https?://|\bwww\.|[\w.]@[\w.]+\.\w|(?:^|\s)[~.]?/\w+/|\b[A-Za-z]:\\|\b[0-9a-f]{8,}\b|\b\d{4,}\b|\b\d{1,2}[./-]\d{1,2}[./-]\d{2,4}\b"
 )
 _WORD = re.compile(r"\w+")
 # Words that praise or blame. A comment of nothing else does not say how the reply should have been.

@@ -106,7 +106,7 @@ def _parse_json(answer: str) -> Vote:
     """
     try:
         parsed = json.loads(answer)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableVerdict(f"expected JSON with 'verdict' and 'hint', got {answer[:200]!r}: {error}") from error
     verdict, hint = parsed.get("verdict"), parsed.get("hint")
     is_number = isinstance(verdict, int) and not isinstance(verdict, bool)

@@ -2,6 +2,7 @@
 one base model.
 
 A personal agent is visited only while it has rows to learn from, because there may be very many and most are idle.
+An agent whose step breaks (its settings may ask for more memory than there is) rests, and the others go on.
 """
 
 import threading
@@ -13,13 +14,16 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col
 
-from burnish.config import Settings, for_agent
+from burnish.config import Settings
+from burnish.config.overrides import laid_over
 from burnish.errors import BurnishError, ConfigError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow
 from burnish.learner.run.loop import LEASE_SECONDS, Loop
 
 LOOK_SECONDS = 2.0
+REST_SECONDS = 600.0
+"""For so long an agent is left out whose loop broke, unless its settings change."""
 log = structlog.get_logger()
 
 
@@ -32,6 +36,8 @@ class Scheduler:
         self._make = make
         self._loops: dict[str, Loop] = {}
         self._overlays: dict[str, dict[str, object]] = {}
+        self._resting: dict[str, tuple[float, dict[str, object]]] = {}
+        self._n_broken = 0  # since the last step that any agent took
         self._at_work: Loop | None = None
         self._next_look = 0.0
 
@@ -49,18 +55,33 @@ class Scheduler:
             keeper.join()
 
     def run_once(self, is_stopping: Callable[[], bool] = lambda: False) -> bool:
-        """Let every agent take at most one step. True if one did."""
+        """Let every agent take at most one step. True if one did. Raises what broke if no agent's step goes well."""
         if time.monotonic() >= self._next_look:
             self._look()
             self._next_look = time.monotonic() + LOOK_SECONDS
         has_stepped = False
-        for loop in list(self._loops.values()):
+        for name, loop in list(self._loops.items()):
             if is_stopping():
                 break
             self._at_work = loop
-            has_stepped |= loop.run_once()
+            try:
+                if loop.run_once():
+                    has_stepped, self._n_broken = True, 0
+            except SQLAlchemyError:
+                raise  # the journal's fault, not the agent's
+            except Exception as error:
+                self._n_broken += 1
+                if self._n_broken >= len(self._loops):  # the device's fault, perhaps: a new process may cure it
+                    raise
+                self._let_rest(name, error)
         self._at_work = None
         return has_stepped
+
+    def _let_rest(self, name: str, error: Exception) -> None:
+        log.exception("an agent's step broke; it rests, and the others go on", agent=name, error=repr(error)[:300])
+        self._resting[name] = (time.monotonic() + REST_SECONDS, self._overlays.get(name, {}))
+        self._loops.pop(name).release_lease()
+        self._overlays.pop(name, None)
 
     def look_again(self) -> None:
         """Visit the agents in the next round, however recent their last visit was."""
@@ -76,6 +97,13 @@ class Scheduler:
             )
             wanted = col(AgentRow.parent).is_(None) | col(AgentRow.name).in_(waiting)
             found = {row.name: dict(row.settings or {}) for row in session.scalars(select(AgentRow).where(wanted))}
+        now = time.monotonic()
+        self._resting = {
+            name: (until, overlay)
+            for name, (until, overlay) in self._resting.items()
+            if now < until and found.get(name) == overlay
+        }
+        found = {name: overlay for name, overlay in found.items() if name not in self._resting}
         for name in self._loops.keys() - found.keys():
             self._loops.pop(name).release_lease()
         for name in sorted(found, key=lambda name: (name != self._settings.agent.name, name)):
@@ -87,7 +115,7 @@ class Scheduler:
         if (earlier := self._loops.pop(name, None)) is not None:
             earlier.release_lease()
         try:
-            settings = for_agent(self._settings, overlay)
+            settings = laid_over(self._settings, overlay)
             if settings.recipe.rank > settings.engine.max_lora_rank:
                 raise ConfigError(
                     f"learner.rank is {settings.recipe.rank}, "
@@ -96,8 +124,14 @@ class Scheduler:
                 )
             if settings.learner.enabled:
                 self._loops[name] = self._make(settings, name)
+        except SQLAlchemyError:
+            raise
         except BurnishError as error:
             log.error("an agent is not trained", agent=name, error=str(error))
+        except Exception:
+            if not overlay:  # the server's own settings
+                raise
+            log.exception("an agent is not trained", agent=name)
 
     def _keep_lease(self, ended: threading.Event) -> None:
         """Renew the lease while a long step runs. A learner that died loses it within `LEASE_SECONDS`."""

@@ -172,8 +172,8 @@ def to_personal_agent(target: Target, routes: Routes, settings: Personal, tenant
     if not user or target.is_pinned or target.is_base or not applies(settings, target.agent):
         return target
     route = routes.agents.get(name_of(tenant, target.agent, user))
-    if route is None or route.parent != target.agent or route.tenant != tenant:
-        return target
+    if route is None or (route.tenant, route.parent, route.user) != (tenant, target.agent, user):
+        return target  # two users may share a name, which is a short digest
     name = str(VersionName(route.name, route.live))
     return Target(name, route.engine_model(route.live, routes.base_name), route.name, route.live)
 

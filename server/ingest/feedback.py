@@ -1,7 +1,7 @@
 """Feedback is attached to its target: at once if the journal has it, later if its reply is still to come.
 
 Everything here happens in the ingester's transaction. Of two records with one id the later one counts, in whatever
-order they are read. A target of another tenant does not exist.
+order they are read. A target of another tenant does not exist, nor a reply of an agent that the key may not use.
 """
 
 import time
@@ -10,8 +10,9 @@ from dataclasses import asdict
 from sqlalchemy import text, update
 from sqlmodel import Session, col
 
+from burnish.adapters.registry.personal import family_of
 from burnish.journal.evidence import settle
-from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, NextStateRow
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, KeyRow, NextStateRow
 from burnish.journal.turns import ask_judge, feedback_of, rows_of, signal_of, spare_judge
 from burnish.records import Feedback, NextStateKind, TargetKind
 from burnish.rewards import FEEDBACK, NEXT_STATE, environment_fault, needs_judge, words_of
@@ -58,8 +59,8 @@ def attach_waiting(session: Session, turn: InteractionRow, quoted_session: str |
         "tenant": turn.tenant,
     }
     kinds = set()
-    for feedback_id, about, target in session.connection().execute(_WAITING, names).all():
-        if _is_about(TargetKind(about), target, turn, quoted_session):
+    for feedback_id, about, target, key_id in session.connection().execute(_WAITING, names).all():
+        if _is_about(TargetKind(about), target, turn, quoted_session) and _may_rate(session, key_id, turn.agent):
             met = {"interaction_id": turn.interaction_id, "session_id": turn.session_id}
             session.connection().execute(
                 update(FeedbackRow).where(col(FeedbackRow.feedback_id) == feedback_id).values(**met)
@@ -86,7 +87,16 @@ def _is_news(stored: FeedbackRow, said: Feedback) -> bool:
 def _target_of(session: Session, said: Feedback) -> str | None:
     """The reply that feedback is about: the first choice of a request, or the last main reply of a session so far."""
     given = {"target": said.target, "tenant": said.tenant}
-    return session.connection().execute(_TARGETS[said.about], given).scalar()
+    found = session.connection().execute(_TARGETS[said.about], given).first()
+    if found is None or not _may_rate(session, said.key_id, found.agent):
+        return None
+    return str(found.interaction_id)
+
+
+def _may_rate(session: Session, key_id: str, agent: str) -> bool:
+    """False if the key is limited to other agents. The gateway cannot check this, because it asks no database."""
+    key = session.get(KeyRow, key_id)
+    return key is None or not key.agents or not {agent, family_of(agent)}.isdisjoint(key.agents)
 
 
 def _session_of(session: Session, interaction_id: str | None) -> str | None:
@@ -141,19 +151,20 @@ def _consult(session: Session, interaction_id: str) -> None:
 # Text, because SQLAlchemy's query building costs several times what running such a frequent statement does.
 _OPEN = "interaction_id IS NULL AND expired_at IS NULL AND is_deleted = FALSE"
 _WAITING = text(
-    "SELECT feedback_id, about, target FROM feedback "
+    "SELECT feedback_id, about, target, key_id FROM feedback "
     f"WHERE target IN (:response, :turn, :session, :quoted) AND tenant = :tenant AND {_OPEN}"
 )
 _EXPIRE = text(f"UPDATE feedback SET expired_at = :now WHERE {_OPEN} AND created_at < :horizon")
 _TARGETS = {
     TargetKind.RESPONSE: text(
-        "SELECT interaction_id FROM interaction WHERE interaction_id = :target AND tenant = :tenant"
+        "SELECT interaction_id, agent FROM interaction WHERE interaction_id = :target AND tenant = :tenant"
     ),
     TargetKind.TURN: text(
-        "SELECT interaction_id FROM interaction WHERE request_id = :target AND tenant = :tenant AND choice = 0 LIMIT 1"
+        "SELECT interaction_id, agent FROM interaction "
+        "WHERE request_id = :target AND tenant = :tenant AND choice = 0 LIMIT 1"
     ),
     TargetKind.SESSION: text(
-        "SELECT turn.interaction_id FROM session AS conversation "
+        "SELECT turn.interaction_id, turn.agent FROM session AS conversation "
         "JOIN interaction AS turn ON turn.session_id = conversation.session_id "
         "WHERE (conversation.session_id = :target OR conversation.quoted_id = :target) AND conversation.tenant = "
         ":tenant "

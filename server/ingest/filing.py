@@ -5,7 +5,7 @@ Everything here happens in the ingester's transaction. The content of a record n
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,15 +15,16 @@ from sqlalchemy import insert, select, update
 from sqlmodel import Session, col
 
 from burnish.journal import blobs
-from burnish.journal.jobs import insert_or_skip
+from burnish.journal.jobs import insert_new, insert_or_skip
 from burnish.journal.tables import BlobRow, InteractionRow, SessionRow
 from burnish.journal.turns import messages_of, to_bytes
 from burnish.messages import opening_of
-from burnish.records import Interaction, LinkRule, Message, NextStateKind
+from burnish.records import Interaction, LinkRule, NextStateKind
 from burnish.server.ingest import feedback, lookup, turn_kind
-from burnish.server.ingest.linking import Link, Trace
+from burnish.server.ingest.linking import Link
 from burnish.server.ingest.lookup import OPTED_OUT, OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates, earlier_reply, note_last
+from burnish.server.ingest.prepared import Blob, Prepared, head_of
 from burnish.server.ingest.recent_messages import MAX_LENGTH, RECENT, Recent
 from burnish.server.ingest.turn_kind import Kind, UserWords
 
@@ -44,12 +45,11 @@ class Filing:
         self._known: OrderedDict[str, None] = OrderedDict()
         self._recent = Recent()
 
-    def take_interaction(self, session: Session, turn: Interaction) -> None:
+    def take_interaction(self, session: Session, given: Prepared) -> None:
         """Store one reply that the journal does not have, and everything that follows from it."""
-        trace = Trace(turn)
+        turn, trace, head = given.turn, given.trace, given.head
         tries = lookup.tries_of(session, turn, trace)
         link = lookup.find(session, turn, trace)
-        head = _head_of(turn.messages)
         known = lookup.conversation_of(session, turn)
         parent = lookup.parent_of(session, link)
         is_lone = not turn.tools and parent is None and known is None
@@ -57,6 +57,7 @@ class Filing:
         session_id = self._session_of(session, turn, link, tries, head, what)
         inherited = lookup.is_opted_out(session, link)
         is_retried = any(row.retry > turn.retry for row in tries)
+        self._store(session, [*given.messages, given.reply, *filter(None, [given.tools])])
         values: dict[str, Any] = dict(
             interaction_id=turn.interaction_id,
             request_id=turn.request_id,
@@ -79,9 +80,9 @@ class Filing:
             ended_at=turn.ended_at,
             finish_reason=turn.finish_reason,
             sampling=asdict(turn.sampling),
-            message_digests=[self._store(session, message) for message in turn.messages],
-            tools_digest=self._store(session, list(turn.tools)) if turn.tools else None,
-            reply_digest=self._store(session, turn.reply),
+            message_digests=[blob.digest for blob in given.messages],
+            tools_digest=given.tools.digest if given.tools else None,
+            reply_digest=given.reply.digest,
             n_behind=len(turn.messages) - link.start if link.parent else 0,
             request_hash=trace.request,
             tail_hash=trace.tail,
@@ -214,23 +215,15 @@ class Filing:
     @staticmethod
     def _asks_about(session: Session, row: InteractionRow, said: list[UserWords]) -> bool:
         messages = messages_of(session, row.message_digests)
-        return turn_kind.is_about(messages, _head_of(messages), said)
+        return turn_kind.is_about(messages, head_of(messages), said)
 
-    def _store(self, session: Session, value: Any) -> str:
-        digest, body = blobs.text_of(value)
-        if digest in self._known:
-            self._known.move_to_end(digest)
-            return digest
-        insert_or_skip(session, BlobRow, {"digest": digest, "body": body})
-        self._known[digest] = None
-        if len(self._known) > N_KNOWN_BLOBS:
+    def _store(self, session: Session, texts: list[Blob]) -> None:
+        insert_new(session, BlobRow, [blob._asdict() for blob in texts if blob.digest not in self._known])
+        for blob in texts:
+            self._known[blob.digest] = None
+            self._known.move_to_end(blob.digest)
+        while len(self._known) > N_KNOWN_BLOBS:
             self._known.popitem(last=False)
-        return digest
-
-
-def _head_of(messages: Sequence[Message]) -> str | None:
-    """The digest of the system prompt."""
-    return next((blobs.text_of(message)[0] for message in messages if message.get("role") == "system"), None)
 
 
 def _skip_reason(turn: Interaction, link: Link, what: Kind, inherited: bool) -> str | None:

@@ -9,11 +9,10 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from sqlalchemy import select, update
@@ -23,7 +22,6 @@ from sqlmodel import Session, col
 from burnish.config import Personal
 from burnish.errors import SegmentError
 from burnish.journal import Journal
-from burnish.journal.blobs import storable
 from burnish.journal.tables import SegmentRow, SessionRow
 from burnish.records import Feedback, Interaction, NextStateKind
 from burnish.segments.file import read
@@ -32,6 +30,7 @@ from burnish.server.ingest import feedback, lookup
 from burnish.server.ingest.filing import Filing
 from burnish.server.ingest.next_state import note_ended
 from burnish.server.ingest.personal_requests import PersonalRequests
+from burnish.server.ingest.prepared import Prepared, without_unstorable
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
@@ -53,7 +52,16 @@ class _New(NamedTuple):
     ended_at: float
     segment: str
     behind: int
-    record: Record
+    record: Record | None
+    """None for a frame that nobody can read."""
+
+
+class _Ready(NamedTuple):
+    """A record that can be filed. None if it cannot be stored."""
+
+    segment: str
+    behind: int
+    record: Feedback | Prepared | None
 
 
 class Ingester:
@@ -89,7 +97,8 @@ class Ingester:
             cursors = {row.name: row for row in session.scalars(select(SegmentRow))}
         damaged: dict[str, SegmentError] = {}
         n_taken = 0
-        for batch in self._batches(cursors, watermark, damaged):
+        for found in self._batches(cursors, watermark, damaged):
+            batch = [_Ready(new.segment, new.behind, _prepared(new.record)) for new in found]
             while batch:
                 n_filed = self._file_some(batch)
                 batch = batch[n_filed:]
@@ -131,7 +140,7 @@ class Ingester:
         while batch := list(islice(records, BATCH)):
             yield batch
 
-    def _file_some(self, batch: list[_New]) -> int:
+    def _file_some(self, batch: list[_Ready]) -> int:
         """File the first records of `batch` in one transaction, as many as `HOLD` allows. Returns how many."""
         ends = time.perf_counter() + HOLD
         n_filed = 0
@@ -155,23 +164,22 @@ class Ingester:
             row.error = str(error)
             session.add(row)
 
-    def _take(self, session: Session, record: Record) -> None:
+    def _take(self, session: Session, record: Feedback | Prepared | None) -> None:
         """Store one record or set it aside: clients shape records, and none of them may stop the others."""
-        record = _storable(record)
         try:
             with session.begin_nested():
                 if isinstance(record, Feedback):
                     feedback.take(session, record)
-                elif not lookup.is_filed(session, record.interaction_id):
+                elif record is not None and not lookup.is_filed(session, record.turn.interaction_id):
                     self._filing.take_interaction(session, record)
-                    self._personal_requests.note(session, record)
+                    self._personal_requests.note(session, record.turn)
         except OperationalError:
             raise
         except Exception:
             self._filing.forget()
             self._personal_requests.forget()
-            name = record.feedback_id if isinstance(record, Feedback) else record.interaction_id
-            log.exception("a record cannot be stored; it stays in its segment", record=name)
+            assert record is not None, "nothing was done for it"
+            _report(record if isinstance(record, Feedback) else record.turn)
 
     def _close_idle(self) -> None:
         now = time.time()
@@ -196,7 +204,7 @@ def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, Segmen
     latest = 0.0
     try:
         for record, behind in read(path, offset):
-            latest = max(latest, _ended_at(record))
+            latest = max(latest, _ended_at(record) if record is not None else 0.0)
             if latest >= watermark:
                 return
             yield _New(latest, path.name, behind, record)
@@ -208,9 +216,18 @@ def _ended_at(record: Record) -> float:
     return record.ended_at if isinstance(record, Interaction) else record.created_at
 
 
-def _storable(record: Record) -> Record:
-    """`record` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate
-    pairs."""
-    texts = {name: value for name in record.__dataclass_fields__ if isinstance(value := getattr(record, name), str)}
-    changed: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := storable(text)) != text}
-    return replace(record, **changed) if changed else record
+def _prepared(record: Record | None) -> Feedback | Prepared | None:
+    """Everything that needs no SQL is worked out here, outside the write lock."""
+    if record is None:
+        return None
+    try:
+        clean = without_unstorable(record)
+        return clean if isinstance(clean, Feedback) else Prepared.of(clean)
+    except Exception:
+        _report(record)
+        return None
+
+
+def _report(record: Record) -> None:
+    name = record.feedback_id if isinstance(record, Feedback) else record.interaction_id
+    log.exception("a record cannot be stored; it stays in its segment", record=name)

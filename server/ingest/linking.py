@@ -7,27 +7,35 @@ looked up by what identifies it: the ids of its tool calls, or its words and the
 
 If more than one open reply fits and nothing distinguishes them, the turn is `ambiguous`: it is served and kept, and
 never trained on.
+
+Clients write all of this text, so the time of every function here grows with its length and no faster
+(tests/server/ingest/test_ingest_cost.py).
 """
 
-import difflib
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from burnish.adapters.registry.personal import family_of
 from burnish.records import Interaction, LinkRule, Message
 
-_CALLS_IN_TEXT = re.compile(r"\s*Calling tools:\s*\[\{.*\}\]\s*$", re.DOTALL)
+_CALLS_IN_TEXT = re.compile(r"Calling tools:\s*\[\{")
+_TOKEN = re.compile(r"\w+|\W")
 _CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
 LONG_REPLY = 40
 """A reply and the message before it identify a turn if they have this many characters. Shorter ones need the opening
 too.
 """
-LONGEST_COMPARED = 4000
-"""Characters of a reply that are compared with its changed form. The time grows with the square."""
+LONGEST_COMPARED = 100_000
+"""Characters of a reply that are compared with its changed form."""
+MOST_PLACES = 256
+"""Repeated replies of one request that are looked up, latest first. Each costs a query under the journal's write lock.
+"""
 MANY_WORDS = 80
 """A reply of this many characters identifies itself, if nobody else got the same."""
 
@@ -75,7 +83,7 @@ def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:
 
 
 class Trace:
-    """The hashes of one turn, computed once: of its request, of its reply, and of the places where it may continue
+    """The hashes of one turn, all computed here: of its request, of its reply, and of the places where it may continue
     another.
     """
 
@@ -83,8 +91,16 @@ class Trace:
         self._scope = scope_of(turn)
         self._messages = turn.messages
         self._reply = turn.reply
-        self._as_repeated = _with_stop(turn.reply, turn.stop)
         self._hashes = prefix_hashes(self._scope, [*turn.messages, turn.reply])
+        repeated = [k for k, message in enumerate(turn.messages) if message.get("role") == "assistant"]
+        self._repeated = repeated[: -MOST_PLACES - 1 : -1]
+        as_repeated = _with_stop(turn.reply, turn.stop)
+        self._own = self._suffix(turn.messages, as_repeated), self._words(as_repeated)
+        self._words_at = [(k + 1, words) for k in self._repeated if (words := self._words(turn.messages[k]))]
+        self._changed = None
+        if self._repeated:
+            last = self._repeated[0]
+            self._changed = last + 1, self._suffix(turn.messages[:last], turn.messages[last])
 
     @property
     def request(self) -> str:
@@ -99,7 +115,7 @@ class Trace:
     @property
     def suffix(self) -> str:
         """The hash by which this turn is recognised if the history before it has been changed."""
-        return self._suffix(self._messages, self._as_repeated)
+        return self._own[0]
 
     @property
     def words(self) -> str:
@@ -107,35 +123,29 @@ class Trace:
 
         Empty if they are too few.
         """
-        return self._words(self._as_repeated)
+        return self._own[1]
 
-    def repeated_words(self) -> list[tuple[int, str]]:
-        """The same for the assistant messages of the request, last first."""
-        places = [(k + 1, self._words(m)) for k, m in enumerate(self._messages) if m.get("role") == "assistant"]
-        return [place for place in reversed(places) if place[1]]
+    def repeated_words(self) -> Sequence[tuple[int, str]]:
+        """The same for the last assistant messages of the request, last first."""
+        return self._words_at
 
     def continuations(self) -> list[tuple[int, str]]:
         """The places where the request may continue a reply: (index of the first message after it, hash), longest
         first.
         """
-        places = [(k + 1, self._hashes[k]) for k, m in enumerate(self._messages) if m.get("role") == "assistant"]
-        return places[::-1]
+        return [(k + 1, self._hashes[k]) for k in self._repeated]
 
     def changed_continuation(self) -> tuple[int, str] | None:
         """The same for the last assistant message by its suffix. None if the request repeats no reply."""
-        for k in range(len(self._messages) - 1, -1, -1):
-            if self._messages[k].get("role") == "assistant":
-                return k + 1, self._suffix(self._messages[:k], self._messages[k])
-        return None
+        return self._changed
 
     def edited_continuation(self) -> tuple[int, str, Message] | None:
         """The last assistant message as it reads now, with the hash of the request that it answers. Somebody may have
         edited it.
         """
-        for k in range(len(self._messages) - 1, 0, -1):
-            if self._messages[k].get("role") == "assistant":
-                return k + 1, self._hashes[k - 1], self._messages[k]
-        return None
+        if not self._repeated or not (last := self._repeated[0]):
+            return None
+        return last + 1, self._hashes[last - 1], self._messages[last]
 
     def _words(self, reply: Message) -> str:
         if len(_text(reply)) < MANY_WORDS:
@@ -186,11 +196,22 @@ def is_same(one: Message, other: Message) -> bool:
 
 
 def likeness(reply: Message, repeated: Message) -> float:
-    """How much of a reply's text is left in its repetition: 1 if nothing changed, else by the first few thousand
-    characters.
+    """How much of a reply's text is left in its repetition, in [0, 1]: the share of both texts that is their common
+    beginning, their common end, and the words between that both have, in any order.
     """
     was, now = (_text(message)[:LONGEST_COMPARED] for message in (reply, repeated))
-    return 1.0 if was == now else difflib.SequenceMatcher(None, was, now, autojunk=False).ratio()
+    if was == now:
+        return 1.0
+    n_first = _n_alike(was, now)
+    n_last = _n_alike(was[n_first:][::-1], now[n_first:][::-1])
+    between = [Counter(_TOKEN.findall(text[n_first : len(text) - n_last])) for text in (was, now)]
+    n_shared = sum(len(token) * count for token, count in (between[0] & between[1]).items())
+    return 2.0 * (n_first + n_shared + n_last) / (len(was) + len(now))
+
+
+def _n_alike(one: str, other: str) -> int:
+    """How many characters `one` and `other` share at their beginnings."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _essence(message: Message) -> bytes:
@@ -210,8 +231,14 @@ def _content(message: Message) -> Any:
     if (
         message.get("role") == "assistant" and "Calling tools:" in content
     ):  # smolagents, after the reply that it repeats
-        content = _CALLS_IN_TEXT.sub("", content)
+        content = _without_calls(content)
     return content.strip()
+
+
+def _without_calls(text: str) -> str:
+    """`text` without the tool calls, written as a list of objects, that end it."""
+    found = _CALLS_IN_TEXT.search(text)
+    return text[: found.start()] if found and text.rstrip().endswith("}]") else text
 
 
 def _joined(message: Message) -> Any:
@@ -252,7 +279,7 @@ def _arguments(text: Any) -> Any:
     """
     try:
         return json.loads(text or "{}", parse_float=_number) if isinstance(text, str) else text
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -51,7 +51,8 @@ class NextStates:
         digests = row.message_digests[-row.n_behind :]
         messages = messages_of(session, digests)
         reply, *repeated = messages_of(session, [parent.reply_digest, *row.message_digests[-row.n_behind - 1 :][:1]])
-        provenance = [self._whose(message, parent, reply) for message in messages]
+        called = _called(reply)
+        provenance = [self._whose(message, parent, called) for message in messages]
         signals = [
             s
             for message, whose in zip(messages, provenance, strict=True)
@@ -76,13 +77,13 @@ class NextStates:
         if self._note(session, earlier, NextStateKind.REGENERATED, row) and earlier.skip_reason is None:
             settle(session, earlier.interaction_id)
 
-    def _whose(self, message: Message, parent: InteractionRow, reply: Message) -> Provenance:
+    def _whose(self, message: Message, parent: InteractionRow, called: Mapping[str, str]) -> Provenance:
         """The answer to a tool call is its result, even if a harness sends it as a user's message or marks it as
         one."""
         role = message.get("role")
         if role in _TOOLS:
-            name = _tool_name(message, reply)
-            if name in self._verifiers:
+            name, is_recorded = _tool_name(message, called)
+            if is_recorded and name in self._verifiers:
                 return Provenance.VERIFIER
             return Provenance.WEB if is_of_the_web(name) else Provenance.TOOL
         if role != "user":
@@ -165,18 +166,28 @@ def _read(message: Message, whose: Provenance) -> list[Signal]:
     return signals_of(text_of(message), whose)
 
 
-def _tool_name(message: Message, reply: Message) -> str:
-    """The name of the tool behind the result `message`: the message's own name field, else the name of the call that it
-    answers.
-    """
-    if isinstance(name := message.get("name"), str) and name:
-        return name
+def _called(reply: Message) -> dict[str, str]:
+    """The names of the tools that a reply calls, by the ids of the calls."""
     calls = reply.get("tool_calls")
+    names: dict[str, str] = {}
     for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, Mapping) and call.get("id") == message.get("tool_call_id"):
-            function = call.get("function")
-            return str(function.get("name") or "") if isinstance(function, Mapping) else ""
-    return ""
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping) and isinstance(call.get("id"), str):
+            names.setdefault(call["id"], str(function.get("name") or ""))
+    return names
+
+
+def _tool_name(message: Message, called: Mapping[str, str]) -> tuple[str, bool]:
+    """The name of the tool behind the result `message`, and whether the recorded reply called it.
+
+    The reply decides, not the message's own name field, which its client writes. Only a result without an id is found
+    by that name.
+    """
+    answered, name = message.get("tool_call_id"), message.get("name")
+    if isinstance(answered, str) and answered in called:
+        return called[answered], True
+    name = name if isinstance(name, str) else ""
+    return name, not answered and name in called.values()
 
 
 _PRINTED = (Provenance.VERIFIER, Provenance.TOOL, Provenance.WEB)

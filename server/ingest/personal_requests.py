@@ -51,7 +51,9 @@ class PersonalRequests:
         self._noted.clear()
 
     def _ensure(self, session: Session, name: str, parent: str, turn: Interaction) -> bool:
-        """Make the agent's row if there is none. False if its parent is not one of the tenant's agents."""
+        """Make the agent's row if there is none. False if its parent is not one of the tenant's agents, or if another
+        user has its name, which is a short digest.
+        """
         of = session.get(AgentRow, parent)
         if of is None or of.tenant != turn.tenant or of.parent is not None:
             return False
@@ -65,5 +67,8 @@ class PersonalRequests:
             "settings": {},
         }
         insert_or_skip(session, AgentRow, values)
+        row = session.get_one(AgentRow, name)
+        if (row.tenant, row.parent, row.user) != (turn.tenant, parent, turn.user):
+            return False
         lifecycle.ensure_agent(session, name, turn.tenant)
         return True

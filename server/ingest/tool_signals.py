@@ -62,7 +62,8 @@ def _in_fields(text: str) -> Iterator[tuple[SignalKind, float, str]]:
 def _number(kind: SignalKind, value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return float(value) if kind is SignalKind.EXIT_CODE or 100 <= value <= 599 else None
+    low, high = (-(2**31), 2**32) if kind is SignalKind.EXIT_CODE else (100, 599)
+    return float(value) if low <= value <= high else None
 
 
 def _in_lines(text: str) -> Iterator[tuple[SignalKind, float, str]]:

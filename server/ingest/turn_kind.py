@@ -17,6 +17,9 @@ from burnish.server.ingest import harness_patterns
 QUOTED_TEXT = 16
 """A request that repeats this many characters of another conversation's opening counts as being about it."""
 
+QUOTING = 16_384
+"""Characters at both ends of a request in which such a repetition is looked for: some thousand openings, each time."""
+
 
 class Kind(StrEnum):
     """The kind of a turn in its conversation."""
@@ -105,6 +108,8 @@ def is_about(messages: Sequence[Message], head: str | None, others: Sequence[Use
     if any(message.get("role") == "assistant" for message in messages):
         return False  # a conversation of its own, whatever it quotes
     asked = "\n".join(text_of(message) for message in messages)
+    if len(asked) > 2 * QUOTING:
+        asked = f"{asked[:QUOTING]}\n{asked[-QUOTING:]}"
     opening = opening_of(messages)
     for said in others:
         text = said.text if said.head == head else said.line

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import structlog
 
-from burnish.config import Settings, for_agent
-from burnish.errors import ConfigError
+from burnish.config import Settings
+from burnish.config.overrides import laid_over
+from burnish.errors import BurnishError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
 
@@ -27,8 +28,8 @@ def settings_by_agent(settings: Settings, journal: Journal) -> Callable[[str], S
                 row = session.get(AgentRow, agent)
                 own = dict(row.settings or {}) if row is not None else {}
             try:
-                found = for_agent(settings, own) if own else settings
-            except ConfigError as error:
+                found = laid_over(settings, own) if own else settings
+            except BurnishError as error:
                 log.error("an agent's own settings do not fit; the server's are used", agent=agent, error=str(error))
                 found = settings
             kept[agent] = (time.monotonic() + KEEP_SECONDS, found)

@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -40,6 +40,26 @@ def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool =
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def write_privately() -> None:
+    """What this process writes from now on is its user's alone: conversations, keys, weights."""
+    os.umask(0o077)
+
+
+def make_private(folder: Path, ours: Iterable[str]) -> None:
+    """Take `folder`, and what is called like one of the globs `ours` in it, from group and others.
+
+    A folder that is private already has been through this, so only its own mode is read. Raises OSError.
+    """
+    if not folder.stat().st_mode & 0o077:
+        return
+    for pattern in ours:
+        for found in folder.glob(pattern):
+            for path in (found, *found.rglob("*")):
+                if not path.is_symlink():
+                    path.chmod(path.stat().st_mode & 0o700)
+    folder.chmod(0o700)
 
 
 def _write_all(handle: int, data: bytes, path: Path) -> None:

@@ -28,8 +28,8 @@ class AgentRoute:
     """One agent: its tenant, the versions of its aliases (0 = the frozen base) and those that every engine has loaded.
 
     `canary` answers the share `canary_share` of the conversations (server/gateway/routing.py). It is None if only
-    `live` answers. A personal agent has its parent agent as `parent`. It answers that agent's users and clients cannot
-    name it.
+    `live` answers. A personal agent has its parent agent as `parent` and that agent's end user as `user`. It answers
+    that user alone, and clients cannot name it.
     """
 
     name: str
@@ -40,6 +40,7 @@ class AgentRoute:
     canary: int | None = None
     canary_share: float = 0.0
     parent: str | None = None
+    user: str | None = None
 
     @property
     def named(self) -> set[int]:
@@ -80,6 +81,7 @@ def parse(tree: Mapping[str, Any]) -> Routes:
             a.get("canary"),
             a.get("canary_share", 0.0),
             a.get("parent"),
+            a.get("user"),
         )
         for a in tree["agents"]
     }
@@ -120,6 +122,7 @@ def write(path: Path, routes: Routes) -> None:
                 "canary": a.canary,
                 "canary_share": a.canary_share,
                 "parent": a.parent,
+                "user": a.user,
             }
             for a in routes.agents.values()
         ],

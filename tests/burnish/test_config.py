@@ -1,6 +1,7 @@
 """Settings: the order of sources, unknown keys, child processes, and a description for every key."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,6 +180,52 @@ def test_an_agent_may_have_a_recipe_of_its_own() -> None:
     assert (recipe.dual_clip, recipe.monitor_kl, recipe.kl_weight) == (2.0, (1.0, 2.0), 0.5)
     with pytest.raises(RequestError, match="did you mean 'dual_clip'"):
         overrides.checked(settings, {"learner.recipe.dual_clp": 2})
+
+
+@pytest.mark.parametrize("key", ["learner.anchors", "gate.forgetting_prompts", "gate.acceptance_prompts"])
+@pytest.mark.parametrize("path", ["/dev/zero", "/nonexistent", "../secret", ""])
+def test_no_agent_names_a_file_of_the_server(key: str, path: str) -> None:
+    with pytest.raises(RequestError, match="names a file of the server"):
+        overrides.checked(config.load(), {key: path})
+
+
+def test_every_setting_that_is_a_path_is_known_to_the_overrides() -> None:
+    """A new one must be added to `FILES`. Every other text setting of an agent is one of a few words."""
+    for section in overrides.SECTIONS:
+        for name, field in config.Settings.model_fields[section].annotation.model_fields.items():
+            if field.annotation in (str, Path):
+                assert f"{section}.{name}" in overrides.FILES
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"learner.recipe.num_iterations": 1_000_000},
+        {"learner.max_rows": 10**9},
+        {"learner.rank": 10**6},
+        {"learner.recipe.alpha": 10**9},
+        {"learner.recipe.anchor_rows": 10**9},
+        {"learner.recipe.micro_tokens": 10**9},
+        {"learner.recipe.replay_rows": 10**9},
+        {"learner.max_wait": "inf"},
+        {"learner.recipe.kl_weight": "inf"},
+        {"learner.recipe.step_kl": "nan"},
+        {"canary.max_hours": "inf"},
+        {"versions.keep_live": 10**12},
+        {"learner.recipe.policy_loss": "gspo", "learner.recipe.correction": "token_tis"},
+    ],
+)
+def test_an_agents_numbers_are_bounded(own: dict[str, Any]) -> None:
+    with pytest.raises(RequestError):
+        overrides.checked(config.load(), own)
+
+
+def test_every_whole_number_of_an_agents_settings_has_a_bound() -> None:
+    unbounded = []
+    for name, field in [*config.Recipe.model_fields.items(), *config.Versions.model_fields.items()]:
+        if field.annotation in (int, int | None) and not any(hasattr(rule, "le") for rule in field.metadata):
+            unbounded.append(name)
+    assert unbounded == ["seed"]
 
 
 @pytest.mark.parametrize(("port", "remote"), [(8700, 8702), (0, 0)])

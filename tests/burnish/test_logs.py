@@ -1,6 +1,8 @@
 """A traceback in the log, in both formats: it has place and error, and never a key, a body or a record."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +10,7 @@ import structlog
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from burnish import logs
+from burnish import cli, logs
 from burnish.journal import Journal
 
 SECRET = "sk-burnish-planted-secret"
@@ -41,6 +43,56 @@ def test_a_traceback_shows_no_local_variables(
     assert "ValueError" in shown and "cannot answer 2 things" in shown
     assert "test_logs.py" in shown and "answered" in shown
     assert SECRET not in shown
+
+
+def test_nor_does_one_with_a_cause(
+    log: structlog.typing.FilteringBoundLogger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = {"key": SECRET}
+    try:
+        try:
+            answered(SECRET.encode(), {"authorization": f"Bearer {SECRET}"})
+        except ValueError as error:
+            raise RuntimeError(f"{len(held)} request failed") from error
+    except RuntimeError:
+        log.error("request failed", exc_info=True)
+    shown = _COLOUR.sub("", capsys.readouterr().err)
+    assert "RuntimeError" in shown and "cannot answer 2 things" in shown
+    assert SECRET not in shown
+
+
+def test_a_command_that_sets_up_no_log_of_its_own_shows_none_either(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    monkeypatch.setattr(sys, "argv", ["burnish", "--version"])
+    try:
+        with pytest.raises(SystemExit):
+            cli.main()
+        try:
+            answered(SECRET.encode(), {"authorization": f"Bearer {SECRET}"})
+        except ValueError:
+            structlog.get_logger().exception("command failed")
+    finally:
+        structlog.configure(**before)
+    captured = capsys.readouterr()
+    shown = _COLOUR.sub("", captured.out + captured.err)
+    assert "cannot answer 2 things" in shown
+    assert SECRET not in shown
+
+
+def test_an_error_that_ends_a_command_shows_none() -> None:
+    code = (
+        "import sys\nfrom burnish import cli\n"
+        "def load(*_, **__):\n    key = 'sk-burnish-' + 'planted-secret'\n    raise ValueError('cannot load')\n"
+        "cli.common.load_settings = cli.parts.load_settings = load\n"
+        "sys.argv = ['burnish', 'run', 'ingester']\ncli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert "cannot load" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
 
 
 def test_an_error_of_the_database_shows_no_parameters(

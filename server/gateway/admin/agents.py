@@ -11,7 +11,8 @@ from burnish.adapters.registry.learning_state import learning_state
 from burnish.adapters.registry.lineage import aliases_of
 from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs.answers import described, hold_ended
-from burnish.config import BASE_NAME, Settings, for_agent, overrides
+from burnish.config import BASE_NAME, Settings, overrides
+from burnish.errors import NotAllowed, RequestError
 from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
@@ -59,6 +60,10 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     @made.post("/agents")
     def create_agent(body: NewAgent, caller: Caller = Depends(access.anywhere(Scope.OPERATOR))) -> dict[str, Any]:  # noqa: B008
         """Make an agent of the key's tenant. It is served at the base at once."""
+        if caller.agents and body.name not in caller.agents:
+            raise NotAllowed(
+                f"key {caller.key_id} is limited to other agents than {body.name!r}", code="model_not_allowed"
+            )
         wanted = overrides.checked(settings, body.settings)
         taken = (BASE_NAME,)
         with journal.write() as session:
@@ -78,7 +83,11 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         """One agent with what learning is doing, its settings and counts."""
         with journal.read() as session:
             row = find(session, caller, agent)
-            learning = asdict(learning_state(session, for_agent(settings, row.settings), agent))
+            try:
+                own = overrides.laid_over(settings, row.settings)
+            except RequestError:  # stored by an earlier release; the learner says so
+                own = settings
+            learning = asdict(learning_state(session, own, agent))
             return {**described(row, aliases_of(session, agent)), "learning": learning, **summary(session, agent)}
 
     @made.post("/agents/{agent}/set")

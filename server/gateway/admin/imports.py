@@ -1,15 +1,15 @@
 """Import of an adapter as a tar archive: unpacked aside, checked, and adopted by the learner's code.
 
-This process loads no torch. `python -m burnish.learner.run.adopt` does the work in a child process. At most an
-adapter's two files and its manifest are unpacked, under fixed names. Nothing in the archive is executed, and no path in
-it is followed.
+One at a time in each gateway process. That process loads no torch: `python -m burnish.learner.run.adopt` does the work
+in a child process. At most an adapter's two files and its manifest are unpacked, under fixed names. Nothing in the
+archive is executed, and no path in it is followed.
 """
 
+import asyncio
 import json
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,20 +19,18 @@ from starlette.concurrency import run_in_threadpool
 
 from burnish import errors
 from burnish.adapters.files import foreign
-from burnish.adapters.files.contents import CONFIG, WEIGHTS
-from burnish.adapters.files.foreign import MANIFEST
 from burnish.adapters.verbs.answers import imported
 from burnish.config import Settings
-from burnish.errors import AdapterError, BurnishError, JournalError, RequestError
+from burnish.errors import AdapterError, BurnishError, Conflict, JournalError, RequestError
 from burnish.journal import Journal
 from burnish.keys import Scope
 from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.admin.archive import MAX_BYTES, unpack
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.admin.field_types import AgentPath
-from burnish.server.gateway.http.asgi import MAX_ARCHIVE_BYTES
 
-MAX_BYTES = MAX_ARCHIVE_BYTES
-_READ = frozenset({CONFIG, WEIGHTS, MANIFEST})
+RECEIVE_SECONDS = 1800.0
+"""For the whole body. Nobody else can import meanwhile."""
 _BODY = {
     "requestBody": {
         "required": True,
@@ -44,6 +42,7 @@ _BODY = {
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     """`POST /agents/{agent}/versions/import`."""
     made = APIRouter()
+    running = asyncio.Lock()
 
     @made.post("/agents/{agent}/versions/import", openapi_extra=_BODY)
     async def import_version(
@@ -55,14 +54,17 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         caller: Caller = Depends(access.on_agent(Scope.OPERATOR)),  # noqa: B008
     ) -> dict[str, Any]:
         """Import a PEFT adapter from a tar archive of its directory. The gate tries it like any other version."""
-        folder = Path(tempfile.mkdtemp(prefix="import-", dir=settings.state_dir))
-        try:
-            await _receive(request, folder / "archive.tar")
-            await run_in_threadpool(unpack, folder / "archive.tar", folder / "adapter")
-            await run_in_threadpool(_check, settings, folder / "adapter", any_base)
-            result = await run_in_threadpool(_adopt, settings, agent, folder / "adapter", caller.key_id, any_base)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        if running.locked():  # each takes gigabytes of disk, and a process that loads torch
+            raise Conflict("another import is running here; try again when it has ended", code="import_running")
+        async with running:
+            folder = Path(tempfile.mkdtemp(prefix="import-", dir=settings.state_dir))
+            try:
+                await _receive(request, folder / "archive.tar")
+                await run_in_threadpool(unpack, folder / "archive.tar", folder / "adapter")
+                await run_in_threadpool(_check, settings, folder / "adapter", any_base)
+                result = await run_in_threadpool(_adopt, settings, agent, folder / "adapter", caller.key_id, any_base)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
         return {**result, "status": imported(agent, result["version"])}
 
     return made
@@ -70,47 +72,16 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
 async def _receive(request: Request, file: Path) -> None:
     n_bytes = 0
-    with file.open("wb") as out:
-        async for chunk in request.stream():
-            n_bytes += len(chunk)
-            if n_bytes > MAX_BYTES:
-                raise RequestError(f"the archive has more than {MAX_BYTES} bytes", code="request_too_large")
-            out.write(chunk)
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the adapter's files of `archive` (tar, compressed or not) into the new `folder`, under their last names.
-
-    Raises RequestError if it is no archive, holds links or devices, or unpacks to more than MAX_BYTES.
-    """
-    folder.mkdir()
-    left = MAX_BYTES
     try:
-        with tarfile.open(archive) as opened:
-            for member in opened:
-                name = Path(member.name).name
-                if member.isdir() or not name:
-                    continue
-                source = opened.extractfile(member) if member.isfile() else None
-                if source is None:
-                    raise RequestError(
-                        f"the archive's {name!r} is no plain file; send one without links", code="invalid_value"
-                    )
-                left -= member.size
-                if left < 0:
-                    raise RequestError(f"the archive unpacks to more than {MAX_BYTES} bytes", code="request_too_large")
-                if (folder / name).exists():
-                    raise RequestError(
-                        f"the archive holds {name!r} twice; send one adapter's directory", code="invalid_value"
-                    )
-                with (folder / name).open("wb") as out:
-                    if name in _READ:
-                        shutil.copyfileobj(source, out)
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise RequestError(
-            f"the body is no tar archive of an adapter's directory: {error}; make one with `tar -c DIRECTORY`",
-            code="invalid_value",
-        ) from error
+        async with asyncio.timeout(RECEIVE_SECONDS):
+            with file.open("wb") as out:
+                async for chunk in request.stream():
+                    n_bytes += len(chunk)
+                    if n_bytes > MAX_BYTES:
+                        raise RequestError(f"the archive has more than {MAX_BYTES} bytes", code="request_too_large")
+                    out.write(chunk)
+    except TimeoutError as error:
+        raise RequestError(f"the archive took more than {RECEIVE_SECONDS:.0f} seconds; others wait") from error
 
 
 def _check(settings: Settings, folder: Path, any_base: bool) -> None:

@@ -1,7 +1,8 @@
 """`GET` and `DELETE` below `/v1/feedback`. Both need SQL, so they stand behind the hot path.
 
 A key with the feedback scope sees and deletes its own feedback. A viewer sees all of the tenant's, and an operator
-deletes it. Other tenants' feedback does not exist for a caller.
+deletes it, if they are not limited to some agents. A limited key sees what is about their replies. Other feedback does
+not exist for a caller.
 """
 
 import time
@@ -11,7 +12,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col
 from starlette.concurrency import run_in_threadpool
@@ -20,7 +21,7 @@ from burnish.config import Settings
 from burnish.errors import JournalError, NotFound
 from burnish.journal import Journal
 from burnish.journal.blobs import storable
-from burnish.journal.tables import FeedbackRow
+from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow
 from burnish.keys import Scope
 from burnish.records import Feedback, FeedbackSource, TargetKind
 from burnish.server.gateway.access.keyring import Caller, require
@@ -120,9 +121,19 @@ def _find(journal: Journal, feedback_id: str, caller: Caller, tenant_wide: Scope
 
 
 def _visible(caller: Caller, tenant_wide: Scope) -> list[ColumnElement[bool]]:
-    """The feedback that a caller may see: the tenant's with the scope `tenant_wide`, else the key's own."""
-    own = [] if caller.covers(tenant_wide) else [col(FeedbackRow.key_id) == caller.key_id]
-    return [col(FeedbackRow.tenant) == caller.tenant, *own]
+    """The feedback that a caller may see: the tenant's (about the key's agents) with the scope `tenant_wide`, else the
+    key's own.
+    """
+    of_tenant, own = col(FeedbackRow.tenant) == caller.tenant, col(FeedbackRow.key_id) == caller.key_id
+    if not caller.covers(tenant_wide):
+        return [of_tenant, own]
+    if not caller.agents:
+        return [of_tenant]
+    personal = select(col(AgentRow.name)).where(col(AgentRow.parent).in_(caller.agents))
+    turns = select(col(InteractionRow.interaction_id)).where(
+        or_(col(InteractionRow.agent).in_(caller.agents), col(InteractionRow.agent).in_(personal))
+    )
+    return [of_tenant, or_(own, col(FeedbackRow.interaction_id).in_(turns))]
 
 
 def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Feedback:

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from burnish import __version__
+from burnish import __version__, logs
 from burnish.cli import (
     agents,
     canary,
@@ -89,6 +89,7 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> None:
     """Run the command. An expected error is one readable message and exit status 1."""
+    logs.configure("console")  # structlog's own set-up prints local variables
     try:
         app()
     except BurnishError as error:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from burnish import config
 from burnish.errors import BurnishError, ConfigError
+from burnish.files import write_privately
 from burnish.journal import Journal
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -39,7 +40,8 @@ Since = Annotated[
 
 
 def load_settings(file: Path | None, overrides: list[str] | None = None, state: Path | None = None) -> config.Settings:
-    """Settings from the file, the environment and the flags."""
+    """Settings from the file, the environment and the flags. What the command writes is its user's alone."""
+    write_privately()
     flags = pairs(overrides)
     if state is not None:
         flags["state_dir"] = state

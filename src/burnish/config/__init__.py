@@ -276,9 +276,11 @@ def for_agent(settings: Settings, overlay: Mapping[str, Any]) -> Settings:
     does.
     """
     try:
-        return _with_flags(settings, overlay)
+        found = _with_flags(settings, overlay)
+        _ = found.recipe  # the preset and the agent's changes may not fit together
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from error
+    return found
 
 
 def to_environment(settings: Settings) -> dict[str, str]:

@@ -21,15 +21,15 @@ class Learner(Section):
         description="Changes to the preset's recipe, for experiments, by field "
         "(docs/reference/objectives.md), e.g. `{ kl_weight = 0.1 }`.",
     )
-    learning_rate: float | None = Field(None, gt=0, description="AdamW's learning rate.")
-    rank: int | None = Field(None, ge=1, description="LoRA rank. Alpha is twice the rank.")
-    min_rows: int | None = Field(None, ge=1, description="A step begins when this many rows are ready.")
+    learning_rate: float | None = Field(None, gt=0, le=1, description="AdamW's learning rate.")
+    rank: int | None = Field(None, ge=1, le=512, description="LoRA rank. Alpha is twice the rank.")
+    min_rows: int | None = Field(None, ge=1, le=1_000_000, description="A step begins when this many rows are ready.")
     max_wait: float | None = Field(
         None, gt=0, description="A step begins after this many seconds with at least half of `min_rows`."
     )
-    max_rows: int | None = Field(None, ge=1, description="Most rows in one step.")
+    max_rows: int | None = Field(None, ge=1, le=4_096, description="Most rows in one step.")
     max_off_policy_steps: int | None = Field(
-        None, ge=1, description="Most versions between the learner's and the one that sampled a row."
+        None, ge=1, le=1_000, description="Most versions between the learner's and the one that sampled a row."
     )
     anchors: str = Field("", description="JSONL file of anchor prompts. Empty: general ones that ship with Burnish.")
     monitors: Literal["act", "watch"] | None = Field(

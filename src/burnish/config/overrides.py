@@ -10,10 +10,16 @@ SECTIONS = ("learner", "gate", "canary", "versions")
 """The sections that an agent may override."""
 SHARED = frozenset({"learner.enabled", "learner.device", "learner.threads"})
 """Settings of the process, which all agents share."""
+FILES = frozenset({"learner.anchors", "gate.forgetting_prompts", "gate.acceptance_prompts"})
+"""Files of the server's machine, which no agent's operator may name."""
 
 
 def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
-    """`settings` with this agent's `overlay`. Raises RequestError for a key or a value that is not allowed."""
+    """`settings` with this agent's `overlay`. Raises RequestError for a key or a value that is not allowed.
+
+    Stored settings pass through here again when they are used, because an earlier release or the server's own
+    configuration may have allowed others.
+    """
     for key in overlay:
         if key.partition(".")[0] not in SECTIONS or "." not in key:
             own = ", ".join(f"{section}.…" for section in SECTIONS)
@@ -23,6 +29,10 @@ def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
         if key in SHARED:
             raise RequestError(
                 f"setting {key!r} is the same for all agents; set it in burnish.toml", param=key, code="invalid_value"
+            )
+        if key in FILES:
+            raise RequestError(
+                f"setting {key!r} names a file of the server; set it in burnish.toml", param=key, code="invalid_value"
             )
     try:
         return for_agent(settings, overlay)

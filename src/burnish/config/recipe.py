@@ -18,17 +18,20 @@ class Recipe(Section):
     """What a step trains on and how. docs/reference/objectives.md gives the formulas. It names no file and no
     device."""
 
-    min_rows: int = Field(16, ge=1, description="A step begins when this many rows are ready.")
-    max_rows: int = Field(32, ge=1, description="Most rows in one step.")
+    min_rows: int = Field(16, ge=1, le=1_000_000, description="A step begins when this many rows are ready.")
+    max_rows: int = Field(32, ge=1, le=4_096, description="Most rows in one step.")
     max_wait: float = Field(
-        300.0, gt=0, description="A step begins after this many seconds with at least half of `min_rows`."
+        300.0,
+        gt=0,
+        description="A step begins after this many seconds with at least half of `min_rows`.",
     )
     max_off_policy_steps: int = Field(
-        4, ge=1, description="Most versions between the learner's and the one that sampled a row."
+        4, ge=1, le=1_000, description="Most versions between the learner's and the one that sampled a row."
     )
     num_iterations: int = Field(
         2,
         ge=1,
+        le=64,
         description="Optimiser steps over the rows of one step. More learn more from each row and take "
         "proportionally longer.",
     )
@@ -40,11 +43,14 @@ class Recipe(Section):
         "0: no scaling, the learning rate decides.",
     )
     learning_rate: float = Field(
-        5e-4, gt=0, description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling."
+        5e-4,
+        gt=0,
+        le=1,
+        description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling.",
     )
-    rank: int = Field(16, ge=1, description="LoRA rank.")
+    rank: int = Field(16, ge=1, le=512, description="LoRA rank.")
     alpha: int | None = Field(
-        None, ge=1, description="LoRA alpha: the update is scaled by alpha / rank. None: twice the rank."
+        None, ge=1, le=8192, description="LoRA alpha: the update is scaled by alpha / rank. None: twice the rank."
     )
     clip_low: float = Field(0.2, gt=0, description="PPO clip below 1.")
     clip_high: float = Field(0.28, gt=0, description="PPO clip above 1.")
@@ -92,14 +98,15 @@ class Recipe(Section):
     )
     group_size: int = Field(4, ge=2, le=16, description="Replies in a shadow group, including the live one.")
     group_max_tokens: int = Field(
-        256, ge=1, description="Longest shadow reply, in tokens. A live reply that is longer gets no group."
+        256, ge=1, le=32_768, description="Longest shadow reply, in tokens. A live reply that is longer gets no group."
     )
     group_max_others: int = Field(
         0,
         ge=0,
+        le=10_000,
         description="Groups are drawn only while the engine has at most this many requests from others.",
     )
-    max_groups: int = Field(8, ge=0, description="Most shadow groups in one step.")
+    max_groups: int = Field(8, ge=0, le=256, description="Most shadow groups in one step.")
     distill_weight: float = Field(1.0, ge=0, description="Weight of the hindsight-distillation term.")
     distill_form: Literal["top_k", "token"] = Field(
         "top_k",
@@ -108,6 +115,7 @@ class Recipe(Section):
     distill_top_k: int = Field(
         20,
         ge=1,
+        le=1_024,
         description="The student's likeliest tokens that are compared with the teacher one by one. The rest "
         "is one tail bin.",
     )
@@ -117,6 +125,7 @@ class Recipe(Section):
     n_examples: int = Field(
         4,
         ge=0,
+        le=64,
         description="Most good replies (praised, or written by a person) that the teacher reads as examples "
         "instead of hints. 0: off.",
     )
@@ -128,6 +137,7 @@ class Recipe(Section):
     n_liked_replies: int = Field(
         16,
         ge=0,
+        le=256,
         description="Most other users whose praised replies validate each hint. A hint that most of them "
         "contradict is not taught. It takes 7 other users. 0: off.",
     )
@@ -140,6 +150,7 @@ class Recipe(Section):
     replay_rows: int = Field(
         64,
         ge=0,
+        le=4_096,
         description="Most good replies of earlier steps (praised, or written by a person) that a step learns again.",
     )
     dpo_weight: float = Field(
@@ -160,6 +171,7 @@ class Recipe(Section):
     anchor_growth: float = Field(
         2.0,
         ge=1,
+        le=100,
         description="Factor on the anchors' weight for each version that was refused for what it forgot since "
         "one went live, and squared if the live version is at the gate's limit. A step after such "
         "a refusal has no momentum. 1: neither.",
@@ -180,7 +192,7 @@ class Recipe(Section):
         "had become. Each version that goes live takes back a quarter of one such factor. 1: "
         "never.",
     )
-    anchor_rows: int = Field(32, ge=0, description="Anchor rows mixed into each step.")
+    anchor_rows: int = Field(32, ge=0, le=4_096, description="Anchor rows mixed into each step.")
     baseline_decay: float = Field(
         0.9, gt=0, lt=1, description="Share of the running baseline's evidence that each version keeps."
     )
@@ -202,13 +214,16 @@ class Recipe(Section):
         le=1,
         description="Largest share of a step for all new users together, if users are capped. 1: off.",
     )
-    known_after_turns: int = Field(8, ge=0, description="Trained turns after which a user is no longer new.")
+    known_after_turns: int = Field(
+        8, ge=0, le=1_000_000, description="Trained turns after which a user is no longer new."
+    )
     keep_duplicates: bool = Field(
         False, description="Train on repeated copies of the same reply to the same prompt in a batch."
     )
     audit_rows: int = Field(
         4,
         ge=0,
+        le=256,
         description="Rows of a step that are scored again under their own version, to distinguish staleness "
         "from engine mismatch.",
     )
@@ -260,7 +275,7 @@ class Recipe(Section):
         "in bfloat16 makes some 0.003.",
     )
     micro_tokens: int = Field(
-        0, ge=0, description="Most tokens of one forward and backward pass. 0: 512 on a CPU, 4096 on a GPU."
+        0, ge=0, le=262_144, description="Most tokens of one forward and backward pass. 0: 512 on a CPU, 4096 on a GPU."
     )
     checkpointing: bool = Field(
         False,

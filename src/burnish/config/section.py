@@ -21,4 +21,4 @@ LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 class Section(BaseModel):
     """A section of the tree. Unknown keys fail, and a section cannot change after it was read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -59,7 +59,7 @@ class Canary(Section):
     share: float = Field(0.1, gt=0, le=0.5, description="Share of the conversations that a canary answers.")
     margin: float = Field(0.1, gt=0, lt=1, description="Loss of judged success that counts. 0.1 is ten points.")
     max_hours: float = Field(
-        24.0, gt=0, description="Hours after which an undecided canary is skipped and its version promoted."
+        24.0, gt=0, le=8760, description="Hours after which an undecided canary is skipped and its version promoted."
     )
     watch: bool = Field(
         True, description="Compare every promoted version with the one before, and roll it back if it is worse."
@@ -83,7 +83,9 @@ class Alerts(Section):
 class Versions(Section):
     """How long versions keep their files. Always kept: live, previous, on trial, pinned, loaded, in flight."""
 
-    keep_live: int = Field(5, ge=0, description="Number of formerly live versions, the newest, that keep their files.")
+    keep_live: int = Field(
+        5, ge=0, le=10_000, description="Number of formerly live versions, the newest, that keep their files."
+    )
     keep_refused_days: float = Field(
         7.0,
         ge=0,

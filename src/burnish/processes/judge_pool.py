@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from burnish import config, logs
 from burnish.config import Settings
 from burnish.errors import ConfigError
+from burnish.files import write_privately
 from burnish.processes.ray_actors import LOCAL, RayLauncher
 from burnish.processes.supervisor import Launcher, LocalLauncher, Part, Supervisor
 
@@ -24,6 +25,7 @@ def judge(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     from burnish.keys import engine_key
 
     logs.configure(settings.log_format, "judge")
+    write_privately()
     asyncio.run(run(settings, settings.engine_urls[0], engine_key(settings), is_stopping))
 
 

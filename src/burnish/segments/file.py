@@ -17,12 +17,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
 from isal.isal_zlib import crc32
 
 from burnish.errors import SegmentError
 from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, pieces
 from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
 
+log = structlog.get_logger(__name__)
 SHARED = b"BRN2"
 _TEXT = 2  # the text's place among a frame's pieces, after header and counts
 _SHARE = struct.Struct("<QI")  # the place of the shared beginning in this file, and its length
@@ -151,9 +153,10 @@ def _put_together(payload: bytes, handle: int, before: int) -> bytes:
     return b"".join((payload[_SHARE.size : start], os.pread(handle, length, offset), payload[start:]))
 
 
-def read(path: Path, offset: int = 0) -> Iterator[tuple[Record, int]]:
+def read(path: Path, offset: int = 0) -> Iterator[tuple[Record | None, int]]:
     """The records from `offset` on, each with the offset after it. Stops before an incomplete last frame.
 
+    None stands for a sound frame whose text no parser here takes, because its client nested it too deep, for example.
     Raises SegmentError at a complete frame with the wrong magic or checksum.
     """
     with path.open("rb") as handle:
@@ -170,4 +173,11 @@ def read(path: Path, offset: int = 0) -> Iterator[tuple[Record, int]]:
             if crc32(payload) != checksum:
                 raise SegmentError(f"{path.name} at {offset}: checksum of a {length}-byte frame does not match")
             offset += HEADER.size + length
-            yield decode(payload), offset
+            record = None
+            try:
+                record = decode(payload)
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error) as error:
+                log.error(
+                    "a record cannot be read; it stays in its segment", segment=path.name, error=repr(error)[:200]
+                )
+            yield record, offset

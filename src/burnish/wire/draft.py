@@ -30,6 +30,7 @@ class Draft:
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
+        self._arguments: dict[int, list[str]] = {}  # joined at the end: a text that grows is copied with every piece
         self._problem: str | None = None
 
     @property
@@ -81,7 +82,7 @@ class Draft:
         if self._reasoning:
             message["reasoning"] = "".join(self._reasoning)
         if self._calls:
-            message["tool_calls"] = [self._calls[position] for position in sorted(self._calls)]
+            message["tool_calls"] = [self._call(position) for position in sorted(self._calls)]
         return message
 
     def quarantine(self, prompt_ids: IntArray) -> str | None:
@@ -113,13 +114,16 @@ class Draft:
             self.stop = choice.stop_reason
 
     def _add_call(self, position: int, piece: CallPiece) -> None:
-        call = self._calls.setdefault(
-            position, {"id": None, "type": "function", "function": {"name": "", "arguments": ""}}
-        )
+        call = self._calls.setdefault(position, {"id": None, "type": "function", "function": {"name": ""}})
         call["id"] = piece.id or call["id"]
         if piece.function is not None:
             call["function"]["name"] += piece.function.name or ""
-            call["function"]["arguments"] += piece.function.arguments or ""
+            self._arguments.setdefault(position, []).append(piece.function.arguments or "")
+
+    def _call(self, position: int) -> dict[str, Any]:
+        call = self._calls[position]
+        arguments = "".join(self._arguments.get(position, ()))
+        return {**call, "function": {**call["function"], "arguments": arguments}}
 
     def _add_logprobs(self, values: list[float | None]) -> None:
         try:

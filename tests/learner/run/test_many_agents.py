@@ -1,5 +1,6 @@
 """Several agents, one learner: each in turn, on its own rows alone, as if it had the base model to itself."""
 
+import gc
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tiny import interaction
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
 from burnish.config import Settings, for_agent
-from burnish.errors import ConfigError
+from burnish.errors import ConfigError, LearnerError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow, VersionRow
 from burnish.learner.model.policy import Policy
@@ -254,6 +255,101 @@ def test_a_bad_overlay_is_a_readable_error() -> None:
         for_agent(settings, {"learner.min_row": 3})
     with pytest.raises(ConfigError, match=r"learner\.min_rows"):
         for_agent(settings, {"learner.min_rows": 0})
+
+
+def own(world: World, agent: str, **settings: object) -> None:
+    with world.journal.write() as session:
+        session.get_one(AgentRow, agent).settings = {key.replace("__", "."): value for key, value in settings.items()}
+    world.scheduler.look_again()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"learner__anchors": "/dev/zero"},
+        {"gate__forgetting_prompts": "/nonexistent"},
+        {"learner__recipe.num_iterations": 1_000_000},
+        {"learner__recipe.policy_loss": "gspo", "learner__recipe.correction": "token_tis"},
+        {"learner__recipe.no_such": 1},
+    ],
+)
+def test_settings_that_an_earlier_release_stored_are_one_agents_trouble(
+    make: Callable[..., World], settings: dict[str, object]
+) -> None:
+    world = make(a="default", b="other")
+    own(world, "a", **settings)
+    for agent in "ab":
+        world.add(agent)
+    assert world.scheduler.run_once()
+    assert {agent: world.store.versions(agent) for agent in "ab"} == {"a": [], "b": [1]}
+
+
+def test_an_agent_that_cannot_be_set_up_is_left_out_and_the_others_go_on(
+    make: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make(a="default", b="other")
+    own(world, "a", learner__min_rows=2)
+    set_up = world._loop
+
+    def refuse(settings: Settings, agent: str) -> Loop:
+        if agent == "a":
+            raise FileNotFoundError("/nonexistent")
+        return set_up(settings, agent)
+
+    monkeypatch.setattr(world.scheduler, "_make", refuse)
+    for agent in "ab":
+        world.add(agent)
+    assert world.scheduler.run_once()
+    assert {agent: world.store.versions(agent) for agent in "ab"} == {"a": [], "b": [1]}
+
+
+def test_an_agent_whose_step_breaks_rests_until_its_settings_change_and_the_others_go_on(
+    make: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make(a="default", b="other")
+    for agent in "ab":
+        world.add(agent, 8)
+    train, n_tried = Loop._train, []
+
+    def run_out(self: Loop, work: Any) -> Any:
+        if self._ledger.agent == "a":
+            n_tried.append(1)
+            if len(n_tried) == 1:
+                raise MemoryError("no room for so many tokens")
+        return train(self, work)
+
+    monkeypatch.setattr(Loop, "_train", run_out)
+    assert world.scheduler.run_once()
+    world.scheduler.look_again()
+    world.scheduler.run_once()
+    assert (len(n_tried), world.store.versions("a"), world.store.versions("b")) == (1, [], [1])
+    own(world, "a", learner__max_rows=4)
+    assert world.scheduler.run_once()
+    assert (len(n_tried), len(world.store.versions("a"))) == (2, 1)
+
+
+def test_what_breaks_the_only_agent_ends_the_process_as_before(
+    make: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make(a="default")
+    world.add("a", 8)
+
+    def broken(self: Loop, work: Any) -> Any:
+        raise RuntimeError("CUDA error: device-side assert")
+
+    monkeypatch.setattr(Loop, "_train", broken)
+    with pytest.raises(RuntimeError, match="CUDA"):
+        world.scheduler.run_once()
+
+
+def test_a_process_holds_the_base_model_a_few_times_at_most(make: Callable[..., World]) -> None:
+    world = make()
+    held = [world.trainers.of(for_agent(world.settings, {"learner.rank": rank}))[0] for rank in (1, 2, 3, 4)]
+    with pytest.raises(LearnerError, match="4 forms of the adapter"):
+        world.trainers.of(for_agent(world.settings, {"learner.rank": 5}))
+    del held
+    gc.collect()
+    assert world.trainers.of(for_agent(world.settings, {"learner.rank": 5}))[0].policy is not None
 
 
 def test_trainers_are_shared_by_agents_that_differ_only_in_timing(make: Callable[..., World]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.summary import summary
-from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, KeyRow
 from burnish.journal.turns import record_judgement
 from burnish.records import Feedback, FeedbackSource, TargetKind
 from burnish.rewards import NEXT_STATE
@@ -54,6 +54,22 @@ def in_order(journal: Journal, pen: Pen, comes: str, opinion: Feedback, *turns: 
     for number, group in enumerate(groups):
         pen.write(*group, gateway=f"g{number}")
         ingest(journal, pen)
+
+
+@pytest.mark.parametrize("about", list(TargetKind))
+@pytest.mark.parametrize(
+    ("agent", "is_attached"), [("agent", False), ("second", True), ("second.u-0123456789ab", True)]
+)
+def test_a_key_that_is_limited_to_some_agents_speaks_of_their_replies_alone(
+    any_journal: Journal, pen: Pen, comes: str, about: TargetKind, agent: str, is_attached: bool
+) -> None:
+    with any_journal.write() as session:
+        given = {"digest": "d", "tenant": "default", "scopes": ["feedback"], "created_at": 1.0}
+        session.add(KeyRow(key_id="key-1", agents=["second"], **given))
+    turn = interaction([user("hi")], interaction_id="t", request_id="t", agent=agent, quoted_session="s")
+    opinion = said("s" if about is SESSION else "t", about=about, created_at=3000.0)
+    in_order(any_journal, pen, comes, opinion, turn)
+    assert feedback_targets(any_journal) == {"f": "t" if is_attached else None}
 
 
 def test_an_opinion_on_a_request_joins_its_first_choice(any_journal: Journal, pen: Pen, comes: str) -> None:

@@ -197,7 +197,7 @@ def test_a_record_that_cannot_be_stored_is_left_aside_and_the_others_go_on(
 
     def refuse(self: Filing, session: Any, turn: Any) -> None:
         take(self, session, turn)
-        if turn.interaction_id == "odd":
+        if turn.turn.interaction_id == "odd":
             raise TypeError("a shape that nobody thought of")
 
     monkeypatch.setattr(Filing, "take_interaction", refuse)
@@ -342,7 +342,7 @@ def test_a_connection_cut_in_mid_batch_loses_and_skips_nothing(
     take, cuts = Filing.take_interaction, ["x-1"]
 
     def cut(self: Filing, session: Any, turn: Any) -> None:
-        if cuts and turn.interaction_id == cuts[0]:
+        if cuts and turn.turn.interaction_id == cuts[0]:
             cuts.pop()
             server.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
         take(self, session, turn)

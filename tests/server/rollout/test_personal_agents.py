@@ -16,6 +16,8 @@ from burnish.adapters.serving.prepare import prepare
 from burnish.config import Engine, Personal
 from burnish.errors import EngineUnavailable
 from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, VersionRow
+from burnish.server.gateway import routing
+from burnish.server.ingest import personal_requests
 from burnish.server.rollout.forgetting_prompts import RetentionSet
 from burnish.server.rollout.swapper import Swapper
 from burnish.testing import StubEngine
@@ -110,6 +112,24 @@ def test_the_same_user_of_another_tenant_is_another_person(world: World) -> None
     assert world.ask("ana", key=secrets["stranger"], model="theirs") == f"{other}@v0"
     assert world.table()[other].tenant == "other"
     assert name_of("other", "agent", "ana") != ANA
+
+
+def test_two_users_whose_agents_would_share_a_name_do_not_share_an_agent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (routing, personal_requests):
+        monkeypatch.setattr(module, "name_of", lambda tenant, agent, user: ANA)
+    world.parent_is(1)
+    for user in ("ana", "ben"):
+        world.ask(user)
+        world.settle()
+    assert world.ask("ana") == f"{ANA}@v1"
+    assert world.ask("ben") == "agent@v1"
+    world.settle()
+    with world.journal.read() as session:
+        assert session.get_one(AgentRow, ANA).user == "ana"
+        turns = session.query(InteractionRow).where(InteractionRow.agent == ANA)
+        assert {row.user for row in turns} == {"ana"}
 
 
 def test_the_least_used_leaves_when_there_are_too_many_and_comes_back(world: World) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -9,11 +11,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+import burnish
 from burnish import config, serving_table
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving import publish
-from burnish.adapters.serving.prepare import admin_key_file, prepare, refresh, routes_file
+from burnish.adapters.serving.prepare import _OURS, admin_key_file, prepare, refresh, routes_file
 from burnish.errors import ConfigError, TableError
+from burnish.files import make_private
 from burnish.in_flight import is_drained, path_of
 from burnish.keys import engine_key
 from burnish.processes.vllm_server import IN_PROCESS, MAX_QUEUED, PINNED, SERVER, check_model, command, environment
@@ -104,6 +108,53 @@ def test_preparing_twice_keeps_keys_and_aliases(settings: config.Settings) -> No
     assert present.engines == settings.engine_urls == ("http://127.0.0.1:8701",)
     assert present.engine_key == engine_key(settings)
     assert [k.name for k in present.keys.values()] == ["admin.key"]
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): oct(path.lstat().st_mode & 0o777) for path in (folder, *folder.rglob("*"))}
+
+
+def test_what_a_command_writes_to_the_state_directory_is_its_users_alone(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "burnish",
+        "keys",
+        "create",
+        "--scope",
+        "inference",
+        "--state",
+        str(tmp_path / "state"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(Path(burnish.__file__).parents[1])}
+    subprocess.run(command, check=True, capture_output=True, umask=0o022, cwd=tmp_path, env=environment)
+    found = modes(tmp_path / "state")
+    assert {"journal.db", "admin.key", "run/routes.json"} < found.keys()
+    assert set(found.values()) == {"0o700", "0o600"}
+
+
+def test_an_older_state_directory_is_taken_from_other_users_at_the_start(settings: config.Settings) -> None:
+    state = settings.state_dir
+    weights = state / "adapters" / "agent" / "v000001" / "adapter_model.safetensors"
+    weights.parent.mkdir(parents=True)
+    for path in (weights, state / "journal.db", state / "journal.db-wal", state / "notes.txt"):
+        path.touch(mode=0o644)
+    (state / "adapters" / "link").symlink_to(tmp := state.parent / "elsewhere")
+    tmp.touch(mode=0o644)
+    for path in (state, weights.parent):
+        path.chmod(0o755)
+    make_private(state, _OURS)
+    found = modes(state)
+    assert found.pop("notes.txt") == oct(0o644)  # not ours, and nobody else reaches it
+    found.pop("adapters/link")
+    assert set(found.values()) == {"0o700", "0o600"}
+    assert tmp.stat().st_mode & 0o777 == 0o644
+
+
+def test_preparing_takes_it_from_them(settings: config.Settings) -> None:
+    settings.state_dir.mkdir(mode=0o755)
+    prepare(settings).close()
+    assert settings.state_dir.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_table_that_was_cut_off_gets_its_keys_and_engines_back_at_a_start_and_not_before(

@@ -14,6 +14,8 @@ _UNIT = re.compile(
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4}"
 )
 _LONGEST_UNIT = 12
+_LATEST_OPENING = 256
+"""Characters without the opening after which it is not looked for any more. Each look reads them all again."""
 PARAMETERS = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
@@ -41,8 +43,9 @@ class Freeform:
 
     def feed(self, piece: str) -> str:
         """The text that `piece` adds."""
+        may_open = self._stage is _Stage.BEFORE and len(self._rest) <= _LATEST_OPENING
         self._rest += piece
-        if self._stage is _Stage.BEFORE and (opening := _OPENING.match(self._rest)):
+        if may_open and (opening := _OPENING.match(self._rest)):
             self._rest = self._rest[opening.end() :]
             self._stage = _Stage.INSIDE
         return self._unescape(is_last=False) if self._stage is _Stage.INSIDE else ""

@@ -1,5 +1,6 @@
 """The admin API's verbs on a real journal and store: their answers, scopes and tenants."""
 
+import gzip
 import io
 import json
 import tarfile
@@ -27,12 +28,12 @@ READS = [
     f"{ON_AGENT}/versions",
     f"{ON_AGENT}/versions/2",
     f"{ON_AGENT}/versions/2/lineage",
-    f"{ON_AGENT}/versions/2/export",
     f"{ON_AGENT}/learner",
     f"{ON_AGENT}/canary",
     "/turns/t",
     "/audit",
 ]
+EXPORTS = [f"{ON_AGENT}/export", f"{ON_AGENT}/versions/2/export"]
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("/agents", {"name": "new"}),
     (f"{ON_AGENT}/set", {"settings": {}}),
@@ -97,6 +98,35 @@ def test_a_viewer_sees_and_a_talker_does_not(still: Registered, path: str) -> No
     assert still.get(path).status_code == 200
     for key in ("talker", "voter"):
         error_of(still.get(path, key), 403)
+
+
+@pytest.mark.parametrize("path", EXPORTS)
+def test_only_an_operator_takes_weights_and_rows_away(still: Registered, path: str) -> None:
+    for key in ("viewer", "talker", "voter"):
+        error_of(still.get(path, key), 403)
+    error_of(still.get(path, "foreigner"), 404)
+    assert still.get(path, "operator").status_code == 200
+
+
+def test_every_admin_route_is_closed_to_a_key_that_is_limited_to_another_agent(world: Registered) -> None:
+    """From the document itself, so that a new route cannot be forgotten."""
+    key = limited_key(world, "second")
+    world.running.secrets["limited operator"] = key
+    with world.running.client() as client:
+        paths = client.get("/openapi.json").json()["paths"]
+    on_agent = [(path, method) for path, verbs in paths.items() if "/agents/{agent}" in path for method in verbs]
+    assert len(on_agent) > 15
+    bodies = {path: body for path, body in CHANGES} | {f"{ON_AGENT}/canary/start": {"version": 1}}
+    before = world.audit()
+    for path, method in [*on_agent, ("/admin/turns/t", "get")]:
+        asked = path.removeprefix("/admin").replace("{agent}", "agent").replace("{version}", "3")
+        if method == "get":
+            error_of(world.get(asked, "limited operator"), 404)
+        else:
+            error_of(world.post(asked, bodies.get(asked), "limited operator"), 404)
+    assert error_of(world.post("/agents", {"name": "third"}, "limited operator"), 403)["code"] == "model_not_allowed"
+    assert world.audit() == before
+    assert world.get("/audit?agent=second", "limited operator").json()["entries"] == []
 
 
 def test_only_an_operator_changes(world: Registered) -> None:
@@ -191,20 +221,20 @@ def test_pins_keep_files_and_gc_removes_the_rest(world: Registered) -> None:
 
 
 def test_a_version_leaves_as_a_tar_of_a_peft_directory(world: Registered) -> None:
-    answer = world.get(f"{ON_AGENT}/versions/2/export")
+    answer = world.get(f"{ON_AGENT}/versions/2/export", "operator")
     assert answer.headers["content-type"] == "application/x-tar"
     with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
         assert sorted(archive.getnames()) == [
             f"agent@v2/{name}" for name in ("adapter_config.json", "adapter_model.safetensors", "manifest.json")
         ]
-    error_of(world.get(f"{ON_AGENT}/versions/9/export"), 404)
+    error_of(world.get(f"{ON_AGENT}/versions/9/export", "operator"), 404)
     (world.store.path("agent", 3) / "adapter_config.json").unlink()
-    error_of(world.get(f"{ON_AGENT}/versions/3/export"), 409)
+    error_of(world.get(f"{ON_AGENT}/versions/3/export", "operator"), 409)
 
 
 def archive(*members: tuple[str, bytes], link: bool = False) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as made:
+    with tarfile.open(fileobj=buffer, mode="w") as made:
         for name, content in members:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
@@ -218,6 +248,9 @@ def archive(*members: tuple[str, bytes], link: bool = False) -> bytes:
     ("body", "status", "said"),
     [
         (b"no tar", 400, "is no tar archive of an adapter's directory"),
+        (b"", 400, "it is empty"),
+        (gzip.compress(archive(("x/adapter_config.json", b"{}"))), 400, "it is compressed"),
+        (archive(("x" * 300, b"")), 400, "File name too long"),
         (archive(("adapter_config.json", b""), link=True), 400, "is no plain file"),
         (archive(("a/adapter_config.json", b"{}"), ("b/adapter_config.json", b"{}")), 400, "twice"),
         (archive(("x/adapter_model.bin", b"\x80")), 409, "adapter_model.bin is a pickle"),

@@ -49,7 +49,9 @@ def test_a_viewer_sees_and_an_operator_ends(admin: Running) -> None:
         assert client.post(f"{CANARY}/stop", json={"reason": "rude"}).json() == {"status": "agent@v2 was refused: rude"}
         assert error_of(client.post(f"{CANARY}/stop", json={}), 409)["code"] == "no_canary"
         after = client.get(CANARY, params={"limit": 1}).json()["observations"][0]
+        (entry,) = client.get("/admin/audit", params={"action": "refuse"}).json()["entries"]
     assert (after["state"], after["reason"]) == ("stopped", "rude")
+    assert admin.secrets["operator"].startswith(entry["actor"])
 
 
 def test_what_cannot_be_started(admin: Running) -> None:

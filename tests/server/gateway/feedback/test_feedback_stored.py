@@ -1,7 +1,7 @@
 """Feedback in the journal: its owners can read and withdraw it, on each database."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,10 @@ import httpx
 import pytest
 from gateways import ENGINE_KEY, Running, error_of, serve
 
+from burnish import serving_table
 from burnish.config import Settings
 from burnish.journal import Journal
+from burnish.keys import Scope, mint
 from burnish.server.gateway.admin import admin_app
 from burnish.server.ingest import ingester
 from burnish.server.ingest.ingester import Ingester
@@ -202,3 +204,20 @@ def test_a_journal_that_does_not_answer_is_a_503_and_votes_are_taken_all_the_sam
         assert "retry-after" in answer.headers
         error_of(answer, 503)
     whole.say("t")
+
+
+def test_a_limited_key_sees_and_deletes_only_what_is_about_its_agents(whole: Whole) -> None:
+    replies = {agent: whole.gateway.chat("talker", model=agent).json()["id"] for agent in ("agent", "second")}
+    names = {agent: whole.say(reply) for agent, reply in replies.items()}
+    whole.ingest()
+    secret, key = mint([Scope.OPERATOR], agents=["second"])
+    serving_table.update(
+        whole.gateway.settings.run_dir / "routes.json",
+        lambda table: replace(table, keys={**table.keys, key.digest: key}),
+    )
+    whole.gateway.secrets["limited operator"] = secret
+    assert whole.shown(names["second"], "limited operator")["turn"] == replies["second"]
+    for method in ("GET", "DELETE"):
+        error_of(whole.ask(method, f"{PATH}/{names['agent']}", "limited operator"), 404)
+    found = whole.ask("GET", f"{PATH}?target={replies['agent']}", "limited operator").json()
+    assert found == {"feedback": []}

@@ -1,0 +1,125 @@
+"""The time for a text that a client wrote grows with its length, and none of it is spent under the write lock."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from sqlmodel import Session
+
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, NextStateRow
+from burnish.records import Message, Provenance
+from burnish.segments import frames
+from burnish.server.ingest import harness_patterns, linking, turn_kind
+from burnish.server.ingest.linking import MOST_PLACES, Trace
+from burnish.server.ingest.next_state import is_of_the_web
+from burnish.server.ingest.prepared import Prepared
+from burnish.server.ingest.tool_signals import signals_of
+from burnish.server.ingest.turn_kind import QUOTING, UserWords
+from tests.cost import LENGTHS, superlinear
+from tests.factories import assistant, interaction, user
+from tests.server.ingest.pen import Pen, follow, ingest, parents
+
+
+def prepared(text: str) -> None:
+    Prepared.of(interaction([user("q"), assistant(text), user(text)], text))
+
+
+def repeated(text: str) -> None:
+    linking.likeness(assistant(text), assistant(f"x{text[::-1]}"))
+    linking.likeness(assistant(text), assistant(f"{text[: len(text) // 2]}x{text[len(text) // 2 :]}"))
+
+
+def arguments(text: str) -> None:
+    linking.is_same(calling(text), calling(text))
+
+
+def calling(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": text, "arguments": text}}]}
+
+
+def signals(text: str) -> None:
+    signals_of(text, Provenance.TOOL)
+
+
+@pytest.mark.parametrize("most", LENGTHS)
+@pytest.mark.parametrize(
+    "work",
+    [prepared, repeated, arguments, signals, harness_patterns.is_result, harness_patterns.is_summary, is_of_the_web],
+)
+def test_the_time_for_a_text_grows_with_its_length(work: Callable[[str], Any], most: int) -> None:
+    assert superlinear(work, most) == []
+
+
+def test_a_long_request_is_searched_for_quotes_at_its_ends_only() -> None:
+    said = UserWords.of("What is the capital of France?", "h")
+    for place in (0, 40_000 - 100):
+        asked = "x" * place + said.text + "x" * (40_000 - place)
+        assert turn_kind.is_about([user(asked)], None, [said]) is (place > 0)  # it begins with it: no quote
+    hidden = "x" * 2 * QUOTING + said.text + "x" * 2 * QUOTING
+    assert not turn_kind.is_about([user(hidden)], None, [said])
+
+
+def test_only_the_last_repeated_replies_are_looked_up() -> None:
+    history = [message for k in range(1000) for message in (user(f"q{k}"), assistant(f"{k} " + "long " * 30))]
+    trace = Trace(interaction([*history, user("on")]))
+    places = trace.continuations()
+    assert len(places) == len(trace.repeated_words()) == MOST_PLACES
+    assert places[0][0] == len(history)
+
+
+def test_a_record_is_parsed_before_the_write_lock_is_taken(
+    journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_locked, write, prepare = False, Journal.write, linking.prefix_hashes
+
+    @contextmanager
+    def locked(self: Journal) -> Iterator[Session]:
+        nonlocal is_locked
+        with write(self) as session:
+            is_locked = True
+            yield session
+        is_locked = False
+
+    def checked(scope: str, messages: Sequence[Message]) -> list[str]:
+        assert not is_locked, "messages are parsed and hashed under the write lock"
+        return prepare(scope, messages)
+
+    monkeypatch.setattr(Journal, "write", locked)
+    monkeypatch.setattr(linking, "prefix_hashes", checked)
+    first = pen.say([user("hi")], "Calling tools: [{" * 1000)
+    second = pen.say(follow(first, {"role": "tool", "content": "ok"}), "yes")
+    assert ingest(journal, pen) == 2
+    assert parents(journal)[second.interaction_id] == first.interaction_id
+
+
+@pytest.mark.parametrize("depth", [600, 980, 100_000])
+def test_nesting_of_any_depth_costs_its_own_record_at_most(journal: Journal, pen: Pen, depth: int) -> None:
+    text = "[" * depth + "]" * depth
+    called = pen.say([user("the call")], calling(text))
+    deep = interaction([user("deep")], ended_at=called.ended_at + 0.1)
+    fields = {name: getattr(deep, name) for name in frames._BEGUN}
+    begun = frames.Begun(fields | {"messages": [msgspec.Raw(f'{{"role":"user","content":{text}}}'.encode())]})
+    rest = {name: getattr(deep, name) for name in frames._RESULT}
+    with (pen.folder / "a.seg").open("ab") as segment:
+        segment.write(b"".join(begun.finished(rest, deep.prompt_ids, deep.token_ids, deep.logprobs)))
+    after = pen.say([user("after")], "c")
+    assert ingest(journal, pen) == 3
+    assert {called.interaction_id, after.interaction_id} <= parents(journal).keys()
+    assert ingest(journal, pen) == 0
+
+
+def test_a_number_of_any_size_is_no_exit_code(journal: Journal, pen: Pen) -> None:
+    call = calling("{}")
+    first = pen.say([user("run it")], call, finish_reason="tool_calls")
+    result = {"role": "tool", "tool_call_id": "c", "content": '{"exit_code": 1' + "0" * 400 + "}"}
+    second = pen.say(follow(first, result), "done")
+    ingest(journal, pen)
+    assert second.interaction_id in parents(journal)
+    with journal.read() as session:
+        assert session.get_one(NextStateRow, first.interaction_id).signals == []
+        assert session.query(InteractionRow).count() == 2
+    assert json.loads(result["content"])["exit_code"] > 2**64
