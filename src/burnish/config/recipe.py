@@ -36,7 +36,7 @@ class Recipe(Section):
         "proportionally longer.",
     )
     step_kl: float = Field(
-        0.1,
+        0.05,
         ge=0,
         description="How far one step moves the policy: its KL from the policy before, in nats a token on the "
         "step's own replies. The update is scaled to meet it. Less if few of the replies teach something. "
