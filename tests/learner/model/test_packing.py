@@ -20,8 +20,8 @@ from burnish.learner.run.trainer import Trainer
 LONG = list(range(20, 60))
 ROWS = [
     Text(LONG, [70, 71, 0]),
-    Text([5, 6], [7, 0], 0.5),
-    Text(LONG, [80, 0], 1.3),  # the same prompt
+    Text([5, 6], [7, 0]),
+    Text(LONG, [80, 0]),  # the same prompt
     Text([*LONG, 70, 71, 0, 9, 10], [11, 12, 13, 0]),  # the first row's next turn
     Text(LONG[:30], [90]),  # its beginning
     Text(LONG, [70, 71, 0]),  # the first row again

@@ -1,5 +1,4 @@
-"""Scoring: padding changes nothing, the three sets of weights differ, temperature counts, the adapter stays
-trainable."""
+"""Scoring: padding changes nothing, the three sets of weights differ, and the adapter stays trainable."""
 
 from pathlib import Path
 

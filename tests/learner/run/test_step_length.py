@@ -40,7 +40,7 @@ def test_the_kl_is_the_mean_over_all_tokens_and_the_whole_vocabulary(
     policy._forward.is_packed = is_packed
     with torch.no_grad():
         first = policy.distributions(rows)
-    anchor = Row([1, 2, 3], [4, 5], 1.0)
+    anchor = Row([1, 2, 3], [4, 5])
     length = before(policy, [*rows, anchor], 64)
     assert length.kl() == pytest.approx(0.0, abs=1e-6)
     nudge(policy, 0.05)
