@@ -25,8 +25,8 @@ from burnish.sandbox.english.users import EnglishUser
 from burnish.server.rollout.forgetting_prompts import read_prompts
 
 RECORDED = {
-    "english": "37e8e46610c5a8ebb7e35f92b3271df70dba18a98dbdfd14f34eb3ac2bae90c9",
-    "continual": "1dc67cb0b009bade2bb603af2d9c3a1f275e4d3e48ef31220879370a7bcf3445",
+    "english": "aa68d3fb9876b843f801cad99fe7294be0ed8815f5f01cc39ea07b081a5b83bd",
+    "continual": "da2642109930f41bb7c9763b796bbff5115b660a8f9ebf4c3e6c8996e3224707",
 }
 """Who changes a world throws away all that was measured in it."""
 

@@ -219,7 +219,7 @@ def test_nothing_of_a_body_is_kept_after_its_reply(gateway: Running) -> None:
         assert gateway.chat(tools=[tool]).status_code == 200
     gateway.engine.requests.clear()
     gc.collect()
-    caches = [each for each in gc.get_objects() if isinstance(each, functools._lru_cache_wrapper)]
+    caches = [each for each in gc.get_objects() if type(each) is functools._lru_cache_wrapper]
     held = [each for cache in caches for each in gc.get_referents(cache) if isinstance(each, dict)]
     assert mark not in repr(held)
 
