@@ -138,9 +138,11 @@ def test_an_older_state_directory_is_taken_from_other_users_at_the_start(setting
     weights = state / "adapters" / "agent" / "v000001" / "adapter_model.safetensors"
     weights.parent.mkdir(parents=True)
     for path in (weights, state / "journal.db", state / "journal.db-wal", state / "notes.txt"):
-        path.touch(mode=0o644)
+        path.touch()
+        path.chmod(0o644)  # whatever this process's umask is
     (state / "adapters" / "link").symlink_to(tmp := state.parent / "elsewhere")
-    tmp.touch(mode=0o644)
+    tmp.touch()
+    tmp.chmod(0o644)
     for path in (state, weights.parent):
         path.chmod(0o755)
     make_private(state, _OURS)
