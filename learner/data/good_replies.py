@@ -1,7 +1,8 @@
 """Good replies: replies that people praised, and replies that people wrote.
 
-They teach twice. The teacher reads a few of them as examples (`examples.py`), and later steps learn them again, token
-by token. A small step sees each turn once, so most of what its few good replies could teach would be lost.
+They teach again and again. The teacher reads a few of them as examples (`examples.py`), later steps learn some of them
+again, token by token, and a refit learns them all from the base (`learner/run/refit.py`). A small step sees each turn
+once, so most of what its few good replies could teach would be lost.
 
 Guarantees: the newest come first. No user has a second one among the chosen before every other user has one.
 """
@@ -9,9 +10,9 @@ Guarantees: the newest come first. No user has a second one among the chosen bef
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlmodel import Session, col
 
 from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepRow
@@ -21,7 +22,7 @@ from burnish.learner.data.teacher_prompts import right_reply
 from burnish.learner.safety.hint_validation import PRAISE, LikedReply
 from burnish.records import StepOutcome
 
-N_STEPS = 16
+N_STEPS = 64
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
 
 
@@ -50,7 +51,19 @@ def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
     return found
 
 
-def balanced(replies: Iterable[GoodReply], n: int) -> list[GoodReply]:
+class Spoken(Protocol):
+    """A reply of a turn, and the user of that turn."""
+
+    @property
+    def interaction_id(self) -> str: ...
+    @property
+    def user(self) -> Hashable: ...
+
+
+_Spoken = TypeVar("_Spoken", bound=Spoken)
+
+
+def balanced(replies: Iterable[_Spoken], n: int) -> list[_Spoken]:
     """At most `n` of the replies, none twice: first one of each user, then a second one of each, and so on."""
     counts: Counter[Hashable] = Counter()
     places: dict[str, tuple[int, int]] = {}
@@ -62,25 +75,46 @@ def balanced(replies: Iterable[GoodReply], n: int) -> list[GoodReply]:
     return [usable[place] for _, place in sorted(places.values())[:n]]
 
 
-def earlier(session: Session, agent: str, n: int, tokenizer: Any) -> list[GoodReply]:
-    """At most `n` good replies of the agent's last steps, `balanced`."""
-    if not n:
-        return []
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a good reply is in the journal. `record_id` as in `GoodReply`."""
+
+    step_id: int
+    interaction_id: str
+    user: Hashable
+    record_id: str | None
+
+
+def find(session: Session, agent: str) -> list[Found]:
+    """The good replies of the agent's last steps, the last first."""
     ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
     last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
-    rows = select(SampleRow, InteractionRow).join(
-        InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id)
+    steps = list(session.scalars(last))
+    written = select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
+    who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
+    rows = (
+        select(SampleRow, col(SampleRow.interaction_id).in_(written), *who)
+        .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
+        .where(col(SampleRow.step_id).in_(steps))
+        .where(or_(col(SampleRow.reward) >= PRAISE, col(SampleRow.interaction_id).in_(written)))
+        .order_by(
+            col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id)
+        )
     )
-    order = (col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id))
-    names: list[tuple[str, str | None]] = []
-    found = session.execute(rows.where(col(SampleRow.step_id).in_(list(session.scalars(last)))).order_by(*order))
-    for sample, turn in found:
-        right = right_reply_of(session, turn.interaction_id)
+    found = []
+    for sample, has_written, *user in session.execute(rows):
+        right = right_reply_of(session, sample.interaction_id) if has_written else None
         if right is not None and right.demonstration and right.feedback_id in sample.record_ids:
-            names.append((turn.interaction_id, right.feedback_id))
+            found.append(Found(sample.step_id, sample.interaction_id, tuple(user), right.feedback_id))
         elif (sample.reward or 0.0) >= PRAISE:
-            names.append((turn.interaction_id, None))
-    return balanced(read(session, names, tokenizer), n)
+            found.append(Found(sample.step_id, sample.interaction_id, tuple(user), None))
+    return found
+
+
+def earlier(session: Session, agent: str, n: int, tokenizer: Any) -> list[GoodReply]:
+    """At most `n` good replies of the agent's last steps, `balanced`."""
+    chosen = balanced(find(session, agent), n) if n else []
+    return read(session, [(each.interaction_id, each.record_id) for each in chosen], tokenizer)
 
 
 def read(session: Session, names: Iterable[tuple[str, str | None]], tokenizer: Any) -> list[GoodReply]:

@@ -11,6 +11,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import StepRow, VersionRow
 from burnish.learner.data import good_replies
 from burnish.learner.data.good_replies import GoodReply
+from burnish.learner.run import refit
 from burnish.learner.safety.forgetting import Forgetting, forgetting
 from burnish.learner.safety.hint_validation import LikedReply, earlier
 from burnish.records import StepOutcome
@@ -57,6 +58,17 @@ class History:
         """At most `n` users who praised turns of the agent's last steps, for the hint validation of the next step."""
         with self._journal.read() as session:
             return earlier(session, self._agent, n) if n else []
+
+    def is_refit_due(self, n_own: int) -> bool:
+        """True if enough good replies have come since the last refit. The coming step has `n_own` more."""
+        ended = (col(StepRow.agent) == self._agent, col(StepRow.outcome) != StepOutcome.OPEN)
+        steps = select(col(StepRow.step_id), col(StepRow.metrics)).where(*ended)
+        steps = steps.order_by(col(StepRow.step_id).desc()).limit(good_replies.N_STEPS)
+        with self._journal.read() as session:
+            refits = ((step_id, found[refit.N_ROWS]) for step_id, found in session.execute(steps) if refit.N_ROWS in found)
+            last, n_last = next(refits, (0, 0.0))
+            found = good_replies.find(session, self._agent)
+        return refit.is_due(n_own + sum(each.step_id > last for each in found), int(n_last))
 
     def good_replies(self, n: int, tokenizer: Any) -> list[GoodReply]:
         """At most `n` good replies of the agent's last steps."""

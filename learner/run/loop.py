@@ -19,6 +19,7 @@ from burnish.adapters.files.store import AdapterStore
 from burnish.config import Recipe
 from burnish.errors import AdapterError, LearnerError
 from burnish.learner.data.anchors import Anchors
+from burnish.learner.data.good_replies import of_step
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
 from burnish.learner.data.shadow_groups import Group, GroupLedger
 from burnish.learner.model import checkpoint
@@ -234,7 +235,10 @@ class Loop:
         After two children the adapter is also shrunk towards the base. The step is smaller the more of the agent's
         versions were refused of late.
         """
-        anchors = self._anchors.draw(self._recipe.anchor_rows, self._trainer.generator) if self._anchors else []
+        recipe = self._recipe
+        is_refit = self._is_refit_due(samples)
+        n_anchors = len(self._anchors.texts) if self._anchors and is_refit else recipe.anchor_rows
+        anchors = self._anchors.draw(n_anchors, self._trainer.generator) if self._anchors else []
         forgetting = self._ledger.history.forgetting(live)
         grows = bool(anchors) and self._recipe.anchor_growth > 1.0
         anchor_factor = forgetting.factor(self._recipe.anchor_growth) if grows else 1.0
@@ -246,9 +250,17 @@ class Loop:
         )
         rate = self._ledger.history.rate(self._recipe.backoff)
         has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
-        n_good = max(EXAMPLE_POOL * self._recipe.n_examples, self._recipe.replay_rows if self._recipe.sft_weight else 0)
+        n_again = (recipe.refit_rows if is_refit else recipe.replay_rows) if recipe.sft_weight else 0
+        n_good = max(EXAMPLE_POOL * recipe.n_examples, n_again)
         good = self._ledger.history.good_replies(n_good, self._trainer.policy.tokenizer)
-        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
+        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good, is_refit)
+
+    def _is_refit_due(self, samples: Sequence[Sample]) -> bool:
+        """True if this step starts from the base. The shuffled control never does: good replies are truly good."""
+        recipe = self._recipe
+        if not recipe.refit_rows or not recipe.sft_weight or recipe.shuffle_rewards:
+            return False
+        return self._ledger.history.is_refit_due(len(of_step(samples)))
 
     def _train(self, work: Work) -> StepResult:
         self._loaded.current = None  # until the step is published, the trainer holds no version
@@ -326,6 +338,8 @@ def _facts(work: Work) -> dict[str, Any]:
         facts["jurors"] = [liked.interaction_id for liked in work.liked_replies]
     if work.good:
         facts["good"] = [list(each.name) for each in work.good]
+    if work.is_refit:
+        facts["is_refit"] = True
     if work.rate != 1.0:
         facts["rate"] = work.rate
     if work.shrink != 1.0:

@@ -100,7 +100,9 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
         good = good_replies.read(session, names, trainer.policy.tokenizer)
     if len(liked_replies) + len(good) < len(manifest.get("jurors", [])) + len(names):
         raise AdapterError(f"{agent}@v{version} was made with praised turns that are no longer in the journal")
-    drawn = anchors.draw(recipe.anchor_rows, trainer.generator) if anchors else []
+    is_refit = manifest.get("is_refit", False)
+    n_anchors = len(anchors.texts) if anchors and is_refit else recipe.anchor_rows
+    drawn = anchors.draw(n_anchors, trainer.generator) if anchors else []
     weight_factors, has_momentum, rate = (
         manifest.get("emphasis", {}),
         manifest.get("has_momentum", True),
@@ -117,6 +119,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
         liked_replies=liked_replies,
         shrink=shrink,
         good=good,
+        is_refit=is_refit,
     )
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)

@@ -33,6 +33,7 @@ from burnish.learner.model.ranks import Ranks
 from burnish.learner.objectives.distillation import Distillation
 from burnish.learner.objectives.off_policy import Adapters, Audit, audit
 from burnish.learner.objectives.registry import build
+from burnish.learner.run.refit import refit
 from burnish.learner.run.step_length import StepLength, signal
 from burnish.learner.run.work import StepResult, Work
 from burnish.learner.safety import hint_validation
@@ -87,6 +88,7 @@ class Trainer:
         liked_replies: Sequence[LikedReply] = (),
         shrink: float = 1.0,
         good: Sequence[GoodReply] = (),
+        is_refit: bool = False,
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`. If it must not be taken, the result's `reason`
         says why.
@@ -95,16 +97,17 @@ class Trainer:
         follows this step's gradient alone, and is a tenth as long (1 − β₁). `rate` multiplies the learning rate.
         `liked_replies` are replies that other users praised. They validate the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `good` are good replies
-        of earlier steps (`learner/data/good_replies.py`).
+        of earlier steps (`learner/data/good_replies.py`). With `is_refit` the step starts from the base and learns all
+        of them, and its own, before anything else (`learner/run/refit.py`).
         """
         return self.take(
-            Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
+            Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good, is_refit)
         )
 
     def take(self, work: Work) -> StepResult:
         """`step`, with all arguments as one value."""
         started, before = time.perf_counter(), self.state()
-        weights = self._weights()
+        weights = self._weights(work)
         self.before_step(work)
         samples, groups = work.samples, work.groups
         readings: dict[str, Reading] = {}
@@ -114,8 +117,10 @@ class Trainer:
             if self.recipe.shuffle_rewards:
                 samples = self.control.shuffle(samples, self.generator)
                 groups = [group.shuffled(self.generator) for group in groups]
-            batch = self._prepare(replace(work, samples=samples, groups=groups))
-            metrics = batch.facts
+            work = replace(work, samples=samples, groups=groups)
+            refitted = self._refit(work)
+            batch = self._prepare(work)
+            metrics = batch.facts | refitted
             if batch.has_work:
                 hinted = work.weight_factors.get(Distillation.name, 1.0) * batch.hint_share
                 weight_factors = {**work.weight_factors, Distillation.name: hinted}
@@ -124,9 +129,9 @@ class Trainer:
                 metrics |= self._accumulate(batch.used, weight_factors, length)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings, work.rate)
-            else:
+            elif not refitted:
                 reason = "no row had anything to teach"
-            if reason is None:
+            if reason is None and batch.has_work:
                 if not work.has_momentum:
                     self._stop()
                 self.optimizer.step()
@@ -149,6 +154,8 @@ class Trainer:
             self.restore(
                 {**before, "health": self.monitor_state.state()}
             )  # keep the memory of what was measured, and undo the update
+            if work.is_refit:
+                self._undo(weights)
         refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
         refusals |= batch.disputed
         return StepResult(
@@ -236,17 +243,18 @@ class Trainer:
                 admitted, work.liked_replies, self.policy, recipe.n_liked_replies
             )
         # earlier rewards are the true ones, which the shuffled control must not see
-        earlier = () if recipe.shuffle_rewards else work.good
+        earlier: Sequence[GoodReply] = () if recipe.shuffle_rewards else work.good
         good = [*good_replies.of_step(samples), *earlier]
         chosen = examples.select(good, recipe.n_examples) if recipe.distill_weight else []
         admitted = examples.shown(validated.samples, chosen, self.policy.tokenizer)
         facts |= {"n_examples": float(len(chosen))}
         facts |= validated.facts
-        learned_again = again(earlier[: recipe.replay_rows]) if recipe.sft_weight else []
+        learned_again = again(earlier[: recipe.replay_rows]) if recipe.sft_weight and not work.is_refit else []
         live, right = [Row.of(sample) for sample in admitted], [*right_replies(admitted), *learned_again]
-        replayed = [Row(anchor.prompt_ids, anchor.completion_ids) for anchor in work.anchors]
+        anchors = work.anchors[: recipe.anchor_rows]  # a refit has all
+        replayed = [Row(anchor.prompt_ids, anchor.completion_ids) for anchor in anchors]
         members = [(group, group.rows()) for group in work.groups]
-        facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
+        facts |= self.stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
         for row in live:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
@@ -259,16 +267,30 @@ class Trainer:
         """
         metrics: dict[str, float] = {}
         for _ in range(1, self.recipe.num_iterations):
-            self.optimizer.zero_grad(set_to_none=True)
-            found = self._accumulate(rows, weight_factors)
-            self._clip()
-            self.optimizer.step()
+            found = self.descend(rows, weight_factors)
             metrics = {f"last/{name}": found[name] for name in _LAST_PASS_METRICS if name in found}
         return metrics
 
-    def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+    def descend(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
+        """One optimiser step on stamped rows. Returns its metrics. Raises NotFinite."""
+        self.optimizer.zero_grad(set_to_none=True)
+        found = self._accumulate(rows, weight_factors)
+        self._clip()
+        self.optimizer.step()
+        return found
+
+    def _refit(self, work: Work) -> dict[str, float]:
+        """Metrics of the refit, if there is one. Raises LearnerError if it diverges."""
+        try:
+            return refit(self, work) if work.is_refit else {}
+        except NotFinite as error:
+            raise LearnerError(f"starting again from the base failed: {error}") from error
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+
+    def _weights(self, work: Work) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """The state to restore if something after the first optimiser step fails. None if nothing follows it."""
-        is_final = self.recipe.num_iterations == 1 and not self.recipe.step_kl
+        is_final = self.recipe.num_iterations == 1 and not self.recipe.step_kl and not work.is_refit
         return None if is_final else (self.policy.copy_adapter(), self.tensors())
 
     def _fit(self, length: StepLength, rows: Sequence[Row], factor: float) -> dict[str, float]:
@@ -310,7 +332,8 @@ class Trainer:
         metrics |= {"learning_rate": rate, "rate": factor}
         return None
 
-    def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
+    def stamp(self, rows: Sequence[Row]) -> dict[str, float]:
+        """Let every objective put its streams on the rows that it applies to. Returns their facts."""
         metrics: dict[str, float] = {}
         for objective, _ in self.objectives:
             with self.policy.shared_among(self.ranks):

@@ -45,7 +45,8 @@ class StepResult:
 class Work:
     """The input of a step: see `Trainer.step`. The adapter is multiplied by `shrink` at the end.
 
-    `good` are good replies of earlier steps: they are learned again, and the teacher may read them as examples.
+    `good` are good replies of earlier steps: they are learned again, and the teacher may read them as examples. With
+    `is_refit` the step starts from the base and learns all of them first (`learner/run/refit.py`).
     """
 
     samples: Sequence[Sample]
@@ -57,3 +58,4 @@ class Work:
     liked_replies: Sequence[LikedReply] = ()
     shrink: float = 1.0
     good: Sequence[GoodReply] = ()
+    is_refit: bool = False

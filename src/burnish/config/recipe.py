@@ -148,10 +148,17 @@ class Recipe(Section):
         "replies of earlier steps.",
     )
     replay_rows: int = Field(
-        64,
+        16,
         ge=0,
         le=4_096,
         description="Most good replies of earlier steps (praised, or written by a person) that a step learns again.",
+    )
+    refit_rows: int = Field(
+        128,
+        ge=0,
+        le=4_096,
+        description="Most good replies that are learned together from the base, each time that there are half as many "
+        "new ones as the last time. 0: never.",
     )
     dpo_weight: float = Field(
         0.0, ge=0, description="Weight of preferring a correction to the reply that it corrects (DPO)."
