@@ -65,10 +65,14 @@ class History:
         steps = select(col(StepRow.step_id), col(StepRow.metrics)).where(*ended)
         steps = steps.order_by(col(StepRow.step_id).desc()).limit(good_replies.N_STEPS)
         with self._journal.read() as session:
-            refits = ((step_id, found[refit.N_ROWS]) for step_id, found in session.execute(steps) if refit.N_ROWS in found)
+            refits = (
+                (step_id, metrics[refit.N_ROWS])
+                for step_id, metrics in session.execute(steps)
+                if refit.N_ROWS in metrics
+            )
             last, n_last = next(refits, (0, 0.0))
-            found = good_replies.find(session, self._agent)
-        return refit.is_due(n_own + sum(each.step_id > last for each in found), int(n_last))
+            n_new = sum(each.step_id > last for each in good_replies.find(session, self._agent))
+        return refit.is_due(n_own + n_new, int(n_last))
 
     def good_replies(self, n: int, tokenizer: Any) -> list[GoodReply]:
         """At most `n` good replies of the agent's last steps."""
