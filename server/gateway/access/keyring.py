@@ -6,7 +6,6 @@ on loopback, `gateway.open_inference` is on, and no proxy shows between the call
 belongs to the tenant `default`. Admin routes always need a key.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -18,6 +17,7 @@ from burnish.errors import NotAllowed
 from burnish.files import Watched
 from burnish.keys import Key, Scope, covers, digest
 from burnish.server.gateway.access.host_guard import is_direct, is_loopback
+from burnish.server.gateway.access.need import Need
 from burnish.server.gateway.http.asgi import header
 from burnish.serving_table import Routes
 
@@ -93,11 +93,12 @@ def secret_of(scope: AsgiScope) -> str:
     return secret.strip() or header(scope, b"x-api-key") or ""
 
 
-def require(settings: Settings, *needed: Scope) -> Callable[[Request], Caller]:
-    """A FastAPI dependency for admin routes: `Depends(require(settings, Scope.ADMIN))` gives the Caller."""
-    keyring = Keyring(settings.gateway, table.watch(settings.run_dir / "routes.json"))
+class Holder:
+    """A FastAPI dependency that gives the Caller, if it meets `need`."""
 
-    def dependency(request: Request) -> Caller:
-        return keyring.require(request.scope, *needed)
+    def __init__(self, settings: Settings, need: Need) -> None:
+        self._keyring = Keyring(settings.gateway, table.watch(settings.run_dir / "routes.json"))
+        self.need = need
 
-    return dependency
+    def __call__(self, request: Request) -> Caller:
+        return self._keyring.require(request.scope, *self.need.scopes)

@@ -24,15 +24,12 @@ PATH, BATCH_PATH, TOKENS_PATH = "/v1/feedback", "/v1/feedback/batch", "/v1/feedb
 MAX_BODY, MAX_BATCH_BODY, MAX_WISH = 4 * 2**20, 16 * 2**20, 16 * 1024
 
 
-def speaker(state: State, scope: Scope) -> Caller:
-    """A key that may give feedback."""
-    return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
-
-
 def voter(state: State, scope: Scope) -> Caller:
     """A key that may give feedback, or the key that a vote token speaks for."""
     given = secret_of(scope)
-    return state.tokens.bearer(given) if given.startswith(vote_tokens.PREFIX) else speaker(state, scope)
+    if given.startswith(vote_tokens.PREFIX):
+        return state.tokens.bearer(given)
+    return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
 
 
 async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:

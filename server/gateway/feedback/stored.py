@@ -24,7 +24,8 @@ from burnish.journal.blobs import storable
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow
 from burnish.keys import Scope
 from burnish.records import Feedback, FeedbackSource, TargetKind
-from burnish.server.gateway.access.keyring import Caller, require
+from burnish.server.gateway.access.keyring import Caller, Holder
+from burnish.server.gateway.access.need import Reach, need
 from burnish.server.gateway.feedback.accept import PATH
 from burnish.server.gateway.feedback.parse import MAX_NAME
 
@@ -68,8 +69,10 @@ class DeletedFeedback(BaseModel):
 
 def router(settings: Settings, journal: Journal) -> APIRouter:
     """The three routes."""
-    may_see = Depends(require(settings, Scope.FEEDBACK, Scope.VIEWER))
-    may_delete = Depends(require(settings, Scope.FEEDBACK, Scope.OPERATOR))
+    may_list, may_see = (
+        Depends(Holder(settings, need(reach, Scope.FEEDBACK, Scope.VIEWER))) for reach in (Reach.LIST, Reach.FEEDBACK)
+    )
+    may_delete = Depends(Holder(settings, need(Reach.FEEDBACK, Scope.FEEDBACK, Scope.OPERATOR)))
     routes = APIRouter(tags=["v1"])
 
     @routes.get(PATH)
@@ -79,7 +82,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
         ],
         about: Annotated[TargetKind | None, Query(description="Only what is about this kind of target.")] = None,
         limit: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 100,
-        caller: Caller = may_see,
+        caller: Caller = may_list,
     ) -> FeedbackList:
         """The feedback about one target, newest first."""
         wanted = select(FeedbackRow).where(col(FeedbackRow.target) == storable(target), *_visible(caller, Scope.VIEWER))
