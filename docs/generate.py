@@ -21,8 +21,8 @@ from burnish.cli import app as cli
 from burnish.cli.settings import markdown as settings_page
 from burnish.cli.settings import recipe_markdown
 from burnish.config import Settings
-from burnish.keys import Scope
-from burnish.server.gateway.access.matrix import ALLOWED, Agents, Asker, Declared, KeyKind, declared, expected
+from burnish.keys import OF_USERS, Scope
+from burnish.server.gateway.access.matrix import ALLOWED, Agents, Asker, Binding, Declared, KeyKind, declared, expected
 from burnish.server.gateway.access.need import Reach
 from burnish.server.gateway.admin import admin_app
 
@@ -152,20 +152,22 @@ def openapi_page(behind: FastAPI) -> str:
 
 def access_page(behind: FastAPI) -> str:
     """Every route with the callers that it lets in."""
-    scopes = [Scope.INFERENCE, Scope.FEEDBACK, Scope.VIEWER, Scope.OPERATOR, Scope.ADMIN]
-    heads = ["route", "no key", *(f"`{scope}`" for scope in scopes), "another tenant's", "an agent outside the key's"]
+    others = ("another tenant's", "an agent outside the key's", "another user's")
+    heads = ["route", "no key", *(f"`{scope}`" for scope in Scope), *others]
     lines = [
         "# Who may ask what",
         "",
         "Each route declares the scopes that it needs and what it can touch. This table follows from the declarations.",
         "A test fails for a route that declares nothing. `python -m benchmarks.security` asks a gateway in every cell:",
-        "every route, each scope, keys of its own and of another tenant, keys limited to this and to another agent.",
+        "every route, each scope, keys of its own and of another tenant, keys limited to this and to another agent,",
+        "keys and tokens of the user and of another.",
         "",
         "- **yes**: the caller is let in. A number is the status of the refusal; [the error](http.md#errors) says why.",
         "- **no key**: a direct request to a gateway on loopback with `gateway.open_inference`. Elsewhere it is a 401,",
         "  and so is an unknown key everywhere. Routes that let everybody in look at no key.",
         "- **another tenant's**, **an agent outside the key's**: what a key with the scope gets about such a thing.",
-        "  *hidden*: a list leaves the thing out. *never joins*: feedback is accepted, and it never reaches the reply.",
+        "- **another user's**: the same for a key or a token of a [proved user](http.md#users).",
+        "- *hidden*: a list leaves the thing out. *never joins*: feedback is accepted, and it never reaches the reply.",
         "  *own*: the route touches only what is the caller's own.",
         "- A key that has only the scope `feedback` sees and deletes its own feedback. Other scopes: the tenant's.",
         "",
@@ -173,9 +175,13 @@ def access_page(behind: FastAPI) -> str:
         "|" + "---|" * len(heads),
     ]
     for route in sorted(declared(behind), key=lambda each: (each.path, each.method)):
-        keyed = [Asker(KeyKind.KNOWN, scope) for scope in scopes]
+        keyed = [Asker(KeyKind.KNOWN, scope) for scope in Scope]
         cells = [_let_in(route, asker) for asker in (Asker(KeyKind.NONE), *keyed)]
-        cells += [_outside(route, {"is_own_tenant": False}), _outside(route, {"agents": Agents.OTHER})]
+        admin = Asker(KeyKind.KNOWN, Scope.ADMIN)
+        cells += [_outside(route, admin, is_own_tenant=False), _outside(route, admin, agents=Agents.OTHER)]
+        users = [Asker(KeyKind.KNOWN, scope, binding=Binding.KEY) for scope in sorted(OF_USERS)]
+        asker = next((one for one in users if all(need.is_met(one.held) for need in route.needs)), users[0])
+        cells.append(_outside(route, asker, binding=Binding.OTHER_KEY))
         lines.append(f"| `{route.name.replace(':path', '')}` | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -186,13 +192,12 @@ def _let_in(route: Declared, asker: Asker) -> str:
     return "yes" if status == ALLOWED or (is_own and status == 404) else str(status)
 
 
-def _outside(route: Declared, difference: dict[str, Any]) -> str:
-    """What a key with the strongest scope gets about what is not its own."""
-    asker = Asker(KeyKind.KNOWN, Scope.ADMIN)
+def _outside(route: Declared, asker: Asker, **difference: Any) -> str:
+    """What `asker` gets about what is not its own by the `difference`."""
     own, other = expected(route, asker), expected(route, replace(asker, **difference))
     if other.status != ALLOWED:
         return str(other.status)
-    if own.is_shown and not other.is_shown:
+    if own.is_shown and not other.is_shown and route.reach is not Reach.MODEL:
         return "never joins" if route.reach is Reach.TARGET else "hidden"
     return "–" if route.reach is Reach.NOTHING else "own"
 

@@ -1,7 +1,7 @@
 """The authorisation matrix against the real application: every route, asked by every kind of caller."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,16 @@ import httpx
 from sqlalchemy import select
 
 from benchmarks.bars import Tell
-from benchmarks.security.requests import AGENT, OTHER_AGENT, REQUESTS, path_of
+from benchmarks.security.requests import AGENT, OTHER_AGENT, OTHER_USER, REQUESTS, USER, path_of
 from benchmarks.security.world import FOREIGN, TENANT, World, asking, world
+from burnish.adapters.registry.personal import name_of
 from burnish.journal.tables import FeedbackRow
+from burnish.keys import Scope
 from burnish.server.gateway.access.matrix import (
     ALLOWED,
     Agents,
     Asker,
+    Binding,
     Declared,
     Expected,
     KeyKind,
@@ -26,6 +29,13 @@ from burnish.server.gateway.access.matrix import (
 )
 from burnish.server.gateway.access.need import Reach
 
+_USERS = {
+    Binding.KEY: USER,
+    Binding.TOKEN: USER,
+    Binding.OTHER_KEY: OTHER_USER,
+    Binding.OTHER_TOKEN: OTHER_USER,
+}
+_TOKENS = (Binding.TOKEN, Binding.OTHER_TOKEN)
 _LIMITS = {Agents.ALL: (), Agents.THIS: (AGENT, "made-by-own", "made-by-foreign"), Agents.OTHER: (OTHER_AGENT,)}
 
 
@@ -56,7 +66,7 @@ async def check(made: World) -> Matrix:
     found = Matrix()
     everybody = askers()
     async with asking(made) as client:
-        secrets = made.add_keys({asker: _terms(asker) for asker in everybody if asker.key is KeyKind.KNOWN})
+        secrets = await _secrets(client, made, everybody)
         wanted: dict[str, tuple[str, Expected]] = {}
         for route in declared(made.behind):
             found.n_cells += len(everybody)
@@ -76,20 +86,36 @@ async def check(made: World) -> Matrix:
     return found
 
 
+async def _secrets(client: httpx.AsyncClient, made: World, everybody: Sequence[Asker]) -> dict[Asker, str]:
+    """The key or the token of every caller that has one."""
+    secrets: dict[Asker, str] = made.add_keys({asker: _terms(asker) for asker in everybody if asker.scope})
+    for asker in everybody:
+        if asker.binding in _TOKENS:
+            headers = {"authorization": f"Bearer {secrets[asker]}"}
+            answer = await client.post("/v1/users/tokens", json={"user": _USERS[asker.binding]}, headers=headers)
+            secrets[asker] = answer.json()["token"]
+    return secrets
+
+
 def _terms(asker: Asker) -> dict[str, Any]:
-    assert asker.scope is not None
+    """What the caller's key is made with. For a token, the key that makes the token."""
     tenant = TENANT if asker.is_own_tenant else FOREIGN
-    return {"scopes": [asker.scope], "tenant": tenant, "agents": _LIMITS[asker.agents]}
+    terms: dict[str, Any] = {"scopes": [asker.scope], "tenant": tenant, "agents": _LIMITS[asker.agents]}
+    if asker.binding in _TOKENS:
+        return terms | {"scopes": [asker.scope, Scope.USERS]}
+    return terms | {"user": _USERS.get(asker.binding)}
 
 
 async def _ask(
     client: httpx.AsyncClient, made: World, route: Declared, asker: Asker, secrets: Mapping[Asker, str]
 ) -> httpx.Response:
-    headers = {"authorization": f"Bearer {secrets[asker]}"} if asker in secrets else {}
-    if asker.key is KeyKind.UNKNOWN:
-        headers = {"authorization": "Bearer sk-burnish-unknown"}
+    headers = {"x-burnish-user": USER}
+    if asker in secrets:
+        headers["authorization"] = f"Bearer {secrets[asker]}"
+    elif asker.key is KeyKind.UNKNOWN:
+        headers["authorization"] = "Bearer sk-burnish-unknown"
     elif asker.key is KeyKind.PROXIED:
-        headers = {"x-forwarded-for": "203.0.113.9"}
+        headers["x-forwarded-for"] = "203.0.113.9"
     request = REQUESTS[route.name]
     body = {} if request.body is None else {"json": request.body(made.things, asker)}
     return await client.request(route.method, path_of(route.name, made.things), headers=headers, **body)
@@ -105,6 +131,10 @@ def _fault(made: World, route: Declared, answer: httpx.Response, right: Expected
         is_shown = request.mark(made.things) in answer.text
         if is_shown != right.is_shown:
             return f"the thing is {'shown' if is_shown else 'missing'} in {answer.text[:200]}"
+    if (version := answer.headers.get("x-burnish-version")) is not None:
+        is_personal = version.startswith(f"{name_of(TENANT, AGENT, USER)}@")
+        if is_personal != right.is_shown:
+            return f"{version} answers"
     return None
 
 
@@ -133,4 +163,4 @@ def _words(asker: Asker) -> str:
     if asker.key is not KeyKind.KNOWN:
         return f"a caller with the key: {asker.key}"
     tenant = "its own" if asker.is_own_tenant else "another"
-    return f"a key with the scope {asker.scope} of {tenant} tenant for {asker.agents} agents"
+    return f"a key with the scope {asker.scope} of {tenant} tenant for {asker.agents} agents, {asker.binding}"

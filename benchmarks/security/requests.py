@@ -1,4 +1,4 @@
-"""A request for every route, about one thing: the agent `agent`, one of its turns, and the feedback on that turn."""
+"""A request for every route, about one thing: an agent, a turn of it by the user ann, and her feedback on that turn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from burnish.keys import Scope
 from burnish.server.gateway.access.matrix import Asker
 
 AGENT, OTHER_AGENT = "agent", "second"
+USER, OTHER_USER = "ann", "bob"
 HELLO = [{"role": "user", "content": "hello there"}]
 
 
@@ -56,6 +57,7 @@ REQUESTS: dict[str, Request] = {
     "POST /v1/messages": _said({"model": AGENT, "max_tokens": 9, "messages": HELLO}),
     "POST /v1/messages/count_tokens": _said({"model": AGENT, "messages": HELLO}),
     "POST /v1/embeddings": _said({"model": AGENT, "input": "hello"}),
+    "POST /v1/users/tokens": _said({"user": USER, "agents": [AGENT]}),
     "GET /v1/models": Request(mark=lambda things: f'"id":"{AGENT}"'),
     "GET /v1/models/{id}": _PLAIN,
     "POST /v1/feedback": Request(_opinion, frozenset({202})),

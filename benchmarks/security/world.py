@@ -1,4 +1,4 @@
-"""A gateway in this process with an agent, one version of it, a turn, and feedback on it."""
+"""A gateway in this process with an agent, one version of it, a user's personal agent, a turn, and feedback on it."""
 
 import asyncio
 import json
@@ -13,13 +13,15 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from benchmarks.security.requests import AGENT, HELLO, OTHER_AGENT, Things
+from benchmarks.security.requests import AGENT, HELLO, OTHER_AGENT, USER, Things
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
-from burnish.adapters.serving.prepare import prepare, refresh
-from burnish.config import Engine, Settings
+from burnish.adapters.registry.personal import name_of
+from burnish.adapters.serving import publish
+from burnish.adapters.serving.prepare import prepare, refresh, routes_file
+from burnish.config import Engine, Personal, Settings
 from burnish.journal import Journal
-from burnish.journal.tables import KeyRow
+from burnish.journal.tables import AgentRow, KeyRow
 from burnish.keys import Scope, mint
 from burnish.server.gateway.admin import admin_app
 from burnish.server.gateway.app import App, create_app
@@ -52,11 +54,21 @@ class World:
                         tenant=key.tenant,
                         scopes=sorted(key.scopes),
                         agents=sorted(key.agents),
+                        user=key.user,
                         created_at=time.time(),
                     )
                 )
         refresh(self.settings, self.journal)
         return secrets
+
+    def add_personal_agent(self) -> None:
+        """The personal agent of the thing's user, at the base."""
+        name = name_of(TENANT, AGENT, USER)
+        with self.journal.write() as session:
+            session.add(AgentRow(name=name, tenant=TENANT, created_at=time.time(), parent=AGENT, user=USER))
+            session.flush()
+            lifecycle.ensure_agent(session, name, TENANT)
+        publish.sync(self.journal, routes_file(self.settings), name)
 
     def ingest(self) -> None:
         """Everything that the gateway has recorded goes into the journal."""
@@ -69,7 +81,7 @@ class World:
 def world(folder: Path) -> Iterator[World]:
     stub = StubEngine(loaded={f"{AGENT}@v1": "/a/1"})
     with stub:
-        settings = Settings(state_dir=folder, engine=Engine(urls=(stub.url,)))
+        settings = Settings(state_dir=folder, engine=Engine(urls=(stub.url,)), personal=Personal(enabled=True))
         journal = prepare(settings)
         store = AdapterStore.of(settings)
         with store.aside(AGENT, 1) as directory:
@@ -95,13 +107,15 @@ async def asking(made: World) -> AsyncIterator[httpx.AsyncClient]:
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", timeout=60.0) as client,
     ):
         if not made.things.turn:
-            secret = made.add_keys({"owner": {"scopes": [Scope.INFERENCE, Scope.FEEDBACK]}})["owner"]
+            owner = {"scopes": [Scope.INFERENCE, Scope.FEEDBACK], "user": USER}
+            secret = made.add_keys({"owner": owner})["owner"]
             headers = {"authorization": f"Bearer {secret}"}
             said = await client.post("/v1/chat/completions", json={"model": AGENT, "messages": HELLO}, headers=headers)
             turn = said.json()["id"]
             said = await client.post("/v1/feedback", json={"target": turn, "rating": "up"}, headers=headers)
             made.things = Things(turn, said.json()["id"])
             await asyncio.to_thread(made.ingest)
+            made.add_personal_agent()
         yield client
 
 

@@ -18,7 +18,7 @@ from burnish.config import Settings
 from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
 from burnish.server.gateway import embeddings, exchange, routing
-from burnish.server.gateway.access import host_guard
+from burnish.server.gateway.access import host_guard, token_route
 from burnish.server.gateway.access.admission import Terms, admit
 from burnish.server.gateway.access.keyring import NOBODY, Caller
 from burnish.server.gateway.access.need import FREE, Reach, need
@@ -233,6 +233,9 @@ ROUTES: dict[str, dict[str, Route]] = {
     accept.BATCH_PATH: {"POST": Route(accept.answer_batch, Terms(_SAY, accept.MAX_BATCH_BODY))},
     accept.TOKENS_PATH: {
         "POST": Route(accept.answer_token, Terms(need(Reach.TARGET, KeyScope.FEEDBACK), accept.MAX_WISH))
+    },
+    token_route.PATH: {
+        "POST": Route(token_route.answer, Terms(need(Reach.USER, KeyScope.USERS), token_route.MAX_BODY))
     },
     "/v1/models": {"GET": Route(_list_models, Terms(need(Reach.LIST, KeyScope.INFERENCE)))},
     "/healthz": {"GET": Route(_healthz, _ALIVE)},

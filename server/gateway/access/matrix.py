@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from burnish.keys import Scope
+from burnish.keys import OF_USERS, Scope, covers
 from burnish.server.gateway.access.keyring import OPEN_CALLER
 from burnish.server.gateway.access.need import Need, Reach
 from burnish.server.gateway.app import MODEL, MODEL_PATH, PAGES, ROUTES, terms_behind
@@ -56,14 +56,32 @@ class Agents(StrEnum):
     OTHER = "another"
 
 
+class Binding(StrEnum):
+    """Whether the caller is proved to be the thing's user."""
+
+    NONE = "no user"
+    KEY = "the user, by a key"
+    TOKEN = "the user, by a token"
+    OTHER_KEY = "another user, by a key"
+    OTHER_TOKEN = "another user, by a token"
+
+
+BOUND = tuple(product(sorted(OF_USERS), tuple(Binding)[1:]))
+"""The scopes and bindings of keys and tokens that have a user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks about a thing of one tenant, one of its agents and one of its users. `scope` is None without a key."""
+    """Who asks about a thing of one tenant, one of its agents and one of its users. `scope` is None without a key.
+
+    A request names the thing's user, whoever sends it.
+    """
 
     key: KeyKind
     scope: Scope | None = None
     is_own_tenant: bool = True
     agents: Agents = Agents.ALL
+    binding: Binding = Binding.NONE
 
     @property
     def held(self) -> frozenset[Scope]:
@@ -77,10 +95,23 @@ class Asker:
         """True if the thing's tenant and agent are the key's."""
         return self.is_own_tenant and self.agents is not Agents.OTHER
 
+    @property
+    def is_user(self) -> bool:
+        """True if the caller is, or may name, the thing's user."""
+        if self.binding is Binding.NONE:
+            return covers(self.held, Scope.USERS)
+        return self.binding in (Binding.KEY, Binding.TOKEN)
+
+    @property
+    def is_other_user(self) -> bool:
+        return self.binding in (Binding.OTHER_KEY, Binding.OTHER_TOKEN)
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A refusal's status or ALLOWED. `is_shown`: the thing is in the answer of a list, or feedback joins its target."""
+    """A refusal's status or ALLOWED. `is_shown`: a list shows the thing, feedback joins its target, or the user's
+    personal agent answers.
+    """
 
     status: int
     is_shown: bool = True
@@ -121,7 +152,13 @@ def _declared_in(dependant: Any) -> Iterator[Need]:
 def askers() -> list[Asker]:
     """Every kind of caller."""
     keyless = [Asker(KeyKind.NONE), Asker(KeyKind.PROXIED), Asker(KeyKind.UNKNOWN)]
-    return keyless + [Asker(KeyKind.KNOWN, *rest) for rest in product(Scope, (True, False), Agents)]
+    unbound = product(Scope, (True, False), Agents)
+    bound = product(BOUND, (True, False), Agents)
+    return [
+        *keyless,
+        *(Asker(KeyKind.KNOWN, *rest) for rest in unbound),
+        *(Asker(KeyKind.KNOWN, scope, is_own, agents, binding) for (scope, binding), is_own, agents in bound),
+    ]
 
 
 def expected(route: Declared, asker: Asker) -> Expected:
@@ -135,15 +172,18 @@ def expected(route: Declared, asker: Asker) -> Expected:
         case Reach.NOTHING:
             return Expected(ALLOWED)
         case Reach.LIST if route.path.startswith("/v1/feedback"):
-            return Expected(ALLOWED, asker.is_in_reach and _sees_all_feedback(route, asker))
-        case Reach.LIST | Reach.TARGET:
+            return Expected(ALLOWED, asker.is_in_reach and _sees_feedback(route, asker))
+        case Reach.LIST:
             return Expected(ALLOWED, asker.is_in_reach)
-        case Reach.NEW_AGENT:
+        case Reach.TARGET:
+            return Expected(ALLOWED, asker.is_in_reach and not asker.is_other_user)
+        case Reach.NEW_AGENT | Reach.USER:
             return Expected(403 if asker.agents is Agents.OTHER else ALLOWED)
         case Reach.MODEL:
-            return Expected(403 if asker.is_own_tenant and asker.agents is Agents.OTHER else _there(asker.is_in_reach))
+            status = 403 if asker.is_own_tenant and asker.agents is Agents.OTHER else _there(asker.is_in_reach)
+            return Expected(status, asker.is_user)
         case Reach.FEEDBACK:
-            return Expected(_there(asker.is_in_reach and _sees_all_feedback(route, asker)))
+            return Expected(_there(asker.is_in_reach and _sees_feedback(route, asker)))
         case Reach.AGENT | Reach.TURN:
             return Expected(_there(asker.is_in_reach))
 
@@ -152,7 +192,9 @@ def _there(is_there: bool) -> int:
     return ALLOWED if is_there else 404
 
 
-def _sees_all_feedback(route: Declared, asker: Asker) -> bool:
-    """True if the key sees the tenant's feedback, not only its own."""
+def _sees_feedback(route: Declared, asker: Asker) -> bool:
+    """True if the feedback is the user's own, or if the key sees all of its tenant."""
     own = route.needs[-1]
-    return Need(own.scopes - {Scope.FEEDBACK}, own.reach).is_met(asker.held)
+    return asker.binding in (Binding.KEY, Binding.TOKEN) or Need(own.scopes - {Scope.FEEDBACK}, own.reach).is_met(
+        asker.held
+    )

@@ -17,6 +17,7 @@ class Reach(StrEnum):
     MODEL = "model"  # the agent that the request names as its model; its user's personal agent may answer
     AGENT = "agent"  # the agent in the path
     NEW_AGENT = "new agent"  # an agent that is to be made, in the caller's tenant
+    USER = "user"  # a user of the caller's tenant, for whom a token is made
     TURN = "turn"  # one turn
     FEEDBACK = "feedback"  # one piece of feedback
     LIST = "list"  # everything that the caller may see

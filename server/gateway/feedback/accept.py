@@ -1,7 +1,7 @@
 """`POST /v1/feedback`, `/v1/feedback/batch`, `/v1/feedback/tokens`: appended like any other record, answered without
 SQL.
 
-A caller's own `id` makes the call idempotent. Ids of different keys never meet, because each begins with its key's id.
+A caller's own `id` makes the call idempotent. Ids of different keys or users never meet: each begins with theirs.
 """
 
 import time
@@ -77,7 +77,7 @@ def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:
 
 def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
     return Feedback(
-        feedback_id=f"{caller.key_id}:{opinion.id or uuid.uuid4().hex}",
+        feedback_id=f"{caller.feedback_prefix}{opinion.id or uuid.uuid4().hex}",
         target=opinion.target,
         tenant=caller.tenant,
         key_id=caller.key_id,
@@ -91,6 +91,7 @@ def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
         outcome=outcome_of(opinion.outcome),
         label=opinion.label,
         demonstration=opinion.demonstration,
+        user=caller.user,
     )
 
 

@@ -15,6 +15,7 @@ from benchmarks.security.requests import REQUESTS, Request
 from benchmarks.security.world import World, asking, world
 from burnish.adapters.registry import agents
 from burnish.keys import Scope
+from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.access.matrix import askers, declared
 from burnish.server.gateway.access.need import Reach
 from burnish.server.gateway.admin.caller import Access
@@ -84,6 +85,13 @@ def test_a_route_that_forgets_its_own_check_is_found(made: World, monkeypatch: p
     wrong = checked(made).wrong
     assert wrong and all(each.startswith("GET /admin/agents/{agent}/leak") for each in wrong)
     assert {"got 200, expected [404]" in each for each in wrong} == {True}
+
+
+def test_a_gateway_that_believes_every_name_is_found(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Caller, "user_of", lambda self, quoted: quoted)
+    answered = [each for each in checked(made).wrong if "agent.u-" in each and each.endswith("@v0 answers")]
+    assert any("scope inference" in each and "no user" in each for each in answered)
+    assert any("another user" in each for each in answered)
 
 
 def test_a_list_that_shows_too_much_is_found(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
