@@ -18,9 +18,9 @@ from starlette.types import Scope as AsgiScope
 
 from burnish import serving_table as table
 from burnish.config import Settings
-from burnish.errors import NotAllowed
+from burnish.errors import NotAllowed, RequestError
 from burnish.files import Watched
-from burnish.keys import OF_USERS, Key, Scope, covers, digest, ensure_secret
+from burnish.keys import MAX_USER, OF_USERS, Key, Scope, covers, digest, ensure_secret
 from burnish.server.gateway.access.host_guard import is_direct, is_loopback
 from burnish.server.gateway.access.need import Need
 from burnish.server.gateway.access.user_tokens import PREFIX as TOKEN_PREFIX
@@ -49,8 +49,13 @@ class Caller:
         return covers(self.scopes, scope)
 
     def user_of(self, quoted: str | None) -> str | None:
-        """The proved user of a request that names `quoted`. None if there is none."""
-        return self.user or (quoted if self.covers(Scope.USERS) else None)
+        """The proved user of a request that names `quoted`. None if there is none. Raises RequestError."""
+        if self.user is not None or quoted is None or not self.covers(Scope.USERS):
+            return self.user
+        if len(quoted) > MAX_USER:
+            what = f"user: got a name of {len(quoted):,} characters, expected at most {MAX_USER}"
+            raise RequestError(what, param="user", code="invalid_value")
+        return quoted
 
     @property
     def limited_as(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import ENGINE_KEY, Running, error_of, make_keys, serve, write_table
+from gateways import ENGINE_KEY, HELLO, Running, error_of, make_keys, serve, write_table
 
 from burnish import serving_table
 from burnish.adapters.registry.personal import name_of
@@ -123,6 +123,15 @@ def test_a_key_with_the_scope_users_names_them(house: House, key: str) -> None:
     assert house.speaks(key, headers={"x-burnish-user": "bob"}, user="ann") == BOBS
     assert house.speaks(key) == "agent"
     assert house.last == (None, None)
+
+
+def test_a_long_name_is_refused_where_it_would_be_believed(house: House) -> None:
+    long = "a" * (MAX_USER + 1)
+    assert error_of(house.running.chat("back end", user=long), 400)["param"] == "user"
+    with house.running.client("back end") as client:
+        body = {"model": "agent", "max_tokens": 9, "messages": HELLO, "metadata": {"user_id": long}}
+        assert client.post("/v1/messages", json=body).json()["error"]["type"] == "invalid_request_error"
+    assert house.speaks("talker", user=long) == "agent"
 
 
 def test_the_laptop_needs_no_key(house: House) -> None:
