@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the pages of the reference that come from the code: settings, command line, OpenAPI, list of decisions.
+"""Writes the pages of the reference that come from the code: settings, command line, OpenAPI, who may ask what, list of
+decisions.
 
 `python docs/generate.py` writes them; `--check` writes nothing and exits with 1 if a page is out of date.
 """
@@ -8,16 +9,21 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer.main
+from fastapi import FastAPI
 
 from burnish.adapters.serving.prepare import prepare
 from burnish.cli import app as cli
 from burnish.cli.settings import markdown as settings_page
 from burnish.cli.settings import recipe_markdown
 from burnish.config import Settings
+from burnish.keys import OF_USERS, Scope
+from burnish.server.gateway.access.matrix import ALLOWED, Agents, Asker, Binding, Declared, KeyKind, declared, expected
+from burnish.server.gateway.access.need import Reach
 from burnish.server.gateway.admin import admin_app
 
 DOCS = Path(__file__).resolve().parent
@@ -44,11 +50,17 @@ def main() -> int:
 
 def pages() -> dict[str, str]:
     """The text of each generated page, by its path below docs/."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(state_dir=Path(folder))
+        journal = prepare(settings)
+        behind = admin_app(settings, journal)
+        journal.close()
     return {
         "reference/settings.md": settings_page(),
         "reference/recipe.md": recipe_page(),
         "reference/cli.md": cli_page(),
-        "reference/openapi.md": openapi_page(),
+        "reference/openapi.md": openapi_page(behind),
+        "reference/access.md": access_page(behind),
         "decisions/index.md": decisions_page(),
     }
 
@@ -118,13 +130,9 @@ def _cell(text: str | None) -> str:
     return (text or "").replace("|", "\\|").replace("\n", " ")
 
 
-def openapi_page() -> str:
+def openapi_page(behind: FastAPI) -> str:
     """Every route with its summary, from the document that a running gateway serves."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(state_dir=Path(folder))
-        journal = prepare(settings)
-        document: dict[str, Any] = admin_app(settings, journal).openapi()
-        journal.close()
+    document: dict[str, Any] = behind.openapi()
     lines = [
         "# OpenAPI",
         "",
@@ -140,6 +148,58 @@ def openapi_page() -> str:
                 said = operation.get("description") or operation.get("summary") or ""
                 lines.append(f"| {method.upper()} | `{path}` | {_cell(said.strip().split(chr(10) * 2)[0])} |")
     return "\n".join(lines) + "\n"
+
+
+def access_page(behind: FastAPI) -> str:
+    """Every route with the callers that it lets in."""
+    others = ("another tenant's", "an agent outside the key's", "another user's")
+    heads = ["route", "no key", *(f"`{scope}`" for scope in Scope), *others]
+    lines = [
+        "# Who may ask what",
+        "",
+        "Each route declares the scopes that it needs and what it can touch. This table follows from the declarations.",
+        "A test fails for a route that declares nothing. `python -m benchmarks.security` asks a gateway in every cell:",
+        "every route, each scope, keys of its own and of another tenant, keys limited to this and to another agent,",
+        "keys and tokens of the user and of another.",
+        "",
+        "- **yes**: the caller is let in. A number is the status of the refusal; [the error](http.md#errors) says why.",
+        "- **no key**: a direct request to a gateway on loopback with `gateway.open_inference`. Elsewhere it is a 401,",
+        "  and so is an unknown key everywhere. Routes that let everybody in look at no key.",
+        "- **another tenant's**, **an agent outside the key's**: what a key with the scope gets about such a thing.",
+        "- **another user's**: the same for a key or a token of a [proved user](http.md#users).",
+        "- *hidden*: a list leaves the thing out. *never joins*: feedback is accepted, and it never reaches the reply.",
+        "  *own*: the route touches only what is the caller's own.",
+        "- A key that has only the scope `feedback` sees and deletes its own feedback. Other scopes: the tenant's.",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "|" + "---|" * len(heads),
+    ]
+    for route in sorted(declared(behind), key=lambda each: (each.path, each.method)):
+        keyed = [Asker(KeyKind.KNOWN, scope) for scope in Scope]
+        cells = [_let_in(route, asker) for asker in (Asker(KeyKind.NONE), *keyed)]
+        admin = Asker(KeyKind.KNOWN, Scope.ADMIN)
+        cells += [_outside(route, admin, is_own_tenant=False), _outside(route, admin, agents=Agents.OTHER)]
+        users = [Asker(KeyKind.KNOWN, scope, binding=Binding.KEY) for scope in sorted(OF_USERS)]
+        asker = next((one for one in users if all(need.is_met(one.held) for need in route.needs)), users[0])
+        cells.append(_outside(route, asker, binding=Binding.OTHER_KEY))
+        lines.append(f"| `{route.name.replace(':path', '')}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _let_in(route: Declared, asker: Asker) -> str:
+    is_own = route.reach is Reach.FEEDBACK and asker.scope is Scope.FEEDBACK
+    status = expected(route, asker).status
+    return "yes" if status == ALLOWED or (is_own and status == 404) else str(status)
+
+
+def _outside(route: Declared, asker: Asker, **difference: Any) -> str:
+    """What `asker` gets about what is not its own by the `difference`."""
+    own, other = expected(route, asker), expected(route, replace(asker, **difference))
+    if other.status != ALLOWED:
+        return str(other.status)
+    if own.is_shown and not other.is_shown and route.reach is not Reach.MODEL:
+        return "never joins" if route.reach is Reach.TARGET else "hidden"
+    return "–" if route.reach is Reach.NOTHING else "own"
 
 
 def decisions_page() -> str:

@@ -24,7 +24,9 @@ def add_turn(journal: Journal, turn: Interaction, **state: Any) -> str:
             "message_digests": [store(session, message) for message in turn.messages],
             "reply_digest": store(session, turn.reply),
         }
-        for name in ("interaction_id", "request_id", "agent", "version", "tenant", "key_id", "user", "turn_type"):
+        for name in ("interaction_id", "request_id", "agent", "version", "tenant", "key_id", "turn_type"):
+            fields[name] = getattr(turn, name)
+        for name in ("user", "quoted_user"):
             fields[name] = getattr(turn, name)
         for name in ("started_at", "ended_at", "finish_reason", "choice", "n_choices", "may_train", "is_aborted"):
             fields[name] = getattr(turn, name)

@@ -11,7 +11,6 @@ from functools import lru_cache
 from burnish.config import Personal
 
 HEADER = b"x-burnish-user"
-MAX_USER = 512
 _OWN = re.compile(r"(.+)\.u-[0-9a-f]{12}")
 
 

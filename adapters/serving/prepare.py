@@ -114,6 +114,7 @@ def _keys(session: Session) -> list[keys.Key]:
             row.name,
             row.requests_per_minute,
             row.max_concurrent,
+            row.user,
         )
         for row in rows
         if row.revoked_at is None

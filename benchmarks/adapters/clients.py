@@ -26,7 +26,7 @@ AGENT, WHOLE = "agent", 64
 
 @dataclass
 class Job:
-    """`streams` and `wholes` clients on `port`. Each asks again `pause` seconds after its answer.
+    """`streams` and `wholes` clients on `port`, with `key`, if any. Each asks again `pause` seconds after its answer.
 
     `users` maps end users to the agents that must answer them; requests come from each user in turn. `voices` maps a
     version's name to its voice, if the voice does not follow from the number.
@@ -38,6 +38,7 @@ class Job:
     wholes: int = 2
     max_tokens: int = 64
     pause: float = 0.0
+    key: str = ""
     users: Mapping[str, str] = field(default_factory=dict)
     voices: Mapping[str, int] = field(default_factory=dict)
 
@@ -65,6 +66,7 @@ class Clients:
         self._http = http
         self._n = 0
         self._users = list(job.users.items())
+        self._headers = {"authorization": f"Bearer {job.key}"} if job.key else {}
         self.seen = Seen()
         self.stop = asyncio.Event()
 
@@ -94,7 +96,8 @@ class Clients:
         if self._users:
             body["user"], agent = self._users[n % len(self._users)]
         try:
-            async with self._http.post(f"http://127.0.0.1:{job.port}/v1/chat/completions", json=body) as response:
+            url = f"http://127.0.0.1:{job.port}/v1/chat/completions"
+            async with self._http.post(url, json=body, headers=self._headers) as response:
                 version, request_id = (
                     response.headers.get("x-burnish-version", ""),
                     response.headers.get("x-request-id", ""),

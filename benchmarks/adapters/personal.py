@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
-import httpx
-
 from benchmarks.adapters import load, stand
 from benchmarks.adapters.clients import AGENT, Job, Seen
 from benchmarks.adapters.stand import Stand
@@ -64,7 +62,7 @@ def _measure(whole: Stand, tell: Tell) -> dict[str, float]:
         MAX_SECONDS, max(SECONDS, 2.5 * N_USERS * SECONDS / max(1, len(alone.answers)))
     )  # long enough for each user to ask
     tell(f"{N_USERS} agents, for {seconds:.0f} s")
-    seen = _ask(Job(whole.port, len(whole.voices), users=agents, voices=voices), seconds)
+    seen = _ask(Job(whole.port, len(whole.voices), key=whole.admin_key, users=agents, voices=voices), seconds)
     for fault in seen.faults[:5]:
         tell(fault)
     return {
@@ -78,7 +76,7 @@ def _measure(whole: Stand, tell: Tell) -> dict[str, float]:
 
 def _create_agents(whole: Stand, agents: Mapping[str, str]) -> None:
     """Send one short request of each user and return when all of them have their own agents."""
-    with httpx.Client(base_url=f"http://127.0.0.1:{whole.port}", timeout=60) as http:
+    with whole.admin() as http:
         for user in agents:
             body = {"model": AGENT, "user": user, "max_tokens": 1, "messages": [{"role": "user", "content": "hello"}]}
             http.post("/v1/chat/completions", json=body).raise_for_status()

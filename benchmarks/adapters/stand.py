@@ -83,11 +83,13 @@ class Stand:
             session.get_one(AgentRow, AGENT).held = None
         return started, ended
 
+    @property
+    def admin_key(self) -> str:
+        return admin_key_file(self.settings).read_text(encoding="utf-8").strip()
+
     def admin(self) -> httpx.Client:
-        key = admin_key_file(self.settings).read_text(encoding="utf-8").strip()
-        return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}", headers={"authorization": f"Bearer {key}"}, timeout=30
-        )
+        headers = {"authorization": f"Bearer {self.admin_key}"}
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=30)
 
     def _await_live(self, version: int) -> None:
         deadline = time.monotonic() + 60

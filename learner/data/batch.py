@@ -13,6 +13,7 @@ from burnish.learner.data.rows import Row
 from burnish.learner.data.samples import Sample, SkipReason
 from burnish.learner.data.shadow_groups import Group
 from burnish.learner.objectives.off_policy import codes
+from burnish.records import who_of
 from burnish.reply_metrics import repetition
 
 
@@ -161,7 +162,7 @@ def _voice_again(row: RightReply) -> Voice:
 
 def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after_turns: int) -> Voice:
     """The voice of the user of the group's live turn. It is new if a row of the same user in this step is."""
-    user = (group.tenant, group.key_id, group.user)
+    user = who_of(group.tenant, group.key_id, group.user)
     is_new = any(
         sample.n_earlier is not None and sample.n_earlier < known_after_turns
         for sample in samples.values()

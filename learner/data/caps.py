@@ -22,7 +22,7 @@ _ROUNDS = 200
 class Voice:
     """The user behind a row, and its `size`: the tokens that it puts into the step.
 
-    `user` identifies a person as far as the server can (tenant, key, user field). `session` is None if unknown.
+    `user` identifies a person as far as the server can: a proved user, else the key. `session` is None if unknown.
     `is_new`: few turns of this user have been trained on so far, so it may be one of several names of the same person.
     """
 

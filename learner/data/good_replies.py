@@ -20,7 +20,7 @@ from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import RightKind, Sample
 from burnish.learner.data.teacher_prompts import right_reply
 from burnish.learner.safety.hint_validation import PRAISE, LikedReply
-from burnish.records import StepOutcome
+from burnish.records import StepOutcome, who_of
 
 N_STEPS = 64
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
@@ -105,9 +105,9 @@ def find(session: Session, agent: str) -> list[Found]:
     for sample, has_written, *user in session.execute(rows):
         right = right_reply_of(session, sample.interaction_id) if has_written else None
         if right is not None and right.demonstration and right.feedback_id in sample.record_ids:
-            found.append(Found(sample.step_id, sample.interaction_id, tuple(user), right.feedback_id))
+            found.append(Found(sample.step_id, sample.interaction_id, who_of(*user), right.feedback_id))
         elif (sample.reward or 0.0) >= PRAISE:
-            found.append(Found(sample.step_id, sample.interaction_id, tuple(user), None))
+            found.append(Found(sample.step_id, sample.interaction_id, who_of(*user), None))
     return found
 
 

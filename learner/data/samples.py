@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from burnish.learner.data.teacher_prompts import hinted_prompt, neutral, right_reply
-from burnish.records import FloatArray, IntArray, Interaction, Message, Reward
+from burnish.records import FloatArray, IntArray, Interaction, Message, Reward, Who, who_of
 from burnish.reply_metrics import repetition, tool_calls
 
 MIN_LOOP, MAX_REPETITION = 64, 0.8
@@ -130,9 +130,9 @@ class Sample:
         return len(self.completion_ids)
 
     @property
-    def who(self) -> tuple[str, str, str | None]:
-        """The person behind the turn, as far as the server can tell: tenant, key and user field."""
-        return (self.tenant, self.key_id, self.user)
+    def who(self) -> Who:
+        """The person behind the turn, as far as the server can tell."""
+        return who_of(self.tenant, self.key_id, self.user)
 
     @property
     def teacher_prompt_ids(self) -> "IntArray | None":

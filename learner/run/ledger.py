@@ -6,6 +6,7 @@ failure of the same rows spends them.
 """
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from burnish.learner.data.samples import Right, RightKind
 from burnish.learner.data.shadow_groups import Group, record_choice, record_outcomes
 from burnish.learner.run.history import History
 from burnish.learner.run.step_report import StepReport
-from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome
+from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome, Who, who_of
 from burnish.rewards import compose
 
 NOTHING = StepReport()
@@ -148,7 +149,7 @@ class Ledger:
                 reward = compose(evidence[interaction_id]).reward
                 right = right_of(session, interaction_id) if with_right else None
                 if row is not None:
-                    n_earlier = spent.get((row.tenant, row.key_id, row.user), 0)
+                    n_earlier = spent[who_of(row.tenant, row.key_id, row.user)]
                     ready.append(Ready(interaction_of(session, row), row.session_id, reward, right, n_earlier))
         return ready
 
@@ -275,15 +276,18 @@ class Ledger:
         with self._journal.read() as session:
             return int(session.connection().execute(query).scalar_one())
 
-    def _spent(self, session: Session) -> dict[tuple[str, str, str | None], int]:
-        """How many turns of each user (tenant, key and user field) this agent's steps have spent."""
+    def _spent(self, session: Session) -> Counter[Who]:
+        """How many turns of each voice this agent's steps have spent."""
         who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
         query = (
             select(*who, func.count())
             .where(col(InteractionRow.agent) == self.agent, col(InteractionRow.spent_step).is_not(None))
             .group_by(*who)
         )
-        return {(tenant, key, user): int(n) for tenant, key, user, n in session.connection().execute(query)}
+        found: Counter[Who] = Counter()
+        for tenant, key_id, user, n in session.connection().execute(query):
+            found[who_of(tenant, key_id, user)] += int(n)
+        return found
 
 
 def right_of(session: Session, interaction_id: str) -> Right | None:

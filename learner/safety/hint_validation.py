@@ -25,7 +25,7 @@ from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import Sample
 from burnish.learner.data.teacher_prompts import hinted_prompt, neutral
 from burnish.learner.model.policy import Policy, Weights
-from burnish.records import IntArray, Interaction, Message, StepOutcome
+from burnish.records import IntArray, Interaction, Message, StepOutcome, who_of
 
 DISPUTED = "disputed"
 SIGNIFICANCE = 0.05
@@ -57,7 +57,7 @@ class LikedReply:
 
     @classmethod
     def of(cls, turn: Interaction) -> "LikedReply":
-        who = (turn.tenant, turn.key_id, turn.user)
+        who = who_of(turn.tenant, turn.key_id, turn.user)
         return cls(who, turn.interaction_id, turn.prompt_ids, turn.token_ids, turn.messages, turn.tools)
 
 
@@ -156,7 +156,11 @@ def _decided(session: Session, agent: str) -> list[tuple[str, float, Hashable]]:
         )
     )
     found = session.connection().execute(words)
-    return [(name, reward, tuple(who)) for name, reward, *who in found if reward is not None and abs(reward) >= PRAISE]
+    return [
+        (name, reward, who_of(tenant, key_id, user))
+        for name, reward, tenant, key_id, user in found
+        if reward is not None and abs(reward) >= PRAISE
+    ]
 
 
 def read(session: Session, names: Iterable[str]) -> list[LikedReply]:

@@ -58,11 +58,12 @@ def mark(folder: Path) -> None:
 
 
 def make_user_key(settings: Settings) -> str:
-    """A key with the scopes to talk and to vote as a user. All simulated users share it."""
+    """A key of a back end, with which all simulated users talk and vote: it may name them."""
     from burnish.adapters.serving.prepare import prepare, refresh
 
     journal = prepare(settings)
-    secret, key = keys.mint({keys.Scope.INFERENCE, keys.Scope.FEEDBACK}, name="simulated users")
+    scopes = {keys.Scope.INFERENCE, keys.Scope.FEEDBACK, keys.Scope.USERS}
+    secret, key = keys.mint(scopes, name="simulated users")
     with journal.write() as session:
         session.add(
             KeyRow(

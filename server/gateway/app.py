@@ -18,9 +18,10 @@ from burnish.config import Settings
 from burnish.errors import NotFound, RequestError
 from burnish.keys import Scope as KeyScope
 from burnish.server.gateway import embeddings, exchange, routing
-from burnish.server.gateway.access import host_guard
-from burnish.server.gateway.access.admission import Terms, admit, anyone, holder
+from burnish.server.gateway.access import host_guard, token_route
+from burnish.server.gateway.access.admission import Terms, admit
 from burnish.server.gateway.access.keyring import NOBODY, Caller
+from burnish.server.gateway.access.need import FREE, Reach, need
 from burnish.server.gateway.call import CHAT, Dialect
 from burnish.server.gateway.dialects import completions, messages, responses
 from burnish.server.gateway.dialects.chat import Chat
@@ -51,10 +52,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method of a path. Without `terms` it is answered to anybody at any time, and no body is read."""
+    """A method of a path."""
 
     answer: Answer
-    terms: Terms | None
+    terms: Terms
 
 
 class App:
@@ -127,11 +128,11 @@ class App:
         state = self.state
         assert state is not None, "the server runs the lifespan before the first request"
         path = scope["path"]
-        answers = _ROUTES.get(path) or (_MODEL if path.startswith(MODEL_PATH) else None)
+        answers = ROUTES.get(path) or (MODEL if path.startswith(MODEL_PATH) else None)
         if answers is not None:
             route = answers.get(scope["method"])
             if route is not None:
-                if route.terms is None:
+                if not route.terms.is_counted:
                     return await route.answer(state, NOBODY, scope, receive, send, request_id)
                 caller, admission = admit(route.terms, state, scope)
                 with admission:
@@ -147,10 +148,10 @@ class App:
         await self._pass_on(state, scope, receive, send, request_id)
 
     async def _pass_on(self, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-        if self._fallback is None:
+        terms = terms_behind(scope["path"])
+        if self._fallback is None or terms is None:
             raise _nothing_at(scope["path"])
         scope.setdefault("state", {}).update(request_id=request_id, recorder=state.recorder)
-        terms = _terms_behind(scope["path"])
         _, admission = admit(terms, state, scope)
         with admission:
             if terms is not _ARCHIVE:  # FastAPI reads a body before it asks who sent it, and without a limit
@@ -220,32 +221,43 @@ _DIALECTS: dict[str, Dialect] = {
 }
 REPLIES = frozenset(_DIALECTS)
 """The paths that answer with replies."""
-_TALK = Terms(holder(KeyScope.INFERENCE), MAX_BODY_BYTES)
-_LOOK = Terms(holder(KeyScope.INFERENCE))
-_ROUTES: dict[str, dict[str, Route]] = {
+_TALK = Terms(need(Reach.MODEL, KeyScope.INFERENCE), MAX_BODY_BYTES)
+_LOOK = Terms(need(Reach.MODEL, KeyScope.INFERENCE))
+_SAY = need(Reach.TARGET, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
+_ALIVE = Terms(FREE, is_counted=False)
+ROUTES: dict[str, dict[str, Route]] = {
     **{path: {"POST": Route(partial(exchange.answer, dialect), _TALK)} for path, dialect in _DIALECTS.items()},
     count_tokens.COUNT_PATH: {"POST": Route(count_tokens.answer, _TALK)},
     embeddings.PATH: {"POST": Route(embeddings.answer, _TALK)},
-    accept.PATH: {"POST": Route(accept.answer, Terms(accept.voter, accept.MAX_BODY))},
-    accept.BATCH_PATH: {"POST": Route(accept.answer_batch, Terms(accept.speaker, accept.MAX_BATCH_BODY))},
-    accept.TOKENS_PATH: {"POST": Route(accept.answer_token, Terms(holder(KeyScope.FEEDBACK), accept.MAX_WISH))},
-    "/v1/models": {"GET": Route(_list_models, _LOOK)},
-    "/healthz": {"GET": Route(_healthz, None)},
-    "/readyz": {"GET": Route(_readyz, None)},
+    accept.PATH: {"POST": Route(accept.answer, Terms(_SAY, accept.MAX_BODY, who=accept.voter))},
+    accept.BATCH_PATH: {"POST": Route(accept.answer_batch, Terms(_SAY, accept.MAX_BATCH_BODY))},
+    accept.TOKENS_PATH: {
+        "POST": Route(accept.answer_token, Terms(need(Reach.TARGET, KeyScope.FEEDBACK), accept.MAX_WISH))
+    },
+    token_route.PATH: {
+        "POST": Route(token_route.answer, Terms(need(Reach.USER, KeyScope.USERS), token_route.MAX_BODY))
+    },
+    "/v1/models": {"GET": Route(_list_models, Terms(need(Reach.LIST, KeyScope.INFERENCE)))},
+    "/healthz": {"GET": Route(_healthz, _ALIVE)},
+    "/readyz": {"GET": Route(_readyz, _ALIVE)},
 }
+MODEL = {"GET": Route(_show_model, _LOOK)}
 _BEHIND = {accept.PATH: ("GET",)}  # methods of the gateway's own paths that need SQL
-_MODEL = {"GET": Route(_show_model, _LOOK)}
-_ADMIN = Terms(holder(KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES, is_reserved=True)
-_ARCHIVE = Terms(holder(KeyScope.OPERATOR), MAX_ARCHIVE_BYTES, is_reserved=True)
-_STORED = Terms(holder(KeyScope.FEEDBACK, KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES)
-_PAGE = Terms(anyone)
+_ADMIN = Terms(need(Reach.LIST, KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES, is_reserved=True)
+_ARCHIVE = Terms(need(Reach.AGENT, KeyScope.OPERATOR), MAX_ARCHIVE_BYTES, is_reserved=True)
+_STORED = Terms(need(Reach.LIST, KeyScope.FEEDBACK, KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES)
+_PAGE = Terms(FREE)
+PAGES = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
+"""The paths behind the hot path that everybody may read."""
 
 
-def _terms_behind(path: str) -> Terms:
-    """The terms of a path behind the hot path. Its own routes ask for more."""
+def terms_behind(path: str) -> Terms | None:
+    """The terms of a path behind the hot path, None if nothing can be there. Its own routes ask for more."""
     if path.startswith("/admin/"):
         return _ARCHIVE if path.endswith("/versions/import") else _ADMIN
-    return _STORED if path == accept.PATH or path.startswith(accept.PATH + "/") else _PAGE
+    if path == accept.PATH or path.startswith(accept.PATH + "/"):
+        return _STORED
+    return _PAGE if path in PAGES else None
 
 
 _HEALTH = frozenset({"/healthz", "/readyz"})

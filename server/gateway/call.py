@@ -43,6 +43,7 @@ class Call:
     (server/gateway/passed_fields.py). `messages` and `tools` are JSON arrays in chat form, as recorded. If a request
     has several prompts, `prompts` holds the messages of each. `render` makes the answer's Renderer from the pinned
     version's name and the request id. `ignored` names the fields that the client sent and that have no effect.
+    `quoted_user` is the name that the request gave, `user` the proved user (server/gateway/exchange.py).
     `strict_tools` go to the engine in place of the body's tools, unless the engine refuses their schemas.
     """
 
@@ -55,6 +56,7 @@ class Call:
     render: "Callable[[str, str], Renderer]"
     n: int = 1
     user: str | None = None
+    quoted_user: str | None = None
     said: BodyLabels = NO_BODY_LABELS
     path: str = CHAT
     prompts: tuple[msgspec.Raw, ...] = ()

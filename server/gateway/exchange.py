@@ -41,7 +41,8 @@ async def answer(
     started_at = time.time()
     sent = headers_of(scope)
     call = dialect.read(await read_body(receive, MAX_BODY_BYTES), sent)
-    call.user = sent.get(HEADER, call.user)
+    call.quoted_user = sent.get(HEADER) or call.quoted_user or None
+    call.user = caller.user_of(call.quoted_user)
     exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
     await exchange.run(receive, send)
 

@@ -43,11 +43,12 @@ class State:
     def open(cls, settings: Settings) -> "State":
         routes = table.watch(settings.run_dir / "routes.json", TABLE_AGE)
         heartbeat = Heartbeat(settings.run_dir, routes)
+        keyring = Keyring(settings, routes)
         return cls(
             settings=settings,
             routes=routes,
-            keyring=Keyring(settings.gateway, routes),
-            tokens=Tokens(ensure_secret(settings.state_dir / "feedback.key"), routes),
+            keyring=keyring,
+            tokens=Tokens(ensure_secret(settings.state_dir / "feedback.key"), keyring),
             limits=Limits(settings.run_dir),
             engines=Engines(),
             recorder=Recorder(settings),

@@ -163,6 +163,7 @@ class Turn:
                 "sampling": call.sampling,
                 "n_choices": call.n,
                 "user": call.user,
+                "quoted_user": call.quoted_user,
                 "quoted_session": labels.session_id,
                 "turn_type": labels.turn_type,
                 "is_session_done": labels.is_session_done,

@@ -1,7 +1,8 @@
 """Feedback is attached to its target: at once if the journal has it, later if its reply is still to come.
 
 Everything here happens in the ingester's transaction. Of two records with one id the later one counts, in whatever
-order they are read. A target of another tenant does not exist, nor a reply of an agent that the key may not use.
+order they are read. A target of another tenant does not exist, nor a reply of an agent that the key may not use. A
+proved user's feedback is about that user's own replies only.
 """
 
 import time
@@ -59,8 +60,9 @@ def attach_waiting(session: Session, turn: InteractionRow, quoted_session: str |
         "tenant": turn.tenant,
     }
     kinds = set()
-    for feedback_id, about, target, key_id in session.connection().execute(_WAITING, names).all():
-        if _is_about(TargetKind(about), target, turn, quoted_session) and _may_rate(session, key_id, turn.agent):
+    for feedback_id, about, target, key_id, user in session.connection().execute(_WAITING, names).all():
+        is_meant = user in (None, turn.user) and _is_about(TargetKind(about), target, turn, quoted_session)
+        if is_meant and _may_rate(session, key_id, turn.agent):
             met = {"interaction_id": turn.interaction_id, "session_id": turn.session_id}
             session.connection().execute(
                 update(FeedbackRow).where(col(FeedbackRow.feedback_id) == feedback_id).values(**met)
@@ -86,7 +88,7 @@ def _is_news(stored: FeedbackRow, said: Feedback) -> bool:
 
 def _target_of(session: Session, said: Feedback) -> str | None:
     """The reply that feedback is about: the first choice of a request, or the last main reply of a session so far."""
-    given = {"target": said.target, "tenant": said.tenant}
+    given = {"target": said.target, "tenant": said.tenant, "user": said.user}
     found = session.connection().execute(_TARGETS[said.about], given).first()
     if found is None or not _may_rate(session, said.key_id, found.agent):
         return None
@@ -151,24 +153,26 @@ def _consult(session: Session, interaction_id: str) -> None:
 # Text, because SQLAlchemy's query building costs several times what running such a frequent statement does.
 _OPEN = "interaction_id IS NULL AND expired_at IS NULL AND is_deleted = FALSE"
 _WAITING = text(
-    "SELECT feedback_id, about, target, key_id FROM feedback "
+    'SELECT feedback_id, about, target, key_id, "user" FROM feedback '
     f"WHERE target IN (:response, :turn, :session, :quoted) AND tenant = :tenant AND {_OPEN}"
 )
+_OWN = '(CAST(:user AS VARCHAR) IS NULL OR turn."user" = :user)'
 _EXPIRE = text(f"UPDATE feedback SET expired_at = :now WHERE {_OPEN} AND created_at < :horizon")
 _TARGETS = {
     TargetKind.RESPONSE: text(
-        "SELECT interaction_id, agent FROM interaction WHERE interaction_id = :target AND tenant = :tenant"
+        "SELECT interaction_id, agent FROM interaction AS turn WHERE interaction_id = :target AND tenant = :tenant "
+        f"AND {_OWN}"
     ),
     TargetKind.TURN: text(
-        "SELECT interaction_id, agent FROM interaction "
-        "WHERE request_id = :target AND tenant = :tenant AND choice = 0 LIMIT 1"
+        "SELECT interaction_id, agent FROM interaction AS turn "
+        f"WHERE request_id = :target AND tenant = :tenant AND choice = 0 AND {_OWN} LIMIT 1"
     ),
     TargetKind.SESSION: text(
         "SELECT turn.interaction_id, turn.agent FROM session AS conversation "
         "JOIN interaction AS turn ON turn.session_id = conversation.session_id "
         "WHERE (conversation.session_id = :target OR conversation.quoted_id = :target) AND conversation.tenant = "
         ":tenant "
-        f"AND turn.kind = '{Kind.MAIN}' AND turn.choice = 0 "
+        f"AND turn.kind = '{Kind.MAIN}' AND turn.choice = 0 AND {_OWN} "
         "ORDER BY conversation.last_at DESC, turn.ended_at DESC LIMIT 1"
     ),
 }

@@ -66,6 +66,7 @@ class Filing:
             tenant=turn.tenant,
             key_id=turn.key_id,
             user=turn.user,
+            quoted_user=turn.quoted_user,
             session_id=session_id,
             parent_id=link.parent.interaction_id if link.parent else None,
             link_rule=link.rule,

@@ -69,7 +69,8 @@ class Link:
 def scope_of(turn: Interaction) -> str:
     """What two turns must share to be one conversation: the asker and the agent. A quoted session or user narrows
     it."""
-    return "\0".join([turn.tenant, turn.key_id, family_of(turn.agent), turn.user or "", turn.quoted_session or ""])
+    named = "\0".join(dict.fromkeys(name for name in (turn.user, turn.quoted_user) if name))
+    return "\0".join([turn.tenant, turn.key_id, family_of(turn.agent), named, turn.quoted_session or ""])
 
 
 def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:

@@ -128,5 +128,6 @@ def conversation_of(session: Session, turn: Interaction) -> Conversation | None:
 
 
 def quoted_id(turn: Interaction) -> str:
-    """The session id for the name that a turn quotes. Names under different keys never meet."""
-    return "q-" + hashlib.sha256(f"{turn.tenant}\0{turn.key_id}\0{turn.quoted_session}".encode()).hexdigest()[:24]
+    """The session id for the name that a turn quotes. Names under different keys or of different users never meet."""
+    asker = [turn.tenant, turn.key_id, *([turn.user] if turn.user else [])]
+    return "q-" + hashlib.sha256("\0".join([*asker, str(turn.quoted_session)]).encode()).hexdigest()[:24]

@@ -6,10 +6,11 @@ from sqlalchemy import update
 from sqlmodel import Session, col
 
 from burnish.adapters.registry import lifecycle
-from burnish.adapters.registry.personal import MAX_USER, applies, family_of, name_of
+from burnish.adapters.registry.personal import applies, family_of, name_of
 from burnish.config import Personal
 from burnish.journal.jobs import enqueue_again, insert_or_skip
 from burnish.journal.tables import AgentRow, LoadJob
+from burnish.keys import MAX_USER
 from burnish.records import Interaction
 
 NOTED_SECONDS = 5.0

@@ -1,8 +1,9 @@
 """Keys and scopes. A key is shown once, when it is made. Its SHA-256 and its first characters are stored.
 
 An inference key may talk. It may leave feedback, which is stored as the harness's and is never a reward. Only a key
-with the feedback scope speaks for a user. A viewer reads, an operator changes what is served (promote, roll back), and
-admin may do everything, keys included.
+with the feedback scope speaks for a user. A key with the users scope belongs to a back end: it may name its users and
+make tokens for them. A key made for a user talks and gives feedback as that user. A viewer reads, an operator changes
+what is served (promote, roll back), and admin may do everything, keys included.
 """
 
 import hashlib
@@ -15,9 +16,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from burnish.config import Settings
+from burnish.errors import RequestError
 from burnish.files import replace_text
 
 PREFIX = "sk-burnish-"
+MAX_USER = 512
+"""Longest name of a user, in characters."""
 
 
 class Scope(StrEnum):
@@ -25,16 +29,21 @@ class Scope(StrEnum):
 
     INFERENCE = "inference"
     FEEDBACK = "feedback"
+    USERS = "users"
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
+
+
+OF_USERS = frozenset({Scope.INFERENCE, Scope.FEEDBACK})
+"""What somebody may do who is a user and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """A stored key. `digest` is the hex SHA-256 of the secret. `agents` limits the models; empty allows all.
 
-    `requests_per_minute` and `max_concurrent` are limits; 0 means none.
+    `requests_per_minute` and `max_concurrent` are limits; 0 means none. `user` is the user that the key was made for.
     """
 
     key_id: str
@@ -45,6 +54,7 @@ class Key:
     name: str = ""
     requests_per_minute: int = 0
     max_concurrent: int = 0
+    user: str | None = None
 
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
@@ -67,12 +77,32 @@ def mint(
     name: str = "",
     requests_per_minute: int = 0,
     max_concurrent: int = 0,
+    user: str | None = None,
 ) -> tuple[str, Key]:
-    """A new secret and the key to store for it."""
+    """A new secret and the key to store for it. Raises RequestError for a user's key with scopes that no user has."""
+    held = frozenset(scopes)
+    if user is not None:
+        check_user(user, held)
     secret = PREFIX + secrets.token_urlsafe(24)
     key_id = secret[: len(PREFIX) + 6]
     limits = (requests_per_minute, max_concurrent)
-    return secret, Key(key_id, digest(secret), tenant, frozenset(scopes), frozenset(agents), name, *limits)
+    return secret, Key(key_id, digest(secret), tenant, held, frozenset(agents), name, *limits, user)
+
+
+def check_user(user: str, scopes: Collection[Scope]) -> None:
+    """Raises RequestError if a key with the `scopes` cannot be made for `user`."""
+    if others := sorted(set(scopes) - OF_USERS):
+        raise RequestError(
+            f"scope: a key for a user has inference, feedback or both, not {', '.join(others)}; make another key",
+            param="scope",
+            code="invalid_value",
+        )
+    if not user.strip() or len(user) > MAX_USER or not user.isprintable():
+        raise RequestError(
+            f"user: expected 1 to {MAX_USER} printable characters, got {user[:80]!r}",
+            param="user",
+            code="invalid_value",
+        )
 
 
 def ensure_secret(path: Path) -> str:

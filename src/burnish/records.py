@@ -192,6 +192,14 @@ class Sampling:
         return not self.has_logit_bias and not self.is_constrained
 
 
+Who = tuple[str, str, str]
+
+
+def who_of(tenant: str, key_id: str, user: str | None) -> Who:
+    """One voice: a proved user, whatever the key; without one, the key."""
+    return (tenant, "key", key_id) if user is None else (tenant, "user", user)
+
+
 @dataclass(frozen=True, slots=True)
 class Interaction:
     """One recorded agent reply, exactly as sampled.
@@ -199,8 +207,9 @@ class Interaction:
     `interaction_id` is the client's response id, with `#i` behind it for choice i > 0. `prompt_ids`, `token_ids` are
     int32 arrays, `logprobs` a float32 array with the policy's natural-log probability of each sampled token at
     temperature 1, whatever the request's. `version` is the adapter version's number, 0 for the frozen base.
-    `quarantine` holds the reason why ids and log-probs cannot be trusted, None where they add up. `quoted_session` is
-    the id that the request named, `quoted_by` the header or field that named it. `route` is the dialect it came in.
+    `quarantine` holds the reason why ids and log-probs cannot be trusted, None where they add up. `user` is proved
+    (server/gateway/access/keyring.py), `quoted_user` is the name that the request gave. `quoted_session` is the id that
+    the request named, `quoted_by` the header or field that named it. `route` is the dialect it came in.
     `upstream` names the remote model that answered in the agent's place, None where the engine did; such a turn has no
     version of ours. `retry` is the number of earlier tries that the client says it made; `stop` the stop string that
     ended the reply and is no part of it.
@@ -225,6 +234,7 @@ class Interaction:
     choice: int = 0
     n_choices: int = 1
     user: str | None = None
+    quoted_user: str | None = None
     quoted_session: str | None = None
     turn_type: str | None = None
     is_session_done: bool = False
@@ -257,8 +267,8 @@ class Feedback:
     """Feedback on a reply, a request or a session, joined by the target's id (`about` says which kind).
 
     `rating` and `outcome` are in [-1, 1], `score` in [0, 1]; each is None if it was not given. An `outcome` is a later
-    result (`label` names it). A `demonstration` is a reply that would have been right. `is_deleted` deletes the earlier
-    feedback with the same id.
+    result (`label` names it). A `demonstration` is a reply that would have been right. `user` is the proved user who
+    gave it. `is_deleted` deletes the earlier feedback with the same id.
     """
 
     feedback_id: str
@@ -275,6 +285,7 @@ class Feedback:
     outcome: float | None = None
     label: str | None = None
     demonstration: str | None = None
+    user: str | None = None
     is_deleted: bool = False
 
 

@@ -95,6 +95,7 @@ def parse(tree: Mapping[str, Any]) -> Routes:
             k["name"],
             k.get("requests_per_minute", 0),
             k.get("max_concurrent", 0),
+            k.get("user"),
         )
         for k in tree["keys"]
     }
@@ -136,6 +137,7 @@ def write(path: Path, routes: Routes) -> None:
                 "name": k.name,
                 "requests_per_minute": k.requests_per_minute,
                 "max_concurrent": k.max_concurrent,
+                "user": k.user,
             }
             for k in routes.keys.values()
         ],

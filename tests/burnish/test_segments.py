@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from array import array
@@ -34,6 +35,17 @@ def test_records_come_back_equal(tmp_path: Path) -> None:
     writer.close()
     (path,) = tmp_path.glob("*.seg")
     assert [record for record, _ in read(path)] == records
+
+
+def test_a_name_in_a_record_of_before_is_the_clients_word() -> None:
+    payload = encode(interaction([user("hi")], "ok", user="ana"))[HEADER:]
+    head, *counts = struct.unpack_from("<IIII", payload)
+    tree = json.loads(payload[16 : 16 + head])
+    del tree["quoted_user"]
+    text = json.dumps(tree).encode()
+    read_back = decode(struct.pack("<IIII", len(text), *counts) + text + payload[16 + head :])
+    assert isinstance(read_back, Interaction)
+    assert (read_back.user, read_back.quoted_user) == (None, "ana")
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=50), st.lists(st.floats(-50, 0, width=32), max_size=50), st.text())

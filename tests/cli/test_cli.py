@@ -176,6 +176,17 @@ def test_a_key_is_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
         assert row.digest == keys.digest(made["secret"])
 
 
+def test_a_key_is_made_for_a_user(run: Run, tmp_path: Path) -> None:
+    made = run("keys", "create", "--scope", "inference", "--user", "ann", "--json").json
+    assert made["user"] == "ann"
+    assert "ann" in run("keys", "list").out
+    table = serving_table.watch(tmp_path / ".burnish" / "run" / "routes.json").current()
+    assert table.keys[keys.digest(made["secret"])].user == "ann"
+    refused = run("keys", "create", "--scope", "users", "--user", "ann")
+    assert "a key for a user has inference, feedback or both, not users" in refused.error
+    assert len(run("keys", "list", "--json").json) == 1
+
+
 def test_a_secret_alone_is_printed_for_scripts(run: Run) -> None:
     done = run("keys", "create", "--scope", "admin")
     assert done.out.startswith(keys.PREFIX) and done.out.count("\n") == 1

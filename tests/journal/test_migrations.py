@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
@@ -15,7 +17,10 @@ from burnish import journal as package
 from burnish.adapters.registry import lifecycle
 from burnish.errors import JournalError
 from burnish.journal import Journal, _write_ahead
+from burnish.journal.tables import InteractionRow
+from tests.factories import interaction, user
 from tests.postgres import Postgres, running
+from tests.turns import add_turn
 
 NEXT = """
 import sqlalchemy as sa
@@ -116,6 +121,23 @@ def test_a_failing_migration_leaves_the_old_schema(
     assert any_journal.revision() == later_schema
     with any_journal.engine.connect() as connection:
         assert "motto" not in {column["name"] for column in inspect(connection).get_columns("agent")}
+
+
+def test_a_name_that_was_never_proved_becomes_the_clients_word(journal_url: str) -> None:
+    journal = Journal.open(journal_url)
+    add_turn(journal, interaction([user("x")], interaction_id="old", quoted_user="ana"))
+    config = Config()
+    config.set_main_option("script_location", str(package._MIGRATIONS))
+    with journal.engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0009")
+        assert connection.execute(text('SELECT "user" FROM interaction')).scalars().all() == ["ana"]
+    journal.close()
+    journal = Journal.open(journal_url)
+    with journal.read() as session:
+        row = session.get_one(InteractionRow, "old")
+        assert (row.user, row.quoted_user) == (None, "ana")
+    journal.close()
 
 
 def test_processes_that_start_together_make_one_schema(tmp_path: Path, postgres: Postgres) -> None:

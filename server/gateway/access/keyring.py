@@ -4,27 +4,38 @@ A key comes as `Authorization: Bearer …` or as `x-api-key`, as Anthropic's cli
 first counts. An unknown key is always refused. A request without a key may only talk, and only if the gateway listens
 on loopback, `gateway.open_inference` is on, and no proxy shows between the caller and the gateway. Such a caller
 belongs to the tenant `default`. Admin routes always need a key.
+
+A caller's user is proved by a key that was made for the user, by a user token in a key's place, or by a key with the
+scope `users`, whose word on its users counts. Any other name in a request groups sessions and does nothing else.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import time
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.types import Scope as AsgiScope
 
 from burnish import serving_table as table
-from burnish.config import Gateway, Settings
-from burnish.errors import NotAllowed
+from burnish.config import Settings
+from burnish.errors import NotAllowed, RequestError
 from burnish.files import Watched
-from burnish.keys import Key, Scope, covers, digest
+from burnish.keys import MAX_USER, OF_USERS, Key, Scope, covers, digest, ensure_secret
 from burnish.server.gateway.access.host_guard import is_direct, is_loopback
+from burnish.server.gateway.access.need import Need
+from burnish.server.gateway.access.user_tokens import PREFIX as TOKEN_PREFIX
+from burnish.server.gateway.access.user_tokens import UserTokens
 from burnish.server.gateway.http.asgi import header
 from burnish.serving_table import Routes
+
+MAX_KNOWN = 10_000
+"""Verified user tokens that a process remembers."""
+_KNOWN_TOKENS, _KEYS_BY_ID = "access.user_tokens", "access.keys_by_id"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. `agents` limits the models; empty allows all of the tenant's."""
+    """Who sent a request. `agents` limits the models; empty allows all of the tenant's. `user` is proved."""
 
     key_id: str
     tenant: str
@@ -32,13 +43,39 @@ class Caller:
     agents: frozenset[str] = frozenset()
     requests_per_minute: int = 0
     max_concurrent: int = 0
+    user: str | None = None
 
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
 
+    def user_of(self, quoted: str | None) -> str | None:
+        """The proved user of a request that names `quoted`. None if there is none. Raises RequestError."""
+        if self.user is not None or quoted is None or not self.covers(Scope.USERS):
+            return self.user
+        if len(quoted) > MAX_USER:
+            what = f"user: got a name of {len(quoted):,} characters, expected at most {MAX_USER}"
+            raise RequestError(what, param="user", code="invalid_value")
+        return quoted
+
+    @property
+    def limited_as(self) -> str:
+        """Whose requests the limits count: the user's under any key, else the key's."""
+        return self.key_id if self.user is None else f"user-{_digest(self.tenant, self.user)}"
+
+    @property
+    def feedback_prefix(self) -> str:
+        """How the ids of this caller's feedback begin. Those of different keys or users never meet."""
+        return f"{self.key_id}:" if self.user is None else f"{self.key_id}.{_digest(self.tenant, self.user)}:"
+
     @classmethod
     def of(cls, key: Key) -> "Caller":
-        return cls(key.key_id, key.tenant, key.scopes, key.agents, key.requests_per_minute, key.max_concurrent)
+        limits = (key.requests_per_minute, key.max_concurrent)
+        return cls(key.key_id, key.tenant, key.scopes, key.agents, *limits, key.user)
+
+
+def _digest(*parts: str) -> str:
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 OPEN_CALLER = Caller("open", "default", frozenset({Scope.INFERENCE}))
@@ -49,9 +86,10 @@ NOBODY = Caller("", "", frozenset())
 class Keyring:
     """Finds the caller of a request among the serving table's keys."""
 
-    def __init__(self, settings: Gateway, routes: Watched[Routes]) -> None:
+    def __init__(self, settings: Settings, routes: Watched[Routes]) -> None:
         self._routes = routes
-        self._is_open = settings.open_inference and is_loopback(settings.host)
+        self._is_open = settings.gateway.open_inference and is_loopback(settings.gateway.host)
+        self.user_tokens = UserTokens(ensure_secret(settings.state_dir / "users.key"))
 
     def caller(self, scope: AsgiScope) -> Caller:
         """The caller, whatever it may do. Raises NotAllowed (401) for a missing, malformed or unknown key."""
@@ -63,12 +101,48 @@ class Keyring:
                 "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`",
                 code="missing_api_key",
             )
+        if secret.startswith(TOKEN_PREFIX):
+            return self._bearer(secret)
         key = self._routes.current().keys.get(digest(secret))
         if key is None:
             raise NotAllowed(
                 "unknown key; see `burnish keys list`, or make one with `burnish keys create`", code="invalid_api_key"
             )
         return Caller.of(key)
+
+    def key_named(self, key_id: str) -> Key | None:
+        """The key with that id, None if there is none (any more)."""
+        routes = self._routes.current()
+        by_id: dict[str, Key] | None = routes.memo.get(_KEYS_BY_ID)
+        if by_id is None:
+            by_id = routes.memo[_KEYS_BY_ID] = {key.key_id: key for key in routes.keys.values()}
+        return by_id.get(key_id)
+
+    def _bearer(self, token: str) -> Caller:
+        """The user that a token was made for. A token is verified once for each serving table."""
+        known: dict[str, tuple[int, Caller]] = self._routes.current().memo.setdefault(_KNOWN_TOKENS, {})
+        found = known.get(token)
+        if found is None:
+            found = self._verified(token)
+            if len(known) >= MAX_KNOWN:
+                known.clear()
+            known[token] = found
+        expires_at, caller = found
+        if expires_at <= time.time():
+            raise NotAllowed("the user token has expired; ask for a new one", code="expired_token")
+        return caller
+
+    def _verified(self, token: str) -> tuple[int, Caller]:
+        grant = self.user_tokens.read(token)
+        key = self.key_named(grant.key_id)
+        if key is None or key.tenant != grant.tenant or not key.covers(Scope.USERS):
+            raise NotAllowed(
+                f"the user token was made with the key {grant.key_id}, which is revoked; ask for a new one",
+                code="revoked_token",
+            )
+        scopes = frozenset(scope for scope in OF_USERS if key.covers(scope))
+        caller = replace(Caller.of(key), scopes=scopes, agents=frozenset(grant.agents), user=grant.user)
+        return grant.expires_at, caller
 
     def require(self, scope: AsgiScope, *needed: Scope) -> Caller:
         """The caller, if it holds at least one of the `needed` scopes. Raises NotAllowed otherwise."""
@@ -93,11 +167,12 @@ def secret_of(scope: AsgiScope) -> str:
     return secret.strip() or header(scope, b"x-api-key") or ""
 
 
-def require(settings: Settings, *needed: Scope) -> Callable[[Request], Caller]:
-    """A FastAPI dependency for admin routes: `Depends(require(settings, Scope.ADMIN))` gives the Caller."""
-    keyring = Keyring(settings.gateway, table.watch(settings.run_dir / "routes.json"))
+class Holder:
+    """A FastAPI dependency that gives the Caller, if it meets `need`."""
 
-    def dependency(request: Request) -> Caller:
-        return keyring.require(request.scope, *needed)
+    def __init__(self, settings: Settings, need: Need) -> None:
+        self._keyring = Keyring(settings, table.watch(settings.run_dir / "routes.json"))
+        self.need = need
 
-    return dependency
+    def __call__(self, request: Request) -> Caller:
+        return self._keyring.require(request.scope, *self.need.scopes)

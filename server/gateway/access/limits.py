@@ -1,6 +1,7 @@
 """Limits of a key: requests per minute and requests at a time, shared by all gateway processes of one machine.
 
-Both live in small files under `run/limits`, one pair for each key with limits. The rate is a generic cell rate
+They hold for the key, or for each proved user under it. Both live in small files under `run/limits`, one pair for each
+key or user with limits. The rate is a generic cell rate
 algorithm (ITU-T I.371): the file holds the time until which the key's allowance is spent. It is read and moved under a
 lock. A burst may use a whole minute's allowance at once. A running request holds a lock on one byte of the other file.
 The system releases the lock if a gateway is killed, so a crash never costs a key its share.
@@ -11,6 +12,7 @@ import os
 import random
 import struct
 import time
+from collections import OrderedDict
 from pathlib import Path
 
 from burnish.errors import Overloaded, RateLimited
@@ -22,6 +24,8 @@ MAX_IN_FLIGHT = 2000
 """Requests that one gateway process runs at a time. Beyond that it answers 503."""
 RESERVED = 100
 """Places beyond these that are kept for the admin API."""
+MAX_OPEN = 64
+"""Files of each kind that a process keeps open without a need."""
 _TIME = struct.Struct("<d")
 
 
@@ -32,8 +36,8 @@ class Limits:
         self._folder = run_dir / "limits"
         self._max_in_flight = max_in_flight
         self._n_in_flight = 0
-        self._rates: dict[str, int] = {}
-        self._slots: dict[str, _Slots] = {}
+        self._rates: OrderedDict[str, int] = OrderedDict()
+        self._slots: OrderedDict[str, _Slots] = OrderedDict()
 
     def admit(self, caller: Caller, *, is_reserved: bool = False) -> "Admission":
         """Count one request for the length of a `with` block.
@@ -63,7 +67,7 @@ class Limits:
         """The request has ended."""
         self._n_in_flight -= 1
         if slot is not None:
-            self._slots[caller.key_id].give_back(slot)
+            self._slots[caller.limited_as].give_back(slot)
 
     def close(self) -> None:
         for handle in (*self._rates.values(), *(slots.handle for slots in self._slots.values())):
@@ -71,9 +75,13 @@ class Limits:
 
     def _spend(self, caller: Caller) -> None:
         """Move the key's time on by one request. Raises RateLimited if that is more than a minute ahead."""
-        handle = self._rates.get(caller.key_id)
+        handle = self._rates.get(caller.limited_as)
         if handle is None:
-            handle = self._rates[caller.key_id] = self._open(caller.key_id, "rate")
+            handle = self._rates[caller.limited_as] = self._open(caller.limited_as, "rate")
+            if len(self._rates) > MAX_OPEN:
+                os.close(self._rates.popitem(last=False)[1])
+        else:
+            self._rates.move_to_end(caller.limited_as)
         cost = MINUTE / caller.requests_per_minute
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
@@ -82,7 +90,7 @@ class Limits:
             spent_until = max(now, _TIME.unpack(stored)[0] if len(stored) == _TIME.size else now) + cost
             if spent_until - now > MINUTE + 1e-6:
                 raise RateLimited(
-                    f"key {caller.key_id} may ask {caller.requests_per_minute} times a minute; please wait",
+                    f"{_named(caller)} may ask {caller.requests_per_minute} times a minute; please wait",
                     retry_after=min(spent_until - now - MINUTE, MINUTE),
                 )
             os.pwrite(handle, _TIME.pack(spent_until), 0)
@@ -90,20 +98,34 @@ class Limits:
             fcntl.flock(handle, fcntl.LOCK_UN)
 
     def _take_slot(self, caller: Caller) -> int:
-        slots = self._slots.get(caller.key_id)
+        slots = self._slots.get(caller.limited_as)
         if slots is None:
-            slots = self._slots[caller.key_id] = _Slots(self._open(caller.key_id, "slots"))
+            if len(self._slots) >= MAX_OPEN:
+                self._close_unused()
+            slots = self._slots[caller.limited_as] = _Slots(self._open(caller.limited_as, "slots"))
+        else:
+            self._slots.move_to_end(caller.limited_as)
         slot = slots.take(caller.max_concurrent)
         if slot is None:
             raise RateLimited(
-                f"key {caller.key_id} may have {caller.max_concurrent} requests under way; please wait for one to end",
+                f"{_named(caller)} may have {caller.max_concurrent} requests under way; please wait for one to end",
                 retry_after=RETRY_AFTER,
             )
         return slot
 
-    def _open(self, key_id: str, kind: str) -> int:
+    def _close_unused(self) -> None:
+        """Close the longest unused file. One with a slot in use stays open: closing it would free the slot."""
+        name = next((name for name, slots in self._slots.items() if slots.is_unused), None)
+        if name is not None:
+            os.close(self._slots.pop(name).handle)
+
+    def _open(self, name: str, kind: str) -> int:
         self._folder.mkdir(parents=True, exist_ok=True)
-        return os.open(self._folder / f"{key_id}.{kind}", os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(self._folder / f"{name}.{kind}", os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def _named(caller: Caller) -> str:
+    return f"key {caller.key_id}" if caller.user is None else f"user {caller.user} with key {caller.key_id}"
 
 
 class Admission:
@@ -129,6 +151,10 @@ class _Slots:
     def __init__(self, handle: int) -> None:
         self.handle = handle
         self._mine: set[int] = set()
+
+    @property
+    def is_unused(self) -> bool:
+        return not self._mine
 
     def take(self, n_slots: int) -> int | None:
         """Lock a free byte among the first `n_slots`. None if all are taken."""

@@ -17,6 +17,7 @@ from burnish.journal import Journal
 from burnish.journal.summary import summary
 from burnish.keys import Scope
 from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.access.need import Reach
 from burnish.server.gateway.admin.caller import Access, find, visible
 from burnish.server.gateway.admin.field_types import AgentPath, Body, Reasoned, Text
 
@@ -49,6 +50,7 @@ class OwnSettings(Body):
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     """`GET` and `POST /agents`, `GET /agents/{agent}`, `POST /agents/{agent}/set` and `…/end-hold`."""
+    may_make = Depends(access.anywhere(Scope.OPERATOR, Reach.NEW_AGENT))
     made = APIRouter()
 
     @made.get("/agents")
@@ -58,7 +60,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             return {"agents": [described(row, aliases_of(session, row.name)) for row in visible(session, caller)]}
 
     @made.post("/agents")
-    def create_agent(body: NewAgent, caller: Caller = Depends(access.anywhere(Scope.OPERATOR))) -> dict[str, Any]:  # noqa: B008
+    def create_agent(body: NewAgent, caller: Caller = may_make) -> dict[str, Any]:
         """Make an agent of the key's tenant. It is served at the base at once."""
         if caller.agents and body.name not in caller.agents:
             raise NotAllowed(

@@ -1,7 +1,5 @@
 """The caller of an admin request, and which agents exist for it."""
 
-from collections.abc import Callable
-
 from sqlmodel import Session
 from starlette.requests import Request
 
@@ -10,7 +8,8 @@ from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow
 from burnish.keys import Scope
-from burnish.server.gateway.access.keyring import Caller, require
+from burnish.server.gateway.access.keyring import Caller, Holder
+from burnish.server.gateway.access.need import Reach, need
 from burnish.server.gateway.admin.field_types import AgentPath
 
 
@@ -21,21 +20,27 @@ class Access:
         self._settings = settings
         self._journal = journal
 
-    def anywhere(self, scope: Scope) -> Callable[[Request], Caller]:
-        """The caller, if it holds `scope`."""
-        return require(self._settings, scope)
+    def anywhere(self, scope: Scope, reach: Reach = Reach.LIST) -> Holder:
+        """The caller, if it holds `scope`. The route itself limits what it shows or touches to `reach`."""
+        return Holder(self._settings, need(reach, scope))
 
-    def on_agent(self, scope: Scope) -> Callable[[Request, str], Caller]:
+    def on_agent(self, scope: Scope) -> "OnAgent":
         """The caller, if it holds `scope` and the path's agent exists for it. Raises NotFound otherwise."""
-        needs = require(self._settings, scope)
+        return OnAgent(self._settings, self._journal, scope)
 
-        def dependency(request: Request, agent: AgentPath) -> Caller:
-            caller = needs(request)
-            with self._journal.read() as session:
-                find(session, caller, agent)
-            return caller
 
-        return dependency
+class OnAgent(Holder):
+    """A dependency of routes with an agent in their path."""
+
+    def __init__(self, settings: Settings, journal: Journal, scope: Scope) -> None:
+        super().__init__(settings, need(Reach.AGENT, scope))
+        self._journal = journal
+
+    def __call__(self, request: Request, agent: AgentPath) -> Caller:  # type: ignore[override]
+        caller = super().__call__(request)
+        with self._journal.read() as session:
+            find(session, caller, agent)
+        return caller
 
 
 def find(session: Session, caller: Caller, name: str) -> AgentRow:

@@ -2,18 +2,17 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from burnish.adapters.registry import agents
 from burnish.adapters.verbs import canary
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.keys import Scope
 from burnish.records import Observation
-from burnish.server.gateway.access.keyring import Caller, require
-
-AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Agent name.")]
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.admin.field_types import AgentPath
 
 
 class Start(BaseModel):
@@ -34,34 +33,25 @@ class Stop(BaseModel):
     reason: str | None = Field(None, max_length=500, pattern=r"^[^\x00]*$", description="Kept in the audit log.")
 
 
-def router(settings: Settings, journal: Journal) -> APIRouter:
+def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     """`GET`, `POST …/start` and `POST …/stop` under /agents/{agent}/canary. Other tenants' agents do not exist."""
-    may_see, may_change = (Depends(require(settings, scope)) for scope in (Scope.VIEWER, Scope.OPERATOR))
-    made = APIRouter(tags=["admin"])
+    may_see, may_change = (Depends(access.on_agent(scope)) for scope in (Scope.VIEWER, Scope.OPERATOR))
+    made = APIRouter()
 
-    def check(agent: str, caller: Caller) -> None:
-        with journal.read() as session:
-            agents.find(session, agent, caller.tenant)
-
-    @made.get("/agents/{agent}/canary")
-    def status(
-        agent: AgentPath, limit: Annotated[int, Query(ge=1, le=100)] = 10, caller: Caller = may_see
-    ) -> dict[str, Any]:
+    @made.get("/agents/{agent}/canary", dependencies=[may_see])
+    def status(agent: AgentPath, limit: Annotated[int, Query(ge=1, le=100)] = 10) -> dict[str, Any]:
         """Canaries and watches, newest first, with the state of each test, and whether the agent is held."""
-        check(agent, caller)
         with journal.read() as session:
             return canary.status(session, agent, limit)
 
     @made.post("/agents/{agent}/canary/start")
     def start(agent: AgentPath, body: Start, caller: Caller = may_change) -> dict[str, str]:
         """Put an older version on canary beside the live one."""
-        check(agent, caller)
         return {"status": canary.start(settings, journal, agent, body.version, share=body.share, actor=caller.key_id)}
 
     @made.post("/agents/{agent}/canary/stop")
     def stop(agent: AgentPath, body: Stop, caller: Caller = may_change) -> dict[str, str]:
         """Stop the canary and refuse its version, or stop the watch over the live version."""
-        check(agent, caller)
         return {
             "status": canary.stop(settings, journal, agent, kind=body.kind, actor=caller.key_id, reason=body.reason)
         }

@@ -11,6 +11,7 @@ from burnish.journal import Journal, story
 from burnish.journal.tables import InteractionRow
 from burnish.keys import Scope
 from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.access.need import Reach
 from burnish.server.gateway.admin.caller import Access, find
 
 TurnPath = Annotated[str, Path(max_length=512, pattern=r"^[^\x00]+$", description="A reply's id, percent-encoded.")]
@@ -18,10 +19,11 @@ TurnPath = Annotated[str, Path(max_length=512, pattern=r"^[^\x00]+$", descriptio
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
     """`GET /turns/{turn}`."""
+    may_see = Depends(access.anywhere(Scope.VIEWER, Reach.TURN))
     made = APIRouter()
 
     @made.get("/turns/{turn}")
-    def show_turn(turn: TurnPath, caller: Caller = Depends(access.anywhere(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
+    def show_turn(turn: TurnPath, caller: Caller = may_see) -> dict[str, Any]:
         """One turn: messages, next state, votes, reward, and whether it was trained, in which version, or why not."""
         with journal.read() as session:
             _check(session, caller, turn)

@@ -66,7 +66,7 @@ def parse(body: bytes) -> Call:
         tools=raw["tools"] if tools else None,
         sampling=common.sampling_of(fields, is_constrained=_is_constrained(fields, tools or ())),
         n=fields.n or 1,
-        user=fields.user,
+        quoted_user=fields.user,
         said=common.said_of(fields),
         render=lambda model, request_id: ChatRenderer(fields, model),
         strict_tools=strict_tools(raw["tools"], fields.tool_choice) if tools else None,

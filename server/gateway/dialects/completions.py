@@ -45,7 +45,7 @@ def parse(body: bytes) -> Call:
         tools=None,
         sampling=common.sampling_of(fields, is_constrained=common.is_grammar(fields)),
         n=n_each * len(read),
-        user=fields.user,
+        quoted_user=fields.user,
         said=common.said_of(fields),
         path=PATH,
         render=lambda model, request_id: CompletionRenderer(fields, model),

@@ -1,7 +1,7 @@
 """`POST /v1/feedback`, `/v1/feedback/batch`, `/v1/feedback/tokens`: appended like any other record, answered without
 SQL.
 
-A caller's own `id` makes the call idempotent. Ids of different keys never meet, because each begins with its key's id.
+A caller's own `id` makes the call idempotent. Ids of different keys or users never meet: each begins with theirs.
 """
 
 import time
@@ -24,15 +24,12 @@ PATH, BATCH_PATH, TOKENS_PATH = "/v1/feedback", "/v1/feedback/batch", "/v1/feedb
 MAX_BODY, MAX_BATCH_BODY, MAX_WISH = 4 * 2**20, 16 * 2**20, 16 * 1024
 
 
-def speaker(state: State, scope: Scope) -> Caller:
-    """A key that may give feedback."""
-    return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
-
-
 def voter(state: State, scope: Scope) -> Caller:
     """A key that may give feedback, or the key that a vote token speaks for."""
     given = secret_of(scope)
-    return state.tokens.bearer(given) if given.startswith(vote_tokens.PREFIX) else speaker(state, scope)
+    if given.startswith(vote_tokens.PREFIX):
+        return state.tokens.bearer(given)
+    return state.keyring.require(scope, KeyScope.FEEDBACK, KeyScope.INFERENCE, KeyScope.OPERATOR)
 
 
 async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
@@ -80,7 +77,7 @@ def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:
 
 def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
     return Feedback(
-        feedback_id=f"{caller.key_id}:{opinion.id or uuid.uuid4().hex}",
+        feedback_id=f"{caller.feedback_prefix}{opinion.id or uuid.uuid4().hex}",
         target=opinion.target,
         tenant=caller.tenant,
         key_id=caller.key_id,
@@ -94,6 +91,7 @@ def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
         outcome=outcome_of(opinion.outcome),
         label=opinion.label,
         demonstration=opinion.demonstration,
+        user=caller.user,
     )
 
 

@@ -24,7 +24,8 @@ from burnish.journal.blobs import storable
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow
 from burnish.keys import Scope
 from burnish.records import Feedback, FeedbackSource, TargetKind
-from burnish.server.gateway.access.keyring import Caller, require
+from burnish.server.gateway.access.keyring import Caller, Holder
+from burnish.server.gateway.access.need import Reach, need
 from burnish.server.gateway.feedback.accept import PATH
 from burnish.server.gateway.feedback.parse import MAX_NAME
 
@@ -68,8 +69,10 @@ class DeletedFeedback(BaseModel):
 
 def router(settings: Settings, journal: Journal) -> APIRouter:
     """The three routes."""
-    may_see = Depends(require(settings, Scope.FEEDBACK, Scope.VIEWER))
-    may_delete = Depends(require(settings, Scope.FEEDBACK, Scope.OPERATOR))
+    may_list, may_see = (
+        Depends(Holder(settings, need(reach, Scope.FEEDBACK, Scope.VIEWER))) for reach in (Reach.LIST, Reach.FEEDBACK)
+    )
+    may_delete = Depends(Holder(settings, need(Reach.FEEDBACK, Scope.FEEDBACK, Scope.OPERATOR)))
     routes = APIRouter(tags=["v1"])
 
     @routes.get(PATH)
@@ -79,7 +82,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
         ],
         about: Annotated[TargetKind | None, Query(description="Only what is about this kind of target.")] = None,
         limit: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 100,
-        caller: Caller = may_see,
+        caller: Caller = may_list,
     ) -> FeedbackList:
         """The feedback about one target, newest first."""
         wanted = select(FeedbackRow).where(col(FeedbackRow.target) == storable(target), *_visible(caller, Scope.VIEWER))
@@ -103,7 +106,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
     async def delete_feedback(feedback_id: str, request: Request, caller: Caller = may_delete) -> DeletedFeedback:
         """Delete one piece of feedback. It no longer counts. A second call changes nothing."""
         found = await run_in_threadpool(_find, journal, feedback_id, caller, Scope.OPERATOR)
-        if found is None and not feedback_id.startswith(f"{caller.key_id}:"):
+        if found is None and not feedback_id.startswith(caller.feedback_prefix):
             raise _unknown(feedback_id)
         deletion = _deletion(feedback_id, found, caller)
         # Runs in the event loop's thread, which owns the segments.
@@ -122,18 +125,19 @@ def _find(journal: Journal, feedback_id: str, caller: Caller, tenant_wide: Scope
 
 def _visible(caller: Caller, tenant_wide: Scope) -> list[ColumnElement[bool]]:
     """The feedback that a caller may see: the tenant's (about the key's agents) with the scope `tenant_wide`, else the
-    key's own.
+    user's own, or the key's if it has no user.
     """
-    of_tenant, own = col(FeedbackRow.tenant) == caller.tenant, col(FeedbackRow.key_id) == caller.key_id
-    if not caller.covers(tenant_wide):
-        return [of_tenant, own]
-    if not caller.agents:
-        return [of_tenant]
+    of_tenant = col(FeedbackRow.tenant) == caller.tenant
+    own = col(FeedbackRow.key_id) == caller.key_id if caller.user is None else col(FeedbackRow.user) == caller.user
+    has_all = caller.covers(tenant_wide)
+    if not caller.agents or not (has_all or caller.user):
+        return [of_tenant] if has_all else [of_tenant, own]
     personal = select(col(AgentRow.name)).where(col(AgentRow.parent).in_(caller.agents))
     turns = select(col(InteractionRow.interaction_id)).where(
         or_(col(InteractionRow.agent).in_(caller.agents), col(InteractionRow.agent).in_(personal))
     )
-    return [of_tenant, or_(own, col(FeedbackRow.interaction_id).in_(turns))]
+    is_about_them = col(FeedbackRow.interaction_id).in_(turns)
+    return [of_tenant, or_(own, is_about_them)] if has_all else [of_tenant, own, is_about_them]
 
 
 def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Feedback:
@@ -146,6 +150,7 @@ def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Fe
         source=FeedbackSource(found.source) if found else FeedbackSource.USER,
         created_at=time.time(),
         about=TargetKind(found.about) if found else TargetKind.RESPONSE,
+        user=found.user if found else caller.user,
         is_deleted=True,
     )
 

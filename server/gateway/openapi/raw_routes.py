@@ -3,6 +3,7 @@
 from typing import Any
 
 from burnish.server.gateway import embeddings
+from burnish.server.gateway.access import token_route
 from burnish.server.gateway.call import CHAT
 from burnish.server.gateway.dialects import completions, messages, responses
 from burnish.server.gateway.dialects.messages import count_tokens
@@ -92,6 +93,15 @@ def paths() -> dict[str, Tree]:
                 "What a page needs to say one thing about one target without a key.",
                 {"200": whole("VoteToken"), **errors("400", "401", "403", "413", "500")},
                 requestBody=request_schemas.body("TokenWish"),
+                security=ANY_KEY,
+            )
+        },
+        token_route.PATH: {
+            "post": _operation(
+                "user_token",
+                "What a program needs to talk and give feedback as one user of a back end.",
+                {"200": whole("UserToken"), **errors("400", "401", "403", "413", "500")},
+                requestBody=request_schemas.body("UserTokenWish"),
                 security=ANY_KEY,
             )
         },

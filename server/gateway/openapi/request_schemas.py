@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from burnish.server.gateway import embeddings
+from burnish.server.gateway.access import user_tokens
 from burnish.server.gateway.dialects import chat, completions
 from burnish.server.gateway.dialects.messages import request as messages
 from burnish.server.gateway.dialects.responses import request_fields as responses
@@ -130,6 +131,7 @@ _KINDS: dict[str, tuple[type[msgspec.Struct], Tree, tuple[str, ...]]] = {
     "Opinion": (parse.Opinion, {}, ()),
     "Opinions": (parse.Opinions, {}, ()),
     "TokenWish": (vote_tokens.Wish, {}, ()),
+    "UserTokenWish": (user_tokens.UserWish, {}, ()),
 }
 
 
@@ -165,6 +167,7 @@ def body(name: str) -> Tree:
 
 _SAYS = {
     "x-burnish-train": "`false` keeps this turn out of training.",
+    "x-burnish-user": "The end user. It is believed if the key has the scope `users`.",
     "x-session-id": "The session that this turn belongs to; else it is found from the messages.",
     "x-turn-type": "`main` or `side`.",
     "x-session-done": "`1`, `true`, `yes` or `on`: the last turn of its session.",

@@ -107,6 +107,7 @@ SCHEMAS: dict[str, Tree] = {
     ),
     "AcceptedBatch": _exactly(feedback={"type": "array", "items": {"$ref": "#/components/schemas/Accepted"}}),
     "VoteToken": _exactly(token=_TEXT, expires_at={**_COUNT, "description": "Seconds since the epoch."}),
+    "UserToken": _exactly(token=_TEXT, user=_TEXT, expires_at={**_COUNT, "description": "Seconds since the epoch."}),
     "Health": _exactly(status=_is("ok")),
     "Readiness": _exactly(status={"enum": ["ready", "not ready"]}, warnings={"type": "array", "items": _TEXT}),
     "Error": _exactly(
@@ -128,7 +129,7 @@ _SAYS = {
 HEADERS: dict[str, Tree] = {name: {"description": text, "schema": _TEXT} for name, text in _SAYS.items()}
 _MEANINGS = {
     "400": "The body is not JSON, a field is wrong, or the engine objects to it.",
-    "401": "No key where one is needed, or an unknown one; a vote token that does not count any more.",
+    "401": "No key where one is needed, or an unknown one; a token that does not count any more.",
     "403": "The key may not do this, or the caller comes from a foreign host or origin.",
     "404": "No such model, agent, version, feedback or path.",
     "405": "Another method is needed; see `allow`.",

@@ -11,6 +11,8 @@ from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow
+from burnish.journal.turns import of_same_voice
+from burnish.records import Who, who_of
 from burnish.rewards import ACCEPTED, compose
 
 LOOKED_THROUGH = 4096
@@ -20,13 +22,13 @@ OF_USER = 64
 
 
 class Wishes:
-    """Hints of users (tenant, key and user field). One look at the journal looks each user up once."""
+    """Hints of users, or of keys without one. One look at the journal looks each user up once."""
 
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
         self._most = settings.groups.earlier_hints
         self._holdout = settings.holdout
-        self._known: dict[tuple[str | None, ...], list[str]] = {}
+        self._known: dict[tuple[str, Who], list[str]] = {}
 
     def of(self, row: InteractionRow, own: str | None) -> str:
         """The turn's own hint first, then its user's latest others, without repeats, one a line. Empty if there is
@@ -40,14 +42,11 @@ class Wishes:
         """Different hints, the latest first. Deleted ones, those of held-out sessions, and those not for training do
         not count.
         """
-        key = (row.agent, row.tenant, row.key_id, row.user)
+        key = (row.agent, who_of(row.tenant, row.key_id, row.user))
         if key not in self._known:
-            user = col(InteractionRow.user).is_(None) if row.user is None else col(InteractionRow.user) == row.user
             mine = (
                 col(InteractionRow.agent) == row.agent,
-                col(InteractionRow.tenant) == row.tenant,
-                col(InteractionRow.key_id) == row.key_id,
-                user,
+                *of_same_voice(row),
                 col(InteractionRow.may_train).is_(True),
             )
             accepted = select(col(JudgementRow.interaction_id), col(JudgementRow.created_at)).where(

@@ -11,6 +11,7 @@ from burnish.config import Settings
 from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
+from burnish.journal.turns import of_same_voice
 from burnish.records import GroupState, Reward, Sampling
 from burnish.rewards import compose
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
@@ -109,17 +110,14 @@ def _n_drawing(session: Session, agent: str) -> int:
 
 
 def _n_of_user(session: Session, row: InteractionRow) -> int:
-    """Groups begun within the last hour for turns of the same user (tenant, key and user field)."""
-    user = col(InteractionRow.user).is_(None) if row.user is None else col(InteractionRow.user) == row.user
+    """Groups begun within the last hour for turns of the same user, or of the same key without one."""
     wanted = (
         select(func.count())
         .select_from(ShadowGroupRow)
         .join(InteractionRow, col(InteractionRow.interaction_id) == col(ShadowGroupRow.interaction_id))
         .where(
             col(ShadowGroupRow.created_at) >= time.time() - HOUR,
-            col(InteractionRow.tenant) == row.tenant,
-            col(InteractionRow.key_id) == row.key_id,
-            user,
+            *of_same_voice(row),
         )
     )
     return int(session.connection().execute(wanted).scalar_one())

@@ -18,16 +18,23 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 ScopeList = Annotated[
-    list[minting.Scope], typer.Option("--scope", help="inference, feedback, viewer, operator or admin; repeatable.")
+    list[minting.Scope],
+    typer.Option("--scope", help="inference, feedback, users, viewer, operator or admin; repeatable."),
 ]
 
 
-@app.command(epilog=example("keys create --scope inference --scope feedback --name laptop"))
+@app.command(
+    epilog=example(
+        "keys create --scope inference --scope feedback --name laptop",
+        "keys create --scope inference --scope feedback --user ann",
+    )
+)
 def create(
     scope: ScopeList,
     name: Annotated[str, typer.Option(help="A name for the key.")] = "",
     tenant: Annotated[str, typer.Option(help="Tenant that the key belongs to.")] = "default",
     agent: Annotated[list[str] | None, typer.Option(help="Agents that the key may use (default: all).")] = None,
+    user: Annotated[str | None, typer.Option(help="Make it for one user: whoever has it is that user.")] = None,
     rpm: Annotated[int, typer.Option("--rpm", min=0, help="Requests per minute; 0 = no limit.")] = 0,
     concurrent: Annotated[int, typer.Option(min=0, help="Requests at the same time; 0 = no limit.")] = 0,
     file: ConfigFile = None,
@@ -40,7 +47,13 @@ def create(
     settings = load_settings(file, None, state)
     journal = prepare(settings)
     secret, key = minting.mint(
-        scope, tenant=tenant, agents=agent or (), name=name, requests_per_minute=rpm, max_concurrent=concurrent
+        scope,
+        tenant=tenant,
+        agents=agent or (),
+        name=name,
+        requests_per_minute=rpm,
+        max_concurrent=concurrent,
+        user=user,
     )
     with journal.write() as session:
         session.add(
@@ -53,12 +66,14 @@ def create(
                 name=key.name,
                 requests_per_minute=key.requests_per_minute,
                 max_concurrent=key.max_concurrent,
+                user=key.user,
                 created_at=time.time(),
             )
         )
     refresh(settings, journal)
     if as_json:
-        print_json({"key_id": key.key_id, "secret": secret, "scopes": sorted(key.scopes), "tenant": key.tenant})
+        shown = {"key_id": key.key_id, "secret": secret, "scopes": sorted(key.scopes), "tenant": key.tenant}
+        print_json(shown | {"user": key.user})
     else:
         out.print(secret, highlight=False)
 
@@ -73,11 +88,12 @@ def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
     if as_json:
         print_json([row.model_dump(exclude={"digest"}) for row in rows])
         return
-    table = Table("key", "name", "tenant", "scopes", "agents", "limits", "state")
+    table = Table("key", "name", "user", "tenant", "scopes", "agents", "limits", "state")
     for row in rows:
         state_text = "revoked" if row.revoked_at else "active"
         agents = ", ".join(row.agents) or "all"
-        table.add_row(row.key_id + "…", row.name, row.tenant, ", ".join(row.scopes), agents, _limits(row), state_text)
+        who = (row.key_id + "…", row.name, row.user or "", row.tenant)
+        table.add_row(*who, ", ".join(row.scopes), agents, _limits(row), state_text)
     out.print(table)
 
 

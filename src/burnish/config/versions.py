@@ -100,9 +100,9 @@ class Agent(Section):
 
 
 class Personal(Section):
-    """Personal agents: one for every end user, branching from the parent agent that the user asks for."""
+    """Personal agents: one for every proved user, branching from the parent agent that the user asks for."""
 
-    enabled: bool = Field(False, description="Give each end user (`user` or x-burnish-user) a personal agent.")
+    enabled: bool = Field(False, description="Give each proved user a personal agent.")
     agents: tuple[str, ...] = Field((), description="Parent agents with personal agents. Empty: every agent.")
     max_agents: int = Field(
         200,

@@ -39,6 +39,8 @@ def tell(session: Session, interaction_id: str) -> Tree:
         "turn": row.interaction_id,
         "agent": f"{row.agent}@v{row.version}",
         "session": row.session_id,
+        "user": row.user,
+        "quoted_user": row.quoted_user,
         "linked_by": row.link_rule,
         "kind": row.kind,
         "route": row.route,

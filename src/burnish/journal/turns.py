@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Select, bindparam, delete, func, inspect, or_, select
+from sqlalchemy import ColumnElement, Select, bindparam, delete, func, inspect, or_, select
 from sqlmodel import Session, col
 
 from burnish.journal.jobs import enqueue, enqueue_again, insert_or_skip
@@ -96,11 +96,20 @@ def interaction_of(session: Session, row: InteractionRow) -> Interaction:
         choice=row.choice,
         n_choices=row.n_choices,
         user=row.user,
+        quoted_user=row.quoted_user,
         turn_type=row.turn_type,
         may_train=row.may_train,
         is_aborted=row.is_aborted,
         quarantine=row.quarantine,
     )
+
+
+def of_same_voice(row: InteractionRow) -> tuple[ColumnElement[bool], ...]:
+    """Conditions for the turns of the same proved user; without one, for those of the same key without one."""
+    tenant = col(InteractionRow.tenant) == row.tenant
+    if row.user is not None:
+        return tenant, col(InteractionRow.user) == row.user
+    return tenant, col(InteractionRow.user).is_(None), col(InteractionRow.key_id) == row.key_id
 
 
 def right_reply_of(session: Session, interaction_id: str) -> FeedbackRow | None:

@@ -76,6 +76,8 @@ def decode(payload: bytes) -> Record:
     if tree.pop("kind") == "feedback":
         about = TargetKind(tree.get("about", TargetKind.RESPONSE))
         return Feedback(**tree | {"source": FeedbackSource(tree["source"]), "about": about})
+    if "quoted_user" not in tree:  # written by an earlier release, which proved no user
+        tree |= {"user": None, "quoted_user": tree.get("user")}
     tree |= {"sampling": Sampling(**tree["sampling"]), "tools": tuple(tree["tools"])}
     if tree.pop("has_answer", False):
         return Interaction(**tree, **_taken_apart(payload[at:], is_remote=tree["upstream"] is not None))

@@ -78,6 +78,23 @@ def test_a_users_spent_turns_are_counted_and_kept_with_the_row(any_journal: Jour
         assert session.get_one(SampleRow, (step.step_id, "b")).n_earlier == 1
 
 
+def test_a_user_is_counted_under_any_key_and_a_key_under_any_name(any_journal: Journal, ledger: Ledger) -> None:
+    said = {
+        "a": {"user": "ann", "key_id": "key-1"},
+        "b": {"user": "ann", "key_id": "key-2"},
+        "c": {"quoted_user": "one", "key_id": "key-3"},
+        "d": {"quoted_user": "two", "key_id": "key-3"},
+        "e": {"user": "key-3", "key_id": "key-1"},
+    }
+    for name, who in said.items():
+        add_turn(any_journal, interaction([user(name)], interaction_id=name, **who), is_ready=True)
+        add_feedback(any_journal, name, 1.0, feedback_id=f"f-{name}")
+    ledger.announce(ledger.open(0, ledger.load(["a", "c"])), "d")
+    with any_journal.write() as session:
+        lifecycle.promote(session, "agent", 1, expected=0, actor="gate")
+    assert [row.n_earlier for row in ledger.load(["b", "d", "e"])] == [1, 1, 0]
+
+
 def test_an_empty_ledger_has_nothing(ledger: Ledger) -> None:
     assert ledger.ready_ids(10) == []
     assert ledger.count_ready() == (0, None)

@@ -147,9 +147,9 @@ def test_the_latest_decided_feedback_of_each_user_counts(base: Policy) -> None:
         turn(base, 4, "user 5", OPPOSITE, -1.0),
     ]
     assert [(liked.interaction_id, liked.user) for liked in latest_liked(samples, before)] == [
-        ("t2", ("default", "k", "user 4")),
-        ("t31", ("default", "k", "user 1")),
-        ("t32", ("default", "k", "user 2")),
+        ("t2", ("default", "user", "user 4")),
+        ("t31", ("default", "user", "user 1")),
+        ("t32", ("default", "user", "user 2")),
     ]
 
 
@@ -200,11 +200,11 @@ def test_liked_replies_of_the_last_steps_are_read_from_the_journal(world: World)
     world.promote(2, 1)
     liked_replies = world.ledger.history.liked_replies(16)
     assert [(liked.user, liked.interaction_id) for liked in liked_replies] == [
-        (("default", "k", "f"), names[3]),
-        (("default", "k", "b"), names[2]),
-        (("default", "k", "a"), names[0]),
-        (("default", "k", "d"), "t3"),
-        (("default", "k", "c"), "t2"),
+        (("default", "user", "f"), names[3]),
+        (("default", "user", "b"), names[2]),
+        (("default", "user", "a"), names[0]),
+        (("default", "user", "d"), "t3"),
+        (("default", "user", "c"), "t2"),
     ]
     assert world.ledger.history.liked_replies(2) == liked_replies[:2]
     assert world.ledger.history.liked_replies(0) == []

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
 from burnish.server.gateway.admin import admin_app
-from burnish.server.gateway.app import _MODEL, _ROUTES, MODEL_PATH
+from burnish.server.gateway.app import MODEL, MODEL_PATH, ROUTES
 
 MESSAGES = "/v1/messages"
 
@@ -50,7 +50,7 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_it_has_the_gateways_routes_and_no_others(app: Any, document: Any) -> None:
-    raw = {(path, method) for path, answers in {**_ROUTES, MODEL_PATH + "{id}": _MODEL}.items() for method in answers}
+    raw = {(path, method) for path, answers in {**ROUTES, MODEL_PATH + "{id}": MODEL}.items() for method in answers}
     behind = {(route.path_format, method) for route in routes_of(app) for method in route.methods or ()}
     assert behind, "the admin routes were not found"
     assert {(path, method.upper()) for path, method in operations(document)} == raw | behind

@@ -100,10 +100,15 @@ def test_who_asks_whom_keeps_equal_conversations_apart() -> None:
             {"key_id": "key-2"},
             {"agent": "other"},
             {"user": "ana"},
+            {"user": "ana", "quoted_user": "bob"},
+            {"user": "eve", "quoted_user": "bob"},
+            {"quoted_user": "bob"},
             {"quoted_session": "ana"},
         )
     }
-    assert len(hashes) == 6
+    assert len(hashes) == 9
+    named = Trace(interaction(same, user="ana", quoted_user="ana")).tail
+    assert named == Trace(interaction(same, quoted_user="ana")).tail, "a conversation goes on when its user is proved"
     assert Trace(interaction(same, version=7, interaction_id="x")).tail in hashes
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from burnish import serving_table
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
-from burnish.adapters.serving.prepare import prepare
+from burnish.adapters.serving.prepare import admin_key_file, prepare
 from burnish.config import BASE_NAME, Settings
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, VersionRow
@@ -29,6 +29,7 @@ class World:
         self.retention = retention or RetentionSet(())
         self.settings = settings
         self.journal: Journal = prepare(settings)
+        self.back_end = admin_key_file(settings).read_text().strip()
         self.store = AdapterStore(settings.adapters_dir)
         self.file = settings.run_dir / "routes.json"
         self.ingester = Ingester(self.journal, settings.segments_dir, session_timeout=3600, personal=settings.personal)
@@ -53,7 +54,7 @@ class World:
     def ask(self, user: str | None = None, key: str | None = None, **body: object) -> str:
         """The version that answers `user`."""
         given = {"user": user, **body} if user else body
-        reply = self.gateway.chat(key, **given)
+        reply = self.gateway.chat(key or self.back_end, **given)
         assert reply.status_code == 200, reply.text
         return str(reply.headers["x-burnish-version"])
 

@@ -16,6 +16,7 @@ from burnish.adapters.serving.prepare import prepare
 from burnish.config import Engine, Personal
 from burnish.errors import EngineUnavailable
 from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, VersionRow
+from burnish.keys import Scope, mint
 from burnish.server.gateway import routing
 from burnish.server.ingest import personal_requests
 from burnish.server.rollout.forgetting_prompts import RetentionSet
@@ -76,7 +77,7 @@ def test_where_the_parent_is_the_base_so_is_the_branch(world: World) -> None:
 
 def test_a_header_names_the_user_as_well(world: World) -> None:
     for expected in ("agent@v0", f"{ANA}@v0"):
-        reply = world.gateway.chat(headers={"x-burnish-user": "ana"})
+        reply = world.gateway.chat(world.back_end, headers={"x-burnish-user": "ana"})
         assert reply.headers["x-burnish-version"] == expected
         world.settle()
 
@@ -94,7 +95,7 @@ def test_nobody_can_ask_for_another_users_agent(world: World) -> None:
     world.settle()
     assert ANA in world.table()
     for name in (ANA, f"{ANA}@v0"):
-        assert world.gateway.chat(user="ben", model=name).status_code == 404
+        assert world.gateway.chat(world.back_end, user="ben", model=name).status_code == 404
     with world.gateway.client() as client:
         assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["agent", "agent@v0", "base"]
 
@@ -103,13 +104,13 @@ def test_the_same_user_of_another_tenant_is_another_person(world: World) -> None
     with world.journal.write() as session:
         lifecycle.ensure_agent(session, "theirs", "other")
     prepare(world.settings).close()
-    secrets, keys = make_keys()
-    serving_table.update(world.file, lambda table: serving_table.replace(table, keys={**table.keys, **keys}))
+    secret, key = mint([Scope.INFERENCE, Scope.USERS], tenant="other")
+    serving_table.update(world.file, lambda table: serving_table.replace(table, keys={**table.keys, key.digest: key}))
     world.ask("ana")
-    world.ask("ana", key=secrets["stranger"], model="theirs")
+    world.ask("ana", key=secret, model="theirs")
     world.settle()
     other = name_of("other", "theirs", "ana")
-    assert world.ask("ana", key=secrets["stranger"], model="theirs") == f"{other}@v0"
+    assert world.ask("ana", key=secret, model="theirs") == f"{other}@v0"
     assert world.table()[other].tenant == "other"
     assert name_of("other", "agent", "ana") != ANA
 
@@ -180,7 +181,7 @@ def test_an_idle_one_is_unloaded_once_the_gateways_know(world: World) -> None:
 
 def test_a_conversation_goes_on_from_its_parents_turn(world: World) -> None:
     asked = [{"role": "user", "content": "first"}]
-    said = world.gateway.chat(user="ana", messages=asked).json()["choices"][0]["message"]["content"]
+    said = world.gateway.chat(world.back_end, user="ana", messages=asked).json()["choices"][0]["message"]["content"]
     world.settle()
     more = [*asked, {"role": "assistant", "content": said}, {"role": "user", "content": "second"}]
     assert world.ask("ana", messages=more) == f"{ANA}@v0"
@@ -191,8 +192,15 @@ def test_a_conversation_goes_on_from_its_parents_turn(world: World) -> None:
     assert second.session_id == first.session_id
 
 
+def test_a_name_that_nobody_proved_gets_no_agent_made(world: World) -> None:
+    assert world.gateway.chat(user="ana").status_code == 200
+    world.settle()
+    assert set(world.table()) == {"agent"}
+    assert world.turns() == [("agent", 0, None)]
+
+
 def test_who_opts_out_gets_no_agent_made(world: World) -> None:
-    world.gateway.chat(user="ana", headers={"x-burnish-train": "false"})
+    world.gateway.chat(world.back_end, user="ana", headers={"x-burnish-train": "false"})
     world.settle()
     assert set(world.table()) == {"agent"}
 

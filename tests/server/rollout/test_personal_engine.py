@@ -78,7 +78,7 @@ def learned(world: World, agent: str, number: int, seed: int, scale: float = 0.0
 
 def said(world: World, user: str) -> tuple[str, str]:
     """The version that answers `user`, and its words."""
-    reply = world.gateway.chat(user=user, messages=ASKED, temperature=0, max_tokens=12)
+    reply = world.gateway.chat(world.back_end, user=user, messages=ASKED, temperature=0, max_tokens=12)
     assert reply.status_code == 200, reply.text
     return str(reply.headers["x-burnish-version"]), str(reply.json()["choices"][0]["message"]["content"])
 

@@ -145,7 +145,7 @@ def parse(body: bytes) -> Call:
     call.render = lambda model, request_id: MessageRenderer(model, request_id, shows_thinking=is_shown)
     call.ignored = translation.ignored
     if fields.metadata is not None and fields.metadata.user_id:
-        call.user, session = person.split(fields.metadata.user_id)
+        call.quoted_user, session = person.split(fields.metadata.user_id)
         if session and not call.said.session:
             call.said = BodyLabels(session, person.FIELD, call.said.turn_type, call.said.is_done)
     return call

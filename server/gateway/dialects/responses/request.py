@@ -49,7 +49,7 @@ def parse(body: bytes) -> Call:
 
     call.render = render
     call.said = _said(fields)
-    call.user = fields.user or fields.safety_identifier
+    call.quoted_user = fields.user or fields.safety_identifier
     call.ignored = tuple(dict.fromkeys([*toolbox.ignored, *conversation.ignored, *ignored(fields, raw)]))[:MAX_IGNORED]
     return call
 

@@ -25,7 +25,7 @@ class AgentRow(SQLModel, table=True):
 
 
 class KeyRow(SQLModel, table=True):
-    """An API key, hashed. Limits of 0 mean none. State: `revoked_at`."""
+    """An API key, hashed. Limits of 0 mean none. `user` is the user that it was made for. State: `revoked_at`."""
 
     __tablename__ = "key"
     key_id: str = Field(primary_key=True)
@@ -36,5 +36,6 @@ class KeyRow(SQLModel, table=True):
     name: str = ""
     requests_per_minute: int = 0
     max_concurrent: int = 0
+    user: str | None = None
     created_at: float
     revoked_at: float | None = None

@@ -45,9 +45,10 @@ class SessionRow(SQLModel, table=True):
 class InteractionRow(SQLModel, table=True):
     """One recorded reply.
 
-    `turn_type` is the client's word, `kind` the kind that Burnish uses. `quoted_by` is the header or field that named
-    the session. `n_behind` is the number of messages after the continued reply. State: `is_ready` (its reward is
-    known), `skip_reason` (why it is never trained on), `spent_step`, `kind` and `kind_reason`.
+    `user` is proved, `quoted_user` the client's word. `turn_type` is the client's word, `kind` the kind that Burnish
+    uses. `quoted_by` is the header or field that named the session. `n_behind` is the number of messages after the
+    continued reply. State: `is_ready` (its reward is known), `skip_reason` (why it is never trained on), `spent_step`,
+    `kind` and `kind_reason`.
     """
 
     __tablename__ = "interaction"
@@ -59,6 +60,7 @@ class InteractionRow(SQLModel, table=True):
     tenant: str
     key_id: str
     user: str | None = None
+    quoted_user: str | None = None
     session_id: str = Field(index=True)
     parent_id: str | None = Field(default=None, index=True)
     link_rule: str
@@ -111,7 +113,7 @@ class NextStateRow(SQLModel, table=True):
 
 
 class FeedbackRow(SQLModel, table=True):
-    """Feedback on a reply, a request or a session (`about`).
+    """Feedback on a reply, a request or a session (`about`). `user` is proved.
 
     State: `interaction_id` is None until the reply is ingested (for a session: its last main reply), and so is
     `session_id`, that reply's session. `expired_at` is set if that never happened.
@@ -124,6 +126,7 @@ class FeedbackRow(SQLModel, table=True):
     session_id: str | None = Field(default=None, index=True)
     tenant: str
     key_id: str
+    user: str | None = None
     source: str
     rating: float | None = None
     comment: str | None = None

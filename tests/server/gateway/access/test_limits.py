@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -181,6 +182,25 @@ def test_a_full_gateway_is_a_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert httpx.get(f"{gateway.url}/healthz").status_code == 200
         first.join()
         assert gateway.chat().status_code == 200
+
+
+def test_a_process_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_OPEN", 2)
+    limits = Limits(tmp_path, 0)
+    users = [replace(caller(requests_per_minute=2, max_concurrent=1), user=f"user {i}") for i in range(8)]
+    before = len(os.listdir("/proc/self/fd"))
+    with limits.admit(users[0]):
+        for user in users[1:]:
+            with limits.admit(user):
+                assert len(os.listdir("/proc/self/fd")) <= before + 5  # two of each kind, and one to be closed
+        with pytest.raises(RateLimited, match=r"user user 0 .* 1 requests under way"), limits.admit(users[0]):
+            pass
+    with limits.admit(users[0]):
+        pass
+    with pytest.raises(RateLimited, match="2 times a minute"), limits.admit(users[0]):
+        pass
+    limits.close()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
 def test_limit_files_are_private(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_sessions_and_consent_come_from_headers_or_their_twins(gateway: Running)
     assert response.headers["x-burnish-session"] == "s-1"
     gateway.chat(session_id="s-2", turn_type="side", session_done=True)
     first, second = gateway.interactions
-    assert (first.quoted_session, first.turn_type, first.is_session_done, first.may_train, first.user) == (
+    assert (first.quoted_session, first.turn_type, first.is_session_done, first.may_train, first.quoted_user) == (
         "s-1",
         "main",
         True,

@@ -179,7 +179,7 @@ def test_sessions_people_and_what_was_ignored(gateway: Running) -> None:
     assert response.headers["x-burnish-ignored"] == "service_tier"
     say(gateway, metadata=metadata, headers={"x-claude-code-session-id": "gh"})
     say(gateway, session_id="ours", turn_type="side", session_done=True, metadata=metadata)
-    assert [(row.quoted_session, row.quoted_by, row.user) for row in gateway.interactions] == [
+    assert [(row.quoted_session, row.quoted_by, row.quoted_user) for row in gateway.interactions] == [
         ("ef", "metadata.user_id", "user_ab_account_cd"),
         ("gh", "x-claude-code-session-id", "user_ab_account_cd"),
         ("ours", "session_id", "user_ab_account_cd"),

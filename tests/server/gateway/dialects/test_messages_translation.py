@@ -269,7 +269,7 @@ def test_what_nobody_acts_on_is_told() -> None:
 def test_who_and_which_session(user_id: str, expected: tuple[str | None, str | None]) -> None:
     assert metadata.split(user_id) == expected
     call = parse(body(metadata={"user_id": user_id}))
-    assert (call.user, call.said.session) == expected
+    assert (call.quoted_user, call.said.session) == expected
     assert call.said.session_field == (metadata.FIELD if expected[1] else None)
 
 

@@ -368,7 +368,7 @@ def test_what_the_request_asked_for_is_repeated(gateway: Running) -> None:
     assert response.headers["x-burnish-ignored"] == "text.verbosity"
     assert response.headers["x-burnish-session"] == "k"
     row = only(gateway)
-    assert (row.quoted_session, row.quoted_by, row.user) == ("k", "prompt_cache_key", "ann")
+    assert (row.quoted_session, row.quoted_by, row.quoted_user) == ("k", "prompt_cache_key", "ann")
 
 
 def test_what_cannot_run_here_is_left_out_and_named(gateway: Running) -> None:

@@ -340,7 +340,7 @@ def test_what_has_no_effect_is_named() -> None:
 )
 def test_the_session_is_found_in_the_body(body: Tree, session: str | None, field: str | None) -> None:
     call = parse(msgspec.json.encode({"model": "agent", "input": "hi", "safety_identifier": "ann", **body}))
-    assert (call.said.session, call.said.session_field, call.user) == (session, field, "ann")
+    assert (call.said.session, call.said.session_field, call.quoted_user) == (session, field, "ann")
 
 
 def test_logprobs_are_those_of_the_text() -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks of security: who is let in to what."""
