@@ -41,7 +41,7 @@ def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = N
 
 def check_start(settings: Settings) -> None:
     """Exit with one readable line if the start would fail. Say what the model cannot do."""
-    from burnish.adapters.serving.prepare import note_model, prepare
+    from burnish.adapters.serving.prepare import note_model, prepare_serving
     from burnish.cli.doctor import faults, warnings_of_model
 
     for fault in faults(settings):
@@ -49,7 +49,7 @@ def check_start(settings: Settings) -> None:
         raise typer.Exit(1)
     for warning in warnings_of_model(settings):
         console.print(f"[yellow]burnish:[/] {warning}", highlight=False, soft_wrap=True)
-    prepare(settings).close()
+    prepare_serving(settings).close()
     note_model(settings)
 
 
@@ -81,7 +81,7 @@ async def _tell_learning(settings: Settings) -> None:
     """Say what learning is doing, whenever that changes."""
     from burnish.journal import Journal
 
-    journal, shown = Journal.open(settings.journal_url, migrate=False), ""
+    journal, shown = Journal.at(settings.journal_url), ""
 
     def look() -> LearningState:
         with journal.read() as session:

@@ -19,10 +19,10 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlmodel import Session
 
-from burnish.errors import JournalError
+from burnish.errors import JournalError, JournalUnavailable
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6275726E  # any number; it must be the same for all processes
@@ -40,11 +40,8 @@ class Journal:
         self.engine = engine
 
     @classmethod
-    def open(cls, url: str, *, migrate: bool = True) -> "Journal":
-        """Connect and bring the schema up to date. Without `migrate`, open an existing journal as it is.
-
-        Raises JournalError with the remedy if that is impossible.
-        """
+    def at(cls, url: str) -> "Journal":
+        """The journal at `url`, whether it answers now or not. Raises JournalError if nothing can be called so."""
         try:
             engine = create_engine(
                 url, pool_pre_ping=True, hide_parameters=True
@@ -54,7 +51,16 @@ class Journal:
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_immediate)
-        journal = cls(engine)
+        return cls(engine)
+
+    @classmethod
+    def open(cls, url: str, *, migrate: bool = True) -> "Journal":
+        """Connect and bring the schema up to date. Without `migrate`, open an existing journal as it is.
+
+        Raises JournalError with the remedy if that is impossible, JournalUnavailable if the database does not answer.
+        """
+        journal = cls.at(url)
+        engine = journal.engine
         try:
             if migrate:
                 journal._migrate()
@@ -63,7 +69,8 @@ class Journal:
         except BaseException as error:
             engine.dispose()
             if isinstance(error, SQLAlchemyError | OSError):
-                raise JournalError(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
+                kind = JournalUnavailable if isinstance(error, OperationalError | OSError) else JournalError
+                raise kind(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
             raise
         return journal
 
