@@ -197,6 +197,21 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
     assert "judge jobs" in run("status").out
 
 
+def test_what_the_ingester_could_not_read_is_counted_and_removed_by_a_command(
+    run: Run, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside = tmp_path / ".burnish" / "segments" / "aside"
+    aside.mkdir(parents=True)
+    for name in ("a.seg", "records-b.seg", "notes.txt"):
+        (aside / name).write_text("?")
+    assert run("status", "--json").json["set_aside"] == 2
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run("journal", "vacuum").status == 1 and len(list(aside.iterdir())) == 3
+    assert run("journal", "vacuum", "--yes", "--json").json["removed"] == ["a.seg", "records-b.seg"]
+    assert [path.name for path in aside.iterdir()] == ["notes.txt"]
+    assert run("journal", "vacuum").out == "removed 0 files\n"
+
+
 def test_status_speaks_of_the_model_that_up_was_told(run: Run, journal: Journal, tmp_path: Path) -> None:
     model = model_dir(tmp_path / "model", template="")
     assert "template" not in run("status").out

@@ -17,6 +17,7 @@ from burnish.config import Settings
 from burnish.files import read_json
 from burnish.processes.parts import gateway_url, parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
+from burnish.segments.file import aside_of
 
 LOOK_SECONDS = 5.0
 _COUNTS = re.compile(r", for \d+ s|\d+ replies ")
@@ -125,6 +126,7 @@ def status(
     figures["loaded"] = (
         next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []
     )
+    figures["set_aside"] = len(list(aside_of(settings.segments_dir).glob("*.seg")))
     if as_json:
         print_json(figures)
         return

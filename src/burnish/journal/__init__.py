@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlmodel import Session
 
 from burnish.errors import JournalError, JournalUnavailable
+from burnish.files import sync
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6275726E  # any number; it must be the same for all processes
@@ -85,6 +86,13 @@ class Journal:
         """A session for reading. It never waits for a writer."""
         with Session(self.engine.execution_options(burnish_reads=True), expire_on_commit=False) as session:
             yield session
+
+    def sync(self) -> None:
+        """Wait until all that was committed is on the disk. PostgreSQL has done so. SQLite leaves it to its
+        checkpoints, which flush this file before the database.
+        """
+        if self._file is not None:
+            sync(self._file.with_name(f"{self._file.name}-wal"))
 
     def close(self) -> None:
         self.engine.dispose()
