@@ -89,7 +89,7 @@ def _ingester(settings: config.Settings) -> None:
 
 
 def _swapper(settings: config.Settings) -> None:
-    from burnish.server.rollout.swapper import NICENESS, run
+    from burnish.server.rollout.process import NICENESS, run
 
     stopping = Stopping()
     os.nice(NICENESS)
