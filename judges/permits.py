@@ -23,6 +23,7 @@ from burnish.config import BASE_NAME, SANDBOX_MODEL, Settings
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, judge_checks
 from burnish.journal.jobs import explain_held, release, take_lease
+from burnish.journal.outage import repeat
 from burnish.journal.tables import JudgeCheckRow, JudgeJob
 from burnish.judges import prompts
 from burnish.judges.calibration import golden
@@ -83,11 +84,13 @@ class Permits:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = LOOK) -> None:
         """Check the judges that were not checked, one after the other, in idle time, until `is_stopping()`."""
-        while not is_stopping():
+
+        async def look() -> None:
             self._look()
             if time.monotonic() >= self._rests_until:
                 await self._unless(is_stopping, asyncio.create_task(self._check_next()))
-            await asyncio.sleep(interval)
+
+        await repeat(look, is_stopping, interval)
 
     @staticmethod
     async def _unless(is_stopping: Callable[[], bool], running: asyncio.Task[None]) -> None:

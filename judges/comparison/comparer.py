@@ -16,6 +16,7 @@ from sqlmodel import col
 
 from burnish import config
 from burnish.journal import Journal, jobs
+from burnish.journal.outage import repeat
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
 from burnish.judges.comparison import reply_pair
@@ -62,9 +63,7 @@ class Comparer:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Compare pairs as they arrive, until `is_stopping()`."""
-        while not is_stopping():
-            if not await self.run_once():
-                await asyncio.sleep(interval)
+        await repeat(self.run_once, is_stopping, interval)
 
     async def _compare(self, job: jobs.Leased) -> None:
         subject = {name: job.payload[name] for name in ("agent", "version", "interaction_id")}

@@ -17,6 +17,7 @@ import structlog
 
 from burnish import config
 from burnish.journal import Journal, jobs, shadows
+from burnish.journal.outage import repeat
 from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
 from burnish.journal.turns import messages_of
 from burnish.judges import prefilter
@@ -93,9 +94,7 @@ class Grader:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Score groups as they arrive, until `is_stopping()`."""
-        while not is_stopping():
-            if not await self.run_once():
-                await asyncio.sleep(interval)
+        await repeat(self.run_once, is_stopping, interval)
 
     async def _grade(self, job: jobs.Leased) -> None:
         name = str(job.payload["interaction_id"])

@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 import structlog
 from sqlalchemy import update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlmodel import Session, col
 
 from burnish.config import Personal
 from burnish.errors import SegmentError
 from burnish.journal import Journal
+from burnish.journal.outage import Outage
 from burnish.journal.tables import SessionRow
 from burnish.records import Feedback, Interaction, NextStateKind
 from burnish.segments.file import created_at, read
@@ -120,13 +121,13 @@ class Ingester:
         return n_taken
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Ingest until `is_stopping()`. An unreachable database is waited for, and nothing is lost."""
+        """Ingest until `is_stopping()`. An unreachable database or disk is waited for, and nothing is lost."""
+        outage = Outage()
         while not is_stopping():
             try:
                 n_taken = self.run_once()
-            except OperationalError as error:
-                log.warning("the journal does not answer; records wait in the segments", error=str(error.orig))
-                time.sleep(2.0)
+            except (SQLAlchemyError, OSError) as error:
+                time.sleep(outage.pause(error))
                 continue
             if n_taken < BATCH:
                 time.sleep(interval)
