@@ -7,8 +7,6 @@ and what to do. The sandbox's judge has been checked in advance.
 import asyncio
 import hashlib
 import json
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +18,7 @@ import structlog
 from sqlmodel import Session
 
 from burnish.config import BASE_NAME, SANDBOX_MODEL, Settings
+from burnish.files import instance
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, judge_checks
 from burnish.journal.jobs import explain_held, release, take_lease
@@ -60,7 +59,7 @@ class Permits:
         self._journal = journal
         self._settings = settings
         self._judges = judges
-        self._name = f"{socket.gethostname()}-{os.getpid()}"
+        self._name = instance()
         self._states: dict[str, JudgeCheckRow] = {}
         self._silence: str | None = ""
         self._rests_until = 0.0

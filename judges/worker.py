@@ -7,7 +7,6 @@ reason; rules and users' own words need none.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import structlog
 from sqlmodel import Session
 
 from burnish import config
+from burnish.files import instance
 from burnish.journal import Journal, jobs
 from burnish.journal.evidence import settle
 from burnish.journal.outage import repeat
@@ -92,7 +92,7 @@ class Worker:
         self._lease_seconds = panel.patience + LEASE_MARGIN if lease_seconds is None else lease_seconds
         self._min_agreement = min_agreement
         self._rubrics = chosen.rubrics
-        self._name = f"judge-{os.getpid()}"
+        self._name = f"judge-{instance()}"
         self._n_silent = 0  # times in a row that no judge answered
         self._is_spent = False
 

@@ -5,7 +5,6 @@ again. After the last try the pair stays undecided, with the reason, and the gat
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from sqlalchemy import Update, update
 from sqlmodel import col
 
 from burnish import config
+from burnish.files import instance
 from burnish.journal import Journal, jobs
 from burnish.journal.outage import repeat
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
@@ -51,7 +51,7 @@ class Comparer:
         self._panel = panel
         self._chosen = chosen
         self._max_attempts = max_attempts
-        self._name = f"comparer-{os.getpid()}"
+        self._name = f"comparer-{instance()}"
 
     async def run_once(self) -> int:
         """Compare the pairs that are due. Returns how many were leased."""

@@ -7,7 +7,6 @@ never invented.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -16,6 +15,7 @@ from typing import Any
 import structlog
 
 from burnish import config
+from burnish.files import instance
 from burnish.journal import Journal, jobs, shadows
 from burnish.journal.outage import repeat
 from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
@@ -80,7 +80,7 @@ class Grader:
         self._chosen = chosen
         self._max_attempts = max_attempts
         self._rng = rng or Random()
-        self._name = f"grader-{os.getpid()}"
+        self._name = f"grader-{instance()}"
 
     async def run_once(self) -> int:
         """Score the groups that are due. Returns how many were leased."""

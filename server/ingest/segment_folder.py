@@ -5,8 +5,6 @@ cannot be read is never removed. A record goes to the folder `aside`, and so doe
 than a record. `burnish journal vacuum` removes them; put back among the segments, they are read again.
 """
 
-import fcntl
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.errors import SegmentError
-from burnish.files import sync
+from burnish.files import is_held, sync
 from burnish.journal import Journal
 from burnish.journal.tables import SegmentRow
 from burnish.segments.file import aside_of, copy_frame, read
@@ -108,7 +106,7 @@ class SegmentFolder:
         """True if nobody writes to the segment any more, and nothing in it is still to be read."""
         try:
             status = path.stat()
-            if now - status.st_mtime < GRACE or _has_writer(path):
+            if now - status.st_mtime < GRACE or is_held(path):  # a gateway still writes to it
                 return False
             cursor = self._known().get(path.name, Cursor())
             if cursor.error is None and cursor.offset != status.st_size:
@@ -140,15 +138,3 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except FileNotFoundError:
         return None
-
-
-def _has_writer(path: Path) -> bool:
-    """True if a gateway may still write to the segment: it holds a lock on it (src/burnish/segments/file.py)."""
-    handle = os.open(path, os.O_RDWR)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return False

@@ -23,6 +23,7 @@ import structlog
 from isal.isal_zlib import crc32
 
 from burnish.errors import SegmentError
+from burnish.files import hold, instance, is_held
 from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, pieces
 from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
 
@@ -47,10 +48,12 @@ class SegmentWriter:
         self._max_bytes = max_bytes
         self._fsync = fsync
         folder.mkdir(parents=True, exist_ok=True)
-        self._reserve = folder / f".reserve-{os.getpid()}" if reserve_bytes else None
+        _remove_reserves(folder)
+        self._reserve = folder / f".reserve-{instance()}" if reserve_bytes else None
+        self._reserve_handle = -1
         if self._reserve is not None:
-            with self._reserve.open("wb") as handle:
-                os.posix_fallocate(handle.fileno(), 0, reserve_bytes)
+            self._reserve_handle = hold(self._reserve)
+            os.posix_fallocate(self._reserve_handle, 0, reserve_bytes)
         self._serial = 0
         self._handle = -1
         self._size = 0
@@ -87,11 +90,10 @@ class SegmentWriter:
 
     def close(self) -> None:
         os.close(self._handle)
-        if self._reserve is not None:
-            self._reserve.unlink(missing_ok=True)
+        self._release_reserve()
 
     def _open(self) -> None:
-        name = f"{time.time_ns():0{_STAMP}d}-{os.getpid()}-{self._serial}.seg"
+        name = f"{time.time_ns():0{_STAMP}d}-{instance()}-{self._serial}.seg"
         self._handle = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         with suppress(OSError):  # a file system without locks: the segment is then kept for ever
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,7 +143,16 @@ class SegmentWriter:
         if self._reserve is None or not self._reserve.exists():
             return False
         self._reserve.unlink()
+        os.close(self._reserve_handle)
         return True
+
+
+def _remove_reserves(folder: Path) -> None:
+    """Remove the reserves of processes that were killed. One that was just made may not be locked yet."""
+    for left in folder.glob(".reserve-*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > 60.0 and not is_held(left):
+                left.unlink()
 
 
 def _sharing(frame: list[bytes], shared: Place) -> list[bytes]:
