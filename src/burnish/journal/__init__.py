@@ -18,7 +18,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import URL, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlmodel import Session
 
@@ -30,6 +30,15 @@ _MIGRATION_LOCK = 0x6275726E  # any number; it must be the same for all processe
 
 
 PATIENCE = 10.0
+TIMEOUTS = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 15_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "options": "-c statement_timeout=120s -c lock_timeout=30s",
+}
+"""Of connections to PostgreSQL, in libpq's words and units."""
 LOOK = 0.001
 """Seconds between two looks for a waiting writer's turn."""
 
@@ -44,9 +53,9 @@ class Journal:
     def at(cls, url: str) -> "Journal":
         """The journal at `url`, whether it answers now or not. Raises JournalError if nothing can be called so."""
         try:
-            engine = create_engine(
-                url, pool_pre_ping=True, hide_parameters=True
-            )  # errors are logged, and parameters are records
+            named = make_url(url)
+            # errors are logged, and parameters are records
+            engine = create_engine(named, pool_pre_ping=True, hide_parameters=True, connect_args=_limits(named))
         except (ArgumentError, ModuleNotFoundError) as error:
             raise JournalError(f"journal.url is not usable: {error}") from error
         if engine.dialect.name == "sqlite":
@@ -139,6 +148,8 @@ class Journal:
         # Processes that start together wait here for one another, and the later ones find nothing left to do.
         with self.engine.begin() as connection:
             if self.engine.dialect.name == "postgresql":
+                for limit in ("statement_timeout", "lock_timeout"):  # a large journal takes its time
+                    connection.execute(text(f"SET LOCAL {limit} = 0"))
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
             current = MigrationContext.configure(connection).get_current_revision()
             if current == head:
@@ -160,6 +171,13 @@ class Journal:
     def _file(self) -> Path | None:
         database = self.engine.url.database
         return Path(database) if self.engine.dialect.name == "sqlite" and database else None
+
+
+def _limits(url: URL) -> dict[str, Any]:
+    """PostgreSQL's time-outs: a database that hangs is an error, which is waited for. What the URL says comes first."""
+    if url.get_backend_name() != "postgresql":
+        return {}
+    return {name: value for name, value in TIMEOUTS.items() if name not in url.query}
 
 
 def _has_locked(handle: int) -> bool:
