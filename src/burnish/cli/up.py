@@ -4,6 +4,8 @@ import asyncio
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 from rich.table import Table
@@ -14,12 +16,15 @@ from burnish import logs
 from burnish.adapters.registry.learning_state import LearningState, learning_state
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
 from burnish.config import Settings
-from burnish.files import read_json
+from burnish.errors import ConfigError
+from burnish.files import hold, is_held, read_json
 from burnish.processes.parts import gateway_url, parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
 from burnish.segments.file import aside_of
 
 LOOK_SECONDS = 5.0
+LOCK = "up.lock"
+"""Held by the supervisor, in `run/`."""
 _COUNTS = re.compile(r", for \d+ s|\d+ replies ")
 """What grows by itself, left out of a comparison of two sentences."""
 COLOURS = {
@@ -36,8 +41,37 @@ def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = N
     """Start engine, gateway, ingester, swapper, judge and learner, and keep them running until Ctrl-C."""
     settings = load_settings(file, overrides, state)
     logs.configure(settings.log_format, "up")
-    check_start(settings)
-    asyncio.run(_up(settings))
+    with alone(settings):
+        check_start(settings)
+        asyncio.run(_up(settings))
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """Keep the state directory to one supervisor. Raises ConfigError if another one runs on it."""
+    try:
+        settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = hold(settings.run_dir / LOCK)
+    except BlockingIOError as error:
+        raise _taken(settings) from error
+    except OSError as error:
+        raise ConfigError(f"state_dir: cannot write to {settings.state_dir}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def check_alone(settings: Settings) -> None:
+    """Raises ConfigError if a supervisor runs on the state directory."""
+    if is_held(settings.run_dir / LOCK):
+        raise _taken(settings)
+
+
+def _taken(settings: Settings) -> ConfigError:
+    return ConfigError(
+        f"state_dir: `burnish up` runs on {settings.state_dir} already; stop it, or name another directory with --state"
+    )
 
 
 def check_start(settings: Settings) -> None:
