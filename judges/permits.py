@@ -7,8 +7,6 @@ and what to do. The sandbox's judge has been checked in advance.
 import asyncio
 import hashlib
 import json
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,9 +18,11 @@ import structlog
 from sqlmodel import Session
 
 from burnish.config import BASE_NAME, SANDBOX_MODEL, Settings
+from burnish.files import instance
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, judge_checks
 from burnish.journal.jobs import explain_held, release, take_lease
+from burnish.journal.outage import repeat
 from burnish.journal.tables import JudgeCheckRow, JudgeJob
 from burnish.judges import prompts
 from burnish.judges.calibration import golden
@@ -59,7 +59,7 @@ class Permits:
         self._journal = journal
         self._settings = settings
         self._judges = judges
-        self._name = f"{socket.gethostname()}-{os.getpid()}"
+        self._name = instance()
         self._states: dict[str, JudgeCheckRow] = {}
         self._silence: str | None = ""
         self._rests_until = 0.0
@@ -83,11 +83,13 @@ class Permits:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = LOOK) -> None:
         """Check the judges that were not checked, one after the other, in idle time, until `is_stopping()`."""
-        while not is_stopping():
+
+        async def look() -> None:
             self._look()
             if time.monotonic() >= self._rests_until:
                 await self._unless(is_stopping, asyncio.create_task(self._check_next()))
-            await asyncio.sleep(interval)
+
+        await repeat(look, is_stopping, interval)
 
     @staticmethod
     async def _unless(is_stopping: Callable[[], bool], running: asyncio.Task[None]) -> None:

@@ -11,7 +11,7 @@ from burnish.judges.comparison.grader import Grader
 from burnish.judges.judge import MAX_TOKENS, Judge, Structured
 from burnish.judges.models.local import LocalJudge
 from burnish.judges.models.panel import Panel
-from burnish.judges.models.remote import RemoteJudge
+from burnish.judges.models.remote import RemoteJudge, names_provider
 from burnish.judges.permits import Permits
 from burnish.judges.worker import Worker
 
@@ -50,7 +50,7 @@ def make_judge(
     if not model or (not url and is_ours(settings, model)):
         model = model or BASE_NAME
         return LocalJudge(engine_url, model, api_key=engine_key, structured=structured, max_tokens=max_tokens)
-    if url and "/" not in model:
+    if url and not names_provider(model):
         # A server other than our engine may silently misread the request for structured output.
         return LocalJudge(url, model, api_key=api_key, max_tokens=max_tokens)
     return RemoteJudge(model, url=url, api_key=api_key, structured=structured, max_tokens=max_tokens)

@@ -7,7 +7,6 @@ reason; rules and users' own words need none.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,10 @@ import structlog
 from sqlmodel import Session
 
 from burnish import config
+from burnish.files import instance
 from burnish.journal import Journal, jobs
 from burnish.journal.evidence import settle
+from burnish.journal.outage import repeat
 from burnish.journal.tables import JudgeJob
 from burnish.journal.turns import record_judgement, record_words
 from burnish.judges import prefilter
@@ -91,7 +92,7 @@ class Worker:
         self._lease_seconds = panel.patience + LEASE_MARGIN if lease_seconds is None else lease_seconds
         self._min_agreement = min_agreement
         self._rubrics = chosen.rubrics
-        self._name = f"judge-{os.getpid()}"
+        self._name = f"judge-{instance()}"
         self._n_silent = 0  # times in a row that no judge answered
         self._is_spent = False
 
@@ -108,26 +109,29 @@ class Worker:
         tries of waiting turns.
         """
         running: set[asyncio.Task[Outcome]] = set()
-        while not is_stopping():
+
+        async def judge_some() -> bool:
             if self._n_silent and not running:
                 await asyncio.sleep(min(LONGEST_PAUSE, interval * 2.0 ** min(self._n_silent, 20)))
             n_free = self._concurrency - len(running)
             if not (self._n_silent and running) and n_free:
-                running |= {
+                running.update(
                     asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free, len(running))
-                }
+                )
             if not running:
-                await asyncio.sleep(interval)
-                continue
-            running = await self._settle_some(running, interval)
-        while running:
-            running = await self._settle_some(running, interval)
+                return False
+            await self._settle_some(running, interval)
+            return True
 
-    async def _settle_some(self, running: set[asyncio.Task[Outcome]], interval: float) -> set[asyncio.Task[Outcome]]:
-        """Wait a moment for judgements and store the finished ones. Returns the others."""
-        done, running = await asyncio.wait(running, timeout=interval, return_when=asyncio.FIRST_COMPLETED)
+        await repeat(judge_some, is_stopping, interval)
+        while running:
+            await self._settle_some(running, interval)
+
+    async def _settle_some(self, running: set[asyncio.Task[Outcome]], interval: float) -> None:
+        """Wait a moment for judgements, and store the finished ones. Those that cannot be stored now stay `running`."""
+        done, _ = await asyncio.wait(running, timeout=interval, return_when=asyncio.FIRST_COMPLETED)
         self._store([task.result() for task in done])
-        return running
+        running -= done
 
     def _take(self, limit: int, n_running: int) -> list[tuple[jobs.Leased, Case | Exception]]:
         """Up to `limit` leased turns, and the case of each. None if the day's votes are spent."""

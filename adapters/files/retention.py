@@ -6,9 +6,10 @@ trained on stay spent. A journal that does not belong to the store removes nothi
 """
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -122,15 +123,25 @@ LOOK_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The removed (or removable) and the kept versions of one agent, by number, each with its reason."""
+    """The removed (or removable) and the kept versions of one agent, by number, each with its reason.
+
+    `quarantined` names the removed (or removable) directories that interrupted steps left.
+    """
 
     agent: str
     plan: Plan
     is_done: bool
+    quarantined: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """As the command line and the admin API show it."""
-        return {"agent": self.agent, "dry_run": not self.is_done, "removed": self.plan.remove, "kept": self.plan.keep}
+        return {
+            "agent": self.agent,
+            "dry_run": not self.is_done,
+            "removed": self.plan.remove,
+            "kept": self.plan.keep,
+            "quarantined": list(self.quarantined),
+        }
 
 
 class FileRetention:
@@ -166,16 +177,20 @@ class FileRetention:
         return done
 
     def remove(self, agent: str, *, actor: str, is_dry: bool = False) -> Removal:
-        """Remove one agent's versions that may go. With `is_dry` only list them.
+        """Remove one agent's versions that may go, and what it has in quarantine. With `is_dry` only list them.
 
         Raises NotFound for an unknown agent, AdapterError if the journal does not belong to the store.
         """
         with self._journal.read() as session:
             agents.find(session, agent)
+            found = self._store.quarantined(agent)
+            names = [path.name for path in found]
             if is_dry:
-                return Removal(agent, self._plan(session, agent), False)
+                return Removal(agent, self._plan(session, agent), False, names)
         bind(self._journal, self._store)
-        return self._remove(agent, actor)
+        for path in found:
+            shutil.rmtree(path, ignore_errors=True)
+        return replace(self._remove(agent, actor), quarantined=names)
 
     def _remove(self, agent: str, actor: str) -> Removal:
         with self._journal.read() as session:

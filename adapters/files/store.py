@@ -3,7 +3,7 @@
 A version's directory appears complete and durable in one rename, or not at all. It is never written again and its
 number is never reused. `verify` names the file that is missing, altered, surplus, of the wrong shape or of another
 base. A version goes by one rename too, and only by `remove`. What an interrupted step published, `sweep` moves into
-`<root>/quarantine/`.
+`<root>/quarantine/`, where it stays until a user removes it.
 """
 
 import hashlib
@@ -192,6 +192,10 @@ class AdapterStore:
         _fsync(target.parent)
         _fsync(path.parent)
         return target
+
+    def quarantined(self, agent: str) -> list[Path]:
+        """The agent's directories in quarantine, by name. Only a user decides when they go."""
+        return sorted((self.root / QUARANTINE).glob(f"{agent}@v*"))
 
     def remove(self, agent: str, version: int) -> bool:
         """Remove the version's files, first from their name and then from the disk. False if there are none.

@@ -7,7 +7,7 @@ step, consumes the step's rows and writes the audit row. Either all of it happen
 import time
 from collections.abc import Mapping
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, func, select, update
 from sqlmodel import Session, col
 
 from burnish.adapters.registry import agents, canaries
@@ -27,6 +27,7 @@ __all__ = [
     "announce",
     "close_step",
     "ensure_agent",
+    "give_back",
     "promote",
     "refuse",
     "rollback",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 PREVIOUS = "previous"
 MAX_ATTEMPTS = 2
-"""How many steps the same rows may be in."""
+"""How many steps a row may be in."""
 
 
 def alias(session: Session, agent: str, name: str = LIVE) -> int | None:
@@ -117,16 +118,13 @@ def refuse(
 ) -> None:
     """Refuse a candidate: its step is closed as refused and its rows are spent, with the reason.
 
-    With `gives_back`, on the rows' first try, they come once more, because nothing was found against what they say.
+    With `gives_back`, rows on their first try come once more, because nothing was found against what they say.
     """
     row = version(session, agent, number)
     before = row.state
     row.state, row.reason, row.decided_at, row.evidence = VersionState.REFUSED, reason, time.time(), dict(evidence)
     if row.step_id is not None:
-        is_first = session.get_one(StepRow, row.step_id).attempt < MAX_ATTEMPTS
-        close_step(
-            session, row.step_id, StepOutcome.SUPERSEDED if gives_back and is_first else StepOutcome.REFUSED, reason
-        )
+        (give_back if gives_back else close_step)(session, row.step_id, StepOutcome.REFUSED, reason)
     name = str(VersionName(agent, number))
     record(session, actor, "refuse", name, before, VersionState.REFUSED, reason, agent=agent)
 
@@ -146,17 +144,53 @@ def rollback(
 
 
 def close_step(session: Session, step_id: int, outcome: StepOutcome, reason: str | None) -> None:
-    """Record a step's outcome once. Every final outcome but SUPERSEDED spends its rows and groups in the same
-    transaction.
+    """Record a step's final outcome once. Its rows and groups are spent in the same transaction."""
+    if _end(session, step_id, outcome, reason):
+        _spend(session, step_id, _rows_of(step_id))
+
+
+def give_back(session: Session, step_id: int, outcome: StepOutcome, reason: str | None) -> StepOutcome:
+    """Record that a step came to nothing. Its rows come again, but those that have had `MAX_ATTEMPTS` steps are spent,
+    and its groups with them. If no row comes again, `outcome` is final. Returns the step's outcome.
     """
+    step = session.get_one(StepRow, step_id)
+    tired = _tired(session, step)
+    n_rows = session.connection().execute(select(func.count()).select_from(_rows_of(step_id).subquery())).scalar_one()
+    made = outcome if len(tired) == n_rows else StepOutcome.SUPERSEDED
+    if _end(session, step_id, made, reason) and (tired or made is outcome):
+        _spend(session, step_id, tired)
+    return StepOutcome(step.outcome)
+
+
+def _tired(session: Session, step: StepRow) -> list[str]:
+    """The step's rows for which it is the last try."""
+    earlier = select(col(StepRow.step_id)).where(
+        col(StepRow.agent) == step.agent, col(StepRow.outcome) == StepOutcome.SUPERSEDED
+    )
+    tried = (
+        select(col(SampleRow.interaction_id))
+        .where(col(SampleRow.step_id).in_(earlier), col(SampleRow.interaction_id).in_(_rows_of(step.step_id)))
+        .group_by(col(SampleRow.interaction_id))
+        .having(func.count() >= MAX_ATTEMPTS - 1)
+    )
+    return list(session.scalars(tried))
+
+
+def _rows_of(step_id: int | None) -> "Select[str]":
+    return select(col(SampleRow.interaction_id)).where(col(SampleRow.step_id) == step_id)
+
+
+def _end(session: Session, step_id: int, outcome: StepOutcome, reason: str | None) -> bool:
+    """False if the step has ended before."""
     step = session.get(StepRow, step_id)
     if step is None or step.outcome != StepOutcome.OPEN:
-        return
+        return False
     step.outcome, step.reason, step.ended_at = outcome, reason, time.time()
-    if outcome is StepOutcome.SUPERSEDED:
-        return
-    rows = select(col(SampleRow.interaction_id)).where(col(SampleRow.step_id) == step_id)
     session.flush()
+    return True
+
+
+def _spend(session: Session, step_id: int, rows: "Select[str] | list[str]") -> None:
     session.connection().execute(
         update(InteractionRow)
         .where(col(InteractionRow.interaction_id).in_(rows), col(InteractionRow.spent_step).is_(None))

@@ -11,7 +11,7 @@ from burnish import keys, serving_table
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.publish import aliases
 from burnish.config import BASE_NAME, Settings
-from burnish.errors import ConfigError
+from burnish.errors import ConfigError, JournalUnavailable
 from burnish.files import make_private, replace_text
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
@@ -23,7 +23,34 @@ _OURS = ("adapters", "cache", "import-*", "journal.db*", "run", "segments", "*.k
 
 
 def prepare(settings: Settings) -> Journal:
-    """Make what is missing. Safe to repeat and to run from several processes. Raises ConfigError on failure."""
+    """Make what is missing. Safe to repeat and to run from several processes.
+
+    Raises ConfigError if the state directory cannot be used, JournalError if the journal cannot.
+    """
+    _make_folders(settings)
+    journal = Journal.open(settings.journal_url)
+    with journal.write() as session:
+        lifecycle.ensure_agent(session, settings.agent.name)
+    refresh(settings, journal)
+    return journal
+
+
+def prepare_serving(settings: Settings) -> Journal:
+    """`prepare` for parts that answer clients. If the database does not answer, they start from the last serving table.
+
+    Raises JournalUnavailable if there is no such table.
+    """
+    try:
+        return prepare(settings)
+    except JournalUnavailable as error:
+        if not routes_file(settings).exists():
+            raise
+        log.warning("the journal does not answer; serving starts from the last serving table", error=str(error))
+        refresh(settings, None)
+        return Journal.at(settings.journal_url)
+
+
+def _make_folders(settings: Settings) -> None:
     try:
         for folder in (settings.state_dir, settings.run_dir, settings.segments_dir, settings.adapters_dir):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -33,11 +60,6 @@ def prepare(settings: Settings) -> Journal:
         make_private(settings.state_dir, _OURS)
     except OSError as error:
         log.warning("other users may read the state directory", folder=str(settings.state_dir), error=error.strerror)
-    journal = Journal.open(settings.journal_url)
-    with journal.write() as session:
-        lifecycle.ensure_agent(session, settings.agent.name)
-    refresh(settings, journal)
-    return journal
 
 
 def note_model(settings: Settings) -> None:
@@ -65,16 +87,20 @@ def admin_key_file(settings: Settings) -> Path:
     return settings.state_dir / "admin.key"
 
 
-def refresh(settings: Settings, journal: Journal) -> serving_table.Routes:
+def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes:
     """Write keys, engines and aliases from the settings and the registry into the serving table. A missing table is
     made.
+
+    Without a journal, the keys and aliases stay as they are. Raises TableError if there is then no table to read.
     """
     admin = keys.ensure_secret(admin_key_file(settings))
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
-        with journal.read() as session:
-            agents = {row.name: _route(session, table, row) for row in _served(session, table)}
-            known = {key.digest: key for key in _keys(session)}
+        agents, known = table.agents, table.keys
+        if journal is not None:
+            with journal.read() as session:
+                agents = {row.name: _route(session, table, row) for row in _served(session, table)}
+                known = {key.digest: key for key in _keys(session)}
         root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
         return replace(
             table,
@@ -86,7 +112,7 @@ def refresh(settings: Settings, journal: Journal) -> serving_table.Routes:
             keys={**known, root.digest: root},
         )
 
-    return serving_table.update(routes_file(settings), change, is_made_anew=True)
+    return serving_table.update(routes_file(settings), change, is_made_anew=journal is not None)
 
 
 def _served(session: Session, table: serving_table.Routes) -> list[AgentRow]:

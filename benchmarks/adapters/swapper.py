@@ -18,7 +18,8 @@ from burnish.keys import engine_key
 from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import RetentionSet
-from burnish.server.rollout.swapper import NICENESS, Swapper, tolerance_of
+from burnish.server.rollout.process import NICENESS, tolerance_of
+from burnish.server.rollout.swapper import Swapper
 
 INTERVAL = 0.05
 

@@ -5,7 +5,6 @@ again. After the last try the pair stays undecided, with the reason, and the gat
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,9 @@ from sqlalchemy import Update, update
 from sqlmodel import col
 
 from burnish import config
+from burnish.files import instance
 from burnish.journal import Journal, jobs
+from burnish.journal.outage import repeat
 from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
 from burnish.judges.comparison import reply_pair
@@ -50,7 +51,7 @@ class Comparer:
         self._panel = panel
         self._chosen = chosen
         self._max_attempts = max_attempts
-        self._name = f"comparer-{os.getpid()}"
+        self._name = f"comparer-{instance()}"
 
     async def run_once(self) -> int:
         """Compare the pairs that are due. Returns how many were leased."""
@@ -62,9 +63,7 @@ class Comparer:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Compare pairs as they arrive, until `is_stopping()`."""
-        while not is_stopping():
-            if not await self.run_once():
-                await asyncio.sleep(interval)
+        await repeat(self.run_once, is_stopping, interval)
 
     async def _compare(self, job: jobs.Leased) -> None:
         subject = {name: job.payload[name] for name in ("agent", "version", "interaction_id")}
@@ -73,6 +72,8 @@ class Comparer:
             asked = [reply_pair.messages(pair.conversation, a, b) for a, b in _orders(pair)]
             n = max(1, -(-self._chosen.votes // 2))
             answers = await asyncio.gather(*(self._panel.ask(each, n) for each in asked))
+            if len(models := {answer.model for answer in answers}) > 1:  # what one prefers first, another may not
+                raise JudgeUnavailable(f"expected one judge for both orders of a pair, got {', '.join(sorted(models))}")
         except JudgeUnavailable as error:
             return self._give_back(job, subject, str(error))
         except Exception as error:  # one malformed pair must not stop the others

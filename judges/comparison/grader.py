@@ -7,7 +7,6 @@ never invented.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -16,7 +15,9 @@ from typing import Any
 import structlog
 
 from burnish import config
+from burnish.files import instance
 from burnish.journal import Journal, jobs, shadows
+from burnish.journal.outage import repeat
 from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
 from burnish.journal.turns import messages_of
 from burnish.judges import prefilter
@@ -79,7 +80,7 @@ class Grader:
         self._chosen = chosen
         self._max_attempts = max_attempts
         self._rng = rng or Random()
-        self._name = f"grader-{os.getpid()}"
+        self._name = f"grader-{instance()}"
 
     async def run_once(self) -> int:
         """Score the groups that are due. Returns how many were leased."""
@@ -93,9 +94,7 @@ class Grader:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Score groups as they arrive, until `is_stopping()`."""
-        while not is_stopping():
-            if not await self.run_once():
-                await asyncio.sleep(interval)
+        await repeat(self.run_once, is_stopping, interval)
 
     async def _grade(self, job: jobs.Leased) -> None:
         name = str(job.payload["interaction_id"])

@@ -51,9 +51,7 @@ class RemoteJudge:
 
     async def answers(self, messages: Sequence[Mapping[str, str]], n: int) -> Sequence[str]:
         """One request per vote: few providers honour `n`. Failed votes are left out. If all fail, it is an error."""
-        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-        import litellm
-
+        litellm = _litellm()
         litellm.suppress_debug_info = True  # it would print links to its documentation into our output
         if self._structured is None:
             self._structured = "on" if litellm.supports_response_schema(self.model) else "off"
@@ -80,8 +78,7 @@ class RemoteJudge:
     async def _ask(
         self, messages: Sequence[Mapping[str, str]], n: int, structured: Structured | None = None
     ) -> list[str | BaseException]:
-        import litellm
-
+        litellm = _litellm()
         options = dict(self._options)
         if (structured or self._structured) == "on":
             schema = {"name": "verdict", "strict": True, "schema": ANSWER_SCHEMA}
@@ -97,6 +94,19 @@ class RemoteJudge:
 
     async def close(self) -> None:
         """litellm keeps its own pool."""
+
+
+def names_provider(model: str) -> bool:
+    """True if `model` begins with a provider of litellm (`openai/gpt-5`), and not with an owner (`Qwen/Qwen3-8B`)."""
+    provider, slash, _ = model.partition("/")
+    return bool(slash) and provider in {str(getattr(each, "value", each)) for each in _litellm().provider_list}
+
+
+def _litellm() -> Any:
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm
+
+    return litellm
 
 
 def _is_refusal(litellm: Any, answer: str | BaseException) -> bool:

@@ -1,8 +1,8 @@
 """The learner's side of the journal: which turns are ready, and which step spent them. Each row is spent exactly once.
 
-Opening a step allocates the version number before any file is written. A step that a crash left open is superseded
-once: its rows come again under a new number. So is a step if its version was refused for what it forgot. The second
-failure of the same rows spends them.
+Opening a step allocates the version number before any file is written. A step that a crash left open is superseded:
+its rows come again under a new number. So is a step if its version was refused for what it forgot. A row's second
+failure spends it, whatever the rows beside it have been through.
 """
 
 import time
@@ -30,6 +30,9 @@ from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome, Who, wh
 from burnish.rewards import compose
 
 NOTHING = StepReport()
+AT_ONCE = 500
+"""Steps that one query counts."""
+"""A user: tenant, key and user field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class Ledger:
         self._journal = journal
         self.agent = agent
         self.history = History(journal, agent)
+        self._spent_of: Counter[Who] = Counter()
+        self._counted: set[int] = set()  # the steps in that sum
 
     def acquire_lease(self, holder: str, *, seconds: float = 30.0) -> bool:
         """Take or renew the lease to train this agent. False while another learner has it."""
@@ -242,15 +247,13 @@ class Ledger:
             session.get_one(AgentRow, self.agent).is_paused = is_paused
 
     def fail(self, step: OpenStep, reason: str, report: StepReport = NOTHING) -> StepOutcome:
-        """The step did not produce a version. Its rows come again, or are spent if this was their last try."""
-        outcome = StepOutcome.FAILED if step.attempt >= lifecycle.MAX_ATTEMPTS else StepOutcome.SUPERSEDED
+        """The step did not produce a version. Its rows come again; those for which it was the last try are spent."""
         with self._journal.write() as session:
             row = session.get_one(StepRow, step.step_id, with_for_update=True)
             if session.get(VersionRow, (self.agent, step.version)) is not None:
                 return StepOutcome(row.outcome)  # announced at this moment: its trial decides
             _write(session, row, report)
-            lifecycle.close_step(session, step.step_id, outcome, reason)
-        return outcome
+            return lifecycle.give_back(session, step.step_id, StepOutcome.FAILED, reason)
 
     def interrupted(self) -> OpenStep | None:
         """A step that is open although no version of it was announced: its learner died."""
@@ -276,18 +279,27 @@ class Ledger:
         with self._journal.read() as session:
             return int(session.connection().execute(query).scalar_one())
 
-    def _spent(self, session: Session) -> Counter[Who]:
-        """How many turns of each voice this agent's steps have spent."""
-        who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
-        query = (
-            select(*who, func.count())
-            .where(col(InteractionRow.agent) == self.agent, col(InteractionRow.spent_step).is_not(None))
-            .group_by(*who)
+    def _spent(self, session: Session) -> Mapping[Who, int]:
+        """How many turns of each voice this agent's steps have spent. Each step is counted once and remembered, because
+        what is spent stays spent.
+        """
+        ended = select(col(StepRow.step_id)).where(
+            col(StepRow.agent) == self.agent, col(StepRow.outcome) != StepOutcome.OPEN
         )
-        found: Counter[Who] = Counter()
-        for tenant, key_id, user, n in session.connection().execute(query):
-            found[who_of(tenant, key_id, user)] += int(n)
-        return found
+        new = {step_id for step_id in session.scalars(ended) if step_id is not None} - self._counted
+        who = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
+        for start in range(0, len(new), AT_ONCE):
+            some = sorted(new)[start : start + AT_ONCE]
+            query = (
+                select(*who, func.count())
+                .join(SampleRow, col(SampleRow.interaction_id) == col(InteractionRow.interaction_id))
+                .where(col(SampleRow.step_id).in_(some), col(InteractionRow.spent_step) == col(SampleRow.step_id))
+                .group_by(*who)
+            )
+            for tenant, key, user, n in session.connection().execute(query):
+                self._spent_of[who_of(tenant, key, user)] += int(n)
+            self._counted.update(some)
+        return self._spent_of
 
 
 def right_of(session: Session, interaction_id: str) -> Right | None:

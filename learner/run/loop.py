@@ -135,6 +135,11 @@ class Loop:
             self._lease_until = time.monotonic() + LEASE_SECONDS
         return has_it
 
+    def break_off(self) -> None:
+        """The journal did not answer in the middle of the work. The next look finds out what became of the step."""
+        self._has_recovered = False
+        self._loaded.current = None
+
     def release_lease(self) -> None:
         """Leave the agent to other learners."""
         self._ledger.release_lease(self._holder)

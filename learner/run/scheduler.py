@@ -18,6 +18,7 @@ from burnish.config import Settings
 from burnish.config.overrides import laid_over
 from burnish.errors import BurnishError, ConfigError
 from burnish.journal import Journal
+from burnish.journal.outage import Outage
 from burnish.journal.tables import AgentRow, InteractionRow
 from burnish.learner.run.loop import LEASE_SECONDS, Loop
 
@@ -47,8 +48,17 @@ class Scheduler:
         keeper = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
         keeper.start()
         try:
+            outage = Outage()
             while not is_stopping():
-                if not self.run_once(is_stopping):
+                try:
+                    has_stepped = self.run_once(is_stopping)
+                except SQLAlchemyError as error:
+                    if self._at_work is not None:
+                        self._at_work.break_off()
+                        self._at_work = None
+                    time.sleep(outage.pause(error))
+                    continue
+                if not has_stepped:
                     time.sleep(interval)
         finally:
             ended.set()

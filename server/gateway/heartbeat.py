@@ -2,7 +2,8 @@
 
 The file also holds the generation of the serving table that the process has seen. A version can be unloaded once every
 gateway reports at least the generation that moved the alias, and no request on that version. Requests are counted in
-the same step that reads the table, so none falls between the two numbers. The file goes away at a clean end.
+the same step that reads the table, so none falls between the two numbers. The file goes away at a clean end. A lock
+beside it says whether the process lives. Process ids say nothing across containers.
 """
 
 import asyncio
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import structlog
 
-from burnish.files import Watched, replace_text
-from burnish.in_flight import path_of
+from burnish.files import Watched, hold, instance, replace_text
+from burnish.in_flight import lock_of, path_of
 from burnish.serving_table import Routes
 
 INTERVAL = 0.5
@@ -26,7 +27,9 @@ class Heartbeat:
     """Counts the running requests by version name and reports them."""
 
     def __init__(self, run_dir: Path, routes: Watched[Routes]) -> None:
-        self._path = path_of(run_dir, os.getpid())
+        self._path = path_of(run_dir, instance())
+        run_dir.mkdir(parents=True, exist_ok=True)
+        self._lock = hold(lock_of(self._path))
         self._routes = routes
         self._counts: Counter[str] = Counter()
         self._is_idle = asyncio.Event()
@@ -54,11 +57,9 @@ class Heartbeat:
         await self._is_idle.wait()
 
     def report(self) -> str:
-        """The file's text: pid, time (`at`), generation seen, requests per version name."""
+        """The file's text: time (`at`), generation seen, requests per version name."""
         generation = self._routes.current().generation
-        return json.dumps(
-            {"pid": os.getpid(), "at": time.time(), "generation": generation, "in_flight": dict(self._counts)}
-        )
+        return json.dumps({"at": time.time(), "generation": generation, "in_flight": dict(self._counts)})
 
     async def publish_forever(self) -> None:
         """Write the file every half second. A disk error is logged and the write is tried again; requests do not
@@ -73,6 +74,8 @@ class Heartbeat:
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
+        lock_of(self._path).unlink(missing_ok=True)
+        os.close(self._lock)
 
 
 class RunningRequest:

@@ -2,35 +2,38 @@
 
 It reads all gateways' segments up to a watermark a moment in the past. So a reply is always ingested before the request
 that continues it. Interactions are keyed by id, so reading a frame twice changes nothing. A segment that cannot be read
-further is marked, reported and left in place.
+further is marked and reported (server/ingest/segment_folder.py says what becomes of it).
 """
 
 import heapq
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
-from sqlalchemy import select, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import update
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlmodel import Session, col
 
 from burnish.config import Personal
 from burnish.errors import SegmentError
 from burnish.journal import Journal
-from burnish.journal.tables import SegmentRow, SessionRow
+from burnish.journal.outage import Outage
+from burnish.journal.tables import SessionRow
 from burnish.records import Feedback, Interaction, NextStateKind
-from burnish.segments.file import read
+from burnish.segments.file import created_at, read
 from burnish.segments.frames import Record
 from burnish.server.ingest import feedback, lookup
 from burnish.server.ingest.filing import Filing
 from burnish.server.ingest.next_state import note_ended
 from burnish.server.ingest.personal_requests import PersonalRequests
 from burnish.server.ingest.prepared import Prepared, without_unstorable
+from burnish.server.ingest.segment_folder import SegmentFolder
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
@@ -42,15 +45,20 @@ HOLD = 0.03
 """Seconds after which a transaction takes no further record, because others wait for SQLite's write lock, for example a
 rollback.
 """
+MAX_AHEAD = 5.0
+"""Seconds by which the clocks of two gateways may differ."""
+MAX_OPEN = 100
+"""Segments that are read at the same time."""
 BREATH = 0.002
 """Seconds between two transactions, in which a waiting writer gets its turn."""
 
 
 class _New(NamedTuple):
-    """A record that is not in SQL yet, and the offset after it in its segment."""
+    """A record that is not in SQL yet, its offset in its segment, and the offset after it."""
 
     ended_at: float
     segment: str
+    place: int
     behind: int
     record: Record | None
     """None for a frame that nobody can read."""
@@ -60,6 +68,7 @@ class _Ready(NamedTuple):
     """A record that can be filed. None if it cannot be stored."""
 
     segment: str
+    place: int
     behind: int
     record: Feedback | Prepared | None
 
@@ -83,7 +92,7 @@ class Ingester:
         personal: Personal | None = None,
     ) -> None:
         self._journal = journal
-        self._folder = folder
+        self._folder = SegmentFolder(journal, folder)
         self._session_timeout = session_timeout
         self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
@@ -93,50 +102,45 @@ class Ingester:
     def run_once(self) -> int:
         """Ingest everything older than the watermark."""
         watermark = time.time() - SETTLE_SECONDS
-        with self._journal.read() as session:
-            cursors = {row.name: row for row in session.scalars(select(SegmentRow))}
         damaged: dict[str, SegmentError] = {}
         n_taken = 0
-        for found in self._batches(cursors, watermark, damaged):
-            batch = [_Ready(new.segment, new.behind, _prepared(new.record)) for new in found]
+        for found in self._batches(watermark, damaged):
+            batch = [_Ready(new.segment, new.place, new.behind, _prepared(new.record)) for new in found]
             while batch:
                 n_filed = self._file_some(batch)
                 batch = batch[n_filed:]
                 n_taken += n_filed
                 time.sleep(BREATH)
         for name, error in damaged.items():  # only now, when everything before the damage has been taken
-            self._mark_damaged(name, error)
+            self._folder.mark_damaged(name, error)
         if time.time() >= self._next_sweep:
             self._close_idle()
             self._expire_feedback()
+            self._folder.remove_filed()
             self._next_sweep = time.time() + min(60.0, self._session_timeout / 4, self._feedback_ttl / 4)
         return n_taken
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Ingest until `is_stopping()`. An unreachable database is waited for, and nothing is lost."""
+        """Ingest until `is_stopping()`. An unreachable database or disk is waited for, and nothing is lost."""
+        outage = Outage()
         while not is_stopping():
             try:
                 n_taken = self.run_once()
-            except OperationalError as error:
-                log.warning("the journal does not answer; records wait in the segments", error=str(error.orig))
-                time.sleep(2.0)
+            except (SQLAlchemyError, OSError) as error:
+                time.sleep(outage.pause(error))
                 continue
             if n_taken < BATCH:
                 time.sleep(interval)
 
-    def _batches(
-        self, cursors: dict[str, SegmentRow], watermark: float, damaged: dict[str, SegmentError]
-    ) -> Iterator[list[_New]]:
+    def _batches(self, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[list[_New]]:
         """New records of all segments in the order in which they ended, at most a batch in memory.
 
         A damaged segment is noted in `damaged`.
         """
-        segments = []
-        for path in sorted(self._folder.glob("*.seg")):
-            cursor = cursors.get(path.name)
-            if cursor is None or (cursor.error is None and path.stat().st_size != cursor.offset):
-                segments.append(_new_in(path, cursor.offset if cursor else 0, watermark, damaged))
-        records = heapq.merge(*segments, key=attrgetter("ended_at"))
+        found = [
+            (created_at(path), _new_in(path, offset, watermark, damaged)) for path, offset in self._folder.unread()
+        ]
+        records = _merged(found)
         while batch := list(islice(records, BATCH)):
             yield batch
 
@@ -147,39 +151,38 @@ class Ingester:
         try:
             with self._journal.write() as session:
                 while n_filed < len(batch) and (not n_filed or time.perf_counter() < ends):
-                    self._take(session, batch[n_filed].record)
+                    self._take(session, batch[n_filed])
                     n_filed += 1
                 for name, offset in {new.segment: new.behind for new in batch[:n_filed]}.items():
-                    session.merge(SegmentRow(name=name, offset=offset))
+                    self._folder.move(session, name, offset)
         except BaseException:
             self._filing.forget()
             self._personal_requests.forget()
+            self._folder.forget()
             raise
         return n_filed
 
-    def _mark_damaged(self, name: str, error: SegmentError) -> None:
-        log.error("a segment is damaged; its rest is left aside", segment=name, error=str(error))
-        with self._journal.write() as session:
-            row = session.get(SegmentRow, name) or SegmentRow(name=name, offset=0)
-            row.error = str(error)
-            session.add(row)
-
-    def _take(self, session: Session, record: Feedback | Prepared | None) -> None:
+    def _take(self, session: Session, ready: _Ready) -> None:
         """Store one record or set it aside: clients shape records, and none of them may stop the others."""
+        record = ready.record
         try:
+            if record is None:
+                self._folder.set_aside(ready.segment, ready.place)
+                return
             with session.begin_nested():
                 if isinstance(record, Feedback):
                     feedback.take(session, record)
-                elif record is not None and not lookup.is_filed(session, record.turn.interaction_id):
+                elif not lookup.is_filed(session, record.turn.interaction_id):
                     self._filing.take_interaction(session, record)
                     self._personal_requests.note(session, record.turn)
-        except OperationalError:
+        except (OperationalError, OSError):
             raise
         except Exception:
             self._filing.forget()
             self._personal_requests.forget()
             assert record is not None, "nothing was done for it"
             _report(record if isinstance(record, Feedback) else record.turn)
+            self._folder.set_aside(ready.segment, ready.place)
 
     def _close_idle(self) -> None:
         now = time.time()
@@ -200,16 +203,48 @@ class Ingester:
 
 
 def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[_New]:
-    """One segment's records from `offset` up to the watermark. Their times never fall, so no cursor skips one."""
-    latest = 0.0
+    """One segment's records from `offset` up to the watermark. Their times never fall, so no cursor skips one.
+
+    A time far ahead is the mistake of a clock and stops nobody: such a record counts as old as the one before it.
+    """
+    latest, place = 0.0, offset
+    horizon = watermark + MAX_AHEAD
     try:
         for record, behind in read(path, offset):
-            latest = max(latest, _ended_at(record) if record is not None else 0.0)
+            ended_at = _ended_at(record) if record is not None else 0.0
+            latest = max(latest, ended_at if ended_at < horizon else 0.0)
             if latest >= watermark:
                 return
-            yield _New(latest, path.name, behind, record)
+            yield _New(latest, path.name, place, behind, record)
+            place = behind
+    except FileNotFoundError:
+        return
     except SegmentError as error:
         damaged[path.name] = error
+
+
+def _merged(segments: Sequence[tuple[float, Iterator[_New]]]) -> Iterator[_New]:
+    """The records of `segments`, oldest first, each given with its oldest possible time.
+
+    A segment is opened when its time comes, and at most `MAX_OPEN` are at once: a process has few file handles.
+    """
+    waiting = deque(sorted(segments, key=itemgetter(0)))
+    open_now: list[tuple[float, int, _New, Iterator[_New]]] = []
+    n_opened = 0
+    while waiting or open_now:
+        while waiting and len(open_now) < MAX_OPEN and (not open_now or waiting[0][0] <= open_now[0][0]):
+            _, records = waiting.popleft()
+            n_opened += 1
+            if (first := next(records, None)) is not None:
+                heapq.heappush(open_now, (first.ended_at, n_opened, first, records))
+        if not open_now:
+            continue
+        _, number, oldest, records = open_now[0]
+        yield oldest
+        if (following := next(records, None)) is not None:
+            heapq.heapreplace(open_now, (following.ended_at, number, following, records))
+        else:
+            heapq.heappop(open_now)
 
 
 def _ended_at(record: Record) -> float:
@@ -230,4 +265,4 @@ def _prepared(record: Record | None) -> Feedback | Prepared | None:
 
 def _report(record: Record) -> None:
     name = record.feedback_id if isinstance(record, Feedback) else record.interaction_id
-    log.exception("a record cannot be stored; it stays in its segment", record=name)
+    log.exception("a record cannot be stored", record=name)

@@ -62,6 +62,10 @@ class JournalError(BurnishError):
     """The journal cannot be opened, migrated or written."""
 
 
+class JournalUnavailable(JournalError):
+    """The journal's database does not answer now."""
+
+
 class TableError(BurnishError):
     """The serving table cannot be read. It is left as it is, because a table made from nothing has no keys and no
     engines.

@@ -4,10 +4,13 @@ If the disk takes only a part of the new text, the old one stays.
 """
 
 import errno
+import fcntl
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,13 +24,53 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """The errors of parsing a file that was cut off or holds something else."""
 
 
+def instance() -> str:
+    """This process's name among all that share a folder. Process ids alone repeat in containers."""
+    return f"{os.getpid()}-{_random_of(os.getpid())}"
+
+
+@cache
+def _random_of(_pid: int) -> str:
+    return secrets.token_hex(4)
+
+
+def hold(path: Path) -> int:
+    """Create `path` and lock it. It stays locked until the returned handle is closed or the process dies. Raises
+    BlockingIOError if another process holds it.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise
+    except OSError as error:  # a file system without locks
+        log.warning("a file cannot be locked", path=str(path), error=str(error))
+    return handle
+
+
+def is_held(path: Path) -> bool:
+    """True if a process holds `path`, or if nobody can say so. False if the file is missing."""
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def replace_text(path: Path, text: str, *, mode: int = 0o644, is_durable: bool = True) -> None:
     """Make `text` the content of `path` in one rename, durable on return by default. Creates the parent directory.
 
     Raises OSError if the disk does not take all of `text`. The old content then stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = path.with_name(f".{path.name}.{instance()}.tmp")
     try:
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         try:

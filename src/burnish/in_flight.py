@@ -1,18 +1,24 @@
 """The gateways' in-flight reports (`server/gateway/heartbeat.py`), read to decide when a version may be unloaded."""
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from burnish.files import is_held
+
 STALE_SECONDS = 5.0
 
 
-def path_of(run_dir: Path, pid: int) -> Path:
-    """The report of the gateway process `pid`."""
-    return run_dir / f"gateway-{pid}.json"
+def path_of(run_dir: Path, name: str) -> Path:
+    """The report of the gateway process `name`."""
+    return run_dir / f"gateway-{name}.json"
+
+
+def lock_of(report: Path) -> Path:
+    """The file that the gateway holds while it lives, whatever container it is in."""
+    return report.with_suffix(".lock")
 
 
 class Report(NamedTuple):
@@ -56,18 +62,8 @@ def _reports(run_dir: Path) -> Iterator[Report | None]:
         if not isinstance(at, float) or not isinstance(seen, int) or not isinstance(counts, dict):
             yield None
             continue
-        pid = report.get("pid")
-        if time.time() - at > STALE_SECONDS and not (isinstance(pid, int) and _lives(pid)):
-            continue  # its process is gone, and so are its requests
+        if abs(time.time() - at) > STALE_SECONDS and not is_held(lock_of(path)):
+            path.unlink(missing_ok=True)  # its process is gone, and so are its requests
+            lock_of(path).unlink(missing_ok=True)
+            continue
         yield Report(seen, counts)
-
-
-def _lives(pid: int) -> bool:
-    """True if a process `pid` exists on this machine."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -26,7 +26,6 @@ ONE_MEANING = {
     "groups.py": "shadow groups: settings, rows",
     "heldout_replay.py": "the held-out replay: doing it, judging it",
     "jobs.py": "jobs: rows, leases",
-    "judges.py": "judges: commands, tables",
     "keys.py": "API keys: what they are, commands",
     "learner.py": "the learner: routes, commands, tables",
     "parts.py": "the parts: what they are, the command that runs one",

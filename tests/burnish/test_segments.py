@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish import files
 from burnish.errors import SegmentError
 from burnish.records import Interaction
 from burnish.segments.file import SegmentWriter, read
@@ -189,3 +190,26 @@ def test_the_reserve_is_given_up_before_a_record_is(tmp_path: Path, monkeypatch:
     assert writer.append(interaction([user("a")]))
     assert not reserve.exists()
     assert writer.n_lost == 0
+
+
+def test_two_containers_with_the_same_process_id_have_a_reserve_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    writers = []
+    for _ in range(2):
+        files._random_of.cache_clear()  # another process draws another name
+        writers.append(SegmentWriter(tmp_path, reserve_bytes=4096))
+    assert len(list(tmp_path.glob(".reserve-*"))) == 2
+    for writer in writers:
+        writer.close()
+    assert list(tmp_path.glob(".reserve-*")) == []
+
+
+def test_a_killed_process_leaves_its_reserve_to_nobody_for_long(tmp_path: Path) -> None:
+    (tmp_path / ".reserve-1-dead").write_bytes(b"\0" * 4096)
+    os.utime(tmp_path / ".reserve-1-dead", (0, 0))
+    writer = SegmentWriter(tmp_path, reserve_bytes=4096)
+    (reserve,) = tmp_path.glob(".reserve-*")
+    assert reserve.name != ".reserve-1-dead"
+    writer.close()

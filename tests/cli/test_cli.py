@@ -3,6 +3,7 @@ traceback."""
 
 import io
 import json
+import os
 import shutil
 import socket
 import struct
@@ -206,6 +207,43 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
     assert figures["interactions"] == 0
     assert figures["aliases"] == {"live": 0}
     assert "judge jobs" in run("status").out
+
+
+def test_a_second_supervisor_on_a_state_directory_is_refused(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from burnish.files import hold
+
+    (tmp_path / ".burnish" / "run").mkdir(parents=True)
+    lock = hold(tmp_path / ".burnish" / "run" / "up.lock")
+    started: list[str] = []
+
+    async def supervise(settings: config.Settings) -> None:
+        started.append("up")
+
+    monkeypatch.setattr(sys.modules["burnish.cli.up"], "_up", supervise)
+    ports = ("--set", "gateway.port=0", "--set", "engine.port=0")
+    done = run("up", *ports)
+    assert (done.status, started) == (1, [])
+    assert "runs on" in done.error and "already; stop it, or name another directory with --state" in done.error
+    assert run("up", *ports, "--state", "other").status == 0
+    os.close(lock)  # the first one has ended, however it did
+    assert run("up", *ports).status == 0 and started == ["up", "up"]
+
+
+def test_what_the_ingester_could_not_read_is_counted_and_removed_by_a_command(
+    run: Run, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aside = tmp_path / ".burnish" / "segments" / "aside"
+    aside.mkdir(parents=True)
+    for name in ("a.seg", "records-b.seg", "notes.txt"):
+        (aside / name).write_text("?")
+    assert run("status", "--json").json["set_aside"] == 2
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert run("journal", "vacuum").status == 1 and len(list(aside.iterdir())) == 3
+    assert run("journal", "vacuum", "--yes", "--json").json["removed"] == ["a.seg", "records-b.seg"]
+    assert [path.name for path in aside.iterdir()] == ["notes.txt"]
+    assert run("journal", "vacuum").out == "removed 0 files\n"
 
 
 def test_status_speaks_of_the_model_that_up_was_told(run: Run, journal: Journal, tmp_path: Path) -> None:

@@ -128,6 +128,11 @@ def test_pins_and_retention(run: Run, journal: Journal, tmp_path: Path) -> None:
     assert (sorted(dry["removed"]), dry["dry_run"]) == (["1"], True)  # 2 and 3 are still in the serving table
     assert "would be removed" in run("versions", "gc", "--dry-run").out
     assert sorted(run("versions", "gc", "--yes", "--json").json["removed"]) == ["1"]
+    left = tmp_path / ".burnish" / "adapters" / "quarantine" / "agent@v000009-20260101T000000.000000000Z"
+    left.mkdir(parents=True)
+    assert left.name[:13] in run("versions", "gc", "--dry-run").out and left.exists()
+    assert run("versions", "gc", "--yes", "--json").json["quarantined"] == [left.name]
+    assert not left.exists()
     assert "removed" in run("versions", "list").out
     assert run("versions", "show", "1", "--json").json["manifest"] == {}
     assert "only its record is left" in run("promote", "1", "--yes").error

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from burnish import config
 from burnish.journal import Journal, jobs
@@ -377,6 +378,32 @@ async def test_pauses_grow_while_the_judge_is_unavailable(journal: Journal, monk
         assert {row.state for row in rows} == {"queued"}
         # Each next try comes after an engine has had time to start again.
         assert min(row.run_after for row in rows if row.attempts) > time.time() + 10.0
+
+
+async def test_verdicts_outlast_a_journal_that_is_away_for_a_moment(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t", "u"):
+        add_judgeable(journal, name)
+    judge = FakeJudge(MINUS)
+    naps: list[float] = []
+    worker = make_worker(journal, judge, votes=1)
+    store, n_failures = worker._store, iter(range(2))
+
+    def is_away(outcomes: Any) -> None:
+        if next(n_failures, None) is not None:
+            raise OperationalError("UPDATE", {}, Exception("gone"))
+        store(outcomes)
+
+    async def nap(seconds: float) -> None:
+        if seconds:
+            naps.append(seconds)
+
+    monkeypatch.setattr(worker, "_store", is_away)
+    monkeypatch.setattr("burnish.journal.outage.asyncio.sleep", nap)
+    await worker.run_forever(lambda: len(naps) > 3)
+    assert sorted(row.interaction_id for row in judgements(journal)) == ["t", "u"]
+    assert len(judge.questions) == 2
 
 
 async def test_a_turn_that_the_judge_refuses_stops_no_other(journal: Journal) -> None:

@@ -87,7 +87,10 @@ class Limits:
         try:
             now = time.time()
             stored = os.pread(handle, _TIME.size, 0)
-            spent_until = max(now, _TIME.unpack(stored)[0] if len(stored) == _TIME.size else now) + cost
+            until = _TIME.unpack(stored)[0] if len(stored) == _TIME.size else now
+            if until > now + MINUTE + 1.0:  # no allowance reaches so far: the clock was wrong then and is right now
+                until = now
+            spent_until = max(now, until) + cost
             if spent_until - now > MINUTE + 1e-6:
                 raise RateLimited(
                     f"{_named(caller)} may ask {caller.requests_per_minute} times a minute; please wait",

@@ -102,7 +102,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.post("/agents/{agent}/versions/gc")
     def remove_versions(agent: AgentPath, body: Removing, caller: Caller = may_change) -> dict[str, Any]:
-        """Remove the files of versions that nobody needs. Their records stay."""
+        """Remove the files of versions that nobody needs, and what is in quarantine. Records stay."""
         return FileRetention(settings, journal).remove(agent, actor=caller.key_id, is_dry=body.dry_run).as_dict()
 
     return made

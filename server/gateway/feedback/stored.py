@@ -6,15 +6,12 @@ not exist for a caller.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from sqlalchemy import ColumnElement, or_, select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, col
+from sqlmodel import col
 from starlette.concurrency import run_in_threadpool
 
 from burnish.config import Settings
@@ -88,7 +85,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
         wanted = select(FeedbackRow).where(col(FeedbackRow.target) == storable(target), *_visible(caller, Scope.VIEWER))
         if about is not None:
             wanted = wanted.where(col(FeedbackRow.about) == about.value)
-        with _reading(journal) as session:
+        with journal.read() as session:
             rows = session.scalars(
                 wanted.order_by(col(FeedbackRow.created_at).desc(), col(FeedbackRow.feedback_id)).limit(limit)
             ).all()
@@ -118,7 +115,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
 
 
 def _find(journal: Journal, feedback_id: str, caller: Caller, tenant_wide: Scope) -> FeedbackRow | None:
-    with _reading(journal) as session:
+    with journal.read() as session:
         mine = (col(FeedbackRow.feedback_id) == storable(feedback_id), *_visible(caller, tenant_wide))
         return session.scalars(select(FeedbackRow).where(*mine)).first()
 
@@ -173,13 +170,3 @@ def _unknown(feedback_id: str) -> NotFound:
         f"there is no feedback {feedback_id[:300]!r} of this key; what was just sent is known a moment later",
         code="feedback_not_found",
     )
-
-
-@contextmanager
-def _reading(journal: Journal) -> Iterator[Session]:
-    """A session for reading. Raises JournalError (503) if the database does not answer."""
-    try:
-        with journal.read() as session:
-            yield session
-    except SQLAlchemyError as error:
-        raise JournalError("the journal does not answer; please try again later") from error

@@ -21,6 +21,7 @@ from burnish.errors import (
     EngineError,
     EngineUnavailable,
     JournalError,
+    JournalUnavailable,
     NotAllowed,
     NotFound,
     Overloaded,
@@ -103,6 +104,7 @@ def frame_of(error: BaseException, request_id: str) -> bytes:
 def install(app: Starlette) -> None:
     """Make a FastAPI or Starlette application answer errors in this envelope."""
     from fastapi.exceptions import RequestValidationError  # not needed on the hot path, so it is not loaded there
+    from sqlalchemy.exc import OperationalError
 
     def answer(request: Request, error: Exception) -> Response:
         status, body, headers = reply_to(_translated(error), getattr(request.state, "request_id", ""))
@@ -113,13 +115,16 @@ def install(app: Starlette) -> None:
             extra |= {name.lower(): value for name, value in (error.headers or {}).items()}  # a 405's `allow`
         return Response(body, status, media_type="application/json", headers=extra)
 
-    for kind in (BurnishError, HTTPException, RequestValidationError, Exception):
+    for kind in (BurnishError, HTTPException, RequestValidationError, OperationalError, Exception):
         app.add_exception_handler(kind, answer)
 
 
 def _translated(error: Exception) -> Exception:
     from fastapi.exceptions import RequestValidationError
+    from sqlalchemy.exc import OperationalError
 
+    if isinstance(error, OperationalError):
+        return JournalUnavailable("the journal does not answer; please try again later")
     if isinstance(error, RequestValidationError):
         problem = error.errors()[0]
         field = ".".join(str(part) for part in problem["loc"][1:])

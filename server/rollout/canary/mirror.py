@@ -12,7 +12,6 @@ from typing import Any
 
 import structlog
 from sqlalchemy import select
-from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.heldout_replay import Rules
@@ -20,6 +19,7 @@ from burnish.adapters.registry import canaries
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.hashing import place
 from burnish.journal import Journal
+from burnish.journal.outage import repeat
 from burnish.journal.tables import CanaryRow, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
 from burnish.records import Observation, Sampling, VersionName
@@ -46,12 +46,14 @@ class Mirror:
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 1.0) -> None:
         """Answer turns that have ended, until `is_stopping()`. An absent journal or engine is waited for."""
-        while not is_stopping():
+
+        async def look() -> None:
             try:
                 await self.run_once()
-            except (SQLAlchemyError, EngineUnavailable) as error:
+            except EngineUnavailable as error:
                 log.warning("the shadow waits", error=str(error))
-            await asyncio.sleep(interval)
+
+        await repeat(look, is_stopping, interval)
 
     async def run_once(self) -> int:
         """One round. Returns how many pairs were made."""

@@ -16,6 +16,7 @@ from burnish.cli import (
     canary,
     demo,
     doctor,
+    journal,
     judges,
     keys,
     learner,
@@ -48,6 +49,7 @@ PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
     },
     "Operate": {
         "run": parts.app,
+        "journal": journal.app,
         "export": (turns.export, "export --format dpo --since 7d --output rows.jsonl"),
         "audit": (turns.audit, "audit --action promote --limit 5"),
     },

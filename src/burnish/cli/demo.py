@@ -10,7 +10,7 @@ from rich.table import Table
 
 from burnish import logs
 from burnish.cli.common import ConfigFile, Overrides, console, load_settings, out
-from burnish.cli.up import check_start
+from burnish.cli.up import alone, check_alone, check_start
 from burnish.config import Settings
 from burnish.files import read_json, replace_text
 
@@ -113,9 +113,11 @@ def _play(settings: Settings, plan: Any, bars: dict[str, Bar]) -> dict[str, Any]
     from burnish.sandbox.demo.run import fresh, play
 
     folder, report = settings.state_dir, settings.state_dir / "report.json"
+    check_alone(settings)
     fresh(folder, lambda text: console.print(text, highlight=False, soft_wrap=True))
-    check_start(settings)
-    outcome = play(settings, plan, console)
+    with alone(settings):
+        check_start(settings)
+        outcome = play(settings, plan, console)
     figures = {**outcome.figures, **{f"score_at_{n}": round(score, 4) for n, score in outcome.exams}}
     replace_text(report, json.dumps(figures, indent=1) + "\n")
     replace_text(folder / "replies.json", json.dumps(outcome.replies, indent=1, ensure_ascii=False) + "\n")

@@ -47,27 +47,27 @@ def _command(part: str) -> Callable[[Path | None, list[str] | None, Path | None]
 
 
 def _engine(settings: config.Settings) -> None:
-    from burnish.adapters.serving.prepare import prepare
+    from burnish.adapters.serving.prepare import prepare_serving
     from burnish.processes import vllm_server
 
     vllm_server.check_model(settings)
-    prepare(settings).close()
+    prepare_serving(settings).close()
     vllm_server.execute(settings)
 
 
 def _gateway(settings: config.Settings) -> None:
-    from burnish.adapters.serving.prepare import prepare
+    from burnish.adapters.serving.prepare import prepare_serving
     from burnish.server.gateway.admin import admin_app
     from burnish.server.gateway.process import run
 
-    run(settings, fallback=admin_app(settings, prepare(settings)))
+    run(settings, fallback=admin_app(settings, prepare_serving(settings)))
 
 
 def _remote(settings: config.Settings) -> None:
-    from burnish.adapters.serving.prepare import prepare
+    from burnish.adapters.serving.prepare import prepare_serving
     from burnish.server.gateway.remote_process import run
 
-    prepare(settings).close()
+    prepare_serving(settings).close()
     run(settings)
 
 
@@ -89,7 +89,7 @@ def _ingester(settings: config.Settings) -> None:
 
 
 def _swapper(settings: config.Settings) -> None:
-    from burnish.server.rollout.swapper import NICENESS, run
+    from burnish.server.rollout.process import NICENESS, run
 
     stopping = Stopping()
     os.nice(NICENESS)

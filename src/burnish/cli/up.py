@@ -4,6 +4,8 @@ import asyncio
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import typer
 from rich.table import Table
@@ -14,11 +16,15 @@ from burnish import logs
 from burnish.adapters.registry.learning_state import LearningState, learning_state
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
 from burnish.config import Settings
-from burnish.files import read_json
+from burnish.errors import ConfigError
+from burnish.files import hold, is_held, read_json
 from burnish.processes.parts import gateway_url, parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
+from burnish.segments.file import aside_of
 
 LOOK_SECONDS = 5.0
+LOCK = "up.lock"
+"""Held by the supervisor, in `run/`."""
 _COUNTS = re.compile(r", for \d+ s|\d+ replies ")
 """What grows by itself, left out of a comparison of two sentences."""
 COLOURS = {
@@ -35,13 +41,42 @@ def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = N
     """Start engine, gateway, ingester, swapper, judge and learner, and keep them running until Ctrl-C."""
     settings = load_settings(file, overrides, state)
     logs.configure(settings.log_format, "up")
-    check_start(settings)
-    asyncio.run(_up(settings))
+    with alone(settings):
+        check_start(settings)
+        asyncio.run(_up(settings))
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """Keep the state directory to one supervisor. Raises ConfigError if another one runs on it."""
+    try:
+        settings.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = hold(settings.run_dir / LOCK)
+    except BlockingIOError as error:
+        raise _taken(settings) from error
+    except OSError as error:
+        raise ConfigError(f"state_dir: cannot write to {settings.state_dir}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def check_alone(settings: Settings) -> None:
+    """Raises ConfigError if a supervisor runs on the state directory."""
+    if is_held(settings.run_dir / LOCK):
+        raise _taken(settings)
+
+
+def _taken(settings: Settings) -> ConfigError:
+    return ConfigError(
+        f"state_dir: `burnish up` runs on {settings.state_dir} already; stop it, or name another directory with --state"
+    )
 
 
 def check_start(settings: Settings) -> None:
     """Exit with one readable line if the start would fail. Say what the model cannot do."""
-    from burnish.adapters.serving.prepare import note_model, prepare
+    from burnish.adapters.serving.prepare import note_model, prepare_serving
     from burnish.cli.doctor import faults, warnings_of_model
 
     for fault in faults(settings):
@@ -49,7 +84,7 @@ def check_start(settings: Settings) -> None:
         raise typer.Exit(1)
     for warning in warnings_of_model(settings):
         console.print(f"[yellow]burnish:[/] {warning}", highlight=False, soft_wrap=True)
-    prepare(settings).close()
+    prepare_serving(settings).close()
     note_model(settings)
 
 
@@ -81,7 +116,7 @@ async def _tell_learning(settings: Settings) -> None:
     """Say what learning is doing, whenever that changes."""
     from burnish.journal import Journal
 
-    journal, shown = Journal.open(settings.journal_url, migrate=False), ""
+    journal, shown = Journal.at(settings.journal_url), ""
 
     def look() -> LearningState:
         with journal.read() as session:
@@ -125,6 +160,7 @@ def status(
     figures["loaded"] = (
         next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []
     )
+    figures["set_aside"] = len(list(aside_of(settings.segments_dir).glob("*.seg")))
     if as_json:
         print_json(figures)
         return

@@ -176,14 +176,15 @@ def gc(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the files of versions that nothing needs. Their records stay."""
+    """Remove the files of versions that nothing needs, and what is in quarantine. Records stay."""
     from burnish.adapters.files.retention import FileRetention
 
     settings, journal, name = prepared(file, state, agent)
     file_retention = FileRetention(settings, journal)
     wanted = file_retention.remove(name, actor="cli", is_dry=True)
-    if not dry_run and wanted.plan.remove:
-        confirm(f"Remove the files of {', '.join(f'v{n}' for n in sorted(wanted.plan.remove))}?", yes)
+    unneeded = [*(f"v{n}" for n in sorted(wanted.plan.remove)), *wanted.quarantined]
+    if not dry_run and unneeded:
+        confirm(f"Remove the files of {', '.join(unneeded)}?", yes)
         wanted = file_retention.remove(name, actor="cli")
     print_json(wanted.as_dict()) if as_json else out.print(tables.removal(wanted.as_dict()))
 

@@ -18,17 +18,27 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy import URL, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlmodel import Session
 
-from burnish.errors import JournalError
+from burnish.errors import JournalError, JournalUnavailable
+from burnish.files import sync
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6275726E  # any number; it must be the same for all processes
 
 
 PATIENCE = 10.0
+TIMEOUTS = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 15_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "options": "-c statement_timeout=120s -c lock_timeout=30s",
+}
+"""Of connections to PostgreSQL, in libpq's words and units."""
 LOOK = 0.001
 """Seconds between two looks for a waiting writer's turn."""
 
@@ -40,21 +50,27 @@ class Journal:
         self.engine = engine
 
     @classmethod
-    def open(cls, url: str, *, migrate: bool = True) -> "Journal":
-        """Connect and bring the schema up to date. Without `migrate`, open an existing journal as it is.
-
-        Raises JournalError with the remedy if that is impossible.
-        """
+    def at(cls, url: str) -> "Journal":
+        """The journal at `url`, whether it answers now or not. Raises JournalError if nothing can be called so."""
         try:
-            engine = create_engine(
-                url, pool_pre_ping=True, hide_parameters=True
-            )  # errors are logged, and parameters are records
+            named = make_url(url)
+            # errors are logged, and parameters are records
+            engine = create_engine(named, pool_pre_ping=True, hide_parameters=True, connect_args=_limits(named))
         except (ArgumentError, ModuleNotFoundError) as error:
             raise JournalError(f"journal.url is not usable: {error}") from error
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_immediate)
-        journal = cls(engine)
+        return cls(engine)
+
+    @classmethod
+    def open(cls, url: str, *, migrate: bool = True) -> "Journal":
+        """Connect and bring the schema up to date. Without `migrate`, open an existing journal as it is.
+
+        Raises JournalError with the remedy if that is impossible, JournalUnavailable if the database does not answer.
+        """
+        journal = cls.at(url)
+        engine = journal.engine
         try:
             if migrate:
                 journal._migrate()
@@ -63,7 +79,8 @@ class Journal:
         except BaseException as error:
             engine.dispose()
             if isinstance(error, SQLAlchemyError | OSError):
-                raise JournalError(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
+                kind = JournalUnavailable if isinstance(error, OperationalError | OSError) else JournalError
+                raise kind(f"cannot open the journal at {engine.url!r}: {error.__cause__ or error}") from error
             raise
         return journal
 
@@ -78,6 +95,13 @@ class Journal:
         """A session for reading. It never waits for a writer."""
         with Session(self.engine.execution_options(burnish_reads=True), expire_on_commit=False) as session:
             yield session
+
+    def sync(self) -> None:
+        """Wait until all that was committed is on the disk. PostgreSQL has done so. SQLite leaves it to its
+        checkpoints, which flush this file before the database.
+        """
+        if self._file is not None:
+            sync(self._file.with_name(f"{self._file.name}-wal"))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -124,6 +148,8 @@ class Journal:
         # Processes that start together wait here for one another, and the later ones find nothing left to do.
         with self.engine.begin() as connection:
             if self.engine.dialect.name == "postgresql":
+                for limit in ("statement_timeout", "lock_timeout"):  # a large journal takes its time
+                    connection.execute(text(f"SET LOCAL {limit} = 0"))
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
             current = MigrationContext.configure(connection).get_current_revision()
             if current == head:
@@ -145,6 +171,13 @@ class Journal:
     def _file(self) -> Path | None:
         database = self.engine.url.database
         return Path(database) if self.engine.dialect.name == "sqlite" and database else None
+
+
+def _limits(url: URL) -> dict[str, Any]:
+    """PostgreSQL's time-outs: a database that hangs is an error, which is waited for. What the URL says comes first."""
+    if url.get_backend_name() != "postgresql":
+        return {}
+    return {name: value for name, value in TIMEOUTS.items() if name not in url.query}
 
 
 def _has_locked(handle: int) -> bool:

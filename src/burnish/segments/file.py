@@ -11,28 +11,35 @@ enough.
 """
 
 import errno
+import fcntl
 import os
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 from isal.isal_zlib import crc32
 
 from burnish.errors import SegmentError
+from burnish.files import hold, instance, is_held
 from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, pieces
 from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
 
 log = structlog.get_logger(__name__)
 SHARED = b"BRN2"
+_STAMP = 20  # digits of a file name's time, in nanoseconds
 _TEXT = 2  # the text's place among a frame's pieces, after header and counts
 _SHARE = struct.Struct("<QI")  # the place of the shared beginning in this file, and its length
 _MOST_ANEW = 0.25  # a larger rest is written as a whole text, so that later ones can share with it
 
 
 class SegmentWriter:
-    """One process's own segment files. A new file begins at `max_bytes` and at every start."""
+    """One process's own segment files. A new file begins at `max_bytes` and at every start.
+
+    The file that it writes to is locked. So the ingester knows which files have lost their writer, even by `kill -9`.
+    """
 
     def __init__(
         self, folder: Path, *, max_bytes: int = 64 * 2**20, reserve_bytes: int = 0, fsync: bool = False
@@ -41,10 +48,12 @@ class SegmentWriter:
         self._max_bytes = max_bytes
         self._fsync = fsync
         folder.mkdir(parents=True, exist_ok=True)
-        self._reserve = folder / f".reserve-{os.getpid()}" if reserve_bytes else None
+        _remove_reserves(folder)
+        self._reserve = folder / f".reserve-{instance()}" if reserve_bytes else None
+        self._reserve_handle = -1
         if self._reserve is not None:
-            with self._reserve.open("wb") as handle:
-                os.posix_fallocate(handle.fileno(), 0, reserve_bytes)
+            self._reserve_handle = hold(self._reserve)
+            os.posix_fallocate(self._reserve_handle, 0, reserve_bytes)
         self._serial = 0
         self._handle = -1
         self._size = 0
@@ -81,12 +90,13 @@ class SegmentWriter:
 
     def close(self) -> None:
         os.close(self._handle)
-        if self._reserve is not None:
-            self._reserve.unlink(missing_ok=True)
+        self._release_reserve()
 
     def _open(self) -> None:
-        name = f"{time.time_ns():020d}-{os.getpid()}-{self._serial}.seg"
+        name = f"{time.time_ns():0{_STAMP}d}-{instance()}-{self._serial}.seg"
         self._handle = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        with suppress(OSError):  # a file system without locks: the segment is then kept for ever
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._serial += 1
         self._size = 0
         self._prefixes = Prefixes()
@@ -133,7 +143,16 @@ class SegmentWriter:
         if self._reserve is None or not self._reserve.exists():
             return False
         self._reserve.unlink()
+        os.close(self._reserve_handle)
         return True
+
+
+def _remove_reserves(folder: Path) -> None:
+    """Remove the reserves of processes that were killed. One that was just made may not be locked yet."""
+    for left in folder.glob(".reserve-*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > 60.0 and not is_held(left):
+                left.unlink()
 
 
 def _sharing(frame: list[bytes], shared: Place) -> list[bytes]:
@@ -177,7 +196,31 @@ def read(path: Path, offset: int = 0) -> Iterator[tuple[Record | None, int]]:
             try:
                 record = decode(payload)
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error) as error:
-                log.error(
-                    "a record cannot be read; it stays in its segment", segment=path.name, error=repr(error)[:200]
-                )
+                log.error("a record cannot be read", segment=path.name, error=repr(error)[:200])
             yield record, offset
+
+
+def created_at(path: Path) -> float:
+    """When the file began, by its name. 0 if the name does not say."""
+    stamp = path.name.partition("-")[0]
+    return int(stamp) / 1e9 if len(stamp) == _STAMP and stamp.isdecimal() else 0.0
+
+
+def aside_of(folder: Path) -> Path:
+    """Where records and segments of `folder` are kept that cannot be read."""
+    return folder / "aside"
+
+
+def copy_frame(path: Path, offset: int, target: Path) -> None:
+    """Append the frame at `offset` to `target`, which need not exist, as a frame of its own. Durable on return."""
+    with path.open("rb") as source:
+        source.seek(offset)
+        magic, length, checksum = HEADER.unpack(source.read(HEADER.size))
+        payload = source.read(length)
+        if magic == SHARED:
+            payload = _put_together(payload, source.fileno(), offset)
+    target.parent.mkdir(exist_ok=True)
+    with target.open("ab") as copy:
+        copy.write(HEADER.pack(MAGIC, len(payload), checksum) + payload)
+        copy.flush()
+        os.fsync(copy.fileno())

@@ -217,7 +217,7 @@ def test_a_superseded_step_gives_its_rows_back(any_journal: Journal, agent: str)
     step_id = step_of(any_journal, 1).step_id
     assert step_id is not None
     with any_journal.write() as session:
-        lifecycle.close_step(session, step_id, StepOutcome.SUPERSEDED, "died")
+        lifecycle.give_back(session, step_id, StepOutcome.FAILED, "died")
     assert (step_of(any_journal, 1).outcome, spent(any_journal, names)) == ("superseded", {None})
 
 

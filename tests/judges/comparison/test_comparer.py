@@ -96,3 +96,20 @@ async def test_a_judge_that_was_unavailable_is_asked_again(journal: Journal) -> 
         session.query(CompareJob).one().run_after = 0.0
     await at_work.run_once()
     assert rows(journal)[0].outcome == 1
+
+
+async def test_both_orders_of_a_pair_are_asked_of_one_judge(journal: Journal) -> None:
+    """The first judge fails at one of the two orders, and the second one steps in there."""
+    add(journal, ("good answer", "poor"))
+    first, second = Reader(n_failures=1), Reader()
+    second.model = "other"
+    at_work = Comparer(journal, Panel([first, second], 5.0), config.Judge(concurrency=8))
+    await at_work.run_once()
+    (row,) = rows(journal)
+    assert (row.outcome, row.judge_id) == (None, None)
+    with journal.write() as session:
+        job = session.query(CompareJob).one()
+        assert "expected one judge for both orders of a pair, got other, reader" in (job.error or "")
+        job.run_after = 0.0
+    await at_work.run_once()
+    assert rows(journal)[0].outcome == 1

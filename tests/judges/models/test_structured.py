@@ -135,6 +135,20 @@ async def test_which_servers_are_asked_for_structured_output(
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "asked_for"),
+    [("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"), ("theirs", "theirs"), ("openai/some-model", "some-model")],
+)
+async def test_a_server_is_asked_for_a_model_with_its_owners_name(name: str, asked_for: str) -> None:
+    """`Qwen` is no provider of litellm, which would not know whom to ask."""
+    async with serving(answers) as server:
+        judge = make_judge(Settings(), "http://127.0.0.1:9", "", name, server.url + "/v1", "k", structured="off")
+        assert await judge.answers(QUESTION, 1) == ["VERDICT: +1\nHINT: none"]
+        await judge.close()
+    assert server.bodies[0]["model"] == asked_for
+
+
+@pytest.mark.filterwarnings("ignore")
 async def test_a_provider_is_asked_for_json_of_the_schema_and_then_without() -> None:
     async with serving(answers) as server:
         judge = RemoteJudge("openai/gpt-4o", url=server.url + "/v1", api_key="k", structured="auto")

@@ -162,6 +162,42 @@ def test_fresh_rows_have_no_attempts(any_journal: Journal, ledger: Ledger) -> No
     assert [ledger.attempts_of(ids) for ids in (["a"], ["b"], ["a", "b"], [])] == [1, 0, 1, 0]
 
 
+def test_a_failure_counts_only_for_the_rows_that_it_happened_to(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a")
+    ledger.fail(ledger.open(0, rows_of(ledger)), "no")
+    ready(any_journal, "b")
+    second = ledger.open(0, rows_of(ledger), attempt=2)
+    assert ledger.fail(second, "no") is StepOutcome.SUPERSEDED
+    assert spent(any_journal) == {"a": second.step_id, "b": None}
+    third = ledger.open(0, rows_of(ledger), attempt=2)
+    assert ledger.fail(third, "no") is StepOutcome.FAILED
+    assert spent(any_journal) == {"a": second.step_id, "b": third.step_id}
+
+
+def test_a_version_that_forgot_gives_back_its_fresh_rows_alone(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a")
+    ledger.fail(ledger.open(0, rows_of(ledger)), "no")
+    ready(any_journal, "b")
+    step = ledger.open(0, rows_of(ledger), attempt=2)
+    ledger.announce(step, "digest")
+    with any_journal.write() as session:
+        lifecycle.refuse(session, "agent", step.version, reason="unlearned", evidence={}, gives_back=True)
+    assert (spent(any_journal), ledger.undecided()) == ({"a": step.step_id, "b": None}, None)
+
+
+def test_a_users_spent_turns_are_counted_once(any_journal: Journal, ledger: Ledger) -> None:
+    for n, name in enumerate(("a", "b", "c")):
+        ready(any_journal, name)
+        for each in (ledger, Ledger(any_journal, "agent")):
+            assert [row.n_earlier for row in rows_of(each)] == [n]
+        ledger.close(ledger.open(0, rows_of(ledger)), StepOutcome.EMPTY, "nothing")
+    ready(any_journal, "d")
+    assert [row.n_earlier for row in rows_of(ledger)] == [3]
+    with any_journal.write() as session:
+        session.delete(session.get_one(InteractionRow, "a"))
+    assert [row.n_earlier for row in rows_of(ledger)] == [3]  # what was counted is not looked at again
+
+
 def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a")
     announced = ledger.open(0, [])

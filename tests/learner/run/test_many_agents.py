@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 from tiny import interaction
 
 from burnish.adapters.files.store import AdapterStore
@@ -326,6 +327,27 @@ def test_an_agent_whose_step_breaks_rests_until_its_settings_change_and_the_othe
     own(world, "a", learner__max_rows=4)
     assert world.scheduler.run_once()
     assert (len(n_tried), len(world.store.versions("a"))) == (2, 1)
+
+
+def test_a_journal_that_goes_away_in_mid_step_costs_no_base_model_and_no_row(
+    make: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make(a="default")
+    world.add("a")
+    announce = Ledger.announce
+    naps: list[float] = []
+
+    def goes_away(self: Ledger, *arguments: Any) -> None:
+        monkeypatch.setattr(Ledger, "announce", announce)
+        raise OperationalError("INSERT", {}, Exception("the connection was closed"))
+
+    monkeypatch.setattr(Ledger, "announce", goes_away)
+    monkeypatch.setattr("burnish.learner.run.scheduler.time.sleep", naps.append)
+    world.scheduler.run_forever(lambda: len(naps) > 2)
+    with world.journal.read() as session:
+        steps = [(row.version, row.outcome) for row in session.scalars(select(StepRow))]
+    assert steps == [(1, "superseded"), (2, "open")]  # version 2 waits for its trial
+    assert (world.n_loaded, world.store.versions("a")) == (1, [2])
 
 
 def test_what_breaks_the_only_agent_ends_the_process_as_before(

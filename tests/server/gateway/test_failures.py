@@ -132,7 +132,7 @@ def test_requests_in_flight_are_told_by_version(gateway: Running) -> None:
         thread.start()
     until(lambda: in_flight(gateway) == {"agent@v2": 2, "agent@v1": 1})
     report = json.loads(next(gateway.settings.run_dir.glob("gateway-*.json")).read_text())
-    assert (report["pid"], report["generation"]) == (os.getpid(), 7)
+    assert report["generation"] == 7
     assert abs(report["at"] - time.time()) < 5
     for thread in threads:
         thread.join()

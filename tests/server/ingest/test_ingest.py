@@ -327,7 +327,7 @@ def test_a_database_that_is_away_is_waited_for(
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=time.perf_counter, time=time.time, sleep=nap))
     ingester = Ingester(journal, pen.folder, session_timeout=FOREVER)
     ingester.run_forever(lambda: len(naps) > 4, 0.01)
-    assert naps[0] == naps[1] >= 1.0
+    assert 0.0 < naps[0] < naps[1]
     assert parents(journal) == chain(names[:2]) | chain(names[2:])
     journal.close()
 

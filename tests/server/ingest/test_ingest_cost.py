@@ -13,7 +13,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, NextStateRow
 from burnish.records import Message, Provenance
 from burnish.segments import frames
-from burnish.server.ingest import harness_patterns, linking, turn_kind
+from burnish.server.ingest import harness_patterns, linking, lookup, turn_kind
 from burnish.server.ingest.linking import MOST_PLACES, Trace
 from burnish.server.ingest.next_state import is_of_the_web
 from burnish.server.ingest.prepared import Prepared
@@ -123,3 +123,36 @@ def test_a_number_of_any_size_is_no_exit_code(journal: Journal, pen: Pen) -> Non
         assert session.get_one(NextStateRow, first.interaction_id).signals == []
         assert session.query(InteractionRow).count() == 2
     assert json.loads(result["content"])["exit_code"] > 2**64
+
+
+def test_of_many_identical_openings_only_the_latest_are_loaded(
+    any_journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many sessions opens alike and goes on before the next one opens."""
+    n_loaded: list[int] = []
+    candidates = lookup._candidates
+
+    def counted(*arguments: Any) -> Any:
+        found = candidates(*arguments)
+        n_loaded.append(len(found))
+        return found
+
+    monkeypatch.setattr(lookup, "_candidates", counted)
+    expected: dict[str, str | None] = {}
+    for i in range(lookup.MOST_ALIKE + 20):
+        opening = pen.say([user("hi")], "Hello!", interaction_id=f"o{i:03d}", request_id=f"r{i}")
+        pen.say(follow(opening, user(f"it is {i}")), f"{i}!", interaction_id=f"f{i:03d}", request_id=f"s{i}")
+        expected |= {f"o{i:03d}": None, f"f{i:03d}": f"o{i:03d}"}
+    ingest(any_journal, pen)
+    assert parents(any_journal) == expected
+    assert max(n_loaded) <= lookup.MOST_ALIKE
+
+
+@pytest.mark.parametrize("place", lookup._CANDIDATES)
+def test_the_latest_replies_alike_are_found_without_a_sort(journal: Journal, place: str) -> None:
+    given = {"hash": "h", "request": "r"}
+    with journal.read() as session:
+        plan = session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {lookup._CANDIDATES[place].text}", given)
+        steps = [row[-1] for row in plan]
+    assert any("ix_interaction_latest" in step for step in steps)
+    assert not any("TEMP B-TREE" in step or step.startswith("SCAN") for step in steps), steps

@@ -100,5 +100,5 @@ class World:
     def gateway_reports(self, generation: int | None = None, **in_flight: int) -> None:
         """Write a living gateway's report: the generation that it has seen and its running requests."""
         seen = serving_table.watch(self.file).current().generation if generation is None else generation
-        report = {"pid": 1, "at": time.time(), "generation": seen, "in_flight": in_flight}
+        report = {"at": time.time(), "generation": seen, "in_flight": in_flight}
         (self.file.parent / "gateway-1.json").write_text(json.dumps(report))

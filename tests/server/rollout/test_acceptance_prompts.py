@@ -8,7 +8,7 @@ import pytest
 from burnish import config
 from burnish.adapters.evidence.acceptance import Rules
 from burnish.errors import ConfigError
-from burnish.server.rollout.swapper import _acceptance
+from burnish.server.rollout.process import _acceptance
 
 
 @pytest.fixture

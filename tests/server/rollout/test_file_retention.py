@@ -64,6 +64,16 @@ async def test_old_versions_go_and_their_records_stay(world: World) -> None:
     assert world.live() == 6
 
 
+async def test_the_regular_look_leaves_the_quarantine_alone(world: World) -> None:
+    names = [f"{agent}@v000009-20260101T000000.000000000Z" for agent in ("agent", "other")]
+    left = [world.store.root / "quarantine" / name for name in names]
+    for folder in left:
+        folder.mkdir(parents=True)
+    assert file_retention(world).remove_all()[0].quarantined == () and all(folder.exists() for folder in left)
+    assert file_retention(world).remove("agent", actor="ana").quarantined == names[:1]
+    assert [folder.exists() for folder in left] == [False, True]
+
+
 async def test_looking_changes_nothing(world: World) -> None:
     told = file_retention(world).remove("agent", actor="ana", is_dry=True)
     assert (sorted(told.plan.remove), told.is_done, removed(world), kept(world)) == (

@@ -12,15 +12,16 @@ import pytest
 from structlog.testing import capture_logs
 
 import burnish
-from burnish import config, serving_table
+from burnish import config, files, serving_table
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import _OURS, admin_key_file, prepare, refresh, routes_file
 from burnish.errors import ConfigError, TableError
-from burnish.files import make_private
-from burnish.in_flight import is_drained, path_of
+from burnish.files import hold, make_private, replace_text
+from burnish.in_flight import is_drained, lock_of, path_of
 from burnish.keys import engine_key
 from burnish.processes.vllm_server import IN_PROCESS, MAX_QUEUED, PINNED, SERVER, check_model, command, environment
+from burnish.server.gateway.heartbeat import Heartbeat
 from burnish.server.rollout.forgetting_prompts import read_prompts, shown
 from tests.fakes import make_version
 
@@ -57,9 +58,9 @@ def test_tool_calls_are_checked_in_one_form_whatever_their_spacing() -> None:
         assert shown(message) == 'x\n<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
 
 
-def report(folder: Path, pid: int = os.getpid(), **changes: object) -> None:
-    values = {"pid": pid, "at": time.time(), "generation": 5, "in_flight": {}}
-    path_of(folder, pid).write_text(json.dumps(values | changes))
+def report(folder: Path, name: str = "a", **changes: object) -> None:
+    values = {"at": time.time(), "generation": 5, "in_flight": {}}
+    path_of(folder, name).write_text(json.dumps(values | changes))
 
 
 def test_a_version_is_drained_when_every_living_gateway_says_so(tmp_path: Path) -> None:
@@ -68,20 +69,46 @@ def test_a_version_is_drained_when_every_living_gateway_says_so(tmp_path: Path) 
     assert is_drained(tmp_path, "agent@v1", 5)
     assert not is_drained(tmp_path, "agent@v2", 5)
     assert not is_drained(tmp_path, "agent@v1", 6)  # it has not seen the flip
-    report(tmp_path, pid=1, in_flight={"agent@v1": 1})
+    report(tmp_path, "b", in_flight={"agent@v1": 1})
     assert not is_drained(tmp_path, "agent@v1", 5)
 
 
 def test_a_dead_gateway_holds_nothing_and_a_stalled_one_does(tmp_path: Path) -> None:
-    report(tmp_path, pid=2**22 + 1, at=time.time() - 60, in_flight={"agent@v1": 1})
+    report(tmp_path, at=time.time() - 60, in_flight={"agent@v1": 1})
+    lock = hold(lock_of(path_of(tmp_path, "a")))
+    assert not is_drained(tmp_path, "agent@v1", 5)  # it is alive, only slow to write
+    os.close(lock)
     assert is_drained(tmp_path, "agent@v1", 5)
-    report(tmp_path, at=time.time() - 60, in_flight={"agent@v1": 1})  # this process: alive, only slow to write
-    assert not is_drained(tmp_path, "agent@v1", 5)
+    assert list(tmp_path.iterdir()) == []  # it is cleared up
+
+
+def test_a_dead_gateways_clock_may_have_been_ahead(tmp_path: Path) -> None:
+    report(tmp_path, at=time.time() + 3600, in_flight={"agent@v1": 1})
+    assert is_drained(tmp_path, "agent@v1", 5)
+
+
+def test_gateways_with_the_same_process_id_report_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every container the process id is 1, and the volume is shared."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    routes = serving_table.watch(tmp_path / "routes.json")
+    reports = []
+    for _ in range(2):
+        files._random_of.cache_clear()  # another process draws another name
+        reports.append(Heartbeat(tmp_path, routes))
+    busy, idle = reports
+    for each in reports:
+        with busy.hold("agent@v1"):
+            replace_text(each._path, each.report())
+    assert not is_drained(tmp_path, "agent@v1", 0)
+    busy.remove()
+    assert is_drained(tmp_path, "agent@v1", 0)
+    idle.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"at": 1, "generation": "5", "in_flight": {}}'])
 def test_a_report_that_cannot_be_read_proves_nothing(tmp_path: Path, text: str) -> None:
-    path_of(tmp_path, 1).write_text(text)
+    path_of(tmp_path, "a").write_text(text)
     assert not is_drained(tmp_path, "agent@v1", 0)
 
 

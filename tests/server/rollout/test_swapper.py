@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from swap_world import ACCEPTED, PROMPTS, World
 
-from burnish import serving_table
+from burnish import config, serving_table
 from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS
 from burnish.adapters.serving import publish
-from burnish.adapters.serving.prepare import refresh
+from burnish.adapters.serving.prepare import prepare, refresh
 from burnish.adapters.verbs import releases
 from burnish.errors import AdapterError, Conflict, EngineError, EngineUnavailable, NotFound
-from burnish.journal import jobs
+from burnish.journal import Journal, jobs
 from burnish.journal.tables import AuditRow, LoadJob
 from burnish.server.rollout import swapper, unloading
 from burnish.server.rollout.forgetting_prompts import RetentionPrompt, RetentionSet
@@ -218,6 +219,51 @@ async def test_while_the_engine_is_away_the_swapper_waits(world: World, monkeypa
     await world.swapper.run_forever(lambda: len(naps) > 4)
     assert naps[:3] == [1.0] * 3
     assert world.live() == 1
+
+
+async def test_an_engine_that_refuses_to_be_asked_is_waited_for_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.announce(1)
+    models = world.engine.models
+    naps: list[float] = []
+
+    async def refuses() -> list[str]:
+        raise EngineError("GET /v1/models: the engine answered 401")
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+        monkeypatch.setattr(world.engine, "models", models)
+
+    monkeypatch.setattr(world.engine, "models", refuses)
+    monkeypatch.setattr(swapper.asyncio, "sleep", nap)
+    await world.swapper.run_forever(lambda: len(naps) > 2)
+    assert world.live() == 1
+
+
+async def test_after_an_outage_of_the_journal_the_process_begins_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal goes away between the promotion and the serving table. The next begin writes the table."""
+    from burnish.server.rollout import process
+
+    world.announce(1)
+    sync = publish.sync
+    n_works: list[Journal] = []
+
+    async def work(settings: config.Settings, is_stopping: Callable[[], bool]) -> None:
+        n_works.append(prepare(settings))
+        await world.restarted().run_once()
+
+    def breaks(*_: object, **__: object) -> None:
+        monkeypatch.setattr(publish, "sync", sync)
+        raise OperationalError("SELECT", {}, Exception("gone"))
+
+    monkeypatch.setattr(publish, "sync", breaks)
+    monkeypatch.setattr(process, "_work", work)
+    monkeypatch.setattr("burnish.journal.outage.FIRST_PAUSE", 0.0)
+    await process.run(world.settings, lambda: len(n_works) == 2)
+    assert (world.live(), world.route().loaded) == (1, (1,))
 
 
 async def test_an_engine_that_came_back_empty_gets_its_versions_again_before_anything_else(world: World) -> None:

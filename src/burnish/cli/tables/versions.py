@@ -88,4 +88,6 @@ def removal(report: Tree) -> Table:
     ]
     for number, what, why in sorted(everything):
         table.add_row(f"v{number}", what, escape(why))
+    for name in report["quarantined"]:
+        table.add_row(name, verb, "in quarantine: its step was interrupted")
     return table

@@ -36,7 +36,7 @@ class SampleRow(SQLModel, table=True):
 
     __tablename__ = "sample"
     step_id: int = Field(primary_key=True)
-    interaction_id: str = Field(primary_key=True)
+    interaction_id: str = Field(primary_key=True, index=True)
     reward: float | None = None
     reward_source: str | None = None
     record_ids: list[str] = Field(sa_column=Column(JSON, nullable=False))

@@ -52,7 +52,13 @@ class InteractionRow(SQLModel, table=True):
     """
 
     __tablename__ = "interaction"
-    __table_args__ = (Index("ix_interaction_ready", "agent", "is_ready", "spent_step"),)
+    __table_args__ = (
+        Index("ix_interaction_ready", "agent", "is_ready", "spent_step"),
+        Index("ix_interaction_latest_request", "request_hash", "ended_at"),
+        Index("ix_interaction_latest_tail", "tail_hash", "ended_at"),
+        Index("ix_interaction_latest_suffix", "suffix_hash", "ended_at"),
+        Index("ix_interaction_latest_words", "words_hash", "ended_at"),
+    )
     interaction_id: str = Field(primary_key=True)
     request_id: str = Field(index=True)
     agent: str
@@ -79,10 +85,10 @@ class InteractionRow(SQLModel, table=True):
     tools_digest: str | None = None
     reply_digest: str
     n_behind: int = 0
-    request_hash: str = Field("", index=True)
-    tail_hash: str = Field(index=True)
-    suffix_hash: str = Field("", index=True)
-    words_hash: str = Field("", index=True)
+    request_hash: str = ""
+    tail_hash: str
+    suffix_hash: str = ""
+    words_hash: str = ""
     prompt_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     token_ids: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     logprobs: bytes = Field(sa_column=Column(LargeBinary, nullable=False))

@@ -73,6 +73,22 @@ def test_a_refused_request_costs_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     limits.close()
 
 
+def test_a_clock_that_was_an_hour_ahead_locks_no_key_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 4600.0
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    limits, who = Limits(tmp_path, 0), caller(requests_per_minute=2)
+    for _ in range(2):
+        with limits.admit(who):
+            pass
+    now = 1000.0  # the clock is corrected
+    for _ in range(2):
+        with limits.admit(who):
+            pass
+    with pytest.raises(RateLimited), limits.admit(who):
+        pass
+    limits.close()
+
+
 def test_processes_share_one_allowance(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path

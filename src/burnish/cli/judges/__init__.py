@@ -28,7 +28,7 @@ from burnish.cli.common import (
     out,
     print_json,
 )
-from burnish.cli.label import label
+from burnish.cli.judges.label import label
 from burnish.cli.tables import judges as tables
 from burnish.config import Settings
 from burnish.errors import ConfigError
