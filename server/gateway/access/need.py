@@ -1,6 +1,6 @@
 """What a route asks of its caller. Every route carries such a declaration.
 
-From the declarations follow the checks, the authorisation matrix (server/gateway/matrix.py) and its page.
+From the declarations follow the checks, the authorisation matrix (server/gateway/access/matrix.py) and its page.
 """
 
 from collections.abc import Collection
