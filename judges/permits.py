@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlmodel import Session
+from sqlalchemy import ColumnElement, exists, select
+from sqlmodel import Session, col
 
 from burnish.config import BASE_NAME, SANDBOX_MODEL, Settings
 from burnish.files import instance
@@ -23,13 +24,13 @@ from burnish.in_flight import in_flight
 from burnish.journal import Journal, judge_checks
 from burnish.journal.jobs import explain_held, release, take_lease
 from burnish.journal.outage import repeat
-from burnish.journal.tables import JudgeCheckRow, JudgeJob
+from burnish.journal.tables import JudgeCheckRow, JudgeJob, StepRow
 from burnish.judges import prompts
 from burnish.judges.calibration import golden
 from burnish.judges.calibration.check import check
 from burnish.judges.judge import Judge, JudgeUnavailable, identity
 from burnish.judges.verdicts.verdict import PROMPT
-from burnish.records import Fitness
+from burnish.records import Fitness, StepOutcome
 
 log = structlog.get_logger(__name__)
 IN_ADVANCE = Path(__file__).parent / "calibration" / "checked.sandbox.json"
@@ -47,9 +48,9 @@ LEASE_SECONDS = 180.0
 PAUSE = 10.0
 """Seconds until a judge that did not answer is checked again."""
 QUIET = 30.0
-"""A check on the serving engine goes on while no client has been served for this many seconds."""
+"""A check on the serving engine goes on while no client was served and no step was under way for this many seconds."""
 MAX_DELAY = 600.0
-"""Seconds after which such a check begins although clients are being served."""
+"""Seconds after which such a check goes on all the same, if a turn waits for the judge."""
 
 
 class Permits:
@@ -136,13 +137,16 @@ class Permits:
             self._may_check(model)
 
     def _is_time(self, model: str) -> bool:
-        """True if the judge is on another server, or nobody has been served for a while, or the check waits too
-        long."""
+        """True if the judge is on another server, or the machine has been idle for a while, or turns wait too long."""
+        if stands_for(self._settings, model) != self._settings.engine.model:
+            return True
         now = time.monotonic()
-        if in_flight(self._settings.run_dir) != set():
+        with self._journal.read() as session:
+            is_learning = _exists(session, col(StepRow.outcome) == StepOutcome.OPEN)
+            is_awaited = _exists(session, col(JudgeJob.state).in_(("queued", "held")))
+        if is_learning or in_flight(self._settings.run_dir) != set():
             self._last_busy = now
-        is_ours = stands_for(self._settings, model) == self._settings.engine.model
-        return not is_ours or now - self._last_busy >= QUIET or now - self._began >= MAX_DELAY
+        return now - self._last_busy >= QUIET or (is_awaited and now - self._began >= MAX_DELAY)
 
     def _may_check(self, model: str, seconds: float = LEASE_SECONDS) -> bool:
         """Take or renew the lease on checking `model`. With 0 seconds, give it back."""
@@ -166,6 +170,10 @@ class Permits:
                 explain_held(session, JudgeJob, silence)
         if said is not None:
             log.warning(said)
+
+
+def _exists(session: Session, condition: ColumnElement[bool]) -> bool:
+    return bool(session.scalar(select(exists().where(condition))))
 
 
 def file(session: Session, settings: Settings, model: str) -> Fitness:

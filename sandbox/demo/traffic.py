@@ -20,7 +20,7 @@ from burnish.sandbox.demo.worlds import Conversation, Reaction, User, World
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, RetentionPrompt
 
 N_LISTENERS = 5
-LISTENER_MAX_TOKENS = 160
+LISTENER_MAX_TOKENS = 48
 N_AT_ONCE = 24
 LONGEST_WAIT = 120.0
 """Seconds."""

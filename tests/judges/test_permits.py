@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from burnish import config
 from burnish.config import Settings
 from burnish.journal import Journal, jobs, judge_checks
 from burnish.journal.evidence import reward_of
-from burnish.journal.tables import JudgeJob, JudgementRow
+from burnish.journal.tables import JudgeJob, JudgementRow, StepRow
 from burnish.journal.turns import ask_judge
 from burnish.judges import permits as module
 from burnish.judges.calibration import golden
@@ -21,7 +22,7 @@ from burnish.judges.models.panel import Panel
 from burnish.judges.permits import Permits
 from burnish.judges.verdicts.verdict import PROMPT
 from burnish.judges.worker import Worker
-from burnish.records import Fitness, NextStateKind
+from burnish.records import Fitness, NextStateKind, StepOutcome
 from burnish.rewards import NEXT_STATE
 from tests.factories import interaction, user
 from tests.turns import add_next_state, add_turn
@@ -171,10 +172,14 @@ async def test_one_process_checks_and_the_others_learn_of_it(journal: Journal, t
     assert second.silence() is None
 
 
-@pytest.mark.parametrize(("delay", "n_asked"), [(600.0, 0), (0.0, 60)])
-async def test_a_check_waits_for_idle_time_but_not_for_ever(
-    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, n_asked: int
+@pytest.mark.parametrize(("delay", "is_awaited", "n_asked"), [(600.0, True, 0), (0.0, True, 60), (0.0, False, 0)])
+async def test_a_check_waits_for_idle_time_but_turns_do_not_wait_for_ever(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, is_awaited: bool, n_asked: int
 ) -> None:
+    if is_awaited:
+        add_turn(journal, interaction([user("hi")], interaction_id="t"), is_ready=True)
+        with journal.write() as session:
+            ask_judge(session, "t", "next")
     monkeypatch.setattr(module, "MAX_DELAY", delay)
     monkeypatch.setattr(module, "LOOK", 0.0)
     monkeypatch.setattr(module, "QUIET", 600.0)
@@ -183,6 +188,23 @@ async def test_a_check_waits_for_idle_time_but_not_for_ever(
     permits = Permits(journal, settings_of(tmp_path), [judge])
     permits.begin()
     await asyncio.wait_for(permits.run_forever(lambda: next(looks, None) is None, interval=0.0), 60)
+    assert judge.n == n_asked
+
+
+@pytest.mark.parametrize(("outcome", "n_asked"), [(StepOutcome.OPEN, 0), (StepOutcome.PUBLISHED, 60)])
+async def test_a_check_waits_for_the_learner(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: StepOutcome, n_asked: int
+) -> None:
+    monkeypatch.setattr(module, "LOOK", 0.0)
+    monkeypatch.setattr(module, "QUIET", 0.05)
+    monkeypatch.setattr(module, "in_flight", lambda _: set())
+    with journal.write() as session:
+        session.add(StepRow(agent="agent", version=1, parent=0, outcome=outcome, metrics={}, started_at=0.0))
+    judge = Knowing()
+    permits = Permits(journal, settings_of(tmp_path), [judge])
+    permits.begin()
+    ends = time.monotonic() + 1.0
+    await asyncio.wait_for(permits.run_forever(lambda: time.monotonic() > ends or judge.n >= 60, interval=0.0), 60)
     assert judge.n == n_asked
 
 
