@@ -1,7 +1,7 @@
 """Good replies: replies that people praised, and replies that people wrote.
 
 They teach again and again. The teacher reads a few of them as examples (`examples.py`), later steps learn some of them
-again, token by token, and a refit learns them all from the base (`learner/run/refit.py`). A small step sees each turn
+again, token by token, and a refit learns them all from the base (`learner/step/refit.py`). A small step sees each turn
 once, so most of what its few good replies could teach would be lost.
 
 Guarantees: the newest come first. No user has a second one among the chosen before every other user has one.

@@ -11,9 +11,9 @@ from burnish.journal import Journal
 from burnish.journal.tables import StepRow, VersionRow
 from burnish.learner.data import good_replies
 from burnish.learner.data.good_replies import GoodReply
-from burnish.learner.run import refit
 from burnish.learner.safety.forgetting import Forgetting, forgetting
 from burnish.learner.safety.hint_validation import LikedReply, earlier
+from burnish.learner.step import refit
 from burnish.records import StepOutcome
 
 

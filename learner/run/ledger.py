@@ -25,7 +25,7 @@ from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import Right, RightKind
 from burnish.learner.data.shadow_groups import Group, record_choice, record_outcomes
 from burnish.learner.run.history import History
-from burnish.learner.run.step_report import StepReport
+from burnish.learner.step.report import StepReport
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome, Who, who_of
 from burnish.rewards import compose
 

@@ -26,12 +26,12 @@ from burnish.learner.model import checkpoint
 from burnish.learner.model.probe import build_probe
 from burnish.learner.objectives.anchor import Anchor
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
-from burnish.learner.run.step_report import StepReport
 from burnish.learner.run.throttle import Throttle
 from burnish.learner.run.trainer import Trainer
 from burnish.learner.run.trainer_pool import LoadedVersions
 from burnish.learner.run.work import StepResult, Work
 from burnish.learner.safety.kept_answers import KeptAnswers
+from burnish.learner.step.report import StepReport
 from burnish.records import StepOutcome
 
 log = structlog.get_logger()

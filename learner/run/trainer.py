@@ -33,13 +33,13 @@ from burnish.learner.model.ranks import Ranks
 from burnish.learner.objectives.distillation import Distillation
 from burnish.learner.objectives.off_policy import Adapters, Audit, audit
 from burnish.learner.objectives.registry import build
-from burnish.learner.run.refit import refit
-from burnish.learner.run.step_length import StepLength, signal
 from burnish.learner.run.work import StepResult, Work
 from burnish.learner.safety import hint_validation
 from burnish.learner.safety.hint_validation import LikedReply
 from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
+from burnish.learner.step.length import StepLength, signal
+from burnish.learner.step.refit import refit
 
 BETAS = (0.9, 0.98)
 MAX_PACE = 1e4
@@ -98,7 +98,7 @@ class Trainer:
         `liked_replies` are replies that other users praised. They validate the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `good` are good replies
         of earlier steps (`learner/data/good_replies.py`). With `is_refit` the step starts from the base and learns all
-        of them, and its own, before anything else (`learner/run/refit.py`).
+        of them, and its own, before anything else (`learner/step/refit.py`).
         """
         return self.take(
             Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good, is_refit)

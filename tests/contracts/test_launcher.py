@@ -82,8 +82,8 @@ def jobs(journal: Journal, state: str) -> list[JudgeJob]:
 
 
 def pids(found: list[JudgeJob]) -> set[int]:
-    """A worker's name ends with its process id."""
-    return {int((job.worker or "").rpartition("-")[2]) for job in found}
+    """A worker's name has its process id in the middle."""
+    return {int((job.worker or "").split("-")[1]) for job in found}
 
 
 def verdicts(journal: Journal) -> Counter[str]:

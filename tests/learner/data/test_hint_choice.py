@@ -11,8 +11,8 @@ from burnish.learner.data.rows import Row
 from burnish.learner.data.samples import Hinted, Sample, to_sample
 from burnish.learner.objectives.distillation import Distillation
 from burnish.learner.run.ledger import Ledger, Ready
-from burnish.learner.run.step_report import StepReport
 from burnish.learner.run.trainer import Trainer
+from burnish.learner.step.report import StepReport
 from burnish.records import Reward
 from tests.factories import interaction, user
 

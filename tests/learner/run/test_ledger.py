@@ -12,7 +12,7 @@ from burnish.errors import LearnerError
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
-from burnish.learner.run.step_report import StepReport
+from burnish.learner.step.report import StepReport
 from burnish.records import StepOutcome
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn

@@ -18,9 +18,10 @@ from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import RightKind, Sample
 from burnish.learner.model.adapter_file import WEIGHTS
-from burnish.learner.run import refit, reproduce
+from burnish.learner.run import reproduce
 from burnish.learner.run.trainer import NotFinite, Trainer
 from burnish.learner.run.work import Work
+from burnish.learner.step import refit
 
 Samples = Callable[..., list[Sample]]
 Trained = Callable[..., Trainer]

@@ -9,8 +9,8 @@ import torch
 from burnish.learner.data.rows import Row, TokenBatch
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.ranks import Ranks
-from burnish.learner.run.step_length import NEAR, StepLength, signal
 from burnish.learner.run.trainer import Trainer
+from burnish.learner.step.length import NEAR, StepLength, signal
 
 Make = Callable[..., Trainer]
 

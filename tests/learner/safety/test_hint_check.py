@@ -13,8 +13,8 @@ from burnish.learner.data.samples import Sample
 from burnish.learner.data.teacher_prompts import neutral
 from burnish.learner.objectives.distillation import FAR, MIN_OVERLAP, UNMOVED, Distillation, refusal
 from burnish.learner.run.ledger import Ledger, Ready
-from burnish.learner.run.step_report import StepReport
 from burnish.learner.run.trainer import Trainer
+from burnish.learner.step.report import StepReport
 from burnish.records import Reward
 from tests.factories import interaction, user
 

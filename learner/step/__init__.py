@@ -1,0 +1,1 @@
+"""One step: its length, its refit from the base, and the report on it."""
