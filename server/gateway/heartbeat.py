@@ -7,7 +7,6 @@ beside it says whether the process lives. Process ids say nothing across contain
 """
 
 import asyncio
-import itertools
 import json
 import os
 import time
@@ -21,7 +20,6 @@ from burnish.in_flight import lock_of, path_of
 from burnish.serving_table import Routes
 
 INTERVAL = 0.5
-_numbers = itertools.count(1)
 log = structlog.get_logger(__name__)
 
 
@@ -29,7 +27,7 @@ class Heartbeat:
     """Counts the running requests by version name and reports them."""
 
     def __init__(self, run_dir: Path, routes: Watched[Routes]) -> None:
-        self._path = path_of(run_dir, f"{instance()}-{next(_numbers)}")  # a process may have several gateways
+        self._path = path_of(run_dir, instance())
         run_dir.mkdir(parents=True, exist_ok=True)
         self._lock = hold(lock_of(self._path))
         self._routes = routes

@@ -10,7 +10,6 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -25,13 +24,10 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def instance() -> str:
-    """This process's name among all that share a folder. Process ids alone repeat in containers."""
-    return f"{os.getpid()}-{_random_of(os.getpid())}"
-
-
-@cache
-def _random_of(_pid: int) -> str:
-    return secrets.token_hex(4)
+    """A new name for a part of this process, among all processes that share a folder. Process ids alone repeat in
+    containers.
+    """
+    return f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def hold(path: Path) -> int:

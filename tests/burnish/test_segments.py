@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish import files
 from burnish.errors import SegmentError
 from burnish.records import Interaction
 from burnish.segments.file import SegmentWriter, read
@@ -198,7 +197,6 @@ def test_two_containers_with_the_same_process_id_have_a_reserve_each(
     monkeypatch.setattr(os, "getpid", lambda: 1)
     writers = []
     for _ in range(2):
-        files._random_of.cache_clear()  # another process draws another name
         writers.append(SegmentWriter(tmp_path, reserve_bytes=4096))
     assert len(list(tmp_path.glob(".reserve-*"))) == 2
     for writer in writers:

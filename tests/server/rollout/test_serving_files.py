@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import burnish
-from burnish import config, files, serving_table
+from burnish import config, serving_table
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import _OURS, admin_key_file, prepare, refresh, routes_file
@@ -93,7 +93,6 @@ def test_gateways_with_the_same_process_id_report_side_by_side(tmp_path: Path, m
     routes = serving_table.watch(tmp_path / "routes.json")
     reports = []
     for _ in range(2):
-        files._random_of.cache_clear()  # another process draws another name
         reports.append(Heartbeat(tmp_path, routes))
     busy, idle = reports
     for each in reports:
