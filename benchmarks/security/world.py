@@ -47,17 +47,7 @@ class World:
         with self.journal.write() as session:
             for name, terms in wanted.items():
                 secrets[name], key = mint(**terms)
-                session.add(
-                    KeyRow(
-                        key_id=key.key_id,
-                        digest=key.digest,
-                        tenant=key.tenant,
-                        scopes=sorted(key.scopes),
-                        agents=sorted(key.agents),
-                        user=key.user,
-                        created_at=time.time(),
-                    )
-                )
+                session.add(KeyRow.of(key))
         refresh(self.settings, self.journal)
         return secrets
 

@@ -1,9 +1,8 @@
 """Refit: the adapter starts again from the base and learns all good replies together, in a few passes.
 
 Step by step the policy learns a few good replies beside much noise, and those of the first steps so often that it knows
-them by heart. From the base, the same replies teach more and cost less of what the base can do
-(docs/decisions/0035-refit-from-the-base.md). STaR (arXiv 2203.14465) starts each of its rounds from the base for the
-same reason.
+them by heart. From the base, the same replies teach more (docs/decisions/0035-refit-from-the-base.md). STaR (arXiv
+2203.14465) starts each of its rounds from the base for the same reason.
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,6 @@ BATCH = 16
 """Good replies of one optimiser step, and as many anchors."""
 ANCHOR_FACTOR = 0.1
 """Factor on the anchors' weight. Without the noise of rewards and hints there is less to hold."""
-
 
 N_ROWS = "refit/n_rows"
 """The metric of a step that was a refit."""

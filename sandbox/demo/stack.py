@@ -65,17 +65,7 @@ def make_user_key(settings: Settings) -> str:
     scopes = {keys.Scope.INFERENCE, keys.Scope.FEEDBACK, keys.Scope.USERS}
     secret, key = keys.mint(scopes, name="simulated users")
     with journal.write() as session:
-        session.add(
-            KeyRow(
-                key_id=key.key_id,
-                digest=key.digest,
-                tenant=key.tenant,
-                scopes=sorted(key.scopes),
-                agents=[],
-                name=key.name,
-                created_at=time.time(),
-            )
-        )
+        session.add(KeyRow.of(key))
     refresh(settings, journal)
     journal.close()
     return secret

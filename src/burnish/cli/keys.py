@@ -56,20 +56,7 @@ def create(
         user=user,
     )
     with journal.write() as session:
-        session.add(
-            KeyRow(
-                key_id=key.key_id,
-                digest=key.digest,
-                tenant=key.tenant,
-                scopes=sorted(key.scopes),
-                agents=sorted(key.agents),
-                name=key.name,
-                requests_per_minute=key.requests_per_minute,
-                max_concurrent=key.max_concurrent,
-                user=key.user,
-                created_at=time.time(),
-            )
-        )
+        session.add(KeyRow.of(key))
     refresh(settings, journal)
     if as_json:
         shown = {"key_id": key.key_id, "secret": secret, "scopes": sorted(key.scopes), "tenant": key.tenant}

@@ -46,7 +46,8 @@ class Recipe(Section):
         5e-4,
         gt=0,
         le=1,
-        description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling.",
+        description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling, "
+        "and that of refits (`refit_rows`).",
     )
     rank: int = Field(16, ge=1, le=512, description="LoRA rank.")
     alpha: int | None = Field(

@@ -46,9 +46,7 @@ def test_it_starts_from_the_base_whatever_the_policy_was(make_trainer: Trained, 
         trainer = make_trainer(**OFF)
         if is_other:
             perturb(trainer.policy)
-            trainer.optimizer.step()
         texts = [Text(each.prompt_ids, each.completion_ids) for each in good]
-        trainer.policy.reset() if not is_other else None
         before = sum(float(each.sum()) for each in trainer.policy.logprobs(texts))
         result = trainer.step(own, anchors, good=good, is_refit=True)
         after = sum(float(each.sum()) for each in trainer.policy.logprobs(texts))

@@ -1,7 +1,11 @@
 """Agents, and the keys with which clients ask for them."""
 
+import time
+
 from sqlalchemy import JSON, Column
 from sqlmodel import Field, SQLModel
+
+from burnish.keys import Key
 
 
 class AgentRow(SQLModel, table=True):
@@ -39,3 +43,19 @@ class KeyRow(SQLModel, table=True):
     user: str | None = None
     created_at: float
     revoked_at: float | None = None
+
+    @classmethod
+    def of(cls, key: Key) -> "KeyRow":
+        """The row of a key that is new now."""
+        return cls(
+            key_id=key.key_id,
+            digest=key.digest,
+            tenant=key.tenant,
+            scopes=sorted(key.scopes),
+            agents=sorted(key.agents),
+            name=key.name,
+            requests_per_minute=key.requests_per_minute,
+            max_concurrent=key.max_concurrent,
+            user=key.user,
+            created_at=time.time(),
+        )
