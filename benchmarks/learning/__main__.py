@@ -1,7 +1,8 @@
 """`python -m benchmarks.learning`: whether Burnish learns from its (simulated) users, with controls and seeds.
 
-Finished runs are kept under `.work/results/` and not repeated, except with `--again`. `--report` writes a summary of
-each arm into `docs/results/` and draws tables and pictures from all summaries there.
+Finished runs are kept under `.work/results/`. `--report` writes a summary of each arm into `docs/results/` and draws
+tables and pictures from all summaries there. Runs in either place are not repeated, except with `--again`. So a
+benchmark can go on on another machine.
 """
 
 import argparse
@@ -75,8 +76,13 @@ def main(arguments: Sequence[str] | None = None, benchmark: Benchmark = LEARNING
     figures: dict[str, float] = {}
     unmet: list[str] = []
     for part in parts:
-        fresh = part.summaries(folders[part.name])
-        shown = part.shown(_reported(given.summaries, fresh), given.seeds) if given.report else part.shown(fresh)
+        found = _published(given.summaries)
+        if given.summaries.suffix != ".json":
+            fresh = part.summaries(folders[part.name])
+            found = summaries.merged(found, fresh)
+            if given.report:
+                summaries.update(given.summaries, fresh)
+        shown = part.shown(found, given.seeds)
         shown.show(console)
         figures |= shown.figures()
         unmet += shown.unmet()
@@ -103,18 +109,17 @@ def _work(
     return faults
 
 
-def _reported(place: Path, fresh: Sequence[Summary]) -> list[Summary]:
-    """The summaries of a report: those of a file, or those of a folder after `fresh` was merged into it."""
-    if place.suffix == ".json":
-        return summaries.read(place)
-    summaries.update(place, fresh)
-    return summaries.read(place) if place.is_dir() else []
+def _published(place: Path) -> list[Summary]:
+    """The summaries of a file, or those of a folder, none if it does not exist."""
+    return summaries.read(place) if place.suffix == ".json" or place.is_dir() else []
 
 
 def _missing(part: Part, results: Results, given: argparse.Namespace, seeds: Sequence[int]) -> Sequence[Job]:
     """The missing runs of a part. If arms are named, only runs of the part's own arms among them."""
     named = None if given.arms is None else [arm for arm in given.arms if arm in part.arms]
-    return [] if named == [] else part.missing(results, Choice(named, seeds, given.again, given.until))
+    if named == []:
+        return []
+    return part.missing(results, Choice(named, seeds, given.again, given.until), _published(given.summaries))
 
 
 def seeds_of(text: str) -> list[int]:

@@ -120,16 +120,26 @@ class Part:
         """The finished runs of this part's world below `home`."""
         return Results(home / self.name, frozen.digest(self.world), self.under)
 
-    def missing(self, results: Results, choice: Choice) -> list[Job]:
-        """The missing runs, seed by seed, so that all arms grow alike."""
+    def missing(self, results: Results, choice: Choice, published: Sequence[Summary] = ()) -> list[Job]:
+        """The runs that are neither in `results` nor `published`, seed by seed, so that all arms grow alike."""
         arms = [self.arms[name] for name in choice.arms or self.usual]
         n = self.n if choice.until is None else choice.until
         return [
             self._job(results, arm, seed, n)
             for seed in choice.seeds
             for arm in arms
-            if choice.is_again or not _has_reached(n, results.find(arm.name, seed, arm.flags(seed)))
+            if choice.is_again
+            or not (
+                _has_reached(n, results.find(arm.name, seed, arm.flags(seed)))
+                or _has_reached(n, self._published(published, arm, seed))
+            )
         ]
+
+    def _published(self, summaries: Sequence[Summary], arm: AnyArm, seed: int) -> Result | None:
+        """The run in a summary of this arm as it is today. None if there is none."""
+        world = frozen.digest(self.world)
+        present = (each for each in summaries if (each.part, each.arm) == (self.name, arm.name))
+        return next((each.runs.get(seed) for each in present if self._is_present(each, world)), None)
 
     def summaries(self, results: Results) -> list[Summary]:
         """The available runs of each arm with its present settings. Each seed is found by its own settings."""

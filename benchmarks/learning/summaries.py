@@ -66,8 +66,19 @@ def update(folder: Path, fresh: Iterable[Summary]) -> None:
     """
     for summary in fresh:
         path = folder / summary.part / f"{summary.arm}.json"
-        before = [each for each in read(path) if each.is_like(summary)] if path.exists() else []
-        write(path, [_merged(before[0], summary) if before else summary])
+        write(path, merged(read(path) if path.exists() else [], [summary])[:1])
+
+
+def merged(published: Sequence[Summary], fresh: Iterable[Summary]) -> list[Summary]:
+    """The fresh summaries, each with the other seeds that were published with the same world and settings, then the
+    published ones of other arms.
+    """
+    found = []
+    for summary in fresh:
+        before = next((each for each in published if each.is_like(summary)), None)
+        found.append(_merged(before, summary) if before else summary)
+    arms = {(each.part, each.arm) for each in found}
+    return [*found, *(each for each in published if (each.part, each.arm) not in arms)]
 
 
 def write(path: Path, summaries: Sequence[Summary]) -> None:

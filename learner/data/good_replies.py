@@ -38,13 +38,19 @@ class GoodReply(LikedReply):
         return self.interaction_id, self.record_id
 
 
+def has_one(sample: Sample) -> bool:
+    """True if a person praised the sample's reply, or wrote the right one."""
+    has_written = sample.right_kind is RightKind.DEMONSTRATION and sample.demonstration_ids is not None
+    return has_written or (sample.reward or 0.0) >= PRAISE
+
+
 def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
     """The good replies of a step, the last first. What a person wrote takes precedence over what the person praised."""
     found = []
     for sample in reversed(samples):
-        ids = sample.demonstration_ids if sample.right_kind is RightKind.DEMONSTRATION else None
-        if ids is None and (sample.reward or 0.0) < PRAISE:
+        if not has_one(sample):
             continue
+        ids = sample.demonstration_ids if sample.right_kind is RightKind.DEMONSTRATION else None
         reply = sample.completion_ids if ids is None else ids
         where = (sample.who, sample.interaction_id, sample.prompt_ids, reply)
         found.append(GoodReply(*where, sample.messages, sample.tools))

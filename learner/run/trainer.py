@@ -97,8 +97,8 @@ class Trainer:
         follows this step's gradient alone, and is a tenth as long (1 − β₁). `rate` multiplies the learning rate.
         `liked_replies` are replies that other users praised. They validate the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `good` are good replies
-        of earlier steps (`learner/data/good_replies.py`). With `is_refit` the step starts from the base and learns all
-        of them, and its own, before anything else (`learner/step/refit.py`).
+        of earlier steps (`learner/data/good_replies.py`). With `is_refit` the step starts from the base and learns
+        them and its own, and nothing else (`learner/step/refit.py`).
         """
         return self.take(
             Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good, is_refit)
@@ -106,8 +106,11 @@ class Trainer:
 
     def take(self, work: Work) -> StepResult:
         """`step`, with all arguments as one value."""
+        if work.is_refit:
+            self.before_step(work)
+            return refit(self, work)
         started, before = time.perf_counter(), self.state()
-        weights = self._weights(work)
+        weights = self._weights()
         self.before_step(work)
         samples, groups = work.samples, work.groups
         readings: dict[str, Reading] = {}
@@ -118,9 +121,8 @@ class Trainer:
                 samples = self.control.shuffle(samples, self.generator)
                 groups = [group.shuffled(self.generator) for group in groups]
             work = replace(work, samples=samples, groups=groups)
-            refitted = self._refit(work)
             batch = self._prepare(work)
-            metrics = batch.facts | refitted
+            metrics = batch.facts
             if batch.has_work:
                 hinted = work.weight_factors.get(Distillation.name, 1.0) * batch.hint_share
                 weight_factors = {**work.weight_factors, Distillation.name: hinted}
@@ -129,7 +131,7 @@ class Trainer:
                 metrics |= self._accumulate(batch.used, weight_factors, length)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings, work.rate)
-            elif not refitted:
+            else:
                 reason = "no row had anything to teach"
             if reason is None and batch.has_work:
                 if not work.has_momentum:
@@ -154,8 +156,6 @@ class Trainer:
             self.restore(
                 {**before, "health": self.monitor_state.state()}
             )  # keep the memory of what was measured, and undo the update
-            if work.is_refit:
-                self._undo(weights)
         refusals = {name: code for objective, _ in self.objectives for name, code in objective.refusals.items()}
         refusals |= batch.disputed
         return StepResult(
@@ -249,10 +249,9 @@ class Trainer:
         admitted = examples.shown(validated.samples, chosen, self.policy.tokenizer)
         facts |= {"n_examples": float(len(chosen))}
         facts |= validated.facts
-        learned_again = again(earlier[: recipe.replay_rows]) if recipe.sft_weight and not work.is_refit else []
+        learned_again = again(earlier[: recipe.replay_rows]) if recipe.sft_weight else []
         live, right = [Row.of(sample) for sample in admitted], [*right_replies(admitted), *learned_again]
-        anchors = work.anchors[: recipe.anchor_rows]  # a refit has all
-        replayed = [Row(anchor.prompt_ids, anchor.completion_ids) for anchor in anchors]
+        replayed = [Row(anchor.prompt_ids, anchor.completion_ids) for anchor in work.anchors]
         members = [(group, group.rows()) for group in work.groups]
         facts |= self.stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
         for row in live:
@@ -279,18 +278,9 @@ class Trainer:
         self.optimizer.step()
         return found
 
-    def _refit(self, work: Work) -> dict[str, float]:
-        """Metrics of the refit, if there is one. Raises LearnerError if it diverges."""
-        try:
-            return refit(self, work) if work.is_refit else {}
-        except NotFinite as error:
-            raise LearnerError(f"starting again from the base failed: {error}") from error
-        finally:
-            self.optimizer.zero_grad(set_to_none=True)
-
-    def _weights(self, work: Work) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+    def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """The state to restore if something after the first optimiser step fails. None if nothing follows it."""
-        is_final = self.recipe.num_iterations == 1 and not self.recipe.step_kl and not work.is_refit
+        is_final = self.recipe.num_iterations == 1 and not self.recipe.step_kl
         return None if is_final else (self.policy.copy_adapter(), self.tensors())
 
     def _fit(self, length: StepLength, rows: Sequence[Row], factor: float) -> dict[str, float]:

@@ -46,7 +46,7 @@ class Work:
     """The input of a step: see `Trainer.step`. The adapter is multiplied by `shrink` at the end.
 
     `good` are good replies of earlier steps: they are learned again, and the teacher may read them as examples. With
-    `is_refit` the step starts from the base and learns all of them first (`learner/step/refit.py`).
+    `is_refit` the step starts from the base and learns them and its own alone (`learner/step/refit.py`).
     """
 
     samples: Sequence[Sample]

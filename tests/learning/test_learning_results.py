@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning import frozen
 from benchmarks.learning.part import Choice
 from benchmarks.learning.results import UNDER, Result, Results
 from benchmarks.learning.style.arms import ARMS
@@ -131,3 +132,18 @@ async def test_a_run_that_ends_leaves_its_result_and_what_its_parts_said_and_not
         "off/3.json",
         "off/3.log",
     ]
+
+
+def test_a_run_that_was_published_is_not_repeated(tmp_path: Path) -> None:
+    results, choice = Results(tmp_path, frozen.digest(PART.world)), Choice(["binary", "off"], [0, 1], is_again=False)
+    results.write(finished("binary", 0))
+    published = PART.summaries(results)
+    empty = Results(tmp_path / "another machine", results.world)
+
+    assert [job.name for job in PART.missing(empty, choice, published)] == ["off 0", "binary 1", "off 1"]
+    again = replace(choice, is_again=True)
+    assert len(PART.missing(empty, again, published)) == 4
+    other_settings = [replace(each, under={}) for each in published]
+    other_world = [replace(each, world="x" * 64) for each in published]
+    for others in (other_settings, other_world):
+        assert len(PART.missing(empty, choice, others)) == 4

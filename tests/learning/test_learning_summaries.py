@@ -54,6 +54,14 @@ def test_further_seeds_join_those_that_are_there_and_a_later_run_replaces_its_se
     assert {seed: each.scores[512] for seed, each in found.runs.items()} == {3: 0.5, 4: 0.9, 5: 0.5}
 
 
+def test_fresh_runs_join_the_published_ones_of_their_arm_and_the_other_arms_stay() -> None:
+    other, published = summary("off", run("off", 3)), summary("binary", run("binary", 3), run("binary", 4))
+    found = summaries.merged([published, other], [summary("binary", run("binary", 4, 0.9))])
+
+    assert [each.arm for each in found] == ["binary", "off"] and found[1] == other
+    assert {seed: each.scores[512] for seed, each in found[0].runs.items()} == {3: 0.5, 4: 0.9}
+
+
 def test_a_run_that_ended_early_does_not_replace_a_whole_one(tmp_path: Path) -> None:
     summaries.update(tmp_path, [summary("binary", run("binary", 3))])
     summaries.update(tmp_path, [summary("binary", run("binary", 3, 0.9, last=128))])

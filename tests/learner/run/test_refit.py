@@ -34,8 +34,16 @@ def old(samples: list[Sample]) -> list[GoodReply]:
 
 
 def test_it_is_due_when_half_as_many_new_ones_have_come() -> None:
-    assert not refit.is_due(refit.MIN_ROWS - 1, 0) and refit.is_due(refit.MIN_ROWS, 0)
-    assert not refit.is_due(49, 100) and refit.is_due(50, 100)
+    assert not refit.is_due(refit.MIN_ROWS - 1, []) and refit.is_due(refit.MIN_ROWS, [])
+    went_live = [refit.Earlier(1, 100, is_refused=False)]
+    assert not refit.is_due(49, went_live) and refit.is_due(50, went_live)
+
+
+def test_a_refused_one_is_tried_once_more_at_once() -> None:
+    refused = refit.Earlier(2, 100, is_refused=True)
+    assert refit.is_due(0, [refused])
+    assert refit.is_due(0, [refused, refit.Earlier(1, 60, is_refused=False)])
+    assert not refit.is_due(49, [refused, refit.Earlier(1, 100, is_refused=True)])
 
 
 def test_it_starts_from_the_base_whatever_the_policy_was(make_trainer: Trained, make_samples: Samples) -> None:
@@ -52,49 +60,51 @@ def test_it_starts_from_the_base_whatever_the_policy_was(make_trainer: Trained, 
         after = sum(float(each.sum()) for each in trainer.policy.logprobs(texts))
         assert result.is_update and result.trained == (own[0].interaction_id,)
         assert result.metrics["refit/n_rows"] == 7.0, "the earlier ones and the step's own"
-        assert result.metrics["sft/n_rows"] == 1.0, "they are not learned again a third time"
         assert is_other or after > before
         found.append(trainer.policy.copy_adapter())
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
-def test_it_is_a_version_even_if_the_step_has_nothing_else(make_trainer: Trained, make_samples: Samples) -> None:
+def test_without_a_good_reply_nothing_changes(make_trainer: Trained, make_samples: Samples) -> None:
     trainer = make_trainer(**OFF)
-    result = trainer.step(make_samples(2, hints=False, reward=-1.0), good=old(make_samples(4)), is_refit=True)
-    assert result.is_update and result.trained == () and len(result.idle) == 2
-    without = make_trainer(**OFF).step(make_samples(2, hints=False, reward=-1.0), is_refit=True)
-    assert not without.is_update, "there was no good reply"
+    perturb(trainer.policy)
+    before = trainer.policy.copy_adapter()
+    result = trainer.step(make_samples(2, hints=False, reward=-1.0), is_refit=True)
+    assert not result.is_update and result.trained == () and len(result.idle) == 2
+    assert result.reason == "no row had anything to teach"
+    assert all(torch.equal(before[name], each) for name, each in trainer.policy.copy_adapter().items())
 
 
-@pytest.mark.parametrize("fails", ["refused", "diverges"])
-def test_a_refused_step_leaves_nothing_of_it(
+@pytest.mark.parametrize("fails", ["it diverges", "it is interrupted"])
+def test_one_that_fails_leaves_nothing_of_it(
     make_trainer: Trained, make_samples: Samples, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     trainer = make_trainer(**OFF | {"rl_weight": 1.0})
     trainer.step(make_samples(4))
     before, moments = trainer.policy.copy_adapter(), trainer.tensors()
-    if fails == "refused":
-        monkeypatch.setattr(Trainer, "_objection", lambda *_: "no")
-        result = trainer.step(make_samples(4), good=old(make_samples(4)), is_refit=True)
-        assert not result.is_update and result.reason == "no"
-    else:
-        monkeypatch.setattr(Trainer, "_clip", _diverging)
-        with pytest.raises(LearnerError, match="starting again from the base failed: it is not finite"):
-            trainer.step(make_samples(4), good=old(make_samples(4)), is_refit=True)
+    raised: list[BaseException] = [NotFinite("not finite")] if fails == "it diverges" else [KeyboardInterrupt()]
+    clip = Trainer._clip
+
+    def fail_later(self: Trainer) -> float:
+        if self.optimizer.state and raised:
+            raise raised.pop()
+        return clip(self)
+
+    monkeypatch.setattr(Trainer, "_clip", fail_later)
+    expected = pytest.raises(LearnerError, match="starting again from the base failed: not finite")
+    with expected if fails == "it diverges" else pytest.raises(KeyboardInterrupt):
+        trainer.step(make_samples(4), good=old(make_samples(4)), is_refit=True)
+    assert not raised
     after = trainer.policy.copy_adapter()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name: t.tolist() for name, t in moments.items()} == {n: t.tolist() for n, t in trainer.tensors().items()}
-
-
-def _diverging(_: Trainer) -> float:
-    raise NotFinite("it is not finite")
 
 
 def test_the_user_cap_counts_its_rows(make_trainer: Trained, make_samples: Samples) -> None:
     caps = {"user_cap": 0.25, "session_cap": 1.0, "new_users_cap": 1.0}
     trainer = make_trainer(**OFF | caps)
     good = [replace(each, user=f"user {min(i, 3)}") for i, each in enumerate(old(make_samples(12)))]
-    rows, _ = refit._rows(trainer, Work([], good=good))
+    rows, _, _ = refit._rows(trainer, Work([], good=good))
     weights = [(row.earlier.user, row.weight * row.n_tokens) for row in rows]  # type: ignore[attr-defined]
     heaviest = sum(weight for user, weight in weights if user == "user 3") / sum(weight for _, weight in weights)
     assert heaviest == pytest.approx(0.25, abs=0.03)
