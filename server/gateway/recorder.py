@@ -59,5 +59,9 @@ class Recorder:
                 log.error("serving unrecorded: no room for segments", n_lost=self.n_lost)
         return is_written
 
+    def renew(self) -> None:
+        """Leave a segment that is old, or that is wanted for an erasure. A disk error leaves things as they are."""
+        self._writer.renew()
+
     def close(self) -> None:
         self._writer.close()

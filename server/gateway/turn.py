@@ -127,7 +127,7 @@ class Turn:
                 self._record(draft, is_aborted=draft.finish_reason == ABORTED)
 
     def _unreadable(self, data: bytes, error: Exception) -> EngineError:
-        log.error("unreadable engine answer", request_id=self._request_id, error=repr(error), data=data[:500])
+        log.error("unreadable engine answer", request_id=self._request_id, error=repr(error)[:200], n_bytes=len(data))
         return EngineError("the engine's answer is not a completion; is it a vLLM server?")
 
     def _record(self, draft: Draft, *, is_aborted: bool) -> None:
