@@ -19,8 +19,8 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from benchmarks.bars import Tell
-from benchmarks.security.requests import AGENT
-from benchmarks.security.world import TENANT, World, asking, world
+from benchmarks.security.requests import AGENT, TENANT
+from benchmarks.security.world import World, asking, world
 from burnish import logs
 from burnish.adapters.verbs import privacy
 from burnish.journal import blobs, personal_data
