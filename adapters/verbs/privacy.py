@@ -27,7 +27,8 @@ from burnish.journal.tables import (
     StepRow,
     VersionRow,
 )
-from burnish.records import UNDECIDED, CanaryState, StepOutcome, VersionName, Who
+from burnish.journal.turns import OPTED_OUT
+from burnish.records import UNDECIDED, CanaryState, StepOutcome, VersionName, Who, digest_of_voice
 
 Tree = dict[str, Any]
 WHY = "it learned from turns that were erased"
@@ -94,6 +95,30 @@ def standing(session: Session, who: Who) -> Tree:
         "versions": [_shown(session, name) for name in _sorted(direct)],
         "descended": [_shown(session, name) for name in _sorted(descended(session, direct) - direct)],
     }
+
+
+def opt_out(session: Session, who: Who, *, may_record: bool, actor: str, reason: str | None = None) -> int:
+    """From now on a user's turns train nothing, and are not recorded without `may_record`. Recorded turns that no step
+    has used are kept out of training too. Returns how many. The caller refreshes the serving table.
+    """
+    session.merge(OptOutRow(voice=digest_of_voice(who), may_record=may_record, at=time.time()))
+    unspent = (*erasure.turns_of(who), col(InteractionRow.spent_step).is_(None))
+    values = {"may_train": False, "skip_reason": func.coalesce(col(InteractionRow.skip_reason), OPTED_OUT)}
+    n_turns = session.connection().execute(update(InteractionRow).where(*unspent).values(**values)).rowcount
+    what = "training" if may_record else "recording"
+    audit.record(session, actor, "opt-out", digest_of_voice(who), None, what, reason)
+    return int(n_turns)
+
+
+def opt_in(session: Session, who: Who, *, actor: str, reason: str | None = None) -> bool:
+    """End a user's opt-out. What was kept out of training stays out. False if there was none."""
+    row = session.get(OptOutRow, digest_of_voice(who))
+    if row is None:
+        return False
+    session.delete(row)
+    session.flush()
+    audit.record(session, actor, "opt-in", digest_of_voice(who), None, None, reason)
+    return True
 
 
 def descended(session: Session, names: Collection[VersionName]) -> set[VersionName]:
@@ -191,7 +216,7 @@ def _has_rows(session: Session, who: Who) -> bool:
     wanted = (
         select(col(KeyRow.key_id)).where(col(KeyRow.tenant) == tenant, col(KeyRow.user) == name),
         select(col(AgentRow.name)).where(col(AgentRow.tenant) == tenant, col(AgentRow.user) == name),
-        select(col(OptOutRow.user)).where(col(OptOutRow.tenant) == tenant, col(OptOutRow.user) == name),
+        select(col(OptOutRow.voice)).where(col(OptOutRow.voice) == digest_of_voice(who)),
     )
     return any(session.scalars(each).first() is not None for each in wanted)
 

@@ -84,6 +84,8 @@ REQUESTS: dict[str, Request] = {
     "GET /admin/turns/{turn}": _PLAIN,
     "GET /admin/users/export": Request(query=f"user={USER}", mark=lambda things: things.turn),
     "GET /admin/users/erasure": Request(None, frozenset({200, 404}), f"user={USER}", _erasure),
+    "POST /admin/users/opt-out": _said({"user": "nobody"}),
+    "POST /admin/users/opt-in": _said({"user": "nobody"}),
     "POST /admin/users/forget": Request(lambda *_: {"user": USER, "dry_run": True}, mark=_erasure),
     f"GET {_ON_AGENT}": _PLAIN,
     f"POST {_ON_AGENT}/set": _said({"settings": {}}),

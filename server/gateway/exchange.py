@@ -19,7 +19,8 @@ from burnish.server.gateway.engines.connection_pool import Response
 from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, headers_of, read_body, send_bytes
 from burnish.server.gateway.http.disconnects import ClientWatch
 from burnish.server.gateway.http.sse import Splitter
-from burnish.server.gateway.labels import Labels, labels_of
+from burnish.server.gateway.labels import Labels, labels_of, with_consent
+from burnish.server.gateway.recorder import UNRECORDED
 from burnish.server.gateway.routing import Target, remote, resolve, to_canary, to_personal_agent
 from burnish.server.gateway.state import State
 from burnish.server.gateway.turn import Turn
@@ -43,7 +44,8 @@ async def answer(
     call = dialect.read(await read_body(receive, MAX_BODY_BYTES), sent)
     call.quoted_user = sent.get(HEADER) or call.quoted_user or None
     call.user = caller.user_of(call.quoted_user)
-    exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
+    labels = with_consent(labels_of(sent, call.said), caller, call, state.routes.current())
+    exchange = Exchange(dialect, state, caller, call, labels, request_id, started_at)
     await exchange.run(receive, send)
 
 
@@ -120,7 +122,7 @@ class Exchange:
 
     def _record(self, target: Target) -> Turn:
         """The recording of the reply that `target` gives."""
-        call, recorder = self._call, self._state.recorder
+        call, recorder = self._call, self._state.recorder if self._labels.may_record else UNRECORDED
         return Turn(
             call, self._dialect.name, self._labels, target, self._caller, recorder, self._request_id, self._started_at
         )

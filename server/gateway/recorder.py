@@ -17,6 +17,21 @@ RESERVE_BYTES = 4 * 2**20
 """Preallocated space that recording falls back to on a full disk."""
 
 
+class Unrecorded:
+    """Takes the records of a turn that its client, its key or its user wants kept out of the journal."""
+
+    def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
+        """Drop it."""
+        return False
+
+    def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
+        """Drop it."""
+        return False
+
+
+UNRECORDED = Unrecorded()
+
+
 class Recorder:
     """This process's segment files."""
 

@@ -17,12 +17,12 @@ from sqlmodel import Session, col
 from burnish.journal import blobs
 from burnish.journal.jobs import insert_new, insert_or_skip
 from burnish.journal.tables import BlobRow, InteractionRow, SessionRow
-from burnish.journal.turns import messages_of, to_bytes
+from burnish.journal.turns import OPTED_OUT, messages_of, to_bytes
 from burnish.messages import opening_of
 from burnish.records import Interaction, LinkRule, NextStateKind
 from burnish.server.ingest import feedback, lookup, turn_kind
 from burnish.server.ingest.linking import Link
-from burnish.server.ingest.lookup import OPTED_OUT, OPTED_OUT_BEFORE
+from burnish.server.ingest.lookup import OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates, earlier_reply, note_last
 from burnish.server.ingest.prepared import Blob, Prepared, head_of
 from burnish.server.ingest.recent_messages import MAX_LENGTH, RECENT, Recent

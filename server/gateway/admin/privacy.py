@@ -7,6 +7,7 @@ from pydantic import Field
 from sqlmodel import Session
 from starlette.responses import StreamingResponse
 
+from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import NotAllowed
@@ -33,9 +34,24 @@ class Forget(Body):
     reason: Text | None = Field(None, description="Kept in the audit log.")
 
 
+class OptOut(Body):
+    """A user's opt-out. `recording`: turns are not recorded either."""
+
+    user: str = Field(min_length=1, max_length=MAX_USER, pattern=r"^[^\x00]+$", description="The user.")
+    recording: bool = Field(False, description="Do not record the user's turns either. Default: only do not train.")
+    reason: Text | None = Field(None, description="Kept in the audit log.")
+
+
+class OptIn(Body):
+    """The end of an opt-out."""
+
+    user: str = Field(min_length=1, max_length=MAX_USER, pattern=r"^[^\x00]+$", description="The user.")
+    reason: Text | None = Field(None, description="Kept in the audit log.")
+
+
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /users/export`, `GET /users/erasure` and `POST /users/forget`."""
-    may_read = Depends(access.anywhere(Scope.OPERATOR, Reach.PERSON))
+    """`GET /users/export`, `GET /users/erasure`, `POST /users/forget`, `…/opt-out` and `…/opt-in`."""
+    may_act = Depends(access.anywhere(Scope.OPERATOR, Reach.PERSON))
     may_forget = Depends(access.anywhere(Scope.ADMIN, Reach.PERSON))
     made = APIRouter()
 
@@ -44,7 +60,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         response_class=StreamingResponse,
         responses={200: {"content": {JSONL: {"schema": {"type": "string"}}}, "description": "One JSON object a line."}},
     )
-    def export_user(user: Name, by: AskedBy = "user", caller: Caller = may_read) -> StreamingResponse:
+    def export_user(user: Name, by: AskedBy = "user", caller: Caller = may_act) -> StreamingResponse:
         """Everything that is stored of a user: turns with what was made from them, feedback, sessions, keys."""
         who = _who(caller, user, by)
         with journal.read() as session:
@@ -64,10 +80,28 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             return privacy.forget(session, who, actor=caller.key_id, reason=body.reason)
 
     @made.get("/users/erasure")
-    def show_erasure(user: Name, by: AskedBy = "user", caller: Caller = may_read) -> dict[str, Any]:
+    def show_erasure(user: Name, by: AskedBy = "user", caller: Caller = may_act) -> dict[str, Any]:
         """How far the latest erasure of a user is, and the versions that learned from what it erased."""
         with journal.read() as session:
             return privacy.standing(session, _who(caller, user, by))
+
+    @made.post("/users/opt-out")
+    def opt_out(body: OptOut, caller: Caller = may_act) -> dict[str, Any]:
+        """Keep a user's turns out of training from now on, and those that no step has used yet."""
+        who, may_record = _who(caller, body.user, "user"), not body.recording
+        with journal.write() as session:
+            n_turns = privacy.opt_out(session, who, may_record=may_record, actor=caller.key_id, reason=body.reason)
+        refresh(settings, journal)
+        return {"user": body.user, "may_record": may_record, "n_turns": n_turns}
+
+    @made.post("/users/opt-in")
+    def opt_in(body: OptIn, caller: Caller = may_act) -> dict[str, Any]:
+        """End a user's opt-out. Earlier turns stay out of training."""
+        with journal.write() as session:
+            who = _who(caller, body.user, "user")
+            was_out = privacy.opt_in(session, who, actor=caller.key_id, reason=body.reason)
+        refresh(settings, journal)
+        return {"user": body.user, "had_opted_out": was_out}
 
     return made
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs import privacy
 from burnish.cli.common import (
     AsJson,
@@ -35,6 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 User = Annotated[str, typer.Argument(help="The proved user, or with --key the id of a key.")]
+OfUser = Annotated[str, typer.Argument(help="The user.")]
 IsKey = Annotated[bool, typer.Option("--key", help="What a key said without a proved user, by the key's id.")]
 Tenant = Annotated[str, typer.Option(help="Tenant that the user or the key belongs to.")]
 
@@ -107,6 +109,47 @@ def status(
     with journal.read() as session:
         found = privacy.standing(session, _who(user, key, tenant))
     _show(found, as_json)
+
+
+@app.command("opt-out", epilog=example("privacy opt-out ann", "privacy opt-out ann --recording"))
+def opt_out(
+    user: OfUser,
+    recording: Annotated[
+        bool, typer.Option("--recording", help="Do not record the user's turns either (default: only do not train).")
+    ] = False,
+    tenant: Tenant = "default",
+    reason: Reason = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a user's turns out of training from now on, and those that no step has used yet."""
+    settings, journal, _ = existing(file, state, None)
+    with journal.write() as session:
+        who = _who(user, False, tenant)
+        n_turns = privacy.opt_out(session, who, may_record=not recording, actor="cli", reason=reason)
+    refresh(settings, journal)
+    kept = "are not recorded and not trained on" if recording else "are not trained on"
+    status = f"turns of {user!r} {kept} from now on; {_n(n_turns, 'recorded turn')} left training"
+    answer(status, {"user": user, "may_record": not recording, "n_turns": n_turns}, as_json)
+
+
+@app.command("opt-in", epilog=example("privacy opt-in ann"))
+def opt_in(
+    user: OfUser,
+    tenant: Tenant = "default",
+    reason: Reason = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a user's opt-out: turns are recorded and may train again. Earlier ones stay out."""
+    settings, journal, _ = existing(file, state, None)
+    with journal.write() as session:
+        was_out = privacy.opt_in(session, _who(user, False, tenant), actor="cli", reason=reason)
+    refresh(settings, journal)
+    status = f"turns of {user!r} are recorded and may train" if was_out else f"{user!r} had not opted out"
+    answer(status, {"user": user, "had_opted_out": was_out}, as_json)
 
 
 def _who(user: str, is_key: bool, tenant: str) -> Who:

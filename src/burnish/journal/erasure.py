@@ -5,7 +5,6 @@ A text that is also part of another's turn stays as that turn's. What a step use
 words: so a version can always say what it was trained on.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,7 +34,7 @@ from burnish.journal.tables import (
     StepRow,
 )
 from burnish.journal.turns import judge_subject
-from burnish.records import VersionName, Who
+from burnish.records import VersionName, Who, digest_of_voice
 from burnish.rewards import FEEDBACK, NEXT_STATE
 
 AT_ONCE = 500
@@ -54,8 +53,7 @@ class Erased:
 
 def subject_of(who: Who) -> str:
     """The name of a voice's erasure. It does not reveal the voice."""
-    text_ = "\0".join(who).encode("utf-8", "surrogatepass")
-    return f"erasure-{hashlib.blake2b(text_, digest_size=12).hexdigest()}"
+    return f"erasure-{digest_of_voice(who)}"
 
 
 def ask(session: Session, who: Who, actor: str, reason: str | None) -> str:

@@ -10,12 +10,12 @@ from sqlmodel import Session, SQLModel, col
 from burnish.journal import Journal, erasure, story
 from burnish.journal.tables import AgentRow, ComparisonRow, FeedbackRow, InteractionRow, KeyRow, OptOutRow, SessionRow
 from burnish.journal.turns import messages_of
-from burnish.records import Who
+from burnish.records import Who, digest_of_voice
 
 AT_ONCE = 50
 """Turns that are read in one transaction."""
 Tree = dict[str, Any]
-_OF_USERS: dict[str, type[Any]] = {"key": KeyRow, "personal agent": AgentRow, "opt-out": OptOutRow}
+_OF_USERS: dict[str, type[Any]] = {"key": KeyRow, "personal agent": AgentRow}
 
 
 def lines(journal: Journal, who: Who) -> Iterator[str]:
@@ -50,6 +50,8 @@ def items(journal: Journal, who: Who) -> Iterator[Tree]:
             for what, table in _OF_USERS.items():
                 wanted = select(table).where(col(table.tenant) == tenant, col(table.user) == name)
                 yield from _rows(what, session.scalars(wanted))
+        opted_out = select(OptOutRow).where(col(OptOutRow.voice) == digest_of_voice(who))
+        yield from _rows("opt-out", session.scalars(opted_out))
 
 
 def _told(session: Session, name: str) -> Tree:

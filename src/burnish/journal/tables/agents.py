@@ -68,10 +68,12 @@ class KeyRow(SQLModel, table=True):
 
 
 class OptOutRow(SQLModel, table=True):
-    """A proved user whose turns are not recorded, or only train nothing (state: `may_record`, `at`)."""
+    """A user whose turns train nothing and, without `may_record`, are not recorded (state: `may_record`, `at`).
+
+    `voice` is a digest, because an opt-out outlives the erasure of its user.
+    """
 
     __tablename__ = "opt_out"
-    tenant: str = Field(primary_key=True)
-    user: str = Field(primary_key=True)
+    voice: str = Field(primary_key=True)
     may_record: bool
     at: float

@@ -18,11 +18,10 @@ def upgrade() -> None:
             batch_op.alter_column(name, server_default=None)
     op.create_table(
         "opt_out",
-        sa.Column("tenant", sa.String(), nullable=False),
-        sa.Column("user", sa.String(), nullable=False),
+        sa.Column("voice", sa.String(), nullable=False),
         sa.Column("may_record", sa.Boolean(), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
-        sa.PrimaryKeyConstraint("tenant", "user"),
+        sa.PrimaryKeyConstraint("voice"),
     )
     op.create_table(
         "erasure_job",
