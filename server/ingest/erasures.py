@@ -1,4 +1,5 @@
-"""Erasures: what an operator asked to forget is taken out of the journal, the segments and the versions' probes.
+"""Erasures: what an operator asked to forget, and what is older than the settings allow, is taken out of the journal,
+the segments and the versions' probes.
 
 The ingester does this, because it alone knows which segments have been read. The order makes a crash harmless: versions
 are noted before the turns that lead to them go, and every part can be done again. A job is done when the database's
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlmodel import Session, col
 
 from burnish.adapters.files.store import AdapterStore
@@ -21,14 +22,17 @@ from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import AdapterError, JournalError, Postponed
 from burnish.journal import Journal, erasure, jobs
-from burnish.journal.tables import ErasureJob, FeedbackRow, InteractionRow
+from burnish.journal.tables import AuditRow, ErasureJob, FeedbackRow, InteractionRow
 from burnish.records import Interaction, Who, who_of
 from burnish.segments.frames import Record
 from burnish.server.ingest.segment_folder import SegmentFolder
 
 log = structlog.get_logger(__name__)
+DAY = 86_400.0
 LOOK, LOOK_AGAIN = 1.0, 0.25
 """Seconds between two looks for a new erasure, and for one that waits."""
+SWEEP = DAY
+"""Seconds between two looks for what has become too old. Each may rewrite the database."""
 LEASE = 30.0
 KEEP_TRYING = 1_000_000
 ACTOR = "erasure"
@@ -41,7 +45,7 @@ class Erasures:
         self._settings = settings
         self._journal = journal
         self._store = AdapterStore.of(settings)
-        self._next_look = 0.0
+        self._next_look = self._next_sweep = 0.0
         self._asked: dict[str, float] | None = None
 
     def is_erased(self, record: Record) -> bool:
@@ -56,6 +60,10 @@ class Erasures:
         if time.monotonic() < self._next_look:
             return False
         self._next_look = time.monotonic() + LOOK
+        if time.monotonic() >= self._next_sweep:
+            self._next_sweep = time.monotonic() + SWEEP
+            if self._expire(folder, time.time()):
+                return True
         with self._journal.read() as session:
             if session.scalars(select(col(ErasureJob.subject)).where(col(ErasureJob.state) != "done")).first() is None:
                 return False
@@ -103,6 +111,43 @@ class Erasures:
             row.payload = {"report": report}
             done = f"{report['n_turns']} turns, {report['n_feedback']} feedback"
             audit.record(session, given["actor"], "forgotten", job.subject, None, done, given["reason"])
+
+    def _expire(self, folder: SegmentFolder, now: float) -> bool:
+        """Erase what is older than the settings allow. True if there was anything."""
+        horizons = {name: now - days * DAY for name, days in self._settings.journal.keep_days.items()}
+        n_gone = 0
+        if (horizon := horizons.get("turns")) is not None:
+            old = select(col(InteractionRow.interaction_id)).where(col(InteractionRow.ended_at) < horizon)
+            with self._journal.read() as session:
+                names = list(session.scalars(old))
+                privacy.used_again(self._store, session, names)
+            for start in range(0, len(names), erasure.AT_ONCE):
+                with self._journal.write() as session:
+                    erasure.erase_turns(session, names[start : start + erasure.AT_ONCE])
+            with self._journal.write() as session:
+                unattached = (col(FeedbackRow.interaction_id).is_(None), col(FeedbackRow.created_at) < horizon)
+                n_gone += erasure.erase_feedback(session, *unattached)
+            n_gone += len(names) + folder.remove_aside(horizon)
+        with self._journal.write() as session:
+            if (horizon := horizons.get("feedback")) is not None:
+                n_gone += erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon)
+            if (horizon := horizons.get("audit")) is not None:
+                done = (col(ErasureJob.state) == "done", col(ErasureJob.created_at) < horizon)
+                for ended in (delete(AuditRow).where(col(AuditRow.at) < horizon), delete(ErasureJob).where(*done)):
+                    n_gone += session.connection().execute(ended).rowcount
+            if n_gone:
+                erasure.drop_unused(session)
+        if n_gone:
+            log.info("erased what is older than the settings allow", n=n_gone)
+            self._compact()
+        return bool(n_gone)
+
+    def _compact(self) -> None:
+        """Rewrite the database's files. If a reader is in the way, the next sweep does it."""
+        try:
+            self._journal.compact()
+        except JournalError as error:
+            log.warning("the journal is not compacted", reason=str(error))
 
     def _erase_turns(self, subject: str, names: list[str]) -> None:
         with self._journal.write() as session:

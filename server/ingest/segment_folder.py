@@ -141,6 +141,13 @@ class SegmentFolder:
         n_aside = sum(_without(path, is_erased) for path in sorted(aside_of(self._folder).glob("*.seg")))
         return len(old), n_unreadable + n_aside
 
+    def remove_aside(self, horizon: float) -> int:
+        """Remove the files of `aside` that were written last before `horizon`. Returns how many."""
+        old = [path for path in aside_of(self._folder).glob("*.seg") if path.stat().st_mtime < horizon]
+        for path in old:
+            path.unlink(missing_ok=True)
+        return len(old)
+
     def _is_over(self, path: Path, now: float) -> bool:
         """True if nobody writes to the segment any more, and nothing in it is still to be read."""
         try:

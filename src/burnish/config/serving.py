@@ -1,6 +1,6 @@
 """Settings of the engine, the gateway, the remote model, and the journal."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -112,4 +112,10 @@ class Journal(Section):
         (),
         description="Tools with exit codes, test results and HTTP statuses that count as verdicts, e.g. "
         "run_tests. Other tools' are never rewards.",
+    )
+    keep_days: dict[Literal["turns", "feedback", "audit"], Annotated[float, Field(gt=0)]] = Field(
+        {},
+        description="Days for which `turns` (with all that was made from them), `feedback` and `audit` entries are "
+        "kept, e.g. { turns = 90 }. Then they are erased; versions that learned from them stay. What is not named "
+        "stays for ever.",
     )

@@ -1,6 +1,7 @@
 """A user is forgotten: planted through the real gateway, gone from every byte below the state directory."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.security.forgetting import measure
+from burnish import config
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.registry.personal import name_of
@@ -17,7 +19,16 @@ from burnish.adapters.verbs import privacy
 from burnish.config import Personal, Settings
 from burnish.errors import JournalError, NotFound
 from burnish.journal import Journal, erasure
-from burnish.journal.tables import AgentRow, ErasureJob, InteractionRow, SampleRow, StepRow, VersionRow
+from burnish.journal.tables import (
+    AgentRow,
+    AuditRow,
+    ErasureJob,
+    FeedbackRow,
+    InteractionRow,
+    SampleRow,
+    StepRow,
+    VersionRow,
+)
 from burnish.journal.turns import interaction_of
 from burnish.records import UNDECIDED, Interaction, StepOutcome, VersionState
 from burnish.segments.file import SegmentWriter, aside_of, read
@@ -28,6 +39,7 @@ from burnish.server.ingest.segment_folder import SegmentFolder
 from tests.adapters.files.test_store import fill
 from tests.factories import interaction, user
 from tests.server.ingest.pen import Pen
+from tests.turns import add_feedback, add_turn
 
 
 def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(tmp_path: Path) -> None:
@@ -60,8 +72,8 @@ def test_a_part_that_is_left_out_is_found(
 class Server:
     """A state directory with an ingester that carries erasures out, and without a gateway."""
 
-    def __init__(self, folder: Path) -> None:
-        self.settings = Settings(state_dir=folder)
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings(state_dir=folder)
         self.journal = prepare(self.settings)
         self.pen = Pen(self.settings.segments_dir / "pen")
         self.pen.folder = self.settings.segments_dir
@@ -234,3 +246,47 @@ def test_an_unknown_user_and_an_unproved_name_are_told_apart(server: Server) -> 
         server.ask("carl")
     with pytest.raises(NotFound, match="in the tenant 'other'"):
         server.ask("ann", "other")
+
+
+def test_what_is_older_than_the_settings_allow_is_erased(tmp_path: Path) -> None:
+    settings = Settings(
+        state_dir=tmp_path,
+        journal=config.Journal(keep_days={"turns": 30, "feedback": 10, "audit": 365}),
+    )
+    server = Server(tmp_path, settings)
+    now, day = time.time(), 86_400.0
+
+    def add(name: str, days: float) -> str:
+        at = now - days * day
+        return add_turn(server.journal, interaction([user(f"words {name}")], started_at=at, ended_at=at))
+
+    old, young = add("of old", 31), add("of now", 29)
+    add_feedback(server.journal, old, 1.0, comment="on old", created_at=now)
+    add_feedback(server.journal, young, 1.0, comment="too old", created_at=now - 11 * day)
+    add_feedback(server.journal, young, 1.0, comment="young", created_at=now - 9 * day)
+    with server.journal.write() as session:
+        for days in (366, 1):
+            row = AuditRow(at=now - days * day, actor="cli", action="test", object=f"audit {days}")
+            session.add(row)
+    aside = aside_of(settings.segments_dir)
+    aside.mkdir()
+    for days in (31, 1):
+        (aside / f"{days}.seg").write_bytes(b"unreadable")
+        os.utime(aside / f"{days}.seg", (now - days * day, now - days * day))
+    server.ingester.run_once()
+    with server.journal.read() as session:
+        assert session.scalars(select(InteractionRow.interaction_id)).all() == [young]
+        assert session.scalars(select(FeedbackRow.comment)).all() == ["young"]
+        assert session.scalars(select(AuditRow.object)).all() == ["audit 1"]
+    assert [path.name for path in aside.iterdir()] == ["1.seg"]
+    found = (tmp_path / "journal.db").read_bytes() + (tmp_path / "journal.db-wal").read_bytes()
+    assert b"words of now" in found and b"words of old" not in found and b"too old" not in found
+
+
+def test_without_a_period_everything_stays(server: Server) -> None:
+    name = add_turn(server.journal, interaction([user("of 1970")]))
+    add_feedback(server.journal, name, 1.0)
+    server.ingester.run_once()
+    with server.journal.read() as session:
+        assert session.scalars(select(InteractionRow.interaction_id)).all() == [name]
+        assert len(session.scalars(select(FeedbackRow)).all()) == 1
