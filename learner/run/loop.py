@@ -17,7 +17,7 @@ import structlog
 from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import Recipe
-from burnish.errors import AdapterError, LearnerError
+from burnish.errors import AdapterError, LearnerError, Postponed
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.good_replies import of_step
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
@@ -95,7 +95,11 @@ class Loop:
         if len(rows) < (1 if is_asked else max(1, self._recipe.min_rows // 2)):
             return False
         groups = self._choose_groups(live)
-        step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
+        try:
+            step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
+        except Postponed as error:
+            log.info("no step yet", reason=str(error))
+            return False
         try:
             work = self._work(live, [sample for _, sample in rows], groups)
             self._publish(step, rows, self._train(work), work)

@@ -82,7 +82,7 @@ class Exchange:
                 except RequestError as error:  # nothing has been sent; the tools that we made strict may be at fault
                     if self._call.strict_tools is None:
                         raise
-                    log.info("asking again without strict tools", request_id=self._request_id, reason=str(error))
+                    log.info("asking again without strict tools", request_id=self._request_id, reason=error.code)
                     self._call.strict_tools = None
                     await self._answer(routes, target, send, client)
 
