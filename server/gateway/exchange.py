@@ -11,7 +11,7 @@ import time
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from burnish.adapters.registry.personal import HEADER
+from burnish.adapters.registry.personal import HEADER, family_of
 from burnish.errors import BurnishError, EngineUnavailable, RequestError
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import CHAT, Call, Dialect
@@ -20,7 +20,7 @@ from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, headers_of, read_bo
 from burnish.server.gateway.http.disconnects import ClientWatch
 from burnish.server.gateway.http.sse import Splitter
 from burnish.server.gateway.labels import Labels, labels_of, with_consent
-from burnish.server.gateway.recorder import UNRECORDED
+from burnish.server.gateway.recorder import UNRECORDED, Recorder, Redacting, Unrecorded
 from burnish.server.gateway.routing import Target, remote, resolve, to_canary, to_personal_agent
 from burnish.server.gateway.state import State
 from burnish.server.gateway.turn import Turn
@@ -122,10 +122,18 @@ class Exchange:
 
     def _record(self, target: Target) -> Turn:
         """The recording of the reply that `target` gives."""
-        call, recorder = self._call, self._state.recorder if self._labels.may_record else UNRECORDED
+        call, recorder = self._call, self._recorder(target)
         return Turn(
             call, self._dialect.name, self._labels, target, self._caller, recorder, self._request_id, self._started_at
         )
+
+    def _recorder(self, target: Target) -> Recorder | Redacting | Unrecorded:
+        """Who takes the record: nobody if its client, key or user opted out."""
+        recorder, redacts = self._state.recorder, self._state.settings.journal.redact
+        if not self._labels.may_record:
+            return UNRECORDED
+        is_redacted = redacts and ("*" in redacts or not {target.agent, family_of(target.agent)}.isdisjoint(redacts))
+        return Redacting(recorder) if is_redacted else recorder
 
     def _headers(self, turn: Turn) -> list[tuple[bytes, bytes]]:
         call, session_id = self._call, self._labels.session_id

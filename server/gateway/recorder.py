@@ -10,7 +10,8 @@ import structlog
 
 from burnish.config import Settings
 from burnish.segments.file import SegmentWriter
-from burnish.segments.frames import Begun, Record, encode, pieces
+from burnish.segments.frames import Begun, Record, decode, encode, pieces
+from burnish.wire.redaction import redacted
 
 log = structlog.get_logger(__name__)
 RESERVE_BYTES = 4 * 2**20
@@ -30,6 +31,24 @@ class Unrecorded:
 
 
 UNRECORDED = Unrecorded()
+
+
+class Redacting:
+    """Records turns without what looks like personal data or a secret (src/burnish/wire/redaction.py)."""
+
+    def __init__(self, recorder: "Recorder") -> None:
+        self._recorder = recorder
+
+    def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
+        """As `Recorder.finish`."""
+        return self._append(begun.finished(rest, *arrays))
+
+    def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
+        """As `Recorder.answered`."""
+        return self._append(begun.answered(interaction_id, time.time(), answer))
+
+    def _append(self, frame: list[bytes]) -> bool:
+        return self._recorder.append(redacted(decode(b"".join(frame[1:]))))
 
 
 class Recorder:

@@ -21,7 +21,7 @@ from burnish.server.gateway.call import Call
 from burnish.server.gateway.engines.engines import engine_error
 from burnish.server.gateway.http.sse import DONE, data_of
 from burnish.server.gateway.labels import Labels
-from burnish.server.gateway.recorder import Recorder, Unrecorded
+from burnish.server.gateway.recorder import Recorder, Redacting, Unrecorded
 from burnish.server.gateway.routing import Target
 from burnish.wire import chunks
 from burnish.wire.chunks import Answer, Chunk
@@ -42,7 +42,7 @@ class Turn:
         labels: Labels,
         target: Target,
         caller: Caller,
-        recorder: Recorder | Unrecorded,
+        recorder: Recorder | Redacting | Unrecorded,
         request_id: str,
         started_at: float,
     ) -> None:
