@@ -146,9 +146,8 @@ def used_again(store: AdapterStore, session: Session, names: Collection[str]) ->
         if not (directory / MANIFEST).exists():
             continue
         manifest = store.manifest(row.agent, row.version)
-        used = {*manifest.get("rows", ()), *manifest.get("groups", ()), *manifest.get("jurors", ())}
-        used |= {name for name, _ in manifest.get("good", ())}
-        if not gone.isdisjoint(used):
+        parts = [manifest, *(step["facts"] for step in manifest.get("steps", ()))]  # of a version that was retrained
+        if any(not gone.isdisjoint(_used(part)) for part in parts):
             _clean_probe(store, manifest, gone)
             if row.parent_agent is None or row.step_id is not None:  # a branch has its parent's manifest
                 found.add(VersionName(row.agent, row.version))
@@ -219,6 +218,12 @@ def _has_rows(session: Session, who: Who) -> bool:
         select(col(OptOutRow.voice)).where(col(OptOutRow.voice) == digest_of_voice(who)),
     )
     return any(session.scalars(each).first() is not None for each in wanted)
+
+
+def _used(facts: Tree) -> set[str]:
+    """The turns that the facts of a step name."""
+    named = {name for kind in ("rows", "groups", "jurors") for name in facts.get(kind, ())}
+    return named | {name for name, _ in facts.get("good", ())}
 
 
 def _clean_probe(store: AdapterStore, manifest: Tree, gone: set[str]) -> None:

@@ -11,8 +11,10 @@ import typer
 from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs import privacy
 from burnish.cli.common import (
+    AgentName,
     AsJson,
     ConfigFile,
+    Overrides,
     Reason,
     StateDir,
     Yes,
@@ -21,13 +23,14 @@ from burnish.cli.common import (
     console,
     example,
     existing,
+    load_settings,
     out,
     write_lines,
 )
 from burnish.config import Settings
 from burnish.files import hold
 from burnish.journal import Journal, erasure, personal_data
-from burnish.records import Who
+from burnish.records import VersionState, Who
 
 LOOK = 0.1
 app = typer.Typer(
@@ -70,6 +73,9 @@ def forget(
     tenant: Tenant = "default",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the end of the erasure.")] = 60.0,
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Then make live versions that learned from it again, without it.")
+    ] = False,
     reason: Reason = None,
     yes: Yes = False,
     file: ConfigFile = None,
@@ -92,7 +98,30 @@ def forget(
     confirm(f"Erase {what} for good?", yes)
     with journal.write() as session:
         privacy.forget(session, who, actor="cli", reason=reason)
-    _show(_carried_out(settings, journal, who, wait), as_json)
+    found = _carried_out(settings, journal, who, wait)
+    _show(found, as_json)
+    if retrain and found["state"] == "done":
+        listed = [each for each in (*found["versions"], *found["descended"]) if each["state"] == VersionState.LIVE]
+        for agent in sorted({each["version"].rpartition("@v")[0] for each in listed}):
+            _retrain(settings, journal, agent, as_json)
+
+
+@app.command(epilog=example("privacy retrain --agent support"))
+def retrain(
+    agent: AgentName = None,
+    file: ConfigFile = None,
+    overrides: Overrides = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the live version again without erased turns, and put it up for the gate's trial.
+
+    The steps since the last version that used none of them are taken again on the rows that are left. It loads the
+    base model, and takes about as long as those steps took.
+    """
+    settings = load_settings(file, overrides, state)
+    journal = Journal.open(settings.journal_url, migrate=False)
+    _retrain(settings, journal, agent or settings.agent.name, as_json)
 
 
 @app.command(epilog=example("privacy status ann", "privacy status ann --json"))
@@ -177,6 +206,24 @@ def _carried_out(settings: Settings, journal: Journal, who: Who, seconds: float)
     finally:
         if lock >= 0:
             os.close(lock)
+
+
+def _retrain(settings: Settings, journal: Journal, agent: str, as_json: bool) -> None:
+    from burnish.learner.run.retrain import retrain as make_again
+
+    with console.status(f"making {agent} again without erased turns"):
+        made = make_again(settings, journal, agent, actor="cli")
+    if made.version is not None:
+        status = (
+            f"{made.version} waits for the gate's trial: made from {made.start} in {_n(made.n_steps, 'step')} on "
+            f"{_n(made.n_rows, 'row')}, without {_n(made.n_gone, 'erased row')}"
+        )
+    elif made.live == made.start:
+        status = f"{made.live} used no erased turn, as far as its versions say; nothing is made"
+    else:
+        number = made.start.rpartition("@v")[2]
+        status = f"nothing is left of the steps behind {made.start}; `burnish rollback --to {number}` goes back to it"
+    answer(status, made.to_json(), as_json)
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:
