@@ -217,6 +217,6 @@ class Worker:
         log.warning(
             "a turn is left unjudged" if is_dead else "a turn will be judged again",
             turn=outcome.turn,
-            error=outcome.error,
+            error=outcome.error.partition("; ")[0],  # behind it stands what the judge said, which may quote the turn
         )
         return is_dead

@@ -72,7 +72,7 @@ def next_number(session: Session, agent: str) -> int:
     return max((number or 0 for number in highest), default=0) + 1
 
 
-def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
+def reserve(session: Session, agent: str, *, parent: int, actor: str, origin: str = "import") -> int:
     """Reserve a number for an import before its files are written. Until `admit` the version counts as refused.
 
     Raises Conflict while another version is undecided, because each is compared with the version that is live at its
@@ -81,7 +81,7 @@ def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
     waits = select(col(VersionRow.version)).where(col(VersionRow.agent) == agent, col(VersionRow.state).in_(UNDECIDED))
     if (other := session.scalars(waits).first()) is not None:
         raise Conflict(
-            f"{VersionName(agent, other)} is still on trial; import when the gate has decided", code="on_trial"
+            f"{VersionName(agent, other)} is still on trial; try again when the gate has decided", code="on_trial"
         )
     number = next_number(session, agent)
     session.add(
@@ -95,10 +95,10 @@ def reserve(session: Session, agent: str, *, parent: int, actor: str) -> int:
             evidence={},
             created_at=time.time(),
             decided_at=time.time(),
-            origin="import",
+            origin=origin,
         )
     )
-    audit.record(session, actor, "import", str(VersionName(agent, number)), None, None, None, agent=agent)
+    audit.record(session, actor, origin, str(VersionName(agent, number)), None, None, None, agent=agent)
     return number
 
 

@@ -14,7 +14,7 @@ from burnish.config import BASE_NAME, Settings
 from burnish.errors import ConfigError, JournalUnavailable
 from burnish.files import make_private, replace_text
 from burnish.journal import Journal
-from burnish.journal.tables import AgentRow, KeyRow
+from burnish.journal.tables import AgentRow, KeyRow, OptOutRow
 from burnish.keys import engine_key
 
 log = structlog.get_logger(__name__)
@@ -96,11 +96,12 @@ def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes
     admin = keys.ensure_secret(admin_key_file(settings))
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
-        agents, known = table.agents, table.keys
+        agents, known, opt_outs = table.agents, table.keys, table.opt_outs
         if journal is not None:
             with journal.read() as session:
                 agents = {row.name: _route(session, table, row) for row in _served(session, table)}
                 known = {key.digest: key for key in _keys(session)}
+                opt_outs = {row.voice: row.may_record for row in session.scalars(select(OptOutRow))}
         root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
         return replace(
             table,
@@ -110,6 +111,7 @@ def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes
             remote_url=f"http://127.0.0.1:{settings.remote_port}" if settings.remote.model else "",
             agents=agents,
             keys={**known, root.digest: root},
+            opt_outs=opt_outs,
         )
 
     return serving_table.update(routes_file(settings), change, is_made_anew=journal is not None)
@@ -141,6 +143,8 @@ def _keys(session: Session) -> list[keys.Key]:
             row.requests_per_minute,
             row.max_concurrent,
             row.user,
+            row.may_train,
+            row.may_record,
         )
         for row in rows
         if row.revoked_at is None

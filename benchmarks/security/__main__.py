@@ -6,12 +6,21 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.security import matrix
+from benchmarks.security import forgetting, matrix
 
-PARTS = ("matrix",)
+PARTS = ("matrix", "forgetting")
 BARS: tuple[Bar, ...] = (
     ("cells of the matrix that nobody has decided", "matrix_open", "0", lambda f: f["matrix_open"] == 0),
     ("cells of the matrix that answer otherwise", "matrix_wrong", "0", lambda f: f["matrix_wrong"] == 0),
+    (
+        "strings of a forgotten user that were planted",
+        "forgotten_planted",
+        "≥ 1,000",
+        lambda f: f["forgotten_planted"] >= 1000,
+    ),
+    ("bytes of them that are left", "forgotten_found", "0", lambda f: f["forgotten_found"] == 0),
+    ("share of another user's strings that are left", "forgotten_kept", "1", lambda f: f["forgotten_kept"] == 1),
+    ("share of the versions that are listed right", "lineage_right", "1", lambda f: f["lineage_right"] == 1),
 )
 
 
@@ -35,6 +44,9 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
     if "matrix" in parts:
         tell("the authorisation matrix")
         figures |= matrix.measure(folder / "matrix", tell)
+    if "forgetting" in parts:
+        tell("what is left of a forgotten user")
+        figures |= forgetting.measure(folder / "forgetting", tell)
     return figures
 
 

@@ -10,8 +10,8 @@ import httpx
 from sqlalchemy import select
 
 from benchmarks.bars import Tell
-from benchmarks.security.requests import AGENT, OTHER_AGENT, OTHER_USER, REQUESTS, USER, path_of
-from benchmarks.security.world import FOREIGN, TENANT, World, asking, world
+from benchmarks.security.requests import AGENT, FOREIGN, OTHER_AGENT, OTHER_USER, REQUESTS, TENANT, USER, path_of
+from benchmarks.security.world import World, asking, world
 from burnish.adapters.registry.personal import name_of
 from burnish.journal.tables import FeedbackRow
 from burnish.keys import Scope

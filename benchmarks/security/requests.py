@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from burnish.journal.erasure import subject_of
 from burnish.keys import Scope
 from burnish.server.gateway.access.matrix import Asker
 
+TENANT, FOREIGN = "default", "foreign"
 AGENT, OTHER_AGENT = "agent", "second"
 USER, OTHER_USER = "ann", "bob"
 HELLO = [{"role": "user", "content": "hello there"}]
@@ -46,6 +48,11 @@ def _new_agent(things: Things, asker: Asker) -> dict[str, Any]:
     return {"name": f"made-by-{'own' if asker.is_own_tenant else 'foreign'}"}
 
 
+def _erasure(things: Things) -> str:
+    """The name of the erasure of the thing's user in the thing's tenant."""
+    return subject_of((TENANT, "user", USER))
+
+
 _ON_AGENT = "/admin/agents/{agent}"
 _VERSION = _ON_AGENT + "/versions/{version}"
 _PLAIN = Request()
@@ -75,6 +82,11 @@ REQUESTS: dict[str, Request] = {
     "POST /admin/agents": Request(_new_agent),
     "GET /admin/audit": Request(query="limit=1000", mark=lambda things: f'"agent":"{AGENT}"'),
     "GET /admin/turns/{turn}": _PLAIN,
+    "GET /admin/users/export": Request(query=f"user={USER}", mark=lambda things: things.turn),
+    "GET /admin/users/erasure": Request(None, frozenset({200, 404}), f"user={USER}", _erasure),
+    "POST /admin/users/opt-out": _said({"user": "nobody"}),
+    "POST /admin/users/opt-in": _said({"user": "nobody"}),
+    "POST /admin/users/forget": Request(lambda *_: {"user": USER, "dry_run": True}, mark=_erasure),
     f"GET {_ON_AGENT}": _PLAIN,
     f"POST {_ON_AGENT}/set": _said({"settings": {}}),
     f"POST {_ON_AGENT}/end-hold": _REASONED,

@@ -13,12 +13,13 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from benchmarks.security.requests import AGENT, HELLO, OTHER_AGENT, USER, Things
+from benchmarks.security.requests import AGENT, HELLO, OTHER_AGENT, TENANT, USER, Things
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.registry.personal import name_of
 from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import prepare, refresh, routes_file
+from burnish.adapters.verbs import privacy
 from burnish.config import Engine, Personal, Settings
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
@@ -28,7 +29,6 @@ from burnish.server.gateway.app import App, create_app
 from burnish.server.ingest.ingester import SETTLE_SECONDS, Ingester
 from burnish.testing import StubEngine
 
-TENANT, FOREIGN = "default", "foreign"
 _LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
 
 
@@ -59,6 +59,11 @@ class World:
             session.flush()
             lifecycle.ensure_agent(session, name, TENANT)
         publish.sync(self.journal, routes_file(self.settings), name)
+
+    def ask_to_forget(self) -> None:
+        """An erasure of the thing's user that no ingester carries out."""
+        with self.journal.write() as session:
+            privacy.forget(session, (TENANT, "user", USER), actor="operator")
 
     def ingest(self) -> None:
         """Everything that the gateway has recorded goes into the journal."""
@@ -106,6 +111,7 @@ async def asking(made: World) -> AsyncIterator[httpx.AsyncClient]:
             made.things = Things(turn, said.json()["id"])
             await asyncio.to_thread(made.ingest)
             made.add_personal_agent()
+            made.ask_to_forget()
         yield client
 
 

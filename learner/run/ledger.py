@@ -16,7 +16,7 @@ from sqlmodel import Session, col
 
 from burnish.adapters.registry import agents, lifecycle
 from burnish.adapters.registry.versions import next_number
-from burnish.errors import LearnerError
+from burnish.errors import LearnerError, Postponed
 from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.jobs import take_lease
@@ -179,9 +179,13 @@ class Ledger:
 
     def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1, groups: Sequence[Group] = ()) -> OpenStep:
         """Begin a step: allocate the next version number and record the rows with their rewards and the groups with
-        their scores.
+        their scores. Raises Postponed if one of the turns was erased meanwhile.
         """
+        names = {row.interaction.interaction_id for row in rows} | {group.interaction_id for group in groups}
         with self._journal.write() as session:
+            there = select(col(InteractionRow.interaction_id)).where(col(InteractionRow.interaction_id).in_(names))
+            if n_gone := len(names) - len(set(session.scalars(there))):
+                raise Postponed(f"{n_gone} of {len(names)} turns were erased while they were chosen")
             step = StepRow(
                 agent=self.agent,
                 version=next_number(session, self.agent),
@@ -317,7 +321,9 @@ def _record_ids(row: Ready) -> list[str]:
 
 
 def _write(session: Session, step: StepRow, report: StepReport) -> None:
-    """Write a step report into the rows of its step."""
+    """Write a step report into the rows of its step, unless the step was given up, for example for an erasure."""
+    if step.outcome != StepOutcome.OPEN:
+        return
     step.metrics, step.level = dict(report.metrics), report.level
     step.monitors = {name: dict(reading) for name, reading in report.monitors.items()}
     skipped = {**dict.fromkeys(report.idle, "no advantage and no hint"), **report.dropped}

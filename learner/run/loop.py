@@ -17,7 +17,7 @@ import structlog
 from burnish.adapters.evidence.holdout import HELD_OUT, is_held_out
 from burnish.adapters.files.store import AdapterStore
 from burnish.config import Recipe
-from burnish.errors import AdapterError, LearnerError
+from burnish.errors import AdapterError, LearnerError, Postponed
 from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.good_replies import has_one
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
@@ -96,7 +96,11 @@ class Loop:
             return False
         good = self._rows_of_refit(rows)
         rows, groups = (good, []) if good else (rows, self._choose_groups(live))
-        step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
+        try:
+            step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
+        except Postponed as error:
+            log.info("no step yet", reason=str(error))
+            return False
         try:
             work = self._work(live, [sample for _, sample in rows], groups, is_refit=bool(good))
             self._publish(step, rows, self._train(work), work)

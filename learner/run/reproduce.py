@@ -26,12 +26,14 @@ from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import GroupSampleRow, InteractionRow, SampleRow, StepRow
 from burnish.journal.turns import interaction_of
 from burnish.learner.data import good_replies
+from burnish.learner.data.anchors import Anchors
 from burnish.learner.data.samples import Sample, Skipped, to_sample
 from burnish.learner.data.shadow_groups import Group, read
 from burnish.learner.model import adapter_file, checkpoint
 from burnish.learner.model.policy import Policy
 from burnish.learner.run.ledger import right_of
 from burnish.learner.run.process import anchors_for, trainer_for
+from burnish.learner.run.trainer import Trainer
 from burnish.learner.safety import hint_validation
 from burnish.records import Reward
 from burnish.rewards import INTEGRATED
@@ -92,35 +94,7 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
         store.verify(agent, parent)
         checkpoint.restore(store.path(agent, parent), trainer)
     trainer.policy.set_teacher(store.path(agent, parent) if parent else None)
-    with journal.read() as session:
-        samples = _samples(session, agent, version, manifest["rows"], trainer.policy)
-        groups = _groups(session, agent, version, manifest.get("groups", []))
-        liked_replies = hint_validation.read(session, manifest.get("jurors", []))
-        names = [(name, record_id) for name, record_id in manifest.get("good", [])]
-        good = good_replies.read(session, names, trainer.policy.tokenizer)
-    if len(liked_replies) + len(good) < len(manifest.get("jurors", [])) + len(names):
-        raise AdapterError(f"{agent}@v{version} was made with praised turns that are no longer in the journal")
-    is_refit = manifest.get("is_refit", False)
-    n_anchors = len(anchors.texts) if anchors and is_refit else recipe.anchor_rows
-    drawn = anchors.draw(n_anchors, trainer.generator) if anchors else []
-    weight_factors, has_momentum, rate = (
-        manifest.get("emphasis", {}),
-        manifest.get("has_momentum", True),
-        manifest.get("rate", 1.0),
-    )
-    shrink = manifest.get("shrink", 1.0)
-    trainer.step(
-        samples,
-        drawn,
-        groups,
-        weight_factors,
-        has_momentum=has_momentum,
-        rate=rate,
-        liked_replies=liked_replies,
-        shrink=shrink,
-        good=good,
-        is_refit=is_refit,
-    )
+    n_rows = len(replay(trainer, anchors, journal, agent, version, manifest))
     with TemporaryDirectory() as aside:
         made = keep or Path(aside)
         made.mkdir(parents=True, exist_ok=True)
@@ -129,7 +103,39 @@ def reproduce(settings: Settings, journal: Journal, agent: str, version: int, ke
         difference = (
             _difference(made / adapter_file.WEIGHTS, directory / adapter_file.WEIGHTS) if digest != expected else 0.0
         )
-    return Reproduced(version, parent, len(samples), expected, digest, difference, tuple(_changed(manifest)))
+    return Reproduced(version, parent, n_rows, expected, digest, difference, tuple(_changed(manifest)))
+
+
+def replay(
+    trainer: Trainer, anchors: Anchors | None, journal: Journal, agent: str, version: int, facts: Mapping[str, Any]
+) -> list[Sample]:
+    """Take the step that made a version again. The trainer is as its learner was then. `facts` are from the manifest.
+
+    Returns the rows. Raises AdapterError if the record of one is gone.
+    """
+    with journal.read() as session:
+        samples = _samples(session, agent, version, facts["rows"], trainer.policy)
+        groups = _groups(session, agent, version, facts.get("groups", []))
+        liked_replies = hint_validation.read(session, facts.get("jurors", []))
+        names = [(name, record_id) for name, record_id in facts.get("good", [])]
+        good = good_replies.read(session, names, trainer.policy.tokenizer)
+    if len(liked_replies) + len(good) < len(facts.get("jurors", [])) + len(names):
+        raise AdapterError(f"{agent}@v{version} was made with praised turns that are no longer in the journal")
+    is_refit = facts.get("is_refit", False)
+    n_anchors = len(anchors.texts) if anchors and is_refit else trainer.recipe.anchor_rows
+    trainer.step(
+        samples,
+        anchors.draw(n_anchors, trainer.generator) if anchors else [],
+        groups,
+        facts.get("emphasis", {}),
+        has_momentum=facts.get("has_momentum", True),
+        rate=facts.get("rate", 1.0),
+        liked_replies=liked_replies,
+        shrink=facts.get("shrink", 1.0),
+        good=good,
+        is_refit=is_refit,
+    )
+    return samples
 
 
 def _samples(session: Session, agent: str, version: int, names: list[str], policy: Policy) -> list[Sample]:

@@ -11,7 +11,7 @@ import time
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from burnish.adapters.registry.personal import HEADER
+from burnish.adapters.registry.personal import HEADER, family_of
 from burnish.errors import BurnishError, EngineUnavailable, RequestError
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import CHAT, Call, Dialect
@@ -19,7 +19,8 @@ from burnish.server.gateway.engines.connection_pool import Response
 from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, headers_of, read_body, send_bytes
 from burnish.server.gateway.http.disconnects import ClientWatch
 from burnish.server.gateway.http.sse import Splitter
-from burnish.server.gateway.labels import Labels, labels_of
+from burnish.server.gateway.labels import Labels, labels_of, with_consent
+from burnish.server.gateway.recorder import UNRECORDED, Recorder, Redacting, Unrecorded
 from burnish.server.gateway.routing import Target, remote, resolve, to_canary, to_personal_agent
 from burnish.server.gateway.state import State
 from burnish.server.gateway.turn import Turn
@@ -43,7 +44,8 @@ async def answer(
     call = dialect.read(await read_body(receive, MAX_BODY_BYTES), sent)
     call.quoted_user = sent.get(HEADER) or call.quoted_user or None
     call.user = caller.user_of(call.quoted_user)
-    exchange = Exchange(dialect, state, caller, call, labels_of(sent, call.said), request_id, started_at)
+    labels = with_consent(labels_of(sent, call.said), caller, call, state.routes.current())
+    exchange = Exchange(dialect, state, caller, call, labels, request_id, started_at)
     await exchange.run(receive, send)
 
 
@@ -80,7 +82,7 @@ class Exchange:
                 except RequestError as error:  # nothing has been sent; the tools that we made strict may be at fault
                     if self._call.strict_tools is None:
                         raise
-                    log.info("asking again without strict tools", request_id=self._request_id, reason=str(error))
+                    log.info("asking again without strict tools", request_id=self._request_id, reason=error.code)
                     self._call.strict_tools = None
                     await self._answer(routes, target, send, client)
 
@@ -120,10 +122,18 @@ class Exchange:
 
     def _record(self, target: Target) -> Turn:
         """The recording of the reply that `target` gives."""
-        call, recorder = self._call, self._state.recorder
+        call, recorder = self._call, self._recorder(target)
         return Turn(
             call, self._dialect.name, self._labels, target, self._caller, recorder, self._request_id, self._started_at
         )
+
+    def _recorder(self, target: Target) -> Recorder | Redacting | Unrecorded:
+        """Who takes the record: nobody if its client, key or user opted out."""
+        recorder, redacts = self._state.recorder, self._state.settings.journal.redact
+        if not self._labels.may_record:
+            return UNRECORDED
+        is_redacted = redacts and ("*" in redacts or not {target.agent, family_of(target.agent)}.isdisjoint(redacts))
+        return Redacting(recorder) if is_redacted else recorder
 
     def _headers(self, turn: Turn) -> list[tuple[bytes, bytes]]:
         call, session_id = self._call, self._labels.session_id

@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -61,11 +62,12 @@ class Heartbeat:
         generation = self._routes.current().generation
         return json.dumps({"at": time.time(), "generation": generation, "in_flight": dict(self._counts)})
 
-    async def publish_forever(self) -> None:
-        """Write the file every half second. A disk error is logged and the write is tried again; requests do not
-        notice.
+    async def publish_forever(self, at_each: Callable[[], None] = lambda: None) -> None:
+        """Write the file every half second, and do what is to be done as often. A disk error is logged and the write is
+        tried again; requests do not notice.
         """
         while True:
+            at_each()
             try:
                 await asyncio.to_thread(replace_text, self._path, self.report(), is_durable=False)
             except OSError as error:

@@ -1,4 +1,4 @@
-"""What a request says about itself: its session, its kind, and whether it may be trained on.
+"""What a request says about itself: its session, its kind, and whether it may be recorded and trained on.
 
 The order is fixed: our header, then the headers of known harnesses, then body fields. The name that was found is
 stored. If there is none, the ingester goes by the messages (server/ingest/linking.py).
@@ -6,7 +6,10 @@ stored. If there is none, the ingester goes by the messages (server/ingest/linki
 
 import msgspec
 
-from burnish.server.gateway.call import NO_BODY_LABELS, BodyLabels
+from burnish.records import digest_of_voice
+from burnish.server.gateway.access.keyring import Caller
+from burnish.server.gateway.call import NO_BODY_LABELS, BodyLabels, Call
+from burnish.serving_table import Routes
 from burnish.session_names import HARNESS, OURS
 
 MAX_LENGTH = 512
@@ -22,6 +25,7 @@ class Labels(msgspec.Struct, frozen=True):
     turn_type: str | None = None
     is_session_done: bool = False
     may_train: bool = True
+    may_record: bool = True
     retry: int = 0
 
 
@@ -38,8 +42,24 @@ def labels_of(headers: dict[bytes, str], said: BodyLabels) -> Labels:
         turn_type=kind.strip().lower() if kind else "subagent" if headers.get(b"x-parent-session-id") else None,
         is_session_done=str(done).strip().lower() in _TRUE,
         may_train=headers.get(b"x-burnish-train", "true").strip().lower() not in _FALSE,
+        may_record=headers.get(b"x-burnish-record", "true").strip().lower() not in _FALSE,
         retry=_count(headers.get(b"x-stainless-retry-count")),
     )
+
+
+def with_consent(labels: Labels, caller: Caller, call: Call, routes: Routes) -> Labels:
+    """The labels with what key and user allow. A request can only allow less.
+
+    A name that is not proved counts here too: who opts somebody else's name out keeps only the own turn back.
+    """
+    may_train, may_record = labels.may_train and caller.may_train, labels.may_record and caller.may_record
+    user = call.user or call.quoted_user
+    if routes.opt_outs and user:
+        opted_out = routes.opt_outs.get(digest_of_voice((caller.tenant, "user", user)))
+        may_train, may_record = may_train and opted_out is None, may_record and opted_out is not False
+    if (may_train, may_record) == (labels.may_train, labels.may_record):
+        return labels
+    return msgspec.structs.replace(labels, may_train=may_train, may_record=may_record)
 
 
 def _session(headers: dict[bytes, str], said: BodyLabels) -> tuple[str | None, str | None]:
@@ -59,5 +79,13 @@ def _count(text: str | None) -> int:
 NO_LABELS = Labels()
 _ALL = (*OURS, *HARNESS)
 _SAYING = frozenset(
-    {*_ALL, b"x-session-done", b"x-turn-type", b"x-burnish-train", b"x-stainless-retry-count", b"x-parent-session-id"}
+    {
+        *_ALL,
+        b"x-session-done",
+        b"x-turn-type",
+        b"x-burnish-train",
+        b"x-burnish-record",
+        b"x-stainless-retry-count",
+        b"x-parent-session-id",
+    }
 )

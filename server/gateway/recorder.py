@@ -10,11 +10,45 @@ import structlog
 
 from burnish.config import Settings
 from burnish.segments.file import SegmentWriter
-from burnish.segments.frames import Begun, Record, encode, pieces
+from burnish.segments.frames import Begun, Record, decode, encode, pieces
+from burnish.wire.redaction import redacted
 
 log = structlog.get_logger(__name__)
 RESERVE_BYTES = 4 * 2**20
 """Preallocated space that recording falls back to on a full disk."""
+
+
+class Unrecorded:
+    """Takes the records of a turn that its client, its key or its user wants kept out of the journal."""
+
+    def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
+        """Drop it."""
+        return False
+
+    def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
+        """Drop it."""
+        return False
+
+
+UNRECORDED = Unrecorded()
+
+
+class Redacting:
+    """Records turns without what looks like personal data or a secret (src/burnish/wire/redaction.py)."""
+
+    def __init__(self, recorder: "Recorder") -> None:
+        self._recorder = recorder
+
+    def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
+        """As `Recorder.finish`."""
+        return self._append(begun.finished(rest, *arrays))
+
+    def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
+        """As `Recorder.answered`."""
+        return self._append(begun.answered(interaction_id, time.time(), answer))
+
+    def _append(self, frame: list[bytes]) -> bool:
+        return self._recorder.append(redacted(decode(b"".join(frame[1:]))))
 
 
 class Recorder:
@@ -58,6 +92,10 @@ class Recorder:
             if self.n_lost == 1 or self.n_lost % 1000 == 0:
                 log.error("serving unrecorded: no room for segments", n_lost=self.n_lost)
         return is_written
+
+    def renew(self) -> None:
+        """Leave a segment that is old, or that is wanted for an erasure. A disk error leaves things as they are."""
+        self._writer.renew()
 
     def close(self) -> None:
         self._writer.close()

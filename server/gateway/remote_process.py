@@ -64,7 +64,7 @@ def remote_app(settings: Settings) -> FastAPI:
             )
         except Exception as error:  # litellm raises its own class for each vendor's errors; each has a status
             status: Any = getattr(error, "status_code", None)
-            log.warning("the remote model refused", model=remote.model, status=status, error=str(error)[:500])
+            log.warning("the remote model refused", model=remote.model, status=status, error=type(error).__name__)
             if status in (400, 413, 422):
                 return _error(status, str(error))
             return _error(503, "the remote model failed")
@@ -80,7 +80,7 @@ async def _events(answer: Any, response_id: str) -> AsyncIterator[bytes]:
         async for chunk in answer:
             yield event_of(chunk.model_dump(exclude_none=True) | {"id": response_id})
     except Exception as error:  # as above; the stream has begun, so the error is an event
-        log.warning("the remote model failed in mid-answer", error=str(error)[:500])
+        log.warning("the remote model failed in mid-answer", error=type(error).__name__)
         yield event_of({"error": {"message": "the remote model failed", "type": "InternalServerError", "code": 500}})
     yield DONE
 

@@ -44,6 +44,7 @@ class State:
         routes = table.watch(settings.run_dir / "routes.json", TABLE_AGE)
         heartbeat = Heartbeat(settings.run_dir, routes)
         keyring = Keyring(settings, routes)
+        recorder = Recorder(settings)
         return cls(
             settings=settings,
             routes=routes,
@@ -51,10 +52,10 @@ class State:
             tokens=Tokens(ensure_secret(settings.state_dir / "feedback.key"), keyring),
             limits=Limits(settings.run_dir),
             engines=Engines(),
-            recorder=Recorder(settings),
+            recorder=recorder,
             heartbeat=heartbeat,
             disconnects=DisconnectWatcher(),
-            reporter=asyncio.create_task(heartbeat.publish_forever()),
+            reporter=asyncio.create_task(heartbeat.publish_forever(recorder.renew)),
         )
 
     async def close(self) -> None:

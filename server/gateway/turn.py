@@ -21,7 +21,7 @@ from burnish.server.gateway.call import Call
 from burnish.server.gateway.engines.engines import engine_error
 from burnish.server.gateway.http.sse import DONE, data_of
 from burnish.server.gateway.labels import Labels
-from burnish.server.gateway.recorder import Recorder
+from burnish.server.gateway.recorder import Recorder, Redacting, Unrecorded
 from burnish.server.gateway.routing import Target
 from burnish.wire import chunks
 from burnish.wire.chunks import Answer, Chunk
@@ -42,7 +42,7 @@ class Turn:
         labels: Labels,
         target: Target,
         caller: Caller,
-        recorder: Recorder,
+        recorder: Recorder | Redacting | Unrecorded,
         request_id: str,
         started_at: float,
     ) -> None:
@@ -127,7 +127,7 @@ class Turn:
                 self._record(draft, is_aborted=draft.finish_reason == ABORTED)
 
     def _unreadable(self, data: bytes, error: Exception) -> EngineError:
-        log.error("unreadable engine answer", request_id=self._request_id, error=repr(error), data=data[:500])
+        log.error("unreadable engine answer", request_id=self._request_id, error=repr(error)[:200], n_bytes=len(data))
         return EngineError("the engine's answer is not a completion; is it a vLLM server?")
 
     def _record(self, draft: Draft, *, is_aborted: bool) -> None:

@@ -17,16 +17,17 @@ from sqlmodel import Session, col
 from burnish.journal import blobs
 from burnish.journal.jobs import insert_new, insert_or_skip
 from burnish.journal.tables import BlobRow, InteractionRow, SessionRow
-from burnish.journal.turns import messages_of, to_bytes
+from burnish.journal.turns import OPTED_OUT, messages_of, to_bytes
 from burnish.messages import opening_of
 from burnish.records import Interaction, LinkRule, NextStateKind
 from burnish.server.ingest import feedback, lookup, turn_kind
 from burnish.server.ingest.linking import Link
-from burnish.server.ingest.lookup import OPTED_OUT, OPTED_OUT_BEFORE
+from burnish.server.ingest.lookup import OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates, earlier_reply, note_last
 from burnish.server.ingest.prepared import Blob, Prepared, head_of
 from burnish.server.ingest.recent_messages import MAX_LENGTH, RECENT, Recent
 from burnish.server.ingest.turn_kind import Kind, UserWords
+from burnish.wire.redaction import REDACTED
 
 log = structlog.get_logger(__name__)
 SIDE = "side turn"
@@ -101,7 +102,7 @@ class Filing:
             is_ready=False,
             spent_step=None,
         )
-        if turn.quarantine and not turn.is_aborted:
+        if turn.quarantine not in (None, REDACTED) and not turn.is_aborted:
             log.warning("turn quarantined", interaction=turn.interaction_id, reason=turn.quarantine)
         session.connection().execute(_INSERT, values)
         row = cast(InteractionRow, SimpleNamespace(**values))  # the columns, at a fraction of a mapped row's cost
@@ -231,6 +232,8 @@ def _skip_reason(turn: Interaction, link: Link, what: Kind, inherited: bool) -> 
     """Why a turn can never be trained on, as far as ingestion knows. None if it may be."""
     if turn.upstream:
         return f"answered by {turn.upstream}"
+    if turn.quarantine == REDACTED:
+        return REDACTED
     if turn.quarantine:
         return f"quarantined: {turn.quarantine}"
     if not turn.may_train:

@@ -20,7 +20,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlmodel import Session, col
 
-from burnish.config import Personal
+from burnish.config import Personal, Settings
 from burnish.errors import SegmentError
 from burnish.journal import Journal
 from burnish.journal.outage import Outage
@@ -29,6 +29,7 @@ from burnish.records import Feedback, Interaction, NextStateKind
 from burnish.segments.file import created_at, read
 from burnish.segments.frames import Record
 from burnish.server.ingest import feedback, lookup
+from burnish.server.ingest.erasures import Erasures
 from burnish.server.ingest.filing import Filing
 from burnish.server.ingest.next_state import note_ended
 from burnish.server.ingest.personal_requests import PersonalRequests
@@ -47,6 +48,8 @@ rollback.
 """
 MAX_AHEAD = 5.0
 """Seconds by which the clocks of two gateways may differ."""
+LOCK = "ingester.lock"
+"""The file below `run_dir` that the ingester holds."""
 MAX_OPEN = 100
 """Segments that are read at the same time."""
 BREATH = 0.002
@@ -78,7 +81,7 @@ class Ingester:
 
     `session_timeout`: seconds after which a quiet conversation is closed. `feedback_ttl`: seconds for which feedback
     waits for its reply. `verifiers`: tools whose results count as verdicts. `personal`: whether end users get personal
-    agents.
+    agents. `erasures`: carries out what operators ask to forget; None leaves that to another ingester.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Ingester:
         feedback_ttl: float = math.inf,
         verifiers: Collection[str] = (),
         personal: Personal | None = None,
+        erasures: Erasures | None = None,
     ) -> None:
         self._journal = journal
         self._folder = SegmentFolder(journal, folder)
@@ -98,6 +102,20 @@ class Ingester:
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
         self._personal_requests = PersonalRequests(personal or Personal())
+        self._erasures = erasures
+
+    @classmethod
+    def of(cls, settings: Settings, journal: Journal) -> "Ingester":
+        """The ingester of a server with these settings."""
+        return cls(
+            journal,
+            settings.segments_dir,
+            session_timeout=settings.journal.session_timeout,
+            feedback_ttl=FEEDBACK_SECONDS,
+            verifiers=settings.journal.verifiers,
+            personal=settings.personal,
+            erasures=Erasures(settings, journal),
+        )
 
     def run_once(self) -> int:
         """Ingest everything older than the watermark."""
@@ -118,6 +136,8 @@ class Ingester:
             self._expire_feedback()
             self._folder.remove_filed()
             self._next_sweep = time.time() + min(60.0, self._session_timeout / 4, self._feedback_ttl / 4)
+        if self._erasures is not None and self._erasures.run_once(self._folder):
+            self._forget()  # texts that are remembered as stored may be gone
         return n_taken
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
@@ -156,11 +176,15 @@ class Ingester:
                 for name, offset in {new.segment: new.behind for new in batch[:n_filed]}.items():
                     self._folder.move(session, name, offset)
         except BaseException:
-            self._filing.forget()
-            self._personal_requests.forget()
-            self._folder.forget()
+            self._forget()
             raise
         return n_filed
+
+    def _forget(self) -> None:
+        """What is remembered of the journal may not be there."""
+        self._filing.forget()
+        self._personal_requests.forget()
+        self._folder.forget()
 
     def _take(self, session: Session, ready: _Ready) -> None:
         """Store one record or set it aside: clients shape records, and none of them may stop the others."""
@@ -168,6 +192,9 @@ class Ingester:
         try:
             if record is None:
                 self._folder.set_aside(ready.segment, ready.place)
+                return
+            told = record if isinstance(record, Feedback) else record.turn
+            if self._erasures is not None and self._erasures.is_erased(told):
                 return
             with session.begin_nested():
                 if isinstance(record, Feedback):

@@ -6,13 +6,12 @@ from sqlalchemy import text
 from sqlmodel import Session
 
 from burnish.journal.tables import InteractionRow, SessionRow
-from burnish.journal.turns import messages_of
+from burnish.journal.turns import OPTED_OUT, messages_of
 from burnish.records import Interaction, LinkRule
 from burnish.server.ingest.linking import Candidate, Link, Trace, choose, likeness
 from burnish.server.ingest.turn_kind import Conversation, Kind, Parent
 from burnish.session_names import rule_of
 
-OPTED_OUT = "opted out"
 OPTED_OUT_BEFORE = "opted out with an earlier turn"
 """The text of a turn that is kept out of training stands in the prompts of all turns after it."""
 RETRY_WINDOW = 900.0

@@ -7,6 +7,7 @@ from sqlmodel import Session, col
 
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.registry.personal import applies, family_of, name_of
+from burnish.adapters.verbs.privacy import FORGOTTEN
 from burnish.config import Personal
 from burnish.journal.jobs import enqueue_again, insert_or_skip
 from burnish.journal.tables import AgentRow, LoadJob
@@ -69,6 +70,8 @@ class PersonalRequests:
         }
         insert_or_skip(session, AgentRow, values)
         row = session.get_one(AgentRow, name)
+        if row.user == FORGOTTEN:
+            row.user = turn.user
         if (row.tenant, row.parent, row.user) != (turn.tenant, parent, turn.user):
             return False
         lifecycle.ensure_agent(session, name, turn.tenant)

@@ -2,22 +2,25 @@
 
 A segment is removed once all of it is in the journal for good, its writer has ended, and a grace time is over. What
 cannot be read is never removed. A record goes to the folder `aside`, and so does a segment that ends in something else
-than a record. `burnish journal vacuum` removes them; put back among the segments, they are read again.
+than a record. `burnish journal vacuum` removes them; put back among the segments, they are read again. An erasure
+removes more (server/ingest/erasures.py).
 """
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlmodel import Session, col
 
-from burnish.errors import SegmentError
+from burnish.errors import Postponed, SegmentError
 from burnish.files import is_held, sync
 from burnish.journal import Journal
 from burnish.journal.tables import SegmentRow
-from burnish.segments.file import aside_of, copy_frame, read
+from burnish.segments.file import aside_of, ask_for_new_files, asked_for_new_files, copy_frame, created_at, read
+from burnish.segments.frames import Record
 
 log = structlog.get_logger(__name__)
 GRACE = 3600.0
@@ -102,6 +105,49 @@ class SegmentFolder:
                 cursors.pop(name, None)
         return len(gone)
 
+    def leave(self, asked_at: float) -> None:
+        """Ask the gateways to leave the segments that began before `asked_at`."""
+        if asked_for_new_files(self._folder) < asked_at:
+            ask_for_new_files(self._folder)
+
+    def erase(self, asked_at: float, is_erased: Callable[[Record], bool]) -> tuple[int, int]:
+        """Remove every segment that began before `asked_at`, and the erased records in `aside`.
+
+        What nobody can read goes too, because nobody knows whose it is. Returns how many segments and how many such
+        records or ends of segments have gone. Raises Postponed if a gateway still writes to one, or if one is not in
+        the journal yet.
+        """
+        cursors, n_unreadable = self._known(), 0
+        old = [
+            path for path in sorted(self._folder.glob("*.seg")) if created_at(path) < asked_at and path.stat().st_size
+        ]
+        for path in old:
+            if is_held(path):
+                raise Postponed(f"a gateway still writes to {path.name}; if that stays so, restart the gateways")
+            cursor = cursors.get(path.name, Cursor())
+            if cursor.error is None and next(_sound(path, cursor.offset), None) is not None:
+                raise Postponed(f"{path.name} is not in the journal yet")
+            n_unreadable += cursor.offset != path.stat().st_size
+        self._journal.sync()
+        for path in old:
+            path.unlink(missing_ok=True)
+        sync(self._folder)
+        with self._journal.write() as session:
+            session.connection().execute(
+                delete(SegmentRow).where(col(SegmentRow.name).in_([path.name for path in old]))
+            )
+        for path in old:
+            cursors.pop(path.name, None)
+        n_aside = sum(_without(path, is_erased) for path in sorted(aside_of(self._folder).glob("*.seg")))
+        return len(old), n_unreadable + n_aside
+
+    def remove_aside(self, horizon: float) -> int:
+        """Remove the files of `aside` that were written last before `horizon`. Returns how many."""
+        old = [path for path in aside_of(self._folder).glob("*.seg") if path.stat().st_mtime < horizon]
+        for path in old:
+            path.unlink(missing_ok=True)
+        return len(old)
+
     def _is_over(self, path: Path, now: float) -> bool:
         """True if nobody writes to the segment any more, and nothing in it is still to be read."""
         try:
@@ -130,6 +176,33 @@ class SegmentFolder:
             self._changed_at, self._listed_at = changed_at, time.time()
             self._names = sorted(path.name for path in self._folder.glob("*.seg"))
         return self._names
+
+
+def _sound(path: Path, offset: int = 0) -> Iterator[tuple[Record | None, int]]:
+    """The records of a segment from `offset` on, up to where it is damaged."""
+    try:
+        yield from read(path, offset)
+    except (FileNotFoundError, SegmentError):
+        return
+
+
+def _without(path: Path, is_erased: Callable[[Record], bool]) -> int:
+    """Rewrite a file of `aside` without erased and without unreadable records. Returns how many of the latter."""
+    kept, place, n_kept, n_unreadable = path.with_suffix(".kept"), 0, 0, 0
+    kept.unlink(missing_ok=True)
+    for record, behind in _sound(path):
+        if record is None:
+            n_unreadable += 1
+        elif not is_erased(record):
+            copy_frame(path, place, kept)
+            n_kept += 1
+        place = behind
+    n_unreadable += place != path.stat().st_size
+    if n_kept:
+        kept.replace(path)
+    else:
+        path.unlink()
+    return n_unreadable
 
 
 def _size(path: Path) -> int | None:

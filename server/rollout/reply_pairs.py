@@ -17,7 +17,9 @@ from burnish.server.rollout.engine.engine import Reply
 
 def put(session: Session, name: VersionName, baseline: int, turn: str, new: Reply, old: Reply) -> None:
     """Keep the replies of candidate `name` and version `baseline` to `turn`. Equal replies are a tie without a
-    judge."""
+    judge. Nothing is kept for a turn that was erased meanwhile."""
+    if session.get(InteractionRow, turn) is None:
+        return
     key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
     is_same = _said(new) == _said(old)
     digests = {"candidate_digest": _kept(session, new), "baseline_digest": _kept(session, old)}

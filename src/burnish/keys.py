@@ -44,6 +44,7 @@ class Key:
     """A stored key. `digest` is the hex SHA-256 of the secret. `agents` limits the models; empty allows all.
 
     `requests_per_minute` and `max_concurrent` are limits; 0 means none. `user` is the user that the key was made for.
+    Without `may_train` its turns train nothing. Without `may_record` they are not recorded either.
     """
 
     key_id: str
@@ -55,6 +56,8 @@ class Key:
     requests_per_minute: int = 0
     max_concurrent: int = 0
     user: str | None = None
+    may_train: bool = True
+    may_record: bool = True
 
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
@@ -78,6 +81,8 @@ def mint(
     requests_per_minute: int = 0,
     max_concurrent: int = 0,
     user: str | None = None,
+    may_train: bool = True,
+    may_record: bool = True,
 ) -> tuple[str, Key]:
     """A new secret and the key to store for it. Raises RequestError for a user's key with scopes that no user has."""
     held = frozenset(scopes)
@@ -85,8 +90,8 @@ def mint(
         check_user(user, held)
     secret = PREFIX + secrets.token_urlsafe(24)
     key_id = secret[: len(PREFIX) + 6]
-    limits = (requests_per_minute, max_concurrent)
-    return secret, Key(key_id, digest(secret), tenant, held, frozenset(agents), name, *limits, user)
+    limits, consent = (requests_per_minute, max_concurrent), (may_train and may_record, may_record)
+    return secret, Key(key_id, digest(secret), tenant, held, frozenset(agents), name, *limits, user, *consent)
 
 
 def check_user(user: str, scopes: Collection[Scope]) -> None:

@@ -5,6 +5,7 @@ Per-token sequences are plural and share one axis (`token_ids`, `logprobs`). `No
 without a verdict was not judged 0, a row without log-probs has none. Times are seconds since the epoch (UTC).
 """
 
+import hashlib
 import struct
 from array import array
 from collections.abc import Mapping, Sequence
@@ -198,6 +199,11 @@ Who = tuple[str, str, str]
 def who_of(tenant: str, key_id: str, user: str | None) -> Who:
     """One voice: a proved user, whatever the key; without one, the key."""
     return (tenant, "key", key_id) if user is None else (tenant, "user", user)
+
+
+def digest_of_voice(who: Who) -> str:
+    """A name for a voice that does not reveal it."""
+    return hashlib.blake2b("\0".join(who).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,9 @@ class AgentRoute:
 class Routes:
     """The whole table. `generation` grows with every write. `engines` are base URLs; all hold the same versions.
 
-    `remote_url` is the process that asks the remote model, empty for none. `memo` caches what readers have computed
-    from this table; a new table begins with an empty one.
+    `remote_url` is the process that asks the remote model, empty for none. `opt_outs` says of each voice that opted out
+    of training (`burnish.records.digest_of_voice`) whether its turns are still recorded. `memo` caches what readers
+    have computed from this table; a new table begins with an empty one.
     """
 
     generation: int = 0
@@ -67,6 +68,7 @@ class Routes:
     remote_url: str = ""
     agents: Mapping[str, AgentRoute] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
+    opt_outs: Mapping[str, bool] = field(default_factory=dict)
     memo: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
@@ -96,12 +98,15 @@ def parse(tree: Mapping[str, Any]) -> Routes:
             k.get("requests_per_minute", 0),
             k.get("max_concurrent", 0),
             k.get("user"),
+            k.get("may_train", True),
+            k.get("may_record", True),
         )
         for k in tree["keys"]
     }
     engines = tuple(tree["engines"])
     remote_url = tree.get("remote_url", "")
-    return Routes(tree["generation"], tree["base_name"], engines, tree["engine_key"], remote_url, agents, keys)
+    rest = (agents, keys, tree.get("opt_outs", {}))
+    return Routes(tree["generation"], tree["base_name"], engines, tree["engine_key"], remote_url, *rest)
 
 
 def write(path: Path, routes: Routes) -> None:
@@ -138,9 +143,12 @@ def write(path: Path, routes: Routes) -> None:
                 "requests_per_minute": k.requests_per_minute,
                 "max_concurrent": k.max_concurrent,
                 "user": k.user,
+                "may_train": k.may_train,
+                "may_record": k.may_record,
             }
             for k in routes.keys.values()
         ],
+        "opt_outs": dict(routes.opt_outs),
     }
     replace_text(path, json.dumps(tree, indent=1), mode=0o600, is_durable=False)
 

@@ -29,6 +29,7 @@ ONE_MEANING = {
     "keys.py": "API keys: what they are, commands",
     "learner.py": "the learner: routes, commands, tables",
     "parts.py": "the parts: what they are, the command that runs one",
+    "privacy.py": "a user's data: verbs, routes, commands",
     "process.py": "a part's process: its entry point",
     "releases.py": "promotion and rollback: verbs, routes",
     "renderer.py": "a dialect's answers",

@@ -15,7 +15,7 @@ from burnish.config import Gateway
 from burnish.errors import NotAllowed
 from burnish.server.gateway.http.asgi import header, headers_of
 
-_OUR_HEADERS = b"authorization, content-type, x-burnish-train"
+_OUR_HEADERS = b"authorization, content-type, x-burnish-train, x-burnish-record"
 _SESSION_HEADERS = b"x-session-id, x-turn-type, x-session-done"
 _ANTHROPIC_HEADERS = b"x-api-key, anthropic-version, anthropic-beta"
 _FORWARDED = frozenset(

@@ -35,7 +35,10 @@ _KNOWN_TOKENS, _KEYS_BY_ID = "access.user_tokens", "access.keys_by_id"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. `agents` limits the models; empty allows all of the tenant's. `user` is proved."""
+    """Who sent a request. `agents` limits the models; empty allows all of the tenant's. `user` is proved.
+
+    Without `may_train` its turns train nothing, without `may_record` they are not recorded.
+    """
 
     key_id: str
     tenant: str
@@ -44,6 +47,8 @@ class Caller:
     requests_per_minute: int = 0
     max_concurrent: int = 0
     user: str | None = None
+    may_train: bool = True
+    may_record: bool = True
 
     def covers(self, scope: Scope) -> bool:
         return covers(self.scopes, scope)
@@ -70,7 +75,7 @@ class Caller:
     @classmethod
     def of(cls, key: Key) -> "Caller":
         limits = (key.requests_per_minute, key.max_concurrent)
-        return cls(key.key_id, key.tenant, key.scopes, key.agents, *limits, key.user)
+        return cls(key.key_id, key.tenant, key.scopes, key.agents, *limits, key.user, key.may_train, key.may_record)
 
 
 def _digest(*parts: str) -> str:

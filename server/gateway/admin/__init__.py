@@ -11,7 +11,18 @@ from burnish import __version__
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.server.gateway import openapi
-from burnish.server.gateway.admin import agents, audit, canary, exports, imports, learner, releases, turns, versions
+from burnish.server.gateway.admin import (
+    agents,
+    audit,
+    canary,
+    exports,
+    imports,
+    learner,
+    privacy,
+    releases,
+    turns,
+    versions,
+)
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.feedback import stored
 from burnish.server.gateway.http.error_envelope import install
@@ -21,7 +32,7 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     """The application that answers all requests outside the hot path."""
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     access = Access(settings, journal)
-    for noun in (agents, imports, versions, releases, learner, turns, exports, audit, canary):
+    for noun in (agents, imports, versions, releases, learner, turns, exports, audit, canary, privacy):
         app.include_router(noun.router(settings, journal, access), prefix="/admin", tags=["admin"])
     app.include_router(stored.router(settings, journal))
     install(app)

@@ -101,13 +101,14 @@ def _bases(engines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def engine_error(error: Any, request_id: str, *, has_begun: bool) -> BurnishError:
-    """The meaning of an `error` event in the engine's stream for the client. The engine's words stay in the log.
+    """The meaning of an `error` event in the engine's stream for the client. The engine's words stay in its own log.
 
     As the first event it may mean a 400: vLLM checks grammars after it has begun to answer.
     """
     if not has_begun and isinstance(error, dict) and error.get("code") == 400:
         return _blamed(error, 400)
-    log.warning("engine failed in mid-stream", request_id=request_id, error=error)
+    kind = error.get("type") if isinstance(error, dict) else None
+    log.warning("engine failed in mid-stream", request_id=request_id, error=str(kind)[:100])
     return EngineUnavailable("the engine failed while it was answering; please try again")
 
 
@@ -135,7 +136,7 @@ def _refusal(path: str, status: int, text: bytes, request_id: str) -> Exception:
     # vLLM has the route only if its model supports it; its 404 for a version that is not loaded names the model
     if path == EMBEDDINGS and (status in (405, 501) or (status == 404 and b"does not exist" not in text)):
         return RequestError("model: the engine's model has no embeddings", param="model", code="unsupported")
-    log.error("engine refused", status=status, request_id=request_id, answer=text[:500].decode(errors="replace"))
+    log.error("engine refused", status=status, request_id=request_id)  # its own log says why, with the same request id
     if status == 404:
         return EngineUnavailable("the engine does not have this version loaded at present; please try again")
     if status in (401, 403):

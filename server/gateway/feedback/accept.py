@@ -19,6 +19,7 @@ from burnish.server.gateway.feedback import vote_tokens
 from burnish.server.gateway.feedback.parse import Opinion, decoded, kind_of, outcome_of, parse, parse_batch, rating_of
 from burnish.server.gateway.http.asgi import read_body, send_json
 from burnish.server.gateway.state import State
+from burnish.wire.redaction import redacted
 
 PATH, BATCH_PATH, TOKENS_PATH = "/v1/feedback", "/v1/feedback/batch", "/v1/feedback/tokens"
 MAX_BODY, MAX_BATCH_BODY, MAX_WISH = 4 * 2**20, 16 * 2**20, 16 * 1024
@@ -119,6 +120,8 @@ def _source(opinion: Opinion, caller: Caller, place: str) -> FeedbackSource:
 
 
 def _append(state: State, said: Sequence[Feedback]) -> None:
+    if state.settings.journal.redact:  # for all agents: it is not known yet whose reply this is about
+        said = [redacted(each) for each in said]  # type: ignore[misc]
     if not state.recorder.append_all(said):
         raise JournalError("the feedback cannot be stored: the disk is full; please try again later")
 

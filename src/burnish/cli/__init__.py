@@ -22,6 +22,7 @@ from burnish.cli import (
     learner,
     models,
     parts,
+    privacy,
     settings,
     turns,
     up,
@@ -50,6 +51,7 @@ PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
     "Operate": {
         "run": parts.app,
         "journal": journal.app,
+        "privacy": privacy.app,
         "export": (turns.export, "export --format dpo --since 7d --output rows.jsonl"),
         "audit": (turns.audit, "audit --action promote --limit 5"),
     },

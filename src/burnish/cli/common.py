@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,3 +128,21 @@ def answer(status: str, tree: dict[str, Any], as_json: bool) -> None:
         print_json({"status": status, **tree})
     else:
         out.print(status, highlight=False, soft_wrap=True)
+
+
+def write_lines(lines: Iterable[str], output: Path | None) -> None:
+    """Write lines to a new file, whole or not at all, or to the terminal. Raises ConfigError if the file exists."""
+    if output is None:
+        for line in lines:
+            typer.echo(line, nl=False)
+        return
+    if output.exists():
+        raise ConfigError(f"--output: expected a new file, but {output} exists; choose another name")
+    aside = output.with_name(f".{output.name}.tmp")
+    n_rows = 0
+    with aside.open("w", encoding="utf-8") as stream:
+        for line in lines:
+            stream.write(line)
+            n_rows += 1
+    aside.rename(output)
+    out.print(f"{n_rows} rows in {output}", highlight=False, soft_wrap=True)

@@ -35,6 +35,10 @@ def create(
     tenant: Annotated[str, typer.Option(help="Tenant that the key belongs to.")] = "default",
     agent: Annotated[list[str] | None, typer.Option(help="Agents that the key may use (default: all).")] = None,
     user: Annotated[str | None, typer.Option(help="Make it for one user: whoever has it is that user.")] = None,
+    train: Annotated[bool, typer.Option("--train/--no-train", help="Whether its turns may be trained on.")] = True,
+    record: Annotated[
+        bool, typer.Option("--record/--no-record", help="Whether its turns are recorded; without, none is trained on.")
+    ] = True,
     rpm: Annotated[int, typer.Option("--rpm", min=0, help="Requests per minute; 0 = no limit.")] = 0,
     concurrent: Annotated[int, typer.Option(min=0, help="Requests at the same time; 0 = no limit.")] = 0,
     file: ConfigFile = None,
@@ -54,13 +58,15 @@ def create(
         requests_per_minute=rpm,
         max_concurrent=concurrent,
         user=user,
+        may_train=train,
+        may_record=record,
     )
     with journal.write() as session:
         session.add(KeyRow.of(key))
     refresh(settings, journal)
     if as_json:
         shown = {"key_id": key.key_id, "secret": secret, "scopes": sorted(key.scopes), "tenant": key.tenant}
-        print_json(shown | {"user": key.user})
+        print_json(shown | {"user": key.user, "may_train": key.may_train, "may_record": key.may_record})
     else:
         out.print(secret, highlight=False)
 
@@ -108,4 +114,5 @@ def revoke(
 def _limits(row: KeyRow) -> str:
     parts = [f"{row.requests_per_minute}/min"] if row.requests_per_minute else []
     parts += [f"{row.max_concurrent} at a time"] if row.max_concurrent else []
+    parts += [] if row.may_train else ["no training" if row.may_record else "no recording"]
     return ", ".join(parts) or "none"

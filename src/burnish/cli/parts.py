@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,7 @@ from burnish.cli.common import ConfigFile, Overrides, StateDir, example, load_se
 from burnish.errors import ConfigError
 from burnish.processes.parts import DESCRIPTIONS
 
+LOOK = 0.5
 app = typer.Typer(
     help="Run one part alone until it is stopped.",
     epilog=example("run gateway", "run engine --set engine.port=8711"),
@@ -73,19 +75,18 @@ def _remote(settings: config.Settings) -> None:
 
 def _ingester(settings: config.Settings) -> None:
     from burnish.adapters.serving.prepare import prepare
-    from burnish.server.ingest.ingester import FEEDBACK_SECONDS, Ingester
+    from burnish.files import hold
+    from burnish.server.ingest.ingester import LOCK, Ingester
 
     stopping = Stopping()
-    chosen = settings.journal
-    ingester = Ingester(
-        prepare(settings),
-        settings.segments_dir,
-        session_timeout=chosen.session_timeout,
-        feedback_ttl=FEEDBACK_SECONDS,
-        verifiers=chosen.verifiers,
-        personal=settings.personal,
-    )
-    ingester.run_forever(stopping)
+    journal = prepare(settings)
+    while not stopping():
+        try:
+            hold(settings.run_dir / LOCK)
+        except BlockingIOError:  # `burnish privacy forget` is at work in this one's place
+            time.sleep(LOOK)
+            continue
+        Ingester.of(settings, journal).run_forever(stopping)
 
 
 def _swapper(settings: config.Settings) -> None:

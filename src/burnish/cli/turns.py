@@ -19,10 +19,10 @@ from burnish.cli.common import (
     moment,
     out,
     print_json,
+    write_lines,
 )
 from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
-from burnish.errors import ConfigError
 from burnish.journal import story
 from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
@@ -79,22 +79,9 @@ def export(
 ) -> None:
     """Export turns as JSONL rows for other trainers, without the turns that are excluded from training."""
     _, journal, _ = existing(file, state, None)
-    if output is not None and output.exists():
-        raise ConfigError(f"--output: expected a new file, but {output} exists; choose another name")
     options = {"agent": agent, "tenant": tenant}
-    found = lines(rows(journal, form, since=moment(since), until=moment(until), min_reward=min_reward, **options))
-    if output is None:
-        for line in found:
-            typer.echo(line, nl=False)
-        return
-    aside = output.with_name(f".{output.name}.tmp")
-    n_rows = 0
-    with aside.open("w", encoding="utf-8") as stream:
-        for line in found:
-            stream.write(line)
-            n_rows += 1
-    aside.rename(output)
-    out.print(f"{n_rows} rows in {output}", highlight=False, soft_wrap=True)
+    found = rows(journal, form, since=moment(since), until=moment(until), min_reward=min_reward, **options)
+    write_lines(lines(found), output)
 
 
 def audit(

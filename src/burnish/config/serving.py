@@ -1,6 +1,6 @@
 """Settings of the engine, the gateway, the remote model, and the journal."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -112,4 +112,15 @@ class Journal(Section):
         (),
         description="Tools with exit codes, test results and HTTP statuses that count as verdicts, e.g. "
         "run_tests. Other tools' are never rewards.",
+    )
+    redact: tuple[str, ...] = Field(
+        (),
+        description="Agents whose turns are stored without e-mail addresses, phone and card numbers, IBANs, public IP "
+        'addresses and secrets, e.g. ["support"]; "*" for all. Such turns do not train. Names are not found.',
+    )
+    keep_days: dict[Literal["turns", "feedback", "audit"], Annotated[float, Field(gt=0)]] = Field(
+        {},
+        description="Days for which `turns` (with all that was made from them), `feedback` and `audit` entries are "
+        "kept, e.g. { turns = 90 }. Then they are erased; versions that learned from them stay. What is not named "
+        "stays for ever.",
     )

@@ -103,6 +103,29 @@ class Journal:
         if self._file is not None:
             sync(self._file.with_name(f"{self._file.name}-wal"))
 
+    def compact(self) -> None:
+        """Rewrite the database, so that nothing of what was deleted is left in its files. Writers wait meanwhile.
+
+        Copies from before a migration are removed, because they hold it too. Raises JournalError if a reader keeps the
+        old content for longer than `PATIENCE`. PostgreSQL's own write-ahead log and backups are its operator's.
+        """
+        if self._file is None:
+            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.execute(text("SET statement_timeout = 0"))
+                connection.execute(text("VACUUM FULL"))
+                connection.execute(text("RESET statement_timeout"))
+            return
+        for copy in self._file.parent.glob(f"{self._file.name}.before-*"):
+            copy.unlink(missing_ok=True)
+        with self._turn(), closing(self.engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("VACUUM")
+            until = time.monotonic() + PATIENCE
+            while cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                if time.monotonic() > until:
+                    raise JournalError(f"{self._file}: a reader keeps what was deleted; it is tried again")
+                time.sleep(LOOK)
+
     def close(self) -> None:
         self.engine.dispose()
 

@@ -27,6 +27,7 @@ from burnish.records import (
 from burnish.rewards import WORDS
 
 RecordRow = TypeVar("RecordRow", FeedbackRow, JudgementRow, NextStateRow)
+OPTED_OUT = "opted out"
 MANY = 5000
 """Most parameters of one statement. SQLite takes 32,766."""
 

@@ -23,13 +23,16 @@ import structlog
 from isal.isal_zlib import crc32
 
 from burnish.errors import SegmentError
-from burnish.files import hold, instance, is_held
+from burnish.files import hold, instance, is_held, replace_text
 from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, pieces
 from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
 
 log = structlog.get_logger(__name__)
 SHARED = b"BRN2"
+MAX_AGE = 3600.0
+"""Seconds after which a file that holds something is left for a new one, so that it can be removed."""
 _STAMP = 20  # digits of a file name's time, in nanoseconds
+_ASKED = ".new-files"
 _TEXT = 2  # the text's place among a frame's pieces, after header and counts
 _SHARE = struct.Struct("<QI")  # the place of the shared beginning in this file, and its length
 _MOST_ANEW = 0.25  # a larger rest is written as a whole text, so that later ones can share with it
@@ -55,6 +58,7 @@ class SegmentWriter:
             self._reserve_handle = hold(self._reserve)
             os.posix_fallocate(self._reserve_handle, 0, reserve_bytes)
         self._serial = 0
+        self._opened_at = 0.0
         self._handle = -1
         self._size = 0
         self._found = bytearray()  # kept, because clearing so many bytes each time costs as much as reading them
@@ -88,12 +92,18 @@ class SegmentWriter:
         self.n_lost += 1
         return False
 
+    def renew(self) -> None:
+        """Begin a new file if this one holds something and is old, or older than `ask_for_new_files`."""
+        if self._size and self._opened_at < max(time.time() - MAX_AGE, asked_for_new_files(self._folder)):
+            self._roll()
+
     def close(self) -> None:
         os.close(self._handle)
         self._release_reserve()
 
     def _open(self) -> None:
         name = f"{time.time_ns():0{_STAMP}d}-{instance()}-{self._serial}.seg"
+        self._opened_at = created_at(Path(name))
         self._handle = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         with suppress(OSError):  # a file system without locks: the segment is then kept for ever
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,6 +214,19 @@ def created_at(path: Path) -> float:
     """When the file began, by its name. 0 if the name does not say."""
     stamp = path.name.partition("-")[0]
     return int(stamp) / 1e9 if len(stamp) == _STAMP and stamp.isdecimal() else 0.0
+
+
+def ask_for_new_files(folder: Path) -> None:
+    """Ask all writers in `folder` to leave the files that they write to now. They look twice a second."""
+    replace_text(folder / _ASKED, repr(time.time()), is_durable=False)
+
+
+def asked_for_new_files(folder: Path) -> float:
+    """When that was asked last, 0 if never. Files that began earlier are left by their writers."""
+    try:
+        return float((folder / _ASKED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def aside_of(folder: Path) -> Path:

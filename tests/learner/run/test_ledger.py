@@ -8,8 +8,8 @@ import pytest
 from sqlmodel import select
 
 from burnish.adapters.registry import lifecycle
-from burnish.errors import LearnerError
-from burnish.journal import Journal
+from burnish.errors import LearnerError, Postponed
+from burnish.journal import Journal, erasure
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
 from burnish.learner.step.report import StepReport
@@ -258,6 +258,28 @@ def test_a_step_that_was_given_up_meanwhile_cannot_be_announced(any_journal: Jou
     assert (ledger.history.unfinished(), ledger.undecided()) == ({1}, None)
     ledger.announce(again, "d")
     assert ledger.history.unfinished() == {1}
+
+
+def test_a_turn_that_was_erased_comes_into_no_step(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a", "b")
+    chosen = rows_of(ledger)
+    with any_journal.write() as session:
+        erasure.erase_turns(session, ["a"])
+    with pytest.raises(Postponed, match="1 of 2 turns were erased"):
+        ledger.open(0, chosen)
+    assert steps(any_journal) == []
+
+
+def test_the_report_of_a_step_that_an_erasure_ended_is_not_written(any_journal: Journal, ledger: Ledger) -> None:
+    ready(any_journal, "a", "b")
+    step = ledger.open(0, rows_of(ledger))
+    with any_journal.write() as session:
+        erasure.erase_turns(session, ["a"])
+        lifecycle.give_back(session, step.step_id, StepOutcome.FAILED, "erased")
+    ledger.fail(step, "too late", StepReport(hints={"a": "words of the erased turn"}))
+    with any_journal.read() as session:
+        assert set(session.exec(select(SampleRow.hint))) == {None}
+    assert ledger.ready_ids(9) == ["b"]
 
 
 def test_an_empty_step_spends_its_rows(any_journal: Journal, ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from burnish import serving_table as table
-from burnish.config import Gateway, Personal, Remote, Settings
+from burnish.config import Gateway, Journal, Personal, Remote, Settings
 from burnish.keys import Key, Scope, mint
 from burnish.records import Feedback, Interaction
 from burnish.segments import file
@@ -120,6 +120,7 @@ def serve(
     fallback: ASGIApp | None = None,
     remote: Remote | None = None,
     personal: Personal | None = None,
+    journal: Journal | None = None,
     **gateway: Any,
 ) -> Iterator[Running]:
     """A gateway in a thread, in front of `engine`."""
@@ -128,6 +129,7 @@ def serve(
         gateway=Gateway(port=0, **gateway),
         remote=remote or Remote(),
         personal=personal or Personal(),
+        journal=journal or Journal(),
     )
     secrets, keys = make_keys()
     write_table(settings, (engine.url,), keys)

@@ -5,9 +5,19 @@ Token arrays are compact binary (int32, float32, little-endian). Messages are st
 A query names a column as `sqlmodel.col(Row.column)`: mypy then checks its name and its type.
 """
 
-from burnish.journal.tables.agents import AgentRow, KeyRow
+from burnish.journal.tables.agents import AgentRow, KeyRow, OptOutRow
 from burnish.journal.tables.groups import GroupSampleRow, ShadowGroupRow, ShadowRow
-from burnish.journal.tables.jobs import CompareJob, JobRow, JudgeJob, LeaseRow, LoadJob, ReplayJob, RubricJob, ShadowJob
+from burnish.journal.tables.jobs import (
+    CompareJob,
+    ErasureJob,
+    JobRow,
+    JudgeJob,
+    LeaseRow,
+    LoadJob,
+    ReplayJob,
+    RubricJob,
+    ShadowJob,
+)
 from burnish.journal.tables.steps import SampleRow, StepRow
 from burnish.journal.tables.turns import (
     BlobRow,
@@ -29,6 +39,7 @@ __all__ = [
     "CanaryRow",
     "CompareJob",
     "ComparisonRow",
+    "ErasureJob",
     "FeedbackRow",
     "GroupSampleRow",
     "InteractionRow",
@@ -40,6 +51,7 @@ __all__ = [
     "LeaseRow",
     "LoadJob",
     "NextStateRow",
+    "OptOutRow",
     "ReplayJob",
     "RubricJob",
     "SampleRow",

@@ -1,4 +1,4 @@
-"""Agents, and the keys with which clients ask for them."""
+"""Agents, the keys with which clients ask for them, and users who have opted out."""
 
 import time
 
@@ -29,7 +29,9 @@ class AgentRow(SQLModel, table=True):
 
 
 class KeyRow(SQLModel, table=True):
-    """An API key, hashed. Limits of 0 mean none. `user` is the user that it was made for. State: `revoked_at`."""
+    """An API key, hashed. Limits of 0 mean none. `user` is the user that it was made for. Without `may_train` its turns
+    train nothing, without `may_record` they are not recorded. State: `revoked_at`.
+    """
 
     __tablename__ = "key"
     key_id: str = Field(primary_key=True)
@@ -41,6 +43,8 @@ class KeyRow(SQLModel, table=True):
     requests_per_minute: int = 0
     max_concurrent: int = 0
     user: str | None = None
+    may_train: bool = True
+    may_record: bool = True
     created_at: float
     revoked_at: float | None = None
 
@@ -57,5 +61,19 @@ class KeyRow(SQLModel, table=True):
             requests_per_minute=key.requests_per_minute,
             max_concurrent=key.max_concurrent,
             user=key.user,
+            may_train=key.may_train,
+            may_record=key.may_record,
             created_at=time.time(),
         )
+
+
+class OptOutRow(SQLModel, table=True):
+    """A user whose turns train nothing and, without `may_record`, are not recorded (state: `may_record`, `at`).
+
+    `voice` is a digest, because an opt-out outlives the erasure of its user.
+    """
+
+    __tablename__ = "opt_out"
+    voice: str = Field(primary_key=True)
+    may_record: bool
+    at: float

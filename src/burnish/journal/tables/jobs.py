@@ -73,3 +73,14 @@ class LoadJob(JobRow, table=True):
 
     __tablename__ = "load_job"
     queue: ClassVar[str] = "load"
+
+
+class ErasureJob(JobRow, table=True):
+    """Erase what is stored of one voice (src/burnish/journal/erasure.py).
+
+    `subject` is a digest that does not name the voice. `payload` names it until the job is done; then it says what was
+    erased.
+    """
+
+    __tablename__ = "erasure_job"
+    queue: ClassVar[str] = "erasure"

@@ -7,9 +7,9 @@ from sqlmodel import Field, SQLModel
 class VersionRow(SQLModel, table=True):
     """A published adapter version. `parent` is a version of `parent_agent`, None for the same agent.
 
-    `origin`: made by a `step`, an `import`, or a `branch` from another agent's version. State: `state`, `evidence`,
-    `reason`, `decided_at`, `is_pinned` (its files are never removed), `removed_at` (its files are gone; the row stays,
-    so that its number and rows stay spent).
+    `origin`: made by a `step`, an `import`, a `branch` from another agent's version, or a `retrain` without erased
+    turns. State: `state`, `evidence`, `reason`, `decided_at`, `is_pinned` (its files are never removed), `removed_at`
+    (its files are gone; the row stays, so that its number and rows stay spent).
     """
 
     __tablename__ = "version"

@@ -1,0 +1,259 @@
+"""A voice's data: the verbs to have it erased and to see how far that is, and its keys, personal agents and versions.
+
+A voice is a proved user of a tenant, or a key without one (`burnish.records.who_of`). The ingester carries an erasure
+out (server/ingest/erasures.py).
+"""
+
+import json
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlmodel import Session, col
+
+from burnish.adapters.files.store import MANIFEST, AdapterStore, digest_of
+from burnish.adapters.registry import audit, canaries, lifecycle
+from burnish.errors import NotFound
+from burnish.files import replace_text
+from burnish.journal import erasure
+from burnish.journal.tables import (
+    AgentRow,
+    AliasRow,
+    ErasureJob,
+    InteractionRow,
+    KeyRow,
+    OptOutRow,
+    StepRow,
+    VersionRow,
+)
+from burnish.journal.turns import OPTED_OUT
+from burnish.records import UNDECIDED, CanaryState, StepOutcome, VersionName, Who, digest_of_voice
+
+Tree = dict[str, Any]
+WHY = "it learned from turns that were erased"
+PROBE = "probe.json"
+FORGOTTEN = ""
+"""The user of a personal agent whose user was forgotten."""
+
+
+def forget(session: Session, who: Who, *, actor: str, reason: str | None = None) -> Tree:
+    """Ask for the erasure of everything of `who` up to now. Returns its `standing`. Raises NotFound if nothing is
+    known.
+    """
+    check_known(session, who)
+    subject = erasure.ask(session, who, actor, reason)
+    audit.record(session, actor, "forget", subject, None, None, reason)
+    session.flush()
+    return standing(session, who)
+
+
+def check_known(session: Session, who: Who) -> None:
+    """Raises NotFound if nothing is stored of `who`, with the remedy."""
+    tenant, kind, name = who
+    is_asked = session.get(ErasureJob, erasure.subject_of(who)) is not None
+    if is_asked or any(erasure.count(session, who)) or _has_rows(session, who):
+        return
+    if kind == "key":
+        raise NotFound(
+            f"nothing is stored of the key {name!r} in the tenant {tenant!r}; `burnish keys list` shows the keys, and "
+            "what a proved user said goes by the user",
+            code="user_not_found",
+        )
+    quoted = (col(InteractionRow.tenant) == tenant, col(InteractionRow.quoted_user) == name)
+    keys = sorted(
+        set(session.scalars(select(col(InteractionRow.key_id)).where(*quoted, col(InteractionRow.user).is_(None))))
+    )
+    hint = (
+        f"; requests with the keys {', '.join(keys)} name that user without a proof, so those turns are their key's"
+        if keys
+        else "; for what a key without a user said, name the key"
+    )
+    raise NotFound(f"nothing is stored of the user {name!r} in the tenant {tenant!r}{hint}", code="user_not_found")
+
+
+def standing(session: Session, who: Who) -> Tree:
+    """How far the latest erasure of `who` is, and which versions learned from what it erased.
+
+    `versions` used the turns themselves. `descended` were trained on from those. Raises NotFound if none was asked for.
+    """
+    job = session.get(ErasureJob, erasure.subject_of(who), populate_existing=True)
+    if job is None:
+        raise NotFound("no erasure was asked for; `burnish privacy forget` asks for one", code="erasure_not_found")
+    done: Tree = dict(job.payload.get("report") or {})  # type: ignore[call-overload]
+    direct = {name for text in done.get("versions", ()) if (name := VersionName.parse(text)) is not None}
+    return {
+        "erasure": job.subject,
+        "state": "done" if job.state == "done" else "running",
+        "asked_at": job.created_at,
+        "ended_at": job.ended_at,
+        "waits_for": job.error,
+        **{
+            name: done.get(name, 0)
+            for name in ("n_turns", "n_feedback", "n_texts", "n_segments", "n_unreadable", "n_keys")
+        },
+        "versions": [_shown(session, name) for name in _sorted(direct)],
+        "descended": [_shown(session, name) for name in _sorted(descended(session, direct) - direct)],
+    }
+
+
+def opt_out(session: Session, who: Who, *, may_record: bool, actor: str, reason: str | None = None) -> int:
+    """From now on a user's turns train nothing, and are not recorded without `may_record`. Recorded turns that no step
+    has used are kept out of training too. Returns how many. The caller refreshes the serving table.
+    """
+    session.merge(OptOutRow(voice=digest_of_voice(who), may_record=may_record, at=time.time()))
+    unspent = (*erasure.turns_of(who), col(InteractionRow.spent_step).is_(None))
+    values = {"may_train": False, "skip_reason": func.coalesce(col(InteractionRow.skip_reason), OPTED_OUT)}
+    n_turns = session.connection().execute(update(InteractionRow).where(*unspent).values(**values)).rowcount
+    what = "training" if may_record else "recording"
+    audit.record(session, actor, "opt-out", digest_of_voice(who), None, what, reason)
+    return int(n_turns)
+
+
+def opt_in(session: Session, who: Who, *, actor: str, reason: str | None = None) -> bool:
+    """End a user's opt-out. What was kept out of training stays out. False if there was none."""
+    row = session.get(OptOutRow, digest_of_voice(who))
+    if row is None:
+        return False
+    session.delete(row)
+    session.flush()
+    audit.record(session, actor, "opt-in", digest_of_voice(who), None, None, reason)
+    return True
+
+
+def descended(session: Session, names: Collection[VersionName]) -> set[VersionName]:
+    """These versions and all that were made from them."""
+    columns = (col(VersionRow.agent), col(VersionRow.version), col(VersionRow.parent), col(VersionRow.parent_agent))
+    children: dict[VersionName, list[VersionName]] = {}
+    for agent, number, parent, parent_agent in session.connection().execute(select(*columns)):
+        children.setdefault(VersionName(parent_agent or agent, parent), []).append(VersionName(agent, number))
+    found, waiting = set(names), list(names)
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
+
+
+def used_again(store: AdapterStore, session: Session, names: Collection[str]) -> set[VersionName]:
+    """The versions whose manifests name any of these turns: as rows, groups, praised replies or good replies. Their
+    probes lose the turns' tokens.
+    """
+    gone, found = set(names), set()
+    for row in session.scalars(select(VersionRow).where(col(VersionRow.removed_at).is_(None))):
+        directory = store.path(row.agent, row.version)
+        if not (directory / MANIFEST).exists():
+            continue
+        manifest = store.manifest(row.agent, row.version)
+        parts = [manifest, *(step["facts"] for step in manifest.get("steps", ()))]  # of a version that was retrained
+        if any(not gone.isdisjoint(_used(part)) for part in parts):
+            _clean_probe(store, manifest, gone)
+            if row.parent_agent is None or row.step_id is not None:  # a branch has its parent's manifest
+                found.add(VersionName(row.agent, row.version))
+    return found
+
+
+def stop(session: Session, names: Collection[VersionName], actor: str) -> None:
+    """Give up steps under way, and refuse versions that are still on trial, of these. Their other rows come again."""
+    for name in _sorted(names):
+        row = session.get(VersionRow, (name.agent, name.version))
+        if row is None:
+            mine = (col(StepRow.agent) == name.agent, col(StepRow.version) == name.version)
+            step = session.scalars(select(StepRow).where(*mine)).first()
+            if step is not None and step.step_id is not None:
+                lifecycle.give_back(session, step.step_id, StepOutcome.FAILED, WHY)
+        elif row.state in UNDECIDED:
+            for watched in canaries.running(session, name.agent):
+                if watched.version == name.version:
+                    canaries.end(session, watched, CanaryState.CANCELLED, WHY, actor=actor)
+            evidence = row.evidence
+            lifecycle.refuse(
+                session, name.agent, name.version, reason=WHY, evidence=evidence, actor=actor, gives_back=True
+            )
+
+
+def forget_user(session: Session, who: Who, actor: str) -> tuple[int, list[str]]:
+    """Revoke and unname a user's keys, and bring the user's personal agents back to the base without a user.
+
+    Returns how many keys, and those agents. An opt-out stays, because it must be kept.
+    """
+    tenant, kind, name = who
+    if kind != "user":
+        return 0, []
+    mine = (col(KeyRow.tenant) == tenant, col(KeyRow.user) == name)
+    values = {"revoked_at": func.coalesce(col(KeyRow.revoked_at), time.time()), "user": None, "name": "forgotten"}
+    n_keys = session.connection().execute(update(KeyRow).where(*mine).values(**values)).rowcount
+    own = (col(AgentRow.tenant) == tenant, col(AgentRow.user) == name, col(AgentRow.parent).is_not(None))
+    agents = session.scalars(select(AgentRow).where(*own)).all()
+    for agent in agents:
+        agent.user, agent.settings = FORGOTTEN, {}
+        session.flush()
+        if live := lifecycle.alias(session, agent.name) or 0:
+            lifecycle.promote(session, agent.name, 0, expected=live, actor=actor, reason=WHY)
+        if (previous := session.get(AliasRow, (agent.name, lifecycle.PREVIOUS))) is not None:
+            session.delete(previous)
+        versions = (col(VersionRow.agent) == agent.name, col(VersionRow.removed_at).is_(None))
+        session.connection().execute(update(VersionRow).where(*versions).values(removed_at=time.time()))
+    return int(n_keys), [agent.name for agent in agents]
+
+
+def remove_files(store: AdapterStore, agents: Sequence[str]) -> None:
+    """Remove the files of all versions of these personal agents."""
+    for agent in agents:
+        for number in store.versions(agent):
+            store.remove(agent, number)
+        store.sweep_removed(agent)
+
+
+def _has_rows(session: Session, who: Who) -> bool:
+    """True if a user has a key, a personal agent or an opt-out, or if a key is there."""
+    tenant, kind, name = who
+    if kind == "key":
+        row = session.get(KeyRow, name)
+        return row is not None and row.tenant == tenant
+    wanted = (
+        select(col(KeyRow.key_id)).where(col(KeyRow.tenant) == tenant, col(KeyRow.user) == name),
+        select(col(AgentRow.name)).where(col(AgentRow.tenant) == tenant, col(AgentRow.user) == name),
+        select(col(OptOutRow.voice)).where(col(OptOutRow.voice) == digest_of_voice(who)),
+    )
+    return any(session.scalars(each).first() is not None for each in wanted)
+
+
+def _used(facts: Tree) -> set[str]:
+    """The turns that the facts of a step name."""
+    named = {name for kind in ("rows", "groups", "jurors") for name in facts.get(kind, ())}
+    return named | {name for name, _ in facts.get("good", ())}
+
+
+def _clean_probe(store: AdapterStore, manifest: Tree, gone: set[str]) -> None:
+    """Take the tokens of erased turns out of a version's probe, which holds its last rows. Only a trial reads it."""
+    directory = store.path(manifest["agent"], manifest["version"])
+    file = directory / PROBE
+    if not file.exists():
+        return
+    probe = json.loads(file.read_text(encoding="utf-8"))
+    rows = probe.get("rows", [])
+    names = manifest.get("rows", [])[-len(rows) :] if rows else []
+    emptied = {place for place, name in enumerate(names) if name in gone and rows[place]["prompt_ids"]}
+    if emptied:
+        for place in emptied:
+            rows[place] = {"prompt_ids": [], "completion_ids": []}
+        probe["positions"] = [each for each in probe["positions"] if each["row"] not in emptied]
+        replace_text(file, json.dumps(probe, sort_keys=True))
+    if manifest["files"].get(PROBE) != (digest := digest_of(file)):
+        manifest["files"][PROBE] = digest
+        replace_text(directory / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def _shown(session: Session, name: VersionName) -> Tree:
+    row = session.get(VersionRow, (name.agent, name.version))
+    return {
+        "version": str(name),
+        "state": row.state if row is not None else "a step without a version",
+        "has_files": row is not None and row.removed_at is None,
+    }
+
+
+def _sorted(names: Collection[VersionName]) -> list[VersionName]:
+    return sorted(names, key=lambda name: (name.agent, name.version))

@@ -1,0 +1,193 @@
+"""Retrain: the live version made again without the turns that were erased, and put to the gate like any other.
+
+The steps since the last ancestor that used none of them are taken again, each with its recipe, its random numbers and
+its rows that are left (learner/run/reproduce.py). What comes out is what these steps would have made of those rows
+alone, on the same machine with the same libraries. A step without a row is left out.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from sqlalchemy import select
+from sqlmodel import Session, col
+
+from burnish.adapters.files.binding import bind
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry.versions import admit, give_up, reserve
+from burnish.config import Settings
+from burnish.errors import AdapterError
+from burnish.journal import Journal
+from burnish.journal.tables import InteractionRow, VersionRow
+from burnish.learner.data.samples import Sample
+from burnish.learner.model import checkpoint
+from burnish.learner.model.probe import build_probe
+from burnish.learner.run import reproduce
+from burnish.learner.run.process import anchors_for, kept_answers_for, trainer_for
+from burnish.learner.run.trainer import Trainer
+from burnish.records import VersionName
+
+ORIGIN = "retrain"
+_OF_TURNS = ("rows", "groups", "jurors")
+_FACTS = (*_OF_TURNS, "good", "emphasis", "has_momentum", "rate", "shrink", "is_refit")
+
+
+@dataclass(frozen=True, slots=True)
+class Retrained:
+    """`version` is the new candidate, made from `start` in `n_steps` steps on `n_rows` rows, without `n_gone`. It is
+    None if the live version used no erased turn, or if nothing of the steps is left: then `start` is what remains.
+    """
+
+    agent: str
+    live: str
+    start: str
+    version: str | None
+    n_steps: int
+    n_rows: int
+    n_gone: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A step as it was taken: the version that it made, its recipe, its threads, and what its manifest says."""
+
+    version: int
+    recipe: Mapping[str, Any]
+    threads: int
+    facts: Mapping[str, Any]
+
+    @property
+    def turns(self) -> set[str]:
+        """Every turn that it used in any way."""
+        used = {name for kind in _OF_TURNS for name in self.facts.get(kind, ())}
+        return used | {name for name, _ in self.facts.get("good", ())}
+
+    def without(self, gone: set[str]) -> "Past":
+        """The same step on the turns that are left."""
+        facts = {**self.facts, **{kind: [n for n in self.facts.get(kind, ()) if n not in gone] for kind in _OF_TURNS}}
+        facts["good"] = [[name, record_id] for name, record_id in self.facts.get("good", ()) if name not in gone]
+        return replace(self, facts=facts)
+
+
+def retrain(settings: Settings, journal: Journal, agent: str, *, actor: str) -> Retrained:
+    """Make the agent's live version again without erased turns, and put it up for trial.
+
+    Raises Conflict while another version is on trial, AdapterError if a version's files are gone or another base is
+    served.
+    """
+    store = AdapterStore(settings.adapters_dir.resolve())
+    bind(journal, store)
+    with journal.read() as session:
+        live = lifecycle.alias(session, agent) or 0
+        start, past = _chain(session, store, agent, live)
+        gone = _gone(session, {name for step in past for name in step.turns})
+    left = [step.without(gone) for step in past]
+    names = (agent, str(VersionName(agent, live)), str(VersionName(agent, start)))
+    n_gone = sum(len(step.facts["rows"]) for step in past) - sum(len(step.facts["rows"]) for step in left)
+    left = [step for step in left if step.facts["rows"] or step.facts["groups"]]
+    n_rows = sum(len(step.facts["rows"]) for step in left)
+    if not left:
+        return Retrained(*names, None, 0, 0, n_gone)
+    with journal.write() as session:
+        number = reserve(session, agent, parent=start, actor=actor, origin=ORIGIN)
+    try:
+        _make(settings, journal, store, agent, number, start, left)
+    except BaseException as error:
+        with journal.write() as session:
+            give_up(session, agent, number, f"it could not be retrained: {error}"[:500])
+        raise
+    digest = str(store.manifest(agent, number)["files"]["adapter_model.safetensors"])
+    with journal.write() as session:
+        admit(session, agent, number, digest)
+    return Retrained(*names, str(VersionName(agent, number)), len(left), n_rows, n_gone)
+
+
+def _make(
+    settings: Settings, journal: Journal, store: AdapterStore, agent: str, number: int, start: int, past: Sequence[Past]
+) -> None:
+    """Take the steps again and publish what comes out as version `number`."""
+    before = store.path(agent, start) if start else None
+    if start:
+        store.verify(agent, start)
+    trainer: Trainer | None = None
+    samples: list[Sample] = []
+    with TemporaryDirectory() as folder:
+        aside, last = AdapterStore(Path(folder)), before
+        for place, step in enumerate(past, 1):
+            recipe = reproduce.recipe_of(step.recipe)
+            if trainer is None or trainer.recipe != recipe:
+                trainer = trainer_for(settings, recipe, agent)
+                anchors = anchors_for(settings, trainer.policy, recipe)
+                if last is not None:
+                    checkpoint.restore(last, trainer)
+            if trainer.policy.device.type == "cpu":
+                torch.set_num_threads(step.threads)
+            trainer.policy.set_teacher(last)
+            samples = reproduce.replay(trainer, anchors, journal, agent, step.version, step.facts) or samples
+            last = checkpoint.save(aside, agent, place, trainer, parent=place - 1, rows=[], metrics={}, probe={})
+        assert trainer is not None, "there is at least one step"
+        trainer.policy.set_teacher(before)
+        kept_answers = kept_answers_for(settings, trainer.policy)
+        checkpoint.save(
+            store,
+            agent,
+            number,
+            trainer,
+            parent=start,
+            rows=[name for step in past for name in step.facts["rows"]],
+            metrics={},
+            probe=build_probe(trainer.policy, samples),
+            kept_answers=kept_answers.record(trainer.policy) if kept_answers is not None else None,
+            facts={"steps": [asdict(step) for step in past]},
+        )
+
+
+def _chain(session: Session, store: AdapterStore, agent: str, live: int) -> tuple[int, list[Past]]:
+    """The last ancestor of `live` that used no erased turn, and the steps from there to `live`, the oldest first."""
+    versions: list[tuple[int, list[Past]]] = []
+    number = live
+    while number:
+        row = session.get(VersionRow, (agent, number))
+        if row is None or row.parent_agent is not None:
+            break  # a branch begins here, or an import whose parent is elsewhere
+        versions.append((row.parent, _steps_of(store, agent, number) if row.origin in ("step", ORIGIN) else []))
+        number = row.parent
+    versions.reverse()
+    for place, (parent, steps) in enumerate(versions):
+        if any(_gone(session, step.turns) for step in steps):
+            return parent, [step for _, steps in versions[place:] for step in steps]
+    return live, []
+
+
+def _steps_of(store: AdapterStore, agent: str, number: int) -> list[Past]:
+    """The step that made a version, or the steps of one that was retrained. Raises AdapterError without its files."""
+    directory = store.path(agent, number)
+    if not directory.is_dir():
+        raise AdapterError(
+            f"{VersionName(agent, number)} has no files any more, so what came after it cannot be made again; go back "
+            "with `burnish rollback --to 0`"
+        )
+    manifest = store.manifest(agent, number)
+    if "steps" in manifest:
+        return [Past(**step) for step in manifest["steps"]]
+    state = json.loads((directory / checkpoint.STATE).read_text(encoding="utf-8"))
+    facts = {name: manifest[name] for name in _FACTS if name in manifest}
+    return [Past(number, state["recipe"], state["threads"], {"rows": [], **facts})]
+
+
+def _gone(session: Session, names: set[str]) -> set[str]:
+    """Those of the turns that are not in the journal."""
+    listed = sorted(names)
+    there: set[str] = set()
+    for begin in range(0, len(listed), 500):
+        some = col(InteractionRow.interaction_id).in_(listed[begin : begin + 500])
+        there |= set(session.scalars(select(col(InteractionRow.interaction_id)).where(some)))
+    return names - there

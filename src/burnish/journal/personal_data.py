@@ -1,0 +1,77 @@
+"""Everything that is stored of one voice, as plain values, for whoever asks what is known of them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session, SQLModel, col
+
+from burnish.journal import Journal, erasure, story
+from burnish.journal.tables import AgentRow, ComparisonRow, FeedbackRow, InteractionRow, KeyRow, OptOutRow, SessionRow
+from burnish.journal.turns import messages_of
+from burnish.records import Who, digest_of_voice
+
+AT_ONCE = 50
+"""Turns that are read in one transaction."""
+Tree = dict[str, Any]
+_OF_USERS: dict[str, type[Any]] = {"key": KeyRow, "personal agent": AgentRow}
+
+
+def lines(journal: Journal, who: Who) -> Iterator[str]:
+    """One JSON object a line."""
+    return (json.dumps(item, ensure_ascii=False, default=str) + "\n" for item in items(journal, who))
+
+
+def items(journal: Journal, who: Who) -> Iterator[Tree]:
+    """Turns in full, the oldest first, then the voice's other feedback, sessions, keys, personal agents and opt-out.
+
+    `what` names the kind of each.
+    """
+    mine = erasure.turns_of(who)
+    with journal.read() as session:
+        wanted = select(col(InteractionRow.interaction_id)).where(*mine).order_by(col(InteractionRow.ended_at))
+        names = list(session.scalars(wanted))
+    for start in range(0, len(names), AT_ONCE):
+        with journal.read() as session:
+            yield from [
+                {"what": "turn", **_told(session, name)}
+                for name in names[start : start + AT_ONCE]
+                if session.get(InteractionRow, name) is not None
+            ]
+    with journal.read() as session:
+        own = select(col(InteractionRow.interaction_id)).where(*mine)
+        elsewhere = col(FeedbackRow.interaction_id).is_(None) | col(FeedbackRow.interaction_id).not_in(own)
+        yield from _rows("feedback", session.scalars(select(FeedbackRow).where(*erasure.feedback_of(who), elsewhere)))
+        held = select(col(InteractionRow.session_id)).where(*mine)
+        yield from _rows("session", session.scalars(select(SessionRow).where(col(SessionRow.session_id).in_(held))))
+        tenant, kind, name = who
+        if kind == "user":
+            for what, table in _OF_USERS.items():
+                wanted = select(table).where(col(table.tenant) == tenant, col(table.user) == name)
+                yield from _rows(what, session.scalars(wanted))
+        opted_out = select(OptOutRow).where(col(OptOutRow.voice) == digest_of_voice(who))
+        yield from _rows("opt-out", session.scalars(opted_out))
+
+
+def _told(session: Session, name: str) -> Tree:
+    """A turn as `burnish turns show` tells it, and what is stored of it besides. Tokens and hashes are left out: they
+    say nothing more.
+    """
+    row = session.get_one(InteractionRow, name)
+    columns = ("request_id", "tenant", "key_id", "sampling", "started_at", "may_train", "upstream")
+    pairs = session.scalars(select(ComparisonRow).where(col(ComparisonRow.interaction_id) == name))
+    compared = [(pair, messages_of(session, [pair.candidate_digest, pair.baseline_digest])) for pair in pairs]
+    return (
+        story.tell(session, name)
+        | {column: getattr(row, column) for column in columns}
+        | {
+            "tools": messages_of(session, [row.tools_digest])[0] if row.tools_digest else [],
+            "comparisons": [{**pair.model_dump(), "replies": replies} for pair, replies in compared],
+        }
+    )
+
+
+def _rows(what: str, rows: Any) -> Sequence[Tree]:
+    found: list[SQLModel] = list(rows)
+    return [{"what": what, **row.model_dump(mode="json", exclude={"digest"})} for row in found]

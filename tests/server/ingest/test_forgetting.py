@@ -1,0 +1,292 @@
+"""A user is forgotten: planted through the real gateway, gone from every byte below the state directory."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from benchmarks.security.forgetting import measure
+from burnish import config
+from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry.personal import name_of
+from burnish.adapters.serving.prepare import prepare
+from burnish.adapters.verbs import privacy
+from burnish.config import Personal, Settings
+from burnish.errors import JournalError, NotFound
+from burnish.journal import Journal, erasure
+from burnish.journal.tables import (
+    AgentRow,
+    AuditRow,
+    ErasureJob,
+    FeedbackRow,
+    InteractionRow,
+    SampleRow,
+    StepRow,
+    VersionRow,
+)
+from burnish.journal.turns import interaction_of
+from burnish.records import UNDECIDED, Interaction, StepOutcome, VersionState
+from burnish.segments.file import SegmentWriter, aside_of, read
+from burnish.segments.frames import encode
+from burnish.server.ingest.ingester import Ingester
+from burnish.server.ingest.personal_requests import PersonalRequests
+from burnish.server.ingest.segment_folder import SegmentFolder
+from tests.adapters.files.test_store import fill
+from tests.factories import interaction, user
+from tests.server.ingest.pen import Pen
+from tests.turns import add_feedback, add_turn
+
+
+def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(tmp_path: Path) -> None:
+    figures = measure(tmp_path, print, 50)
+    assert figures["forgotten_planted"] >= 50
+    assert figures["forgotten_there_before"] == figures["forgotten_planted"]
+    assert figures["forgotten_exported"] == 1.0
+    assert figures["forgotten_found"] == 0
+    assert figures["forgotten_kept"] == 1.0
+    assert figures["forgotten_foreign"] == 0
+    assert figures["lineage_right"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "left"),
+    [
+        (Journal, "compact", None),
+        (SegmentFolder, "erase", (0, 0)),
+        (erasure, "drop_unused", 0),
+        (privacy, "forget_user", (0, [])),
+    ],
+)
+def test_a_part_that_is_left_out_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, left: Any
+) -> None:
+    monkeypatch.setattr(place, name, lambda *_: left)
+    assert measure(tmp_path, print, 50)["forgotten_found"] > 0
+
+
+class Server:
+    """A state directory with an ingester that carries erasures out, and without a gateway."""
+
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings(state_dir=folder)
+        self.journal = prepare(self.settings)
+        self.pen = Pen(self.settings.segments_dir / "pen")
+        self.pen.folder = self.settings.segments_dir
+        self.ingester = Ingester.of(self.settings, self.journal)
+        self.store = AdapterStore.of(self.settings)
+
+    def ask(self, user: str = "ann", tenant: str = "default") -> None:
+        with self.journal.write() as session:
+            privacy.forget(session, (tenant, "user", user), actor="test", reason="she asked")
+
+    def run(self, n: int = 3) -> dict[str, Any]:
+        """`n` rounds of the ingester. Returns how far the erasure is."""
+        for _ in range(n):
+            self.ingester._erasures._next_look = 0.0  # type: ignore[union-attr]
+            self.ingester.run_once()
+        with self.journal.read() as session:
+            return privacy.standing(session, ANN)
+
+    def publish(self, number: int, rows: list[str], state: VersionState, parent: int = 0) -> None:
+        """A version that a step made from `rows`, with a probe of all of them."""
+        probe: dict[str, Any] = {"rows": [{"prompt_ids": [7, 7], "completion_ids": [8]} for _ in rows], "positions": []}
+        probe["positions"] = [{"row": place, "index": 0} for place in range(len(rows))]
+        with self.store.aside("agent", number) as directory:
+            fill(directory)
+            (directory / "probe.json").write_text(json.dumps(probe))
+            facts = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": parent, "rows": rows}
+            self.store.publish("agent", number, directory, facts)
+        with self.journal.write() as session:
+            is_open = state in UNDECIDED
+            outcome = StepOutcome.OPEN if is_open else StepOutcome.PUBLISHED
+            step = StepRow(agent="agent", version=number, parent=parent, outcome=outcome, metrics={}, started_at=1.0)
+            session.add(step)
+            session.flush()
+            for name in rows:
+                session.add(SampleRow(step_id=step.step_id or 0, interaction_id=name, record_ids=[]))
+            made: dict[str, Any] = {"step_id": step.step_id, "state": state, "digest": "d", "evidence": {}}
+            session.add(VersionRow(agent="agent", version=number, parent=parent, created_at=1.0, **made))
+
+
+ANN = ("default", "user", "ann")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path)
+
+
+def test_a_version_on_trial_is_refused_and_others_rows_come_again(server: Server) -> None:
+    hers, his = (server.pen.say([user("hi")], "ok", user=name) for name in ("ann", "bob"))
+    server.ingester.run_once()
+    server.publish(3, [hers.interaction_id, his.interaction_id], VersionState.CANDIDATE)
+    server.ask()
+    found = server.run()
+    assert found["state"] == "done"
+    assert [(each["version"], each["state"]) for each in found["versions"]] == [("agent@v3", "refused")]
+    with server.journal.read() as session:
+        assert session.get_one(InteractionRow, his.interaction_id).spent_step is None
+        assert session.scalars(select(StepRow.outcome)).all() == [StepOutcome.SUPERSEDED]
+
+
+def test_the_probe_of_a_live_version_loses_the_turns_tokens(server: Server) -> None:
+    hers, his = (server.pen.say([user("hi")], "ok", user=name) for name in ("ann", "bob"))
+    server.ingester.run_once()
+    server.publish(3, [hers.interaction_id, his.interaction_id], VersionState.RETIRED)
+    server.ask()
+    assert [each["state"] for each in server.run()["versions"]] == ["retired"]
+    probe = json.loads((server.store.path("agent", 3) / "probe.json").read_text())
+    assert [row["prompt_ids"] for row in probe["rows"]] == [[], [7, 7]]
+    assert [place["row"] for place in probe["positions"]] == [1]
+    server.store.verify("agent", 3)
+
+
+def test_a_turn_that_is_read_after_the_erasure_but_began_before_is_left_out(server: Server) -> None:
+    server.pen.say([user("first")], "ok", user="ann")
+    server.ingester.run_once()
+    server.ask()
+    assert server.run()["n_turns"] == 1
+    late = server.pen.say([user("long under way")], "ok", user="ann", gateway="b")
+    after = server.pen.say([user("new words")], "ok", user="ann", gateway="c", started_at=time.time() + 1.0)
+    other = server.pen.say([user("first")], "ok", user="bob", gateway="d")
+    server.run()
+    with server.journal.read() as session:
+        found = set(session.scalars(select(InteractionRow.interaction_id)))
+        assert late.interaction_id not in found and {after.interaction_id, other.interaction_id} <= found
+        for name in found:  # the ingester remembers no text that is gone
+            interaction_of(session, session.get_one(InteractionRow, name))
+
+
+def test_a_segment_that_a_gateway_writes_to_is_waited_for(server: Server) -> None:
+    writer = SegmentWriter(server.settings.segments_dir)
+    writer.append(interaction([user("of ann")], user="ann"))
+    server.ingester.run_once()
+    server.ask()
+    found = server.run()
+    assert found["state"] == "running" and "a gateway still writes to" in found["waits_for"]
+    writer.renew()
+    with server.journal.write() as session:
+        for row in session.scalars(select(ErasureJob)):
+            row.run_after = 0.0
+    assert server.run()["state"] == "done"
+    writer.close()
+
+
+def test_a_compaction_that_fails_is_tried_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.pen.say([user("of ann")], "ok", user="ann")
+    server.ingester.run_once()
+    server.ask()
+
+    def fail(_journal: Journal) -> None:
+        raise JournalError("a reader keeps what was deleted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "compact", fail)
+        assert server.run(1)["waits_for"] == "a reader keeps what was deleted"
+    with server.journal.write() as session:
+        job = session.scalars(select(ErasureJob)).one()
+        assert "ann" not in json.dumps(job.payload)
+        job.run_after = 0.0
+    found = server.run()
+    assert (found["state"], found["n_turns"]) == ("done", 1)
+
+
+def test_records_set_aside_go_if_they_are_hers_or_nobodys(server: Server) -> None:
+    aside = aside_of(server.settings.segments_dir)
+    aside.mkdir()
+    hers, his = (interaction([user(f"of {name}")], user=name) for name in ("ann", "bob"))
+    (aside / "records-a.seg").write_bytes(encode(hers) + encode(his) + b"damaged words of somebody")
+    server.pen.say([user("hi")], "ok", user="ann")
+    server.ingester.run_once()
+    server.ask()
+    found = server.run()
+    assert found["n_unreadable"] == 1
+    assert [record.user for record, _ in read(aside / "records-a.seg") if isinstance(record, Interaction)] == ["bob"]
+    assert b"damaged" not in (aside / "records-a.seg").read_bytes()
+
+
+def test_a_forgotten_users_personal_agent_is_at_the_base_and_nobodys(server: Server) -> None:
+    name = name_of("default", "agent", "ann")
+    server.pen.say([user("hi")], "ok", user="ann")
+    server.ingester.run_once()
+    with server.journal.write() as session:
+        session.add(AgentRow(name=name, tenant="default", created_at=1.0, parent="agent", user="ann"))
+        session.flush()
+        lifecycle.ensure_agent(session, name)
+        made: dict[str, Any] = {"state": VersionState.CANDIDATE, "digest": "d", "evidence": {}, "created_at": 1.0}
+        session.add(VersionRow(agent=name, version=1, parent=0, **made))
+        session.flush()
+        lifecycle.promote(session, name, 1, expected=0, actor="test")
+    home = server.store.path(name, 1)
+    home.mkdir(parents=True)
+    (home / "adapter_model.safetensors").write_bytes(b"weights of ann")
+    server.ask()
+    assert server.run()["state"] == "done"
+    assert not home.exists()
+    with server.journal.read() as session:
+        assert lifecycle.alias(session, name) == 0 and session.get_one(AgentRow, name).user == ""
+    personal = PersonalRequests(Personal(enabled=True))
+    again = interaction([user("hi")], user="ann", started_at=time.time() + 9, ended_at=time.time() + 9)
+    with server.journal.write() as session:
+        personal.note(session, again)
+        assert session.get_one(AgentRow, name).user == "ann"
+
+
+def test_an_unknown_user_and_an_unproved_name_are_told_apart(server: Server) -> None:
+    server.pen.say([user("hi")], "ok", quoted_user="carl")
+    server.ingester.run_once()
+    with pytest.raises(NotFound, match="nothing is stored of the user 'nobody'"):
+        server.ask("nobody")
+    with pytest.raises(NotFound, match=r"keys key-1 name that user without a proof, so those turns are their key's"):
+        server.ask("carl")
+    with pytest.raises(NotFound, match="in the tenant 'other'"):
+        server.ask("ann", "other")
+
+
+def test_what_is_older_than_the_settings_allow_is_erased(tmp_path: Path) -> None:
+    settings = Settings(
+        state_dir=tmp_path,
+        journal=config.Journal(keep_days={"turns": 30, "feedback": 10, "audit": 365}),
+    )
+    server = Server(tmp_path, settings)
+    now, day = time.time(), 86_400.0
+
+    def add(name: str, days: float) -> str:
+        at = now - days * day
+        return add_turn(server.journal, interaction([user(f"words {name}")], started_at=at, ended_at=at))
+
+    old, young = add("of old", 31), add("of now", 29)
+    add_feedback(server.journal, old, 1.0, comment="on old", created_at=now)
+    add_feedback(server.journal, young, 1.0, comment="too old", created_at=now - 11 * day)
+    add_feedback(server.journal, young, 1.0, comment="young", created_at=now - 9 * day)
+    with server.journal.write() as session:
+        for days in (366, 1):
+            row = AuditRow(at=now - days * day, actor="cli", action="test", object=f"audit {days}")
+            session.add(row)
+    aside = aside_of(settings.segments_dir)
+    aside.mkdir()
+    for days in (31, 1):
+        (aside / f"{days}.seg").write_bytes(b"unreadable")
+        os.utime(aside / f"{days}.seg", (now - days * day, now - days * day))
+    server.ingester.run_once()
+    with server.journal.read() as session:
+        assert session.scalars(select(InteractionRow.interaction_id)).all() == [young]
+        assert session.scalars(select(FeedbackRow.comment)).all() == ["young"]
+        assert session.scalars(select(AuditRow.object)).all() == ["audit 1"]
+    assert [path.name for path in aside.iterdir()] == ["1.seg"]
+    found = (tmp_path / "journal.db").read_bytes() + (tmp_path / "journal.db-wal").read_bytes()
+    assert b"words of now" in found and b"words of old" not in found and b"too old" not in found
+
+
+def test_without_a_period_everything_stays(server: Server) -> None:
+    name = add_turn(server.journal, interaction([user("of 1970")]))
+    add_feedback(server.journal, name, 1.0)
+    server.ingester.run_once()
+    with server.journal.read() as session:
+        assert session.scalars(select(InteractionRow.interaction_id)).all() == [name]
+        assert len(session.scalars(select(FeedbackRow)).all()) == 1
