@@ -1,9 +1,7 @@
-"""Anchors: the base's own short answers to general prompts, part of every step against forgetting.
+"""Anchors: the beginnings of the base's own answers to general prompts, part of every step against forgetting.
 
 They are self-generated, so they contain nobody's data. They are the base's likeliest answers: a small model that is
-sampled at temperature 1 writes nonsense, and holding its predictions there keeps nothing that anybody asks for. An
-answer that does not end within 32 tokens is not used: its beginning holds the base's style, which people may want to
-change, and little of what the base can do.
+sampled at temperature 1 writes nonsense, and holding its predictions there keeps nothing that anybody asks for.
 Guarantees: they are made once per base and file (cached under a name made of both digests; those of known models
 ship). An answer that fails its `check` is not used.
 """
@@ -23,11 +21,11 @@ from burnish.files import replace_text
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import render
 from burnish.learner.model.base_model import revision
-from burnish.learner.model.generation import end_ids, generate
+from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy, Weights
 
 MAX_NEW_TOKENS = 32
-"""Longest anchor. A long answer says more about the base's style than about what it knows."""
+"""Longest anchor. What follows in a long answer says more about its style than about what the base knows."""
 
 
 class Anchors:
@@ -40,7 +38,9 @@ class Anchors:
     def load(cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = MAX_NEW_TOKENS) -> "Anchors":
         """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer})."""
         prompts = read_prompts(file)
-        identity = f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} whole"
+        identity = (
+            f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} likeliest"
+        )
         cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         shipped = OF_KNOWN_BASES / cache.name
         if shipped.exists():
@@ -75,14 +75,14 @@ def read_prompts(file: Path) -> list[Mapping[str, Any]]:
 
 
 def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_tokens: int) -> list[Text]:
-    """The base's likeliest answer to each prompt, if it ends and passes its check."""
+    """The beginning of the base's likeliest answer to each prompt, if it passes its check."""
     tokenizer = policy.tokenizer
     rendered = [render(tokenizer, prompt["messages"], prompt.get("tools") or ()) for prompt in prompts]
     with torch.no_grad(), policy.using(Weights.BASE):
         answers = generate(rendered, policy, max_new_tokens, is_sampled=False)
-    texts, ends = [], end_ids(policy)
+    texts = []
     for prompt, ids, answer in zip(prompts, rendered, answers, strict=True):
-        if not answer or answer[-1] not in ends:
+        if not answer:
             continue
         check = prompt.get("check")
         if not check or re.fullmatch(check, tokenizer.decode(answer, skip_special_tokens=True), re.DOTALL):

@@ -1,8 +1,7 @@
 """Good replies: replies that people praised, and replies that people wrote.
 
-They teach again and again. The teacher reads a few of them as examples (`examples.py`), later steps learn some of them
-again, token by token, and a refit learns them all from the base (`learner/step/refit.py`). A small step sees each turn
-once, so most of what its few good replies could teach would be lost.
+They teach twice. The teacher reads a few of them as examples (`examples.py`), and later steps learn them again, token
+by token. A small step sees each turn once, so most of what its few good replies could teach would be lost.
 
 Guarantees: the newest come first. No user has a second one among the chosen before every other user has one.
 """
@@ -22,7 +21,7 @@ from burnish.learner.data.teacher_prompts import right_reply
 from burnish.learner.safety.hint_validation import PRAISE, LikedReply
 from burnish.records import StepOutcome, who_of
 
-N_STEPS = 64
+N_STEPS = 16
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""
 
 
@@ -38,19 +37,13 @@ class GoodReply(LikedReply):
         return self.interaction_id, self.record_id
 
 
-def has_one(sample: Sample) -> bool:
-    """True if a person praised the sample's reply, or wrote the right one."""
-    has_written = sample.right_kind is RightKind.DEMONSTRATION and sample.demonstration_ids is not None
-    return has_written or (sample.reward or 0.0) >= PRAISE
-
-
 def of_step(samples: Sequence[Sample]) -> list[GoodReply]:
     """The good replies of a step, the last first. What a person wrote takes precedence over what the person praised."""
     found = []
     for sample in reversed(samples):
-        if not has_one(sample):
-            continue
         ids = sample.demonstration_ids if sample.right_kind is RightKind.DEMONSTRATION else None
+        if ids is None and (sample.reward or 0.0) < PRAISE:
+            continue
         reply = sample.completion_ids if ids is None else ids
         where = (sample.who, sample.interaction_id, sample.prompt_ids, reply)
         found.append(GoodReply(*where, sample.messages, sample.tools))

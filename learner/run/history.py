@@ -13,8 +13,7 @@ from burnish.learner.data import good_replies
 from burnish.learner.data.good_replies import GoodReply
 from burnish.learner.safety.forgetting import Forgetting, forgetting
 from burnish.learner.safety.hint_validation import LikedReply, earlier
-from burnish.learner.step import refit
-from burnish.records import StepOutcome, VersionState
+from burnish.records import StepOutcome
 
 
 class History:
@@ -58,27 +57,6 @@ class History:
         """At most `n` users who praised turns of the agent's last steps, for the hint validation of the next step."""
         with self._journal.read() as session:
             return earlier(session, self._agent, n) if n else []
-
-    def is_refit_due(self, n_own: int) -> bool:
-        """True if enough good replies have come since the last refit. The coming step has `n_own` more."""
-        ended = (col(StepRow.agent) == self._agent, col(StepRow.outcome) != StepOutcome.OPEN)
-        made = (col(VersionRow.agent) == col(StepRow.agent)) & (col(VersionRow.version) == col(StepRow.version))
-        steps = (
-            select(col(StepRow.step_id), col(StepRow.metrics), col(VersionRow.state))
-            .join(VersionRow, made, isouter=True)
-            .where(*ended)
-            .order_by(col(StepRow.step_id).desc())
-            .limit(good_replies.N_STEPS)
-        )
-        with self._journal.read() as session:
-            refits = [
-                refit.Earlier(step_id, int(metrics[refit.N_ROWS]), state == VersionState.REFUSED)
-                for step_id, metrics, state in session.execute(steps)
-                if refit.N_ROWS in metrics
-            ]
-            last = refits[0].step_id if refits else 0
-            n_new = sum(each.step_id > last for each in good_replies.find(session, self._agent))
-        return refit.is_due(n_own + n_new, refits)
 
     def good_replies(self, n: int, tokenizer: Any) -> list[GoodReply]:
         """At most `n` good replies of the agent's last steps."""

@@ -19,7 +19,6 @@ from burnish.adapters.files.store import AdapterStore
 from burnish.config import Recipe
 from burnish.errors import AdapterError, LearnerError, Postponed
 from burnish.learner.data.anchors import Anchors
-from burnish.learner.data.good_replies import has_one
 from burnish.learner.data.samples import Sample, Skipped, SkipReason, to_sample
 from burnish.learner.data.shadow_groups import Group, GroupLedger
 from burnish.learner.model import checkpoint
@@ -94,15 +93,14 @@ class Loop:
             self._ledger.answer_step()
         if len(rows) < (1 if is_asked else max(1, self._recipe.min_rows // 2)):
             return False
-        good = self._rows_of_refit(rows)
-        rows, groups = (good, []) if good else (rows, self._choose_groups(live))
+        groups = self._choose_groups(live)
         try:
             step = self._ledger.open(live, [ready for ready, _ in rows], attempt=self._attempt(rows), groups=groups)
         except Postponed as error:
             log.info("no step yet", reason=str(error))
             return False
         try:
-            work = self._work(live, [sample for _, sample in rows], groups, is_refit=bool(good))
+            work = self._work(live, [sample for _, sample in rows], groups)
             self._publish(step, rows, self._train(work), work)
         except (LearnerError, AdapterError) as error:
             self._fail(step, error)
@@ -238,7 +236,7 @@ class Loop:
     def _attempt(self, rows: list[tuple[Ready, Sample]]) -> int:
         return 1 + self._ledger.attempts_of([ready.interaction.interaction_id for ready, _ in rows])
 
-    def _work(self, live: int, samples: list[Sample], groups: Sequence[Group], *, is_refit: bool) -> Work:
+    def _work(self, live: int, samples: list[Sample], groups: Sequence[Group]) -> Work:
         """The step's rows with anchors, which weigh more the more `live` and its children have forgotten.
 
         After one child that forgot too much the step has no momentum, because momentum would lead to the same place.
@@ -246,11 +244,10 @@ class Loop:
         versions were refused of late.
         """
         recipe = self._recipe
-        n_anchors = len(self._anchors.texts) if self._anchors and is_refit else recipe.anchor_rows
-        anchors = self._anchors.draw(n_anchors, self._trainer.generator) if self._anchors else []
+        anchors = self._anchors.draw(recipe.anchor_rows, self._trainer.generator) if self._anchors else []
         forgetting = self._ledger.history.forgetting(live)
         grows = bool(anchors) and recipe.anchor_growth > 1.0
-        anchor_factor = forgetting.factor(recipe.anchor_growth, from_base=is_refit) if grows else 1.0
+        anchor_factor = forgetting.factor(recipe.anchor_growth) if grows else 1.0
         weight_factors = {Anchor.name: anchor_factor} if anchor_factor != 1.0 else {}
         liked_replies = (
             self._ledger.history.liked_replies(self._recipe.n_liked_replies)
@@ -259,21 +256,10 @@ class Loop:
         )
         rate = self._ledger.history.rate(self._recipe.backoff)
         has_momentum, shrink = not (grows and forgetting.n_refused), forgetting.shrink(self._recipe.shrink)
-        n_again = (recipe.refit_rows if is_refit else recipe.replay_rows) if recipe.sft_weight else 0
+        n_again = recipe.replay_rows if recipe.sft_weight else 0
         n_good = max(EXAMPLE_POOL * recipe.n_examples, n_again)
         good = self._ledger.history.good_replies(n_good, self._trainer.policy.tokenizer)
-        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good, is_refit)
-
-    def _rows_of_refit(self, rows: list[tuple[Ready, Sample]]) -> list[tuple[Ready, Sample]]:
-        """The rows with a good reply if a refit is due, else none. The other rows wait for the next step.
-
-        The shuffled control has no refit: good replies are truly good.
-        """
-        recipe = self._recipe
-        if not recipe.refit_rows or not recipe.sft_weight or recipe.shuffle_rewards:
-            return []
-        good = [(ready, sample) for ready, sample in rows if has_one(sample)]
-        return good if good and self._ledger.history.is_refit_due(len(good)) else []
+        return Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
 
     def _train(self, work: Work) -> StepResult:
         self._loaded.current = None  # until the step is published, the trainer holds no version
@@ -351,8 +337,6 @@ def _facts(work: Work) -> dict[str, Any]:
         facts["jurors"] = [liked.interaction_id for liked in work.liked_replies]
     if work.good:
         facts["good"] = [list(each.name) for each in work.good]
-    if work.is_refit:
-        facts["is_refit"] = True
     if work.rate != 1.0:
         facts["rate"] = work.rate
     if work.shrink != 1.0:

@@ -121,11 +121,9 @@ def replay(
         good = good_replies.read(session, names, trainer.policy.tokenizer)
     if len(liked_replies) + len(good) < len(facts.get("jurors", [])) + len(names):
         raise AdapterError(f"{agent}@v{version} was made with praised turns that are no longer in the journal")
-    is_refit = facts.get("is_refit", False)
-    n_anchors = len(anchors.texts) if anchors and is_refit else trainer.recipe.anchor_rows
     trainer.step(
         samples,
-        anchors.draw(n_anchors, trainer.generator) if anchors else [],
+        anchors.draw(trainer.recipe.anchor_rows, trainer.generator) if anchors else [],
         groups,
         facts.get("emphasis", {}),
         has_momentum=facts.get("has_momentum", True),
@@ -133,7 +131,6 @@ def replay(
         liked_replies=liked_replies,
         shrink=facts.get("shrink", 1.0),
         good=good,
-        is_refit=is_refit,
     )
     return samples
 

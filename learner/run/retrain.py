@@ -34,7 +34,7 @@ from burnish.records import VersionName
 
 ORIGIN = "retrain"
 _OF_TURNS = ("rows", "groups", "jurors")
-_FACTS = (*_OF_TURNS, "good", "emphasis", "has_momentum", "rate", "shrink", "is_refit")
+_FACTS = (*_OF_TURNS, "good", "emphasis", "has_momentum", "rate", "shrink")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ from burnish.learner.safety.hint_validation import LikedReply
 from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
 from burnish.learner.step.length import StepLength, signal
-from burnish.learner.step.refit import refit
 
 BETAS = (0.9, 0.98)
 MAX_PACE = 1e4
@@ -88,7 +87,6 @@ class Trainer:
         liked_replies: Sequence[LikedReply] = (),
         shrink: float = 1.0,
         good: Sequence[GoodReply] = (),
-        is_refit: bool = False,
     ) -> StepResult:
         """Take one step on `samples`, `anchors` and shadow `groups`. If it must not be taken, the result's `reason`
         says why.
@@ -97,18 +95,14 @@ class Trainer:
         follows this step's gradient alone, and is a tenth as long (1 − β₁). `rate` multiplies the learning rate.
         `liked_replies` are replies that other users praised. They validate the samples' hints
         (`learner/safety/hint_validation.py`). `shrink` multiplies the adapter at the end. `good` are good replies
-        of earlier steps (`learner/data/good_replies.py`). With `is_refit` the step starts from the base and learns
-        them and its own, and nothing else (`learner/step/refit.py`).
+        of earlier steps (`learner/data/good_replies.py`).
         """
         return self.take(
-            Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good, is_refit)
+            Work(samples, anchors, groups, weight_factors, has_momentum, rate, liked_replies, shrink, good)
         )
 
     def take(self, work: Work) -> StepResult:
         """`step`, with all arguments as one value."""
-        if work.is_refit:
-            self.before_step(work)
-            return refit(self, work)
         started, before = time.perf_counter(), self.state()
         weights = self._weights()
         self.before_step(work)

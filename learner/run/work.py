@@ -45,8 +45,7 @@ class StepResult:
 class Work:
     """The input of a step: see `Trainer.step`. The adapter is multiplied by `shrink` at the end.
 
-    `good` are good replies of earlier steps: they are learned again, and the teacher may read them as examples. With
-    `is_refit` the step starts from the base and learns them and its own alone (`learner/step/refit.py`).
+    `good` are good replies of earlier steps: they are learned again, and the teacher may read them as examples.
     """
 
     samples: Sequence[Sample]
@@ -58,4 +57,3 @@ class Work:
     liked_replies: Sequence[LikedReply] = ()
     shrink: float = 1.0
     good: Sequence[GoodReply] = ()
-    is_refit: bool = False

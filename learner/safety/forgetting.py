@@ -49,14 +49,11 @@ class Forgetting:
     n_tolerated: int = 0
     n_refused: int = 0
 
-    def factor(self, growth: float, *, from_base: bool = False) -> float:
+    def factor(self, growth: float) -> float:
         """The factor on the anchors' weight: `growth` for each refused child, `growth`² at the limit, 1 up to half of
         the limit.
-
-        A child that starts `from_base` has lost nothing yet, so the limit does not count.
         """
-        is_near = self.n_tolerated > 0 and not from_base
-        nearness = min(1.0, max(0.0, 2.0 * self.n_lost / self.n_tolerated - 1.0)) if is_near else 0.0
+        nearness = min(1.0, max(0.0, 2.0 * self.n_lost / self.n_tolerated - 1.0)) if self.n_tolerated > 0 else 0.0
         exponent = 2.0 * nearness + self.n_refused
         return growth**exponent if exponent * math.log(growth) < math.log(MAX_FACTOR) else MAX_FACTOR
 

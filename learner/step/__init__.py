@@ -1,1 +1,1 @@
-"""One step: its length, its refit from the base, and the report on it."""
+"""One step: its length and the report on it."""

@@ -46,8 +46,7 @@ class Recipe(Section):
         5e-4,
         gt=0,
         le=1,
-        description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling, "
-        "and that of refits (`refit_rows`).",
+        description="AdamW's learning rate. With `step_kl` it is only the first step's, before scaling.",
     )
     rank: int = Field(16, ge=1, le=512, description="LoRA rank.")
     alpha: int | None = Field(
@@ -149,17 +148,10 @@ class Recipe(Section):
         "replies of earlier steps.",
     )
     replay_rows: int = Field(
-        16,
+        64,
         ge=0,
         le=4_096,
         description="Most good replies of earlier steps (praised, or written by a person) that a step learns again.",
-    )
-    refit_rows: int = Field(
-        128,
-        ge=0,
-        le=4_096,
-        description="Most good replies that are learned together from the base, each time that there are half as many "
-        "new ones as the last time. 0: never.",
     )
     dpo_weight: float = Field(
         0.0, ge=0, description="Weight of preferring a correction to the reply that it corrects (DPO)."

@@ -1,4 +1,4 @@
-"""Anchors are the base's own short answers, made once."""
+"""Anchors are the beginnings of the base's own answers, made once."""
 
 import json
 from pathlib import Path
@@ -21,26 +21,18 @@ def ask(text: str, **more: object) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], **more}
 
 
-def ends_often(policy: Policy) -> list[int]:
-    """Let many tokens end an answer: the tiny model's random weights hardly ever choose the real one."""
-    policy.model.generation_config.eos_token_id = list(range(0, 200, 10))
-    return policy.model.generation_config.eos_token_id
-
-
 def test_anchors_are_the_bases_own_and_cached(policy: Policy, tmp_path: Path) -> None:
-    file = write(tmp_path / "anchors.jsonl", *(ask(f"question {i}") for i in range(32)))
-    ends = ends_often(policy)
-    first = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=8)
-    assert 3 < len(first.texts) < 32, "some of the answers do not end within 8 tokens"
-    for text in first.texts:
-        assert [token in ends for token in text.completion_ids].index(True) == len(text.completion_ids) - 1
+    file = write(tmp_path / "anchors.jsonl", *(ask(f"question {i}") for i in range(16)))
+    first = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=24)
+    assert len(first.texts) == 16 and max(len(text.completion_ids) for text in first.texts) == 24
+    assert all(0 not in text.completion_ids[:-1] for text in first.texts), "an answer ends where it ends"
     for text in first.texts:
         with torch.no_grad():
             (likeliest,) = policy.top([text], 1)
         assert likeliest.squeeze(1).tolist() == list(text.completion_ids)
     perturb(policy)
     policy.model.generate = None  # neither the adapter nor a second run changes them: they come from the cache
-    again = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=8)
+    again = Anchors.load(file, policy, tmp_path / "cache", max_new_tokens=24)
     assert again.texts == first.texts
     draw = [first.draw(3, torch.Generator().manual_seed(1)) for _ in range(2)]
     assert draw[0] == draw[1] and len(draw[0]) == min(3, len(first.texts))
@@ -49,10 +41,7 @@ def test_anchors_are_the_bases_own_and_cached(policy: Policy, tmp_path: Path) ->
 
 def test_an_answer_that_fails_its_check_is_no_anchor(policy: Policy, tmp_path: Path) -> None:
     file = write(tmp_path / "anchors.jsonl", *(ask(f"question {i}", check="never this") for i in range(8)))
-    ends_often(policy)
     assert Anchors.load(file, policy, tmp_path, max_new_tokens=64).texts == []
-    file = write(tmp_path / "others.jsonl", *(ask(f"question {i}", check=".*") for i in range(8)))
-    assert Anchors.load(file, policy, tmp_path, max_new_tokens=64).texts
 
 
 @pytest.mark.parametrize("line", [{"prompt": "x"}, {"messages": []}, ask("x", check="("), "text"])

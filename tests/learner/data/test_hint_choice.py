@@ -15,6 +15,7 @@ from burnish.learner.run.trainer import Trainer
 from burnish.learner.step.report import StepReport
 from burnish.records import Reward
 from tests.factories import interaction, user
+from tests.turns import add_turn
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -55,6 +56,7 @@ def test_the_hint_that_was_taught_is_what_the_journal_keeps(
     result = make_trainer(check_hints=False).step([sample])
     ledger = Ledger(journal, "agent")
     turn = interaction([user("a")], interaction_id=sample.interaction_id)
+    add_turn(journal, turn)
     step = ledger.open(0, [Ready(turn, "s", Reward(-1.0, "judge", (), sample.hint))])
     ledger.announce(step, "digest", StepReport.of(result))
     with journal.read() as session:

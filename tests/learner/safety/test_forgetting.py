@@ -64,11 +64,6 @@ def test_golden_factors(found: Forgetting, expected: float) -> None:
     assert found.factor(1.0) == 1.0
 
 
-def test_the_limit_does_not_count_for_a_child_from_the_base() -> None:
-    assert Forgetting(4, 4, 0).factor(2.0, from_base=True) == 1.0
-    assert Forgetting(4, 4, 1).factor(2.0, from_base=True) == 2.0
-
-
 @given(st.integers(0, 96), st.integers(0, 96), st.integers(0, 2000), st.floats(1.0, 1e6))
 def test_the_factor_stays_within_its_bounds(n_lost: int, n_tolerated: int, n_refused: int, growth: float) -> None:
     factor = Forgetting(n_lost, n_tolerated, n_refused).factor(growth)

@@ -17,6 +17,7 @@ from burnish.learner.run.trainer import Trainer
 from burnish.learner.step.report import StepReport
 from burnish.records import Reward
 from tests.factories import interaction, user
+from tests.turns import add_turn
 
 Make = Callable[..., Trainer]
 Samples = Callable[..., list[Sample]]
@@ -72,13 +73,14 @@ def test_the_reason_is_kept_with_the_row(journal: Journal, make_trainer: Make, m
     result = trainer.step(hinted)
     assert result.refusals.keys() == {sample.interaction_id for sample in hinted}
     ledger = Ledger(journal, "agent")
-    step = ledger.open(0, [_ready(sample) for sample in hinted])
+    step = ledger.open(0, [_ready(journal, sample) for sample in hinted])
     ledger.announce(step, "digest", StepReport.of(result))
     with journal.read() as session:
         rows = session.query(SampleRow).all()
         assert {row.interaction_id: row.hint_status for row in rows} == result.refusals
 
 
-def _ready(sample: Sample) -> Ready:
+def _ready(journal: Journal, sample: Sample) -> Ready:
     turn: Any = interaction([user("a")], interaction_id=sample.interaction_id)
+    add_turn(journal, turn)
     return Ready(turn, "s", Reward(-1.0, "judge", (), sample.hint))
