@@ -10,7 +10,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from burnish.journal.tables import SessionRow
 from burnish.records import Feedback, Interaction, NextStateKind
 from burnish.segments.file import created_at, read
 from burnish.segments.frames import Record
-from burnish.server.ingest import feedback, lookup
+from burnish.server.ingest import feedback
 from burnish.server.ingest.filing import Filing
 from burnish.server.ingest.next_state import note_ended
 from burnish.server.ingest.personal_requests import PersonalRequests
@@ -39,12 +38,12 @@ log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
 FEEDBACK_SECONDS = 168 * 3600.0
 """Seconds for which feedback waits for its reply before it expires."""
-BATCH = 64
+BATCH = 256
 """Records held at a time."""
+BATCH_BYTES = 8 * 2**20
+"""Bytes of records after which no further one is held."""
 HOLD = 0.03
-"""Seconds after which a transaction takes no further record, because others wait for SQLite's write lock, for example a
-rollback.
-"""
+"""Seconds that a transaction should take, because others wait for SQLite's write lock, for example a rollback."""
 MAX_AHEAD = 5.0
 """Seconds by which the clocks of two gateways may differ."""
 MAX_OPEN = 100
@@ -65,7 +64,7 @@ class _New(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A record that can be filed. None if it cannot be stored."""
+    """A record that can be filed. None if it cannot be stored; it is set aside."""
 
     segment: str
     place: int
@@ -97,6 +96,7 @@ class Ingester:
         self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
+        self._seconds_each = HOLD / BATCH
         self._personal_requests = PersonalRequests(personal or Personal())
 
     def run_once(self) -> int:
@@ -107,7 +107,7 @@ class Ingester:
         for found in self._batches(watermark, damaged):
             batch = [_Ready(new.segment, new.place, new.behind, _prepared(new.record)) for new in found]
             while batch:
-                n_filed = self._file_some(batch)
+                n_filed = self._file_some(batch[: max(1, int(HOLD / self._seconds_each))])
                 batch = batch[n_filed:]
                 n_taken += n_filed
                 time.sleep(BREATH)
@@ -140,49 +140,63 @@ class Ingester:
         found = [
             (created_at(path), _new_in(path, offset, watermark, damaged)) for path, offset in self._folder.unread()
         ]
-        records = _merged(found)
-        while batch := list(islice(records, BATCH)):
+        batch: list[_New] = []
+        n_bytes = 0
+        for new in _merged(found):
+            batch.append(new)
+            n_bytes += new.behind - new.place
+            if len(batch) >= BATCH or n_bytes >= BATCH_BYTES:
+                yield batch
+                batch, n_bytes = [], 0
+        if batch:
             yield batch
 
     def _file_some(self, batch: list[_Ready]) -> int:
-        """File the first records of `batch` in one transaction, as many as `HOLD` allows. Returns how many."""
-        ends = time.perf_counter() + HOLD
-        n_filed = 0
+        """File `batch` in one transaction, together with the segments' offsets. Returns how many records were filed.
+
+        If a record cannot be stored, only those before it are filed, then it is set aside: clients shape records, and
+        none of them may stop the others.
+        """
+        try:
+            self._file(batch)
+            return len(batch)
+        except (OperationalError, OSError):
+            raise
+        except Exception:
+            if len(batch) > 1:
+                return self._file_some(batch[: len(batch) // 2])
+            record = batch[0].record
+            assert record is not None, "nothing was done for it"
+            _report(record if isinstance(record, Feedback) else record.turn)
+            return self._file_some([batch[0]._replace(record=None)])
+
+    def _file(self, batch: list[_Ready]) -> None:
+        started = time.perf_counter()
         try:
             with self._journal.write() as session:
-                while n_filed < len(batch) and (not n_filed or time.perf_counter() < ends):
-                    self._take(session, batch[n_filed])
-                    n_filed += 1
-                for name, offset in {new.segment: new.behind for new in batch[:n_filed]}.items():
+                self._filing.begin(ready.record for ready in batch if isinstance(ready.record, Prepared))
+                for ready in batch:
+                    self._take(session, ready)
+                self._filing.store()
+                for name, offset in {ready.segment: ready.behind for ready in batch}.items():
                     self._folder.move(session, name, offset)
         except BaseException:
             self._filing.forget()
             self._personal_requests.forget()
             self._folder.forget()
             raise
-        return n_filed
+        seconds_each = (time.perf_counter() - started) / len(batch)
+        self._seconds_each += 0.3 * (seconds_each - self._seconds_each)
 
     def _take(self, session: Session, ready: _Ready) -> None:
-        """Store one record or set it aside: clients shape records, and none of them may stop the others."""
         record = ready.record
-        try:
-            if record is None:
-                self._folder.set_aside(ready.segment, ready.place)
-                return
-            with session.begin_nested():
-                if isinstance(record, Feedback):
-                    feedback.take(session, record)
-                elif not lookup.is_filed(session, record.turn.interaction_id):
-                    self._filing.take_interaction(session, record)
-                    self._personal_requests.note(session, record.turn)
-        except (OperationalError, OSError):
-            raise
-        except Exception:
-            self._filing.forget()
-            self._personal_requests.forget()
-            assert record is not None, "nothing was done for it"
-            _report(record if isinstance(record, Feedback) else record.turn)
+        if record is None:
             self._folder.set_aside(ready.segment, ready.place)
+        elif isinstance(record, Feedback):
+            self._filing.store()
+            feedback.take(session, record)
+        elif self._filing.take_interaction(session, record):
+            self._personal_requests.note(session, record.turn)
 
     def _close_idle(self) -> None:
         now = time.time()

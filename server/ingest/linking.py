@@ -23,6 +23,7 @@ from typing import Any
 
 from burnish.adapters.registry.personal import family_of
 from burnish.records import Interaction, LinkRule, Message
+from burnish.segments.texts import once
 
 _CALLS_IN_TEXT = re.compile(r"Calling tools:\s*\[\{")
 _TOKEN = re.compile(r"\w+|\W")
@@ -97,7 +98,6 @@ class Trace:
         self._repeated = repeated[: -MOST_PLACES - 1 : -1]
         as_repeated = _with_stop(turn.reply, turn.stop)
         self._own = self._suffix(turn.messages, as_repeated), self._words(as_repeated)
-        self._words_at = [(k + 1, words) for k in self._repeated if (words := self._words(turn.messages[k]))]
         self._changed = None
         if self._repeated:
             last = self._repeated[0]
@@ -126,9 +126,13 @@ class Trace:
         """
         return self._own[1]
 
+    def hash_at(self, start: int) -> str:
+        """The hash of the first `start` messages."""
+        return self._hashes[start - 1]
+
     def repeated_words(self) -> Sequence[tuple[int, str]]:
-        """The same for the last assistant messages of the request, last first."""
-        return self._words_at
+        """The same for the last assistant messages of the request, last first. Few requests need it."""
+        return [(k + 1, words) for k in self._repeated if (words := self._words(self._messages[k]))]
 
     def continuations(self) -> list[tuple[int, str]]:
         """The places where the request may continue a reply: (index of the first message after it, hash), longest
@@ -149,7 +153,7 @@ class Trace:
         return last + 1, self._hashes[last - 1], self._messages[last]
 
     def _words(self, reply: Message) -> str:
-        if len(_text(reply)) < MANY_WORDS:
+        if _n_characters(reply) < MANY_WORDS:
             return ""
         return hashlib.sha256(self._scope.encode("utf-8", "surrogatepass") + b"words" + _essence(reply)).hexdigest()[
             :40
@@ -163,7 +167,7 @@ class Trace:
                 m for m in before if m.get("role") == "user"
             ]  # not tools' results, because harnesses cut those first
             parts = [b"words", _essence(reply), *(_essence(m) for m in asked[-1:])]
-            if len(_text(reply)) < LONG_REPLY:
+            if _n_characters(reply) < LONG_REPLY:
                 parts += [_essence(m) for m in asked[:1]]
         digest = hashlib.sha256(self._scope.encode("utf-8", "surrogatepass"))
         for part in parts:
@@ -215,6 +219,7 @@ def _n_alike(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
+@once
 def _essence(message: Message) -> bytes:
     """What identifies a message: role, text and tool calls. Surrounding white space does not count."""
     calls = message.get("tool_calls") or []
@@ -255,6 +260,12 @@ def _text(message: Message) -> str:
     return content if isinstance(content, str) else ""
 
 
+@once
+def _n_characters(message: Message) -> int:
+    return len(_text(message))
+
+
+@once
 def _call_ids(message: Message) -> list[str]:
     """The ids of a message's tool calls. Some harnesses write the calls into the text when they repeat a reply."""
     calls = message.get("tool_calls")

@@ -4,13 +4,15 @@ The ingester prepares records before it takes the journal's write lock, so that 
 conversation to be parsed and hashed.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from burnish.journal.blobs import storable, text_of
-from burnish.records import Interaction, Message
+from burnish.records import Feedback, Interaction, Message
 from burnish.segments.frames import Record
+from burnish.segments.texts import once
 from burnish.server.ingest.linking import Trace
 
 
@@ -23,7 +25,10 @@ class Blob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One interaction with its hashes and its stored texts. `head` is the digest of its system prompt."""
+    """One interaction with its hashes and its stored texts. `head` is the digest of its system prompt.
+
+    `session_id` is that of the session that the turn names, None if it names none.
+    """
 
     turn: Interaction
     trace: Trace
@@ -31,22 +36,40 @@ class Prepared:
     tools: Blob | None
     reply: Blob
     head: str | None
+    session_id: str | None
 
     @classmethod
     def of(cls, turn: Interaction) -> "Prepared":
-        messages = [Blob(*text_of(message)) for message in turn.messages]
-        tools = Blob(*text_of(list(turn.tools))) if turn.tools else None
-        return cls(turn, Trace(turn), messages, tools, Blob(*text_of(turn.reply)), head_of(turn.messages))
+        messages = [_blob(message) for message in turn.messages]
+        tools = _blob(turn.tools) if turn.tools else None
+        named = _quoted_id(turn) if turn.quoted_session else None
+        return cls(turn, Trace(turn), messages, tools, _blob(turn.reply), head_of(turn.messages), named)
 
 
 def head_of(messages: Sequence[Message]) -> str | None:
     """The digest of the system prompt."""
-    return next((text_of(message)[0] for message in messages if message.get("role") == "system"), None)
+    return next((_blob(message).digest for message in messages if message.get("role") == "system"), None)
 
 
 def without_unstorable(record: Record) -> Record:
     """`record` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate
     pairs."""
-    texts = {name: value for name in record.__dataclass_fields__ if isinstance(value := getattr(record, name), str)}
-    changed: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := storable(text)) != text}
+    names = _FEEDBACK if isinstance(record, Feedback) else _INTERACTION
+    texts = ((name, value) for name in names if isinstance(value := getattr(record, name), str))
+    changed: dict[str, Any] = {name: clean for name, text in texts if (clean := storable(text)) != text}
     return replace(record, **changed) if changed else record
+
+
+@once
+def _blob(value: Any) -> Blob:
+    return Blob(*text_of(value))
+
+
+def _quoted_id(turn: Interaction) -> str:
+    """The session id for the name that a turn quotes. Names under different keys or of different users never meet."""
+    asker = [turn.tenant, turn.key_id, *([turn.user] if turn.user else [])]
+    return "q-" + hashlib.sha256("\0".join([*asker, str(turn.quoted_session)]).encode()).hexdigest()[:24]
+
+
+_FEEDBACK = tuple(Feedback.__dataclass_fields__)
+_INTERACTION = tuple(Interaction.__dataclass_fields__)

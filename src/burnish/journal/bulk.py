@@ -1,0 +1,82 @@
+"""Many rows with one statement, on both databases. The ingester's path: no ORM, few round trips.
+
+SQLite is in the process, so a prepared statement for each row costs little. PostgreSQL gets the columns as arrays, in
+one statement.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.dialects import postgresql
+from sqlmodel import Session, SQLModel
+
+SKIP = "ON CONFLICT DO NOTHING"
+
+
+def insert_many(session: Session, table: type[SQLModel], rows: Sequence[Mapping[str, Any]], end: str = "") -> None:
+    """Insert rows with the same columns. JSON columns are given as text. `end` says what a taken key means (`SKIP`)."""
+    if not rows:
+        return
+    connection, columns = session.connection(), tuple(rows[0])
+    values = [tuple(row.values()) for row in rows]
+    if connection.dialect.name == "postgresql":
+        arrays = tuple(map(list, zip(*values, strict=True)))
+        connection.exec_driver_sql(_insert_arrays(table, columns, end), arrays)
+    else:
+        connection.exec_driver_sql(_insert_row(table, columns, end), values)
+
+
+def given(dialect: str, **columns: str) -> str:
+    """A table of the values in the parameter `:given`, made by `as_given`. `columns` are names with SQL types."""
+    if dialect == "postgresql":
+        values = (f"CAST(value->>{at} AS {kind}) AS {name}" for at, (name, kind) in enumerate(columns.items()))
+        return f"(SELECT {', '.join(values)} FROM jsonb_array_elements(CAST(:given AS jsonb)))"
+    values = (f"json_extract(value, '$[{at}]') AS {name}" for at, name in enumerate(columns))
+    return f"(SELECT {', '.join(values)} FROM json_each(:given))"
+
+
+def as_given(rows: Sequence[Sequence[Any]]) -> str:
+    return json.dumps(rows)
+
+
+def select_in(session: Session, statement: str, names: Sequence[str]) -> Sequence[Any]:
+    """The rows of `statement`, in which `IN :names` stands for `names`."""
+    if not names:
+        return ()
+    connection = session.connection()
+    is_postgresql = connection.dialect.name == "postgresql"
+    values: Any = list(names) if is_postgresql else json.dumps(list(names))
+    return connection.execute(_in_names(statement, is_postgresql), {"names": values}).all()
+
+
+@lru_cache
+def _in_names(statement: str, is_postgresql: bool) -> TextClause:
+    names = "= ANY(CAST(:names AS text[]))" if is_postgresql else "IN (SELECT value FROM json_each(:names))"
+    return text(statement.replace("IN :names", names))
+
+
+@lru_cache
+def _insert_row(table: type[SQLModel], columns: tuple[str, ...], end: str) -> str:
+    return f"INSERT INTO {_head(table, columns)} VALUES ({', '.join('?' * len(columns))}) {end}"
+
+
+@lru_cache
+def _insert_arrays(table: type[SQLModel], columns: tuple[str, ...], end: str) -> str:
+    kinds = _kinds(table)
+    arrays = ", ".join(f"%s::{kinds[name]}[]" for name in columns)
+    return f"INSERT INTO {_head(table, columns)} SELECT * FROM unnest({arrays}) {end}"
+
+
+def _head(table: type[SQLModel], columns: tuple[str, ...]) -> str:
+    names = ", ".join(f'"{name}"' for name in columns)
+    return f"{table.__tablename__} ({names})"
+
+
+@lru_cache
+def _kinds(table: type[SQLModel]) -> Mapping[str, str]:
+    """PostgreSQL's type of each column."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    return {column.name: column.type.compile(dialect) for column in table.__table__.columns}  # type: ignore[attr-defined]
