@@ -49,7 +49,7 @@ MAX_AHEAD = 5.0
 MAX_OPEN = 100
 """Segments that are read at the same time."""
 BREATH = 0.002
-"""Seconds between two transactions, in which a waiting writer gets its turn."""
+"""Seconds at least between two transactions, in which a waiting writer gets its turn."""
 
 
 class _New(NamedTuple):
@@ -97,6 +97,7 @@ class Ingester:
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
         self._seconds_each = HOLD / BATCH
+        self._unlocked_at = 0.0
         self._personal_requests = PersonalRequests(personal or Personal())
 
     def run_once(self) -> int:
@@ -107,10 +108,9 @@ class Ingester:
         for found in self._batches(watermark, damaged):
             batch = [_Ready(new.segment, new.place, new.behind, _prepared(new.record)) for new in found]
             while batch:
-                n_filed = self._file_some(batch[: max(1, int(HOLD / self._seconds_each))])
+                n_filed = self._file_some(batch)
                 batch = batch[n_filed:]
                 n_taken += n_filed
-                time.sleep(BREATH)
         for name, error in damaged.items():  # only now, when everything before the damage has been taken
             self._folder.mark_damaged(name, error)
         if time.time() >= self._next_sweep:
@@ -145,7 +145,7 @@ class Ingester:
         for new in _merged(found):
             batch.append(new)
             n_bytes += new.behind - new.place
-            if len(batch) >= BATCH or n_bytes >= BATCH_BYTES:
+            if len(batch) >= min(BATCH, HOLD / self._seconds_each) or n_bytes >= BATCH_BYTES:
                 yield batch
                 batch, n_bytes = [], 0
         if batch:
@@ -171,6 +171,8 @@ class Ingester:
             return self._file_some([batch[0]._replace(record=None)])
 
     def _file(self, batch: list[_Ready]) -> None:
+        if (breath := BREATH - (time.perf_counter() - self._unlocked_at)) > 0.0:
+            time.sleep(breath)
         started = time.perf_counter()
         try:
             with self._journal.write() as session:
@@ -185,7 +187,8 @@ class Ingester:
             self._personal_requests.forget()
             self._folder.forget()
             raise
-        seconds_each = (time.perf_counter() - started) / len(batch)
+        self._unlocked_at = time.perf_counter()
+        seconds_each = (self._unlocked_at - started) / len(batch)
         self._seconds_each += 0.3 * (seconds_each - self._seconds_each)
 
     def _take(self, session: Session, ready: _Ready) -> None:

@@ -6,10 +6,10 @@ conversation to be parsed and hashed.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from burnish.journal.blobs import storable, text_of
+from burnish.journal.blobs import is_storable, storable, text_of
 from burnish.records import Feedback, Interaction, Message
 from burnish.segments.frames import Record
 from burnish.segments.texts import once
@@ -55,9 +55,10 @@ def without_unstorable(record: Record) -> Record:
     """`record` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate
     pairs."""
     names = _FEEDBACK if isinstance(record, Feedback) else _INTERACTION
-    texts = ((name, value) for name in names if isinstance(value := getattr(record, name), str))
-    changed: dict[str, Any] = {name: clean for name, text in texts if (clean := storable(text)) != text}
-    return replace(record, **changed) if changed else record
+    texts = {name: value for name in names if isinstance(value := getattr(record, name), str)}
+    if is_storable("".join(texts.values())):
+        return record
+    return replace(record, **{name: storable(text) for name, text in texts.items()})
 
 
 @once
@@ -71,5 +72,6 @@ def _quoted_id(turn: Interaction) -> str:
     return "q-" + hashlib.sha256("\0".join([*asker, str(turn.quoted_session)]).encode()).hexdigest()[:24]
 
 
-_FEEDBACK = tuple(Feedback.__dataclass_fields__)
-_INTERACTION = tuple(Interaction.__dataclass_fields__)
+_FEEDBACK, _INTERACTION = (
+    tuple(field.name for field in fields(kind) if "str" in str(field.type)) for kind in (Feedback, Interaction)
+)

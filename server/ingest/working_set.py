@@ -10,18 +10,19 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import text
+import msgspec
 from sqlmodel import Session
 
 from burnish.journal import linked_turns
-from burnish.journal.bulk import SKIP, insert_many, select_in
+from burnish.journal.bulk import SKIP, execute_many, insert_many, select_in
 from burnish.journal.evidence import settle
 from burnish.journal.linked_turns import MOST_ALIKE, Alike, LinkedTurn
 from burnish.journal.tables import BlobRow, InteractionRow, JudgeJob, NextStateRow, SessionRow
 from burnish.journal.turns import blobs_of, judge_subject, to_bytes
-from burnish.records import NextStateKind
+from burnish.records import NextStateKind, Sampling
 from burnish.rewards import NEXT_STATE
 from burnish.server.ingest.linking import Candidate
 from burnish.server.ingest.prepared import Prepared
@@ -246,7 +247,7 @@ class WorkingSet:
             "follower_id": follower_id,
             "message_digests": _json(digests),
             "provenance": _json(provenance),
-            "signals": _json(signals),
+            "signals": json.dumps(signals),
             "created_at": created_at,
         }
         return True
@@ -268,15 +269,11 @@ class WorkingSet:
         self._store_sessions()
         names = {new.turn.interaction_id for new in self._new}
         corrected = [turn for name, turn in self._corrected.items() if name not in names]
-        if corrected:
-            values = [{name: getattr(turn, name) for name in _STATE} for turn in corrected]
-            session.connection().execute(_CORRECT, values)
-        if self._weaker:
-            session.connection().execute(_YIELD, [{"interaction": name} for name in self._weaker])
+        execute_many(session, _CORRECT, [{name: getattr(turn, name) for name in _STATE} for turn in corrected])
+        execute_many(session, _YIELD, [{"interaction": name} for name in self._weaker])
         insert_many(session, NextStateRow, list(self._next_states.values()), SKIP)
         self._store_jobs()
-        if before := [name for name in self._asked if name not in names]:
-            session.connection().execute(_UNREADY, [{"interaction": name} for name in before])
+        execute_many(session, _UNREADY, [{"interaction": name} for name in self._asked if name not in names])
         if unsettled := [name for name in self._unsettled if name not in self._asked]:
             settle(session, *unsettled)
 
@@ -385,8 +382,7 @@ class WorkingSet:
             }
             for each in opened
         ]
-        if changes:
-            self.session.connection().execute(_GO_ON, changes)
+        execute_many(self.session, _GO_ON, changes)
 
     def _store_jobs(self) -> None:
         now = time.time()
@@ -455,7 +451,7 @@ def _row(turn: LinkedTurn, given: Prepared, rule: str) -> Mapping[str, Any]:
         "started_at": turn.started_at,
         "ended_at": turn.ended_at,
         "finish_reason": turn.finish_reason,
-        "sampling": _json(asdict(record.sampling)),
+        "sampling": _sampling(record.sampling),
         "message_digests": turn.digests,
         "tools_digest": turn.tools_digest,
         "reply_digest": turn.reply_digest,
@@ -484,7 +480,12 @@ def _names(*names: str | None) -> set[str]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value)
+    return msgspec.json.encode(value).decode()
+
+
+@lru_cache
+def _sampling(sampling: Sampling) -> str:
+    return _json(asdict(sampling))
 
 
 _SESSION = tuple(name for name in Opened.__dataclass_fields__ if name not in ("gets_tools", "new_head", "gets_head"))
@@ -494,16 +495,16 @@ _AWAITED = (
     "SELECT target FROM feedback WHERE target IN :names "
     "AND interaction_id IS NULL AND expired_at IS NULL AND is_deleted = FALSE"
 )
-_CORRECT = text(
+_CORRECT = (
     "UPDATE interaction SET kind = :kind, kind_reason = :kind_reason, skip_reason = :skip_reason "
     "WHERE interaction_id = :interaction_id"
 )
-_YIELD = text(
+_YIELD = (
     "DELETE FROM next_state WHERE interaction_id = :interaction AND kind NOT IN "
     f"({', '.join(repr(kind.value) for kind in ANSWERED)})"
 )
-_UNREADY = text("UPDATE interaction SET is_ready = FALSE WHERE interaction_id = :interaction AND is_ready")
-_GO_ON = text(
+_UNREADY = "UPDATE interaction SET is_ready = FALSE WHERE interaction_id = :interaction AND is_ready"
+_GO_ON = (
     "UPDATE session SET last_at = :last_at, closed_at = COALESCE(CAST(:closed_at AS DOUBLE PRECISION), closed_at), "
     "has_tools = (has_tools OR CAST(:gets_tools AS BOOLEAN)), "
     "head = CASE WHEN CAST(:gets_head AS BOOLEAN) THEN CAST(:head AS VARCHAR) ELSE head END "

@@ -11,11 +11,12 @@ from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import BlobRow
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_encode = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
 
 
 def text_of(value: Any) -> tuple[str, str]:
     """(digest, JSON text) of `value`."""
-    body = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    body = _encode(value)
     return hashlib.sha256(body.encode()).hexdigest(), body
 
 
@@ -26,6 +27,11 @@ def store(session: Session, value: Any) -> str:
     return digest
 
 
+def is_storable(text: str) -> bool:
+    """True if a text column holds `text`."""
+    return (text.isascii() and "\0" not in text) or _UNSTORABLE.search(text) is None
+
+
 def storable(text: str) -> str:
     """`text` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate pairs."""
-    return _UNSTORABLE.sub("\ufffd", text)
+    return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)

@@ -5,6 +5,7 @@ one statement.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -29,6 +30,14 @@ def insert_many(session: Session, table: type[SQLModel], rows: Sequence[Mapping[
         connection.exec_driver_sql(_insert_row(table, columns, end), values)
 
 
+def execute_many(session: Session, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Execute `statement` with the parameters `:name` for each of `rows`."""
+    if rows:
+        connection = session.connection()
+        is_postgresql = connection.dialect.name == "postgresql"
+        connection.exec_driver_sql(_pyformat(statement) if is_postgresql else statement, list(rows))
+
+
 def given(dialect: str, **columns: str) -> str:
     """A table of the values in the parameter `:given`, made by `as_given`. `columns` are names with SQL types."""
     if dialect == "postgresql":
@@ -50,6 +59,11 @@ def select_in(session: Session, statement: str, names: Sequence[str]) -> Sequenc
     is_postgresql = connection.dialect.name == "postgresql"
     values: Any = list(names) if is_postgresql else json.dumps(list(names))
     return connection.execute(_in_names(statement, is_postgresql), {"names": values}).all()
+
+
+@lru_cache
+def _pyformat(statement: str) -> str:
+    return re.sub(r":([a-z_]+)", r"%(\1)s", statement)
 
 
 @lru_cache

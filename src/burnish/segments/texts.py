@@ -18,6 +18,8 @@ MOST_BYTES = 32 * 2**20
 class Text(dict[str, Any]):
     """A parsed object. It is shared, so nobody changes it. `notes` are what readers have worked out of it."""
 
+    __slots__ = ("notes",)
+
     def __init__(self, tree: dict[str, Any]) -> None:
         super().__init__(tree)
         self.notes: dict[str, Any] = {}
@@ -63,12 +65,14 @@ def once(work: Callable[[Any], Result]) -> Callable[[Any], Result]:
 
     @wraps(work)
     def noted(value: Any) -> Result:
-        notes: dict[str, Result] | None = getattr(value, "notes", None)
-        if notes is None:
+        try:
+            notes: dict[str, Result] = value.notes
+        except AttributeError:
             return work(value)
-        if name not in notes:
-            notes[name] = work(value)
-        return notes[name]
+        try:
+            return notes[name]
+        except KeyError:
+            return notes.setdefault(name, work(value))
 
     return noted
 
