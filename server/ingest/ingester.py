@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -98,6 +99,7 @@ class Ingester:
         self._filing = Filing(verifiers)
         self._seconds_each = HOLD / BATCH
         self._unlocked_at = 0.0
+        self._reader = ThreadPoolExecutor(1, "reader")
         self._personal_requests = PersonalRequests(personal or Personal())
 
     def run_once(self) -> int:
@@ -105,8 +107,8 @@ class Ingester:
         watermark = time.time() - SETTLE_SECONDS
         damaged: dict[str, SegmentError] = {}
         n_taken = 0
-        for found in self._batches(watermark, damaged):
-            batch = [_Ready(new.segment, new.place, new.behind, _prepared(new.record)) for new in found]
+        batches = self._batches(self._folder.unread(), watermark, damaged)
+        for batch in batches if self._journal.has_one_writer else self._ahead(batches):
             while batch:
                 n_filed = self._file_some(batch)
                 batch = batch[n_filed:]
@@ -132,24 +134,35 @@ class Ingester:
             if n_taken < BATCH:
                 time.sleep(interval)
 
-    def _batches(self, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[list[_New]]:
-        """New records of all segments in the order in which they ended, at most a batch in memory.
+    def _batches(
+        self, segments: Sequence[tuple[Path, int]], watermark: float, damaged: dict[str, SegmentError]
+    ) -> Iterator[list[_Ready]]:
+        """New records of `segments` in the order in which they ended, at most a batch in memory.
 
         A damaged segment is noted in `damaged`.
         """
-        found = [
-            (created_at(path), _new_in(path, offset, watermark, damaged)) for path, offset in self._folder.unread()
-        ]
-        batch: list[_New] = []
+        found = [(created_at(path), _new_in(path, offset, watermark, damaged)) for path, offset in segments]
+        batch: list[_Ready] = []
         n_bytes = 0
         for new in _merged(found):
-            batch.append(new)
+            batch.append(_Ready(new.segment, new.place, new.behind, _prepared(new.record)))
             n_bytes += new.behind - new.place
             if len(batch) >= min(BATCH, HOLD / self._seconds_each) or n_bytes >= BATCH_BYTES:
                 yield batch
                 batch, n_bytes = [], 0
         if batch:
             yield batch
+
+    def _ahead(self, batches: Iterator[list[_Ready]]) -> Iterator[list[_Ready]]:
+        """Each batch is read while the one before it is filed: the database works in processes of its own meanwhile.
+
+        Where there is one writer at a time, that would only make the others wait longer.
+        """
+        batch = next(batches, None)
+        while batch is not None:
+            coming = self._reader.submit(next, batches, None)
+            yield batch
+            batch = coming.result()
 
     def _file_some(self, batch: list[_Ready]) -> int:
         """File `batch` in one transaction, together with the segments' offsets. Returns how many records were filed.

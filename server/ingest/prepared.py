@@ -58,7 +58,8 @@ def without_unstorable(record: Record) -> Record:
     texts = {name: value for name in names if isinstance(value := getattr(record, name), str)}
     if is_storable("".join(texts.values())):
         return record
-    return replace(record, **{name: storable(text) for name, text in texts.items()})
+    clean: dict[str, Any] = {name: storable(text) for name, text in texts.items()}
+    return replace(record, **clean)
 
 
 @once

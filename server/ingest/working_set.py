@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlmodel import Session
 
-from burnish.journal import linked_turns
-from burnish.journal.bulk import SKIP, execute_many, insert_many, select_in
+from burnish.journal import blobs, linked_turns
+from burnish.journal.bulk import SKIP, execute_in, insert_many, select_in, update_many
 from burnish.journal.evidence import settle
 from burnish.journal.linked_turns import MOST_ALIKE, Alike, LinkedTurn
-from burnish.journal.tables import BlobRow, InteractionRow, JudgeJob, NextStateRow, SessionRow
+from burnish.journal.tables import InteractionRow, JudgeJob, NextStateRow, SessionRow
 from burnish.journal.turns import blobs_of, judge_subject, to_bytes
 from burnish.records import NextStateKind, Sampling
 from burnish.rewards import NEXT_STATE
@@ -74,6 +74,7 @@ class WorkingSet:
         self._own: dict[str, dict[str, list[LinkedTurn]]] = {place: defaultdict(list) for place in linked_turns.PLACES}
         self._known: dict[str, Conversation | None] = {}
         self._closed: set[str] = set()
+        self._there: set[str] = set()
         self._awaited: dict[str, bool] = {}
         self._new: list[_New] = []
         self._blobs: dict[str, str] = {}
@@ -263,17 +264,18 @@ class WorkingSet:
     def store(self) -> None:
         """Store all that is new. The working set is used up."""
         session = self.session
-        blobs = [{"digest": digest, "body": body} for digest, body in sorted(self._blobs.items())]
-        insert_many(session, BlobRow, blobs, SKIP)
+        blobs.store_many(session, self._blobs)
         insert_many(session, InteractionRow, [_row(*new) for new in self._new])
         self._store_sessions()
         names = {new.turn.interaction_id for new in self._new}
-        corrected = [turn for name, turn in self._corrected.items() if name not in names]
-        execute_many(session, _CORRECT, [{name: getattr(turn, name) for name in _STATE} for turn in corrected])
-        execute_many(session, _YIELD, [{"interaction": name} for name in self._weaker])
+        before = [turn for name, turn in self._corrected.items() if name not in names]
+        update_many(session, _CORRECT, _STATE, [{name: getattr(turn, name) for name in _STATE} for turn in before])
+        if self._weaker:
+            execute_in(session, _YIELD, self._weaker)
         insert_many(session, NextStateRow, list(self._next_states.values()), SKIP)
         self._store_jobs()
-        execute_many(session, _UNREADY, [{"interaction": name} for name in self._asked if name not in names])
+        if unready := [name for name in self._asked if name not in names]:
+            execute_in(session, _UNREADY, unready)
         if unsettled := [name for name in self._unsettled if name not in self._asked]:
             settle(session, *unsettled)
 
@@ -332,8 +334,10 @@ class WorkingSet:
 
     def _same(self, turn: LinkedTurn) -> LinkedTurn:
         """The one object for a turn."""
-        if turn.is_closed:
-            self._closed.add(turn.session_id)
+        if turn.is_closed is not None:
+            self._there.add(turn.session_id)
+            if turn.is_closed:
+                self._closed.add(turn.session_id)
         return self._turns.setdefault(turn.interaction_id, turn)
 
     def _load_known(self, session_ids: Collection[str]) -> None:
@@ -341,6 +345,7 @@ class WorkingSet:
         self._known |= dict.fromkeys(asked)
         for name, has_tools, head, closed_at in select_in(self.session, _KNOWN, asked):
             self._known[name] = Conversation(bool(has_tools), head)
+            self._there.add(name)
             if closed_at is not None:
                 self._closed.add(name)
 
@@ -368,21 +373,10 @@ class WorkingSet:
                 self._blobs[blob.digest] = blob.body
 
     def _store_sessions(self) -> None:
-        opened = list(self._sessions.values())
-        rows = [{name: getattr(each, name) for name in _SESSION} for each in opened]
-        insert_many(self.session, SessionRow, rows, SKIP)
-        changes = [
-            {
-                "session": each.session_id,
-                "last_at": each.last_at,
-                "closed_at": each.closed_at,
-                "gets_tools": each.gets_tools,
-                "gets_head": each.gets_head,
-                "head": each.new_head,
-            }
-            for each in opened
-        ]
-        execute_many(self.session, _GO_ON, changes)
+        new = [each for name, each in self._sessions.items() if name not in self._there]
+        insert_many(self.session, SessionRow, [{name: getattr(each, name) for name in _SESSION} for each in new], SKIP)
+        changes = [{name: getattr(each, name) for name in _CHANGE} for each in self._sessions.values()]
+        update_many(self.session, _GO_ON, _CHANGE, changes)
 
     def _store_jobs(self) -> None:
         now = time.time()
@@ -488,8 +482,16 @@ def _sampling(sampling: Sampling) -> str:
     return _json(asdict(sampling))
 
 
-_SESSION = tuple(name for name in Opened.__dataclass_fields__ if name not in ("gets_tools", "new_head", "gets_head"))
-_STATE = ("interaction_id", "kind", "kind_reason", "skip_reason")
+_CHANGE = {
+    "session_id": "text",
+    "last_at": "float8",
+    "closed_at": "float8",
+    "gets_tools": "boolean",
+    "gets_head": "boolean",
+    "new_head": "text",
+}
+_SESSION = tuple(name for name in Opened.__dataclass_fields__ if name not in ("gets_tools", "gets_head", "new_head"))
+_STATE = {"interaction_id": "text", "kind": "text", "kind_reason": "text", "skip_reason": "text"}
 _KNOWN = "SELECT session_id, has_tools, head, closed_at FROM session WHERE session_id IN :names"
 _AWAITED = (
     "SELECT target FROM feedback WHERE target IN :names "
@@ -497,16 +499,15 @@ _AWAITED = (
 )
 _CORRECT = (
     "UPDATE interaction SET kind = :kind, kind_reason = :kind_reason, skip_reason = :skip_reason "
-    "WHERE interaction_id = :interaction_id"
+    "WHERE interaction.interaction_id = :interaction_id"
 )
 _YIELD = (
-    "DELETE FROM next_state WHERE interaction_id = :interaction AND kind NOT IN "
-    f"({', '.join(repr(kind.value) for kind in ANSWERED)})"
+    "DELETE FROM next_state WHERE interaction_id IN :names "
+    f"AND kind NOT IN ({', '.join(repr(kind.value) for kind in ANSWERED)})"
 )
-_UNREADY = "UPDATE interaction SET is_ready = FALSE WHERE interaction_id = :interaction AND is_ready"
+_UNREADY = "UPDATE interaction SET is_ready = FALSE WHERE interaction_id IN :names AND is_ready"
 _GO_ON = (
-    "UPDATE session SET last_at = :last_at, closed_at = COALESCE(CAST(:closed_at AS DOUBLE PRECISION), closed_at), "
-    "has_tools = (has_tools OR CAST(:gets_tools AS BOOLEAN)), "
-    "head = CASE WHEN CAST(:gets_head AS BOOLEAN) THEN CAST(:head AS VARCHAR) ELSE head END "
-    "WHERE session_id = :session"
+    "UPDATE session SET last_at = :last_at, closed_at = COALESCE(:closed_at, session.closed_at), "
+    "has_tools = (session.has_tools OR :gets_tools), "
+    "head = CASE WHEN :gets_head THEN :new_head ELSE session.head END WHERE session.session_id = :session_id"
 )

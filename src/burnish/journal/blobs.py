@@ -3,10 +3,12 @@
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from sqlmodel import Session
 
+from burnish.journal.bulk import SKIP, insert_many
 from burnish.journal.jobs import insert_or_skip
 from burnish.journal.tables import BlobRow
 
@@ -25,6 +27,12 @@ def store(session: Session, value: Any) -> str:
     digest, body = text_of(value)
     insert_or_skip(session, BlobRow, {"digest": digest, "body": body})
     return digest
+
+
+def store_many(session: Session, bodies: Mapping[str, str]) -> None:
+    """Store many texts, by their digests, unless they are stored already."""
+    rows = [{"digest": digest, "body": body} for digest, body in sorted(bodies.items())]
+    insert_many(session, BlobRow, rows, SKIP)
 
 
 def is_storable(text: str) -> bool:

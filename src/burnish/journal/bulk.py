@@ -6,14 +6,17 @@ one statement.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import TextClause, text
+import psycopg
+from sqlalchemy import Connection, CursorResult, TextClause, text
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, SQLModel
 
+_COPIED = {"FLOAT": "float8", "INTEGER": "int4", "BOOLEAN": "bool", "BYTEA": "bytea"}
 SKIP = "ON CONFLICT DO NOTHING"
 
 
@@ -23,19 +26,26 @@ def insert_many(session: Session, table: type[SQLModel], rows: Sequence[Mapping[
         return
     connection, columns = session.connection(), tuple(rows[0])
     values = [tuple(row.values()) for row in rows]
-    if connection.dialect.name == "postgresql":
-        arrays = tuple(map(list, zip(*values, strict=True)))
-        connection.exec_driver_sql(_insert_arrays(table, columns, end), arrays)
-    else:
+    if connection.dialect.name != "postgresql":
         connection.exec_driver_sql(_insert_row(table, columns, end), values)
+    elif end:
+        connection.exec_driver_sql(_insert_arrays(table, columns, end), _columns_of(values))
+    else:
+        _copy(connection, table, columns, values)
 
 
-def execute_many(session: Session, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Execute `statement` with the parameters `:name` for each of `rows`."""
-    if rows:
-        connection = session.connection()
-        is_postgresql = connection.dialect.name == "postgresql"
-        connection.exec_driver_sql(_pyformat(statement) if is_postgresql else statement, list(rows))
+def update_many(session: Session, statement: str, kinds: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Execute the UPDATE `statement` for each of `rows`. `kinds` are the SQL types of its parameters, `:name`."""
+    if not rows:
+        return
+    connection = session.connection()
+    if connection.dialect.name != "postgresql":
+        connection.exec_driver_sql(statement, list(rows))
+        return
+    arrays = ", ".join(f"%s::{kind}[]" for kind in kinds.values())
+    head, where, tail = re.sub(r":([a-z_]+)", r"new.\1", statement).partition(" WHERE ")
+    changed = f"{head} FROM unnest({arrays}) AS new({', '.join(kinds)}){where}{tail}"
+    connection.exec_driver_sql(changed, _columns_of([[row[name] for name in kinds] for row in rows]))
 
 
 def given(dialect: str, **columns: str) -> str:
@@ -51,19 +61,36 @@ def as_given(rows: Sequence[Sequence[Any]]) -> str:
     return json.dumps(rows)
 
 
-def select_in(session: Session, statement: str, names: Sequence[str]) -> Sequence[Any]:
+def select_in(session: Session, statement: str, names: Collection[str]) -> Sequence[Any]:
     """The rows of `statement`, in which `IN :names` stands for `names`."""
-    if not names:
-        return ()
+    return execute_in(session, statement, names).all() if names else ()
+
+
+def execute_in(session: Session, statement: str, names: Collection[str]) -> CursorResult[Any]:
+    """The result of `statement`, in which `IN :names` stands for `names`."""
     connection = session.connection()
     is_postgresql = connection.dialect.name == "postgresql"
     values: Any = list(names) if is_postgresql else json.dumps(list(names))
-    return connection.execute(_in_names(statement, is_postgresql), {"names": values}).all()
+    return connection.execute(_in_names(statement, is_postgresql), {"names": values})
 
 
-@lru_cache
-def _pyformat(statement: str) -> str:
-    return re.sub(r":([a-z_]+)", r"%(\1)s", statement)
+def _copy(
+    connection: Connection, table: type[SQLModel], columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """PostgreSQL's COPY, which takes half the time of an INSERT for wide rows."""
+    kinds = _kinds(table)
+    try:
+        cursor = connection.connection.cursor()
+        with cursor.copy(f"COPY {_head(table, columns)} FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types([_COPIED.get(kinds[name], "text") for name in columns])
+            for row in rows:
+                copy.write_row(row)
+    except psycopg.Error as error:
+        raise DBAPIError.instance("COPY", None, error, psycopg.Error, dialect=connection.dialect) from error
+
+
+def _columns_of(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
+    return tuple(map(list, zip(*rows, strict=True)))
 
 
 @lru_cache

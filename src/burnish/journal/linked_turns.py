@@ -23,7 +23,8 @@ PLACES = ("tail_hash", "suffix_hash", "words_hash", "request_hash")
 class LinkedTurn:
     """A recorded turn. `kind`, `kind_reason` and `skip_reason` may change. `digests` is JSON text.
 
-    `is_closed`: its session was closed. `next_kind` is the kind of its next state. `has_feedback`: somebody rated it.
+    `is_closed`: its session was closed, None if that session is not known. `next_kind` is the kind of its next state.
+    `has_feedback`: somebody rated it.
     """
 
     interaction_id: str
@@ -50,7 +51,7 @@ class LinkedTurn:
     upstream: str | None
     is_aborted: bool
     skip_reason: str | None
-    is_closed: bool = False
+    is_closed: bool | None = None
     next_kind: str | None = None
     has_feedback: bool = False
 
@@ -114,7 +115,7 @@ def _of(alias: str) -> str:
 
 _STORED = {"digests": "message_digests"}
 _LOOKED_UP = (
-    "(SELECT closed_at FROM session WHERE session_id = turn.session_id) IS NOT NULL",
+    "(SELECT closed_at IS NOT NULL FROM session WHERE session_id = turn.session_id)",
     "(SELECT kind FROM next_state WHERE interaction_id = turn.interaction_id)",
     "EXISTS (SELECT 1 FROM feedback WHERE interaction_id = turn.interaction_id)",
 )
