@@ -25,9 +25,9 @@ from burnish.errors import SegmentError
 from burnish.journal import Journal
 from burnish.journal.outage import Outage
 from burnish.journal.tables import SessionRow
-from burnish.records import Feedback, Interaction, NextStateKind
+from burnish.records import Feedback, NextStateKind
 from burnish.segments.file import created_at, read
-from burnish.segments.frames import Record
+from burnish.segments.frames import Record, ended_at
 from burnish.server.ingest import feedback
 from burnish.server.ingest.filing import Filing
 from burnish.server.ingest.next_state import note_ended
@@ -241,8 +241,8 @@ def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, Segmen
     horizon = watermark + MAX_AHEAD
     try:
         for record, behind in read(path, offset):
-            ended_at = _ended_at(record) if record is not None else 0.0
-            latest = max(latest, ended_at if ended_at < horizon else 0.0)
+            at = ended_at(record) if record is not None else 0.0
+            latest = max(latest, at if at < horizon else 0.0)
             if latest >= watermark:
                 return
             yield _New(latest, path.name, place, behind, record)
@@ -275,10 +275,6 @@ def _merged(segments: Sequence[tuple[float, Iterator[_New]]]) -> Iterator[_New]:
             heapq.heapreplace(open_now, (following.ended_at, number, following, records))
         else:
             heapq.heappop(open_now)
-
-
-def _ended_at(record: Record) -> float:
-    return record.ended_at if isinstance(record, Interaction) else record.created_at
 
 
 def _prepared(record: Record | None) -> Feedback | Prepared | None:

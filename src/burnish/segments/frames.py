@@ -29,6 +29,11 @@ COUNTS = struct.Struct("<IIII")
 Record = Interaction | Feedback
 
 
+def ended_at(record: Record) -> float:
+    """When the reply was complete, or the feedback given."""
+    return record.ended_at if isinstance(record, Interaction) else record.created_at
+
+
 class Begun:
     """The part of an interaction's record that is known before the engine answers, as JSON text.
 
