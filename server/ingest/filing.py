@@ -18,10 +18,10 @@ from burnish.server.ingest import feedback, lookup, turn_kind
 from burnish.server.ingest.linking import Link
 from burnish.server.ingest.lookup import OPTED_OUT, OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates
-from burnish.server.ingest.prepared import Prepared, head_of
+from burnish.server.ingest.prepared import Prepared, head_of, turn_of
 from burnish.server.ingest.recent_messages import MAX_LENGTH, Recent
 from burnish.server.ingest.turn_kind import Kind, Parent, UserWords
-from burnish.server.ingest.working_set import Opened, WorkingSet, new_turn
+from burnish.server.ingest.working_set import Opened, WorkingSet
 
 log = structlog.get_logger(__name__)
 SIDE = "side turn"
@@ -93,7 +93,7 @@ class Filing:
         is_lone = not record.tools and parent is None and known is None
         said = self._recent.said(rows.session, record) if is_lone else ()
         kind, reason = turn_kind.kind_of(record, head, parent, known, said)
-        turn = new_turn(
+        turn = turn_of(
             given,
             session_id=self._session_of(rows, given, link, tries, kind),
             parent_id=link.parent.interaction_id if link.parent else None,

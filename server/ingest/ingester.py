@@ -45,6 +45,8 @@ BATCH_BYTES = 8 * 2**20
 """Bytes of records after which no further one is held."""
 HOLD = 0.03
 """Seconds that a transaction should take, because others wait for SQLite's write lock, for example a rollback."""
+FIRST_GUESS = 0.001
+"""Seconds that a record takes, before any was measured."""
 MAX_AHEAD = 5.0
 """Seconds by which the clocks of two gateways may differ."""
 MAX_OPEN = 100
@@ -97,7 +99,7 @@ class Ingester:
         self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
-        self._seconds_each = HOLD / BATCH
+        self._seconds_each = FIRST_GUESS
         self._unlocked_at = 0.0
         self._reader = ThreadPoolExecutor(1, "reader")
         self._personal_requests = PersonalRequests(personal or Personal())

@@ -53,7 +53,6 @@ class Candidate:
     has_follower: bool
     is_closed: bool
     ended_at: float = 0.0
-    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,17 @@ conversation to be parsed and hashed.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
+
 from burnish.journal.blobs import is_storable, storable, text_of
-from burnish.records import Feedback, Interaction, Message
+from burnish.journal.linked_turns import LinkedTurn
+from burnish.journal.turns import to_bytes
+from burnish.records import Feedback, Interaction, Message, Sampling
 from burnish.segments.frames import Record
 from burnish.segments.texts import once
 from burnish.server.ingest.linking import Trace
@@ -60,6 +65,90 @@ def without_unstorable(record: Record) -> Record:
         return record
     clean: dict[str, Any] = {name: storable(text) for name, text in texts.items()}
     return replace(record, **clean)
+
+
+def turn_of(given: Prepared, **found: Any) -> LinkedTurn:
+    """The turn of a record. `found` is what linking has found out."""
+    turn = given.turn
+    return LinkedTurn(
+        interaction_id=turn.interaction_id,
+        request_id=turn.request_id,
+        agent=turn.agent,
+        tenant=turn.tenant,
+        user=turn.user,
+        turn_type=turn.turn_type,
+        retry=turn.retry,
+        started_at=turn.started_at,
+        ended_at=turn.ended_at,
+        finish_reason=turn.finish_reason,
+        digests=json_of([blob.digest for blob in given.messages]),
+        tools_digest=given.tools.digest if given.tools else None,
+        reply_digest=given.reply.digest,
+        tail_hash=given.trace.tail,
+        choice=turn.choice,
+        may_train=turn.may_train,
+        upstream=turn.upstream,
+        is_aborted=turn.is_aborted,
+        **found,
+    )
+
+
+def row_of(turn: LinkedTurn, given: Prepared, rule: str) -> Mapping[str, Any]:
+    """A row of the interaction table."""
+    record, trace = given.turn, given.trace
+    return {
+        "interaction_id": turn.interaction_id,
+        "request_id": turn.request_id,
+        "agent": turn.agent,
+        "version": record.version,
+        "tenant": turn.tenant,
+        "key_id": record.key_id,
+        "user": turn.user,
+        "quoted_user": record.quoted_user,
+        "session_id": turn.session_id,
+        "parent_id": turn.parent_id,
+        "link_rule": rule,
+        "turn_type": turn.turn_type,
+        "kind": turn.kind,
+        "kind_reason": turn.kind_reason,
+        "route": record.route,
+        "quoted_by": record.quoted_by,
+        "upstream": turn.upstream,
+        "retry": turn.retry,
+        "started_at": turn.started_at,
+        "ended_at": turn.ended_at,
+        "finish_reason": turn.finish_reason,
+        "sampling": _sampling(record.sampling),
+        "message_digests": turn.digests,
+        "tools_digest": turn.tools_digest,
+        "reply_digest": turn.reply_digest,
+        "n_behind": turn.n_behind,
+        "request_hash": trace.request,
+        "tail_hash": trace.tail,
+        "suffix_hash": trace.suffix,
+        "words_hash": trace.words,
+        "prompt_ids": to_bytes(record.prompt_ids),
+        "token_ids": to_bytes(record.token_ids),
+        "logprobs": to_bytes(record.logprobs),
+        "choice": turn.choice,
+        "n_choices": record.n_choices,
+        "may_train": turn.may_train,
+        "is_aborted": turn.is_aborted,
+        "quarantine": record.quarantine,
+        "is_ready": False,
+        "skip_reason": turn.skip_reason,
+        "spent_step": None,
+    }
+
+
+def json_of(value: Any) -> str:
+    """JSON text of numbers and ASCII."""
+    return msgspec.json.encode(value).decode()
+
+
+@lru_cache
+def _sampling(sampling: Sampling) -> str:
+    return json_of(asdict(sampling))
 
 
 @once

@@ -9,11 +9,9 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
 from sqlmodel import Session
 
 from burnish.journal import blobs, linked_turns
@@ -21,11 +19,11 @@ from burnish.journal.bulk import SKIP, execute_in, insert_many, select_in, updat
 from burnish.journal.evidence import settle
 from burnish.journal.linked_turns import MOST_ALIKE, Alike, LinkedTurn
 from burnish.journal.tables import InteractionRow, JudgeJob, NextStateRow, SessionRow
-from burnish.journal.turns import blobs_of, judge_subject, to_bytes
-from burnish.records import NextStateKind, Sampling
+from burnish.journal.turns import blobs_of, judge_subject
+from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from burnish.server.ingest.linking import Candidate
-from burnish.server.ingest.prepared import Prepared
+from burnish.server.ingest.prepared import Prepared, json_of, row_of
 from burnish.server.ingest.turn_kind import Conversation, Kind
 
 RETRY_WINDOW = 900.0
@@ -246,8 +244,8 @@ class WorkingSet:
             "interaction_id": turn.interaction_id,
             "kind": kind.value,
             "follower_id": follower_id,
-            "message_digests": _json(digests),
-            "provenance": _json(provenance),
+            "message_digests": json_of(digests),
+            "provenance": json_of(provenance),
             "signals": json.dumps(signals),
             "created_at": created_at,
         }
@@ -265,7 +263,7 @@ class WorkingSet:
         """Store all that is new. The working set is used up."""
         session = self.session
         blobs.store_many(session, self._blobs)
-        insert_many(session, InteractionRow, [_row(*new) for new in self._new])
+        insert_many(session, InteractionRow, [row_of(*new) for new in self._new])
         self._store_sessions()
         names = {new.turn.interaction_id for new in self._new}
         before = [turn for name, turn in self._corrected.items() if name not in names]
@@ -383,7 +381,7 @@ class WorkingSet:
         jobs = [
             {
                 "subject": judge_subject(name, NEXT_STATE),
-                "payload": _json({"interaction_id": name, "origin": NEXT_STATE}),
+                "payload": json_of({"interaction_id": name, "origin": NEXT_STATE}),
                 "state": "queued",
                 "attempts": 0,
                 "run_after": 0.0,
@@ -394,92 +392,9 @@ class WorkingSet:
         insert_many(self.session, JudgeJob, jobs, SKIP)
 
 
-def new_turn(given: Prepared, **found: Any) -> LinkedTurn:
-    """The turn of a record. `found` is what linking has found out."""
-    turn = given.turn
-    return LinkedTurn(
-        interaction_id=turn.interaction_id,
-        request_id=turn.request_id,
-        agent=turn.agent,
-        tenant=turn.tenant,
-        user=turn.user,
-        turn_type=turn.turn_type,
-        retry=turn.retry,
-        started_at=turn.started_at,
-        ended_at=turn.ended_at,
-        finish_reason=turn.finish_reason,
-        digests=_json([blob.digest for blob in given.messages]),
-        tools_digest=given.tools.digest if given.tools else None,
-        reply_digest=given.reply.digest,
-        tail_hash=given.trace.tail,
-        choice=turn.choice,
-        may_train=turn.may_train,
-        upstream=turn.upstream,
-        is_aborted=turn.is_aborted,
-        **found,
-    )
-
-
-def _row(turn: LinkedTurn, given: Prepared, rule: str) -> Mapping[str, Any]:
-    """A row of the interaction table."""
-    record, trace = given.turn, given.trace
-    return {
-        "interaction_id": turn.interaction_id,
-        "request_id": turn.request_id,
-        "agent": turn.agent,
-        "version": record.version,
-        "tenant": turn.tenant,
-        "key_id": record.key_id,
-        "user": turn.user,
-        "quoted_user": record.quoted_user,
-        "session_id": turn.session_id,
-        "parent_id": turn.parent_id,
-        "link_rule": rule,
-        "turn_type": turn.turn_type,
-        "kind": turn.kind,
-        "kind_reason": turn.kind_reason,
-        "route": record.route,
-        "quoted_by": record.quoted_by,
-        "upstream": turn.upstream,
-        "retry": turn.retry,
-        "started_at": turn.started_at,
-        "ended_at": turn.ended_at,
-        "finish_reason": turn.finish_reason,
-        "sampling": _sampling(record.sampling),
-        "message_digests": turn.digests,
-        "tools_digest": turn.tools_digest,
-        "reply_digest": turn.reply_digest,
-        "n_behind": turn.n_behind,
-        "request_hash": trace.request,
-        "tail_hash": trace.tail,
-        "suffix_hash": trace.suffix,
-        "words_hash": trace.words,
-        "prompt_ids": to_bytes(record.prompt_ids),
-        "token_ids": to_bytes(record.token_ids),
-        "logprobs": to_bytes(record.logprobs),
-        "choice": turn.choice,
-        "n_choices": record.n_choices,
-        "may_train": turn.may_train,
-        "is_aborted": turn.is_aborted,
-        "quarantine": record.quarantine,
-        "is_ready": False,
-        "skip_reason": turn.skip_reason,
-        "spent_step": None,
-    }
-
-
 def _names(*names: str | None) -> set[str]:
     """The names by which feedback may ask for a turn."""
     return {name for name in names if name is not None}
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-@lru_cache
-def _sampling(sampling: Sampling) -> str:
-    return _json(asdict(sampling))
 
 
 _CHANGE = {

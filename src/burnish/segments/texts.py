@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-MOST_BYTES = 32 * 2**20
+MOST_BYTES = 16 * 2**20
 """Bytes of texts in one generation. Two generations are kept."""
 
 
