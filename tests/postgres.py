@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Postgres:
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Run one statement as the owner."""
         with psycopg.connect(host=str(self.folder), user="burnish", dbname=database, autocommit=True) as connection:
-            connection.execute(statement)  # type: ignore[call-overload]
+            connection.execute(statement)
 
     def empty(self) -> str:
         """The name of a new database without a schema."""
@@ -72,9 +72,9 @@ def running(config: pytest.Config) -> Postgres:
     """The session's server, started at the first call."""
     found = config.stash.get(_RUNNING, None)
     if found is None:
-        context = _serve()
-        found = context.__enter__()
-        config.add_cleanup(lambda: context.__exit__(None, None, None))
+        stack = ExitStack()
+        found = stack.enter_context(serve())
+        config.add_cleanup(stack.close)
         found.execute(f"CREATE DATABASE {TEMPLATE}")
         Journal.open(found.url(TEMPLATE)).close()
         config.stash[_RUNNING] = found
@@ -87,7 +87,8 @@ def postgres(request: pytest.FixtureRequest) -> Postgres:
 
 
 @contextmanager
-def _serve() -> Iterator[Postgres]:
+def serve(*, is_durable: bool = False, core: int | None = None) -> Iterator[Postgres]:
+    """A server of one's own. Without `is_durable` it is faster and would not survive a power failure."""
     binaries = _binaries()
     owner = pwd.getpwnam("postgres") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
     folder = Path(tempfile.mkdtemp(prefix="burnish-postgres-"))
@@ -95,10 +96,11 @@ def _serve() -> Iterator[Postgres]:
     data = folder / "data"
     init = [binaries / "initdb", "-D", data, "-U", "burnish", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
     subprocess.run(_as(owner, init), check=True, capture_output=True, cwd="/")
-    fast = [part for option in ("fsync=off", "full_page_writes=off", "listen_addresses=") for part in ("-c", option)]
+    fast = () if is_durable else ("fsync=off", "full_page_writes=off")
+    options = [part for option in ("listen_addresses=", *fast) for part in ("-c", option)]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(
-            [str(part) for part in (binaries / "postgres", "-D", data, "-k", folder, *fast)],
+            [str(part) for part in (binaries / "postgres", "-D", data, "-k", folder, *options)],
             cwd="/",
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -107,6 +109,8 @@ def _serve() -> Iterator[Postgres]:
             extra_groups=[] if os.geteuid() == 0 else None,
             preexec_fn=_end_with_parent,
         )
+    if core is not None:
+        os.sched_setaffinity(server.pid, {core % (os.cpu_count() or 1)})
     try:
         _wait_until_it_answers(server, folder)
         yield Postgres(folder)

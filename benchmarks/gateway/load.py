@@ -22,7 +22,8 @@ _REQUEST_ID = re.compile(rb"x-request-id: *([0-9a-f]{32})", re.IGNORECASE)
 
 @dataclass
 class Job:
-    """`kind`: `chat` (bodies of `size` bytes), `stream`, or `growing` (conversations `first` to `first + sessions`).
+    """`kind`: `chat` (bodies of `size` bytes), `stream`, or `growing` (conversations `first` to `first + sessions`,
+    which begin with `n_history` messages).
 
     With `rate`, requests start at that rate per second, even if earlier ones still run (open loop). Without it, each of
     `connections` asks again after its answer (closed loop), for `seconds` or `n_requests`.
@@ -38,6 +39,7 @@ class Job:
     sessions: int = 0
     first: int = 0
     turns: tuple[int, int] = (0, 0)
+    n_history: int = 96
     model: str = "agent"
     seed: int = 0
 
@@ -132,7 +134,7 @@ def growing(job: Job) -> Iterator[bytes]:
 
     for turn in range(*job.turns):
         for session in range(job.first, job.first + job.sessions):
-            yield body_of(session, turn, job.model)
+            yield body_of(session, turn, job.model, job.n_history)
 
 
 async def run(job: Job) -> Seen:

@@ -10,10 +10,10 @@ _WORDS = "function returns the value of its argument unless it is negative, in w
 
 
 @lru_cache(maxsize=600)
-def _history(session: int) -> str:
+def _history(session: int, n_messages: int) -> str:
     """The first messages of a conversation, as JSON text without the brackets."""
     parts = []
-    for i in range(N_HISTORY):
+    for i in range(n_messages):
         role = "user" if i % 2 == 0 else "assistant"
         text = (f"session {session} message {i}: " + _WORDS * 12)[:MESSAGE].rstrip("\\")
         parts.append(f'{{"role": "{role}", "content": "{text}"}}')
@@ -27,7 +27,7 @@ def _later(turn: int) -> str:
     return f'{said}{{"role": "user", "content": "turn {turn}: {(_WORDS * 8)[:700]}"}}'
 
 
-def body_of(session: int, turn: int, model: str) -> bytes:
-    """The request of one turn."""
+def body_of(session: int, turn: int, model: str, n_history: int = N_HISTORY) -> bytes:
+    """The request of one turn. `n_history` is the number of messages before the first turn, an even one."""
     later = ", ".join(_later(i) for i in range(turn + 1))
-    return f'{{"model": "{model}", "messages": [{_history(session)}, {later}]}}'.encode()
+    return f'{{"model": "{model}", "messages": [{_history(session, n_history)}, {later}]}}'.encode()

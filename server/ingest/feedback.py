@@ -13,6 +13,7 @@ from sqlmodel import Session, col
 
 from burnish.adapters.registry.personal import family_of
 from burnish.journal.evidence import settle
+from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, KeyRow, NextStateRow
 from burnish.journal.turns import ask_judge, feedback_of, rows_of, signal_of, spare_judge
 from burnish.records import Feedback, NextStateKind, TargetKind
@@ -50,8 +51,8 @@ def take(session: Session, said: Feedback) -> None:
             _tell(session, about, interaction_id)
 
 
-def attach_waiting(session: Session, turn: InteractionRow, quoted_session: str | None) -> None:
-    """Attach the waiting feedback to a reply that was just stored. `turn` has InteractionRow's columns."""
+def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | None) -> None:
+    """Attach the waiting feedback to a reply that was just stored."""
     names = {
         "response": turn.interaction_id,
         "turn": turn.request_id,
@@ -106,7 +107,7 @@ def _session_of(session: Session, interaction_id: str | None) -> str | None:
     return row.session_id if row is not None else None
 
 
-def _is_about(about: TargetKind, target: str, turn: InteractionRow, quoted_session: str | None) -> bool:
+def _is_about(about: TargetKind, target: str, turn: LinkedTurn, quoted_session: str | None) -> bool:
     match about:
         case TargetKind.RESPONSE:
             return bool(target == turn.interaction_id)

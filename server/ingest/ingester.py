@@ -10,7 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -25,10 +25,10 @@ from burnish.errors import SegmentError
 from burnish.journal import Journal
 from burnish.journal.outage import Outage
 from burnish.journal.tables import SessionRow
-from burnish.records import Feedback, Interaction, NextStateKind
+from burnish.records import Feedback, NextStateKind
 from burnish.segments.file import created_at, read
-from burnish.segments.frames import Record
-from burnish.server.ingest import feedback, lookup
+from burnish.segments.frames import Record, ended_at
+from burnish.server.ingest import feedback
 from burnish.server.ingest.erasures import Erasures
 from burnish.server.ingest.filing import Filing
 from burnish.server.ingest.next_state import note_ended
@@ -40,12 +40,14 @@ log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
 FEEDBACK_SECONDS = 168 * 3600.0
 """Seconds for which feedback waits for its reply before it expires."""
-BATCH = 64
+BATCH = 256
 """Records held at a time."""
+BATCH_BYTES = 8 * 2**20
+"""Bytes of records after which no further one is held."""
 HOLD = 0.03
-"""Seconds after which a transaction takes no further record, because others wait for SQLite's write lock, for example a
-rollback.
-"""
+"""Seconds that a transaction should take, because others wait for SQLite's write lock, for example a rollback."""
+FIRST_GUESS = 0.001
+"""Seconds that a record takes, before any was measured."""
 MAX_AHEAD = 5.0
 """Seconds by which the clocks of two gateways may differ."""
 LOCK = "ingester.lock"
@@ -53,7 +55,7 @@ LOCK = "ingester.lock"
 MAX_OPEN = 100
 """Segments that are read at the same time."""
 BREATH = 0.002
-"""Seconds between two transactions, in which a waiting writer gets its turn."""
+"""Seconds at least between two transactions, in which a waiting writer gets its turn."""
 
 
 class _New(NamedTuple):
@@ -68,7 +70,7 @@ class _New(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A record that can be filed. None if it cannot be stored."""
+    """A record that can be filed. None if it cannot be stored; it is set aside."""
 
     segment: str
     place: int
@@ -101,6 +103,9 @@ class Ingester:
         self._feedback_ttl = feedback_ttl
         self._next_sweep = 0.0
         self._filing = Filing(verifiers)
+        self._seconds_each = FIRST_GUESS
+        self._unlocked_at = 0.0
+        self._reader = ThreadPoolExecutor(1, "reader")
         self._personal_requests = PersonalRequests(personal or Personal())
         self._erasures = erasures
 
@@ -122,13 +127,12 @@ class Ingester:
         watermark = time.time() - SETTLE_SECONDS
         damaged: dict[str, SegmentError] = {}
         n_taken = 0
-        for found in self._batches(watermark, damaged):
-            batch = [_Ready(new.segment, new.place, new.behind, _prepared(new.record)) for new in found]
+        batches = self._batches(self._folder.unread(), watermark, damaged)
+        for batch in batches if self._journal.has_one_writer else self._ahead(batches):
             while batch:
                 n_filed = self._file_some(batch)
                 batch = batch[n_filed:]
                 n_taken += n_filed
-                time.sleep(BREATH)
         for name, error in damaged.items():  # only now, when everything before the damage has been taken
             self._folder.mark_damaged(name, error)
         if time.time() >= self._next_sweep:
@@ -152,33 +156,74 @@ class Ingester:
             if n_taken < BATCH:
                 time.sleep(interval)
 
-    def _batches(self, watermark: float, damaged: dict[str, SegmentError]) -> Iterator[list[_New]]:
-        """New records of all segments in the order in which they ended, at most a batch in memory.
+    def _batches(
+        self, segments: Sequence[tuple[Path, int]], watermark: float, damaged: dict[str, SegmentError]
+    ) -> Iterator[list[_Ready]]:
+        """New records of `segments` in the order in which they ended, at most a batch in memory.
 
         A damaged segment is noted in `damaged`.
         """
-        found = [
-            (created_at(path), _new_in(path, offset, watermark, damaged)) for path, offset in self._folder.unread()
-        ]
-        records = _merged(found)
-        while batch := list(islice(records, BATCH)):
+        found = [(created_at(path), _new_in(path, offset, watermark, damaged)) for path, offset in segments]
+        batch: list[_Ready] = []
+        n_bytes = 0
+        for new in _merged(found):
+            batch.append(_Ready(new.segment, new.place, new.behind, _prepared(new.record)))
+            n_bytes += new.behind - new.place
+            if len(batch) >= min(BATCH, HOLD / self._seconds_each) or n_bytes >= BATCH_BYTES:
+                yield batch
+                batch, n_bytes = [], 0
+        if batch:
             yield batch
 
+    def _ahead(self, batches: Iterator[list[_Ready]]) -> Iterator[list[_Ready]]:
+        """Each batch is read while the one before it is filed: the database works in processes of its own meanwhile.
+
+        Where there is one writer at a time, that would only make the others wait longer.
+        """
+        batch = next(batches, None)
+        while batch is not None:
+            coming = self._reader.submit(next, batches, None)
+            yield batch
+            batch = coming.result()
+
     def _file_some(self, batch: list[_Ready]) -> int:
-        """File the first records of `batch` in one transaction, as many as `HOLD` allows. Returns how many."""
-        ends = time.perf_counter() + HOLD
-        n_filed = 0
+        """File `batch` in one transaction, together with the segments' offsets. Returns how many records were filed.
+
+        If a record cannot be stored, only those before it are filed, then it is set aside: clients shape records, and
+        none of them may stop the others.
+        """
+        try:
+            self._file(batch)
+            return len(batch)
+        except (OperationalError, OSError):
+            raise
+        except Exception:
+            if len(batch) > 1:
+                return self._file_some(batch[: len(batch) // 2])
+            record = batch[0].record
+            assert record is not None, "nothing was done for it"
+            _report(record if isinstance(record, Feedback) else record.turn)
+            return self._file_some([batch[0]._replace(record=None)])
+
+    def _file(self, batch: list[_Ready]) -> None:
+        if (breath := BREATH - (time.perf_counter() - self._unlocked_at)) > 0.0:
+            time.sleep(breath)
+        started = time.perf_counter()
+        kept = [ready for ready in batch if not self._is_erased(ready.record)]
         try:
             with self._journal.write() as session:
-                while n_filed < len(batch) and (not n_filed or time.perf_counter() < ends):
-                    self._take(session, batch[n_filed])
-                    n_filed += 1
-                for name, offset in {new.segment: new.behind for new in batch[:n_filed]}.items():
+                self._filing.begin(ready.record for ready in kept if isinstance(ready.record, Prepared))
+                for ready in kept:
+                    self._take(session, ready)
+                self._filing.store()
+                for name, offset in {ready.segment: ready.behind for ready in batch}.items():
                     self._folder.move(session, name, offset)
         except BaseException:
             self._forget()
             raise
-        return n_filed
+        self._unlocked_at = time.perf_counter()
+        seconds_each = (self._unlocked_at - started) / len(batch)
+        self._seconds_each += 0.3 * (seconds_each - self._seconds_each)
 
     def _forget(self) -> None:
         """What is remembered of the journal may not be there."""
@@ -186,30 +231,20 @@ class Ingester:
         self._personal_requests.forget()
         self._folder.forget()
 
+    def _is_erased(self, record: Prepared | Feedback | None) -> bool:
+        if record is None or self._erasures is None:
+            return False
+        return self._erasures.is_erased(record if isinstance(record, Feedback) else record.turn)
+
     def _take(self, session: Session, ready: _Ready) -> None:
-        """Store one record or set it aside: clients shape records, and none of them may stop the others."""
         record = ready.record
-        try:
-            if record is None:
-                self._folder.set_aside(ready.segment, ready.place)
-                return
-            told = record if isinstance(record, Feedback) else record.turn
-            if self._erasures is not None and self._erasures.is_erased(told):
-                return
-            with session.begin_nested():
-                if isinstance(record, Feedback):
-                    feedback.take(session, record)
-                elif not lookup.is_filed(session, record.turn.interaction_id):
-                    self._filing.take_interaction(session, record)
-                    self._personal_requests.note(session, record.turn)
-        except (OperationalError, OSError):
-            raise
-        except Exception:
-            self._filing.forget()
-            self._personal_requests.forget()
-            assert record is not None, "nothing was done for it"
-            _report(record if isinstance(record, Feedback) else record.turn)
+        if record is None:
             self._folder.set_aside(ready.segment, ready.place)
+        elif isinstance(record, Feedback):
+            self._filing.store()
+            feedback.take(session, record)
+        elif self._filing.take_interaction(session, record):
+            self._personal_requests.note(session, record.turn)
 
     def _close_idle(self) -> None:
         now = time.time()
@@ -238,8 +273,8 @@ def _new_in(path: Path, offset: int, watermark: float, damaged: dict[str, Segmen
     horizon = watermark + MAX_AHEAD
     try:
         for record, behind in read(path, offset):
-            ended_at = _ended_at(record) if record is not None else 0.0
-            latest = max(latest, ended_at if ended_at < horizon else 0.0)
+            at = ended_at(record) if record is not None else 0.0
+            latest = max(latest, at if at < horizon else 0.0)
             if latest >= watermark:
                 return
             yield _New(latest, path.name, place, behind, record)
@@ -272,10 +307,6 @@ def _merged(segments: Sequence[tuple[float, Iterator[_New]]]) -> Iterator[_New]:
             heapq.heapreplace(open_now, (following.ended_at, number, following, records))
         else:
             heapq.heappop(open_now)
-
-
-def _ended_at(record: Record) -> float:
-    return record.ended_at if isinstance(record, Interaction) else record.created_at
 
 
 def _prepared(record: Record | None) -> Feedback | Prepared | None:

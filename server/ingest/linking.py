@@ -23,7 +23,9 @@ from typing import Any
 
 from burnish.adapters.registry.personal import family_of
 from burnish.records import Interaction, LinkRule, Message
+from burnish.segments.texts import once
 
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
 _CALLS_IN_TEXT = re.compile(r"Calling tools:\s*\[\{")
 _TOKEN = re.compile(r"\w+|\W")
 _CALL_ID = re.compile(r"\bchatcmpl-tool-[0-9a-f]{16,32}\b")
@@ -51,7 +53,6 @@ class Candidate:
     has_follower: bool
     is_closed: bool
     ended_at: float = 0.0
-    is_quoted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,12 @@ def scope_of(turn: Interaction) -> str:
 
 def prefix_hashes(scope: str, messages: Sequence[Message]) -> list[str]:
     """Rolling hashes: item k is the hash of the first k+1 messages in `scope`."""
-    state = hashlib.sha256(scope.encode("utf-8", "surrogatepass")).digest()
+    sha256 = hashlib.sha256
+    state = sha256(scope.encode("utf-8", "surrogatepass")).digest()
     hashes = []
     for message in messages:
-        state = hashlib.sha256(state + _essence(message)).digest()
-        hashes.append(state.hex()[:40])
+        state = sha256(state + _essence(message)).digest()
+        hashes.append(state[:20].hex())
     return hashes
 
 
@@ -90,6 +92,7 @@ class Trace:
 
     def __init__(self, turn: Interaction) -> None:
         self._scope = scope_of(turn)
+        self._seed = self._scope.encode("utf-8", "surrogatepass")
         self._messages = turn.messages
         self._reply = turn.reply
         self._hashes = prefix_hashes(self._scope, [*turn.messages, turn.reply])
@@ -97,7 +100,7 @@ class Trace:
         self._repeated = repeated[: -MOST_PLACES - 1 : -1]
         as_repeated = _with_stop(turn.reply, turn.stop)
         self._own = self._suffix(turn.messages, as_repeated), self._words(as_repeated)
-        self._words_at = [(k + 1, words) for k in self._repeated if (words := self._words(turn.messages[k]))]
+        self._continuations = [(k + 1, self._hashes[k]) for k in self._repeated]
         self._changed = None
         if self._repeated:
             last = self._repeated[0]
@@ -106,7 +109,7 @@ class Trace:
     @property
     def request(self) -> str:
         """The hash of the whole request. Two tries of one request share it."""
-        return self._hashes[-2] if len(self._hashes) > 1 else self._scope
+        return self._hashes[-2] if len(self._hashes) > 1 else hashlib.sha256(self._seed).hexdigest()[:40]
 
     @property
     def tail(self) -> str:
@@ -126,15 +129,19 @@ class Trace:
         """
         return self._own[1]
 
-    def repeated_words(self) -> Sequence[tuple[int, str]]:
-        """The same for the last assistant messages of the request, last first."""
-        return self._words_at
+    def hash_at(self, start: int) -> str:
+        """The hash of the first `start` messages."""
+        return self._hashes[start - 1]
 
-    def continuations(self) -> list[tuple[int, str]]:
+    def repeated_words(self) -> Sequence[tuple[int, str]]:
+        """The same for the last assistant messages of the request, last first. Few requests need it."""
+        return [(k + 1, words) for k in self._repeated if (words := self._words(self._messages[k]))]
+
+    def continuations(self) -> Sequence[tuple[int, str]]:
         """The places where the request may continue a reply: (index of the first message after it, hash), longest
         first.
         """
-        return [(k + 1, self._hashes[k]) for k in self._repeated]
+        return self._continuations
 
     def changed_continuation(self) -> tuple[int, str] | None:
         """The same for the last assistant message by its suffix. None if the request repeats no reply."""
@@ -149,23 +156,20 @@ class Trace:
         return last + 1, self._hashes[last - 1], self._messages[last]
 
     def _words(self, reply: Message) -> str:
-        if len(_text(reply)) < MANY_WORDS:
+        if _n_characters(reply) < MANY_WORDS:
             return ""
-        return hashlib.sha256(self._scope.encode("utf-8", "surrogatepass") + b"words" + _essence(reply)).hexdigest()[
-            :40
-        ]
+        return hashlib.sha256(self._seed + b"words" + _essence(reply)).hexdigest()[:40]
 
     def _suffix(self, before: Sequence[Message], reply: Message) -> str:
         if call_ids := _call_ids(reply):
             parts: list[bytes] = [b"calls", json.dumps(sorted(call_ids)).encode()]
         else:
-            asked = [
-                m for m in before if m.get("role") == "user"
-            ]  # not tools' results, because harnesses cut those first
-            parts = [b"words", _essence(reply), *(_essence(m) for m in asked[-1:])]
-            if len(_text(reply)) < LONG_REPLY:
-                parts += [_essence(m) for m in asked[:1]]
-        digest = hashlib.sha256(self._scope.encode("utf-8", "surrogatepass"))
+            # not tools' results, because harnesses cut those first
+            last = next((m for m in reversed(before) if m.get("role") == "user"), None)
+            parts = [b"words", _essence(reply), *([] if last is None else [_essence(last)])]
+            if _n_characters(reply) < LONG_REPLY and last is not None:
+                parts.append(_essence(next(m for m in before if m.get("role") == "user")))
+        digest = hashlib.sha256(self._seed)
         for part in parts:
             digest.update(hashlib.sha256(part).digest())
         return digest.hexdigest()[:40]
@@ -215,6 +219,7 @@ def _n_alike(one: str, other: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
+@once
 def _essence(message: Message) -> bytes:
     """What identifies a message: role, text and tool calls. Surrounding white space does not count."""
     calls = message.get("tool_calls") or []
@@ -222,7 +227,7 @@ def _essence(message: Message) -> bytes:
         calls = [_call(call) for call in calls]
     content = _content(message)
     essence = [message.get("role"), content or "", calls, message.get("tool_call_id"), message.get("name")]
-    return json.dumps(essence, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+    return _encode(essence).encode()
 
 
 def _content(message: Message) -> Any:
@@ -255,6 +260,12 @@ def _text(message: Message) -> str:
     return content if isinstance(content, str) else ""
 
 
+@once
+def _n_characters(message: Message) -> int:
+    return len(_text(message))
+
+
+@once
 def _call_ids(message: Message) -> list[str]:
     """The ids of a message's tool calls. Some harnesses write the calls into the text when they repeat a reply."""
     calls = message.get("tool_calls")

@@ -10,19 +10,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import insert, select, text
-from sqlmodel import Session, col
+from sqlalchemy import insert, text
+from sqlmodel import Session
 
-from burnish.journal.evidence import settle
-from burnish.journal.jobs import insert_or_skip
-from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
-from burnish.journal.turns import ask_judge, feedback_of, messages_of, rows_of
+from burnish.journal.linked_turns import LinkedTurn
+from burnish.journal.tables import FeedbackRow, NextStateRow
+from burnish.journal.turns import feedback_of, rows_of
 from burnish.messages import text_of
-from burnish.records import Message, NextStateKind, Provenance, Signal, SignalKind
-from burnish.rewards import NEXT_STATE, environment_fault, needs_judge
-from burnish.server.ingest import harness_patterns, linking
-from burnish.server.ingest.tool_signals import signals_of
+from burnish.records import Feedback, Message, NextStateKind, Provenance, Signal, SignalKind
+from burnish.rewards import environment_fault, needs_judge
+from burnish.server.ingest import linking
+from burnish.server.ingest.patterns import harness_patterns
+from burnish.server.ingest.patterns.tool_signals import signals_of
+from burnish.server.ingest.prepared import Prepared
 from burnish.server.ingest.turn_kind import Kind
+from burnish.server.ingest.working_set import WorkingSet
 
 _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WEB = frozenset(
@@ -30,8 +32,6 @@ _WEB = frozenset(
 )
 """Parts of a tool's name (`web_search`, `fetchUrl`) that mean the web."""
 _TOOLS = frozenset({"tool", "function"})
-_ANSWERED = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
-_YIELD = text("DELETE FROM next_state WHERE interaction_id = :interaction AND kind NOT IN (:user_reply, :tool_result)")
 _ENDED = text(
     "SELECT turn.interaction_id FROM interaction AS turn JOIN session ON session.session_id = turn.session_id "
     "LEFT JOIN next_state ON next_state.interaction_id = turn.interaction_id "
@@ -46,11 +46,13 @@ class NextStates:
     def __init__(self, verifiers: Collection[str] = ()) -> None:
         self._verifiers = frozenset(verifiers)
 
-    def tell(self, session: Session, parent: InteractionRow, row: InteractionRow) -> None:
-        """The request `row` continues `parent`: the messages after that reply came back after it."""
-        digests = row.message_digests[-row.n_behind :]
-        messages = messages_of(session, digests)
-        reply, *repeated = messages_of(session, [parent.reply_digest, *row.message_digests[-row.n_behind - 1 :][:1]])
+    def tell(self, rows: WorkingSet, parent: LinkedTurn, turn: LinkedTurn, given: Prepared | None) -> None:
+        """The request of `turn` continues `parent`: the messages after that reply came back after it.
+
+        `given` is the record of `turn` if it is at hand.
+        """
+        digests = turn.message_digests[-turn.n_behind :]
+        reply, repeated, messages = self._replied(rows, parent, turn, given)
         called = _called(reply)
         provenance = [self._whose(message, parent, called) for message in messages]
         signals = [
@@ -59,25 +61,52 @@ class NextStates:
             if whose in _PRINTED
             for s in _read(message, whose)
         ]
-        signals += _change(reply, repeated[0] if repeated else reply)
+        signals += _change(reply, repeated)
         # Only a user's own words become a hint. Beside a tool's result nobody can say whose words a hint repeats. What
         # a harness puts between (aider: the files' contents and an "Ok." to them) is no result, and the user's words
         # stay the user's.
         is_from_user = Provenance.USER in provenance and not set(provenance).intersection(_PRINTED)
-        what = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
-        if not self._note(session, parent, what, row, digests, provenance, signals) or parent.skip_reason is not None:
+        kind = NextStateKind.USER_REPLY if is_from_user else NextStateKind.TOOL_RESULT
+        is_new = rows.note_next(
+            parent,
+            kind,
+            turn.interaction_id,
+            turn.started_at,
+            digests,
+            [whose.value for whose in provenance],
+            [asdict(signal) for signal in signals],
+        )
+        if not is_new or parent.skip_reason is not None:
             return
-        said = [feedback_of(row) for row in rows_of(session, FeedbackRow, parent.interaction_id)]
-        if environment_fault(signals) is None and needs_judge(said, signals, what):
-            ask_judge(session, parent.interaction_id, NEXT_STATE)
-        settle(session, parent.interaction_id)
+        said: list[Feedback] = []
+        if parent.has_feedback:
+            said = [feedback_of(row) for row in rows_of(rows.session, FeedbackRow, parent.interaction_id)]
+        if environment_fault(signals) is None and needs_judge(said, signals, kind):
+            rows.ask_judge(parent)
+        rows.settle(parent)
 
-    def regenerated(self, session: Session, earlier: InteractionRow, row: InteractionRow) -> None:
-        """The request of `row` repeats that of `earlier`: another reply was wanted."""
-        if self._note(session, earlier, NextStateKind.REGENERATED, row) and earlier.skip_reason is None:
-            settle(session, earlier.interaction_id)
+    @staticmethod
+    def regenerated(rows: WorkingSet, earlier: LinkedTurn, turn: LinkedTurn) -> None:
+        """The request of `turn` repeats that of `earlier`: another reply was wanted."""
+        is_new = rows.note_next(earlier, NextStateKind.REGENERATED, turn.interaction_id, turn.started_at)
+        if is_new and earlier.skip_reason is None:
+            rows.settle(earlier)
 
-    def _whose(self, message: Message, parent: InteractionRow, called: Mapping[str, str]) -> Provenance:
+    @staticmethod
+    def _replied(
+        rows: WorkingSet, parent: LinkedTurn, turn: LinkedTurn, given: Prepared | None
+    ) -> tuple[Message, Message, Sequence[Message]]:
+        """The reply of `parent` as it was, as the request of `turn` repeats it, and the messages after it."""
+        if given is None:
+            reply, repeated, *messages = rows.texts([parent.reply_digest, *turn.message_digests[-turn.n_behind - 1 :]])
+            return reply, repeated, messages
+        start = len(given.turn.messages) - turn.n_behind
+        repeated, *messages = given.turn.messages[start - 1 :]
+        if given.trace.hash_at(start) == parent.tail_hash:  # it was repeated without a change
+            return repeated, repeated, messages
+        return rows.texts([parent.reply_digest])[0], repeated, messages
+
+    def _whose(self, message: Message, parent: LinkedTurn, called: Mapping[str, str]) -> Provenance:
         """The answer to a tool call is its result, even if a harness sends it as a user's message or marks it as
         one."""
         role = message.get("role")
@@ -92,31 +121,6 @@ class NextStates:
             return Provenance.TOOL
         return Provenance.USER
 
-    @staticmethod
-    def _note(
-        session: Session,
-        parent: InteractionRow,
-        what: NextStateKind,
-        follower: InteractionRow,
-        digests: Sequence[str] = (),
-        provenance: Sequence[Provenance] = (),
-        signals: Sequence[Signal] = (),
-    ) -> bool:
-        """Store the next state. False if an equally strong one was there already."""
-        if what in _ANSWERED:
-            names = {kind.value: kind.value for kind in _ANSWERED}
-            session.connection().execute(_YIELD, {"interaction": parent.interaction_id, **names})
-        values = {
-            "interaction_id": parent.interaction_id,
-            "kind": what,
-            "follower_id": follower.interaction_id,
-            "message_digests": list(digests),
-            "provenance": list(provenance),
-            "signals": [asdict(signal) for signal in signals],
-            "created_at": follower.started_at,
-        }
-        return insert_or_skip(session, NextStateRow, values)
-
 
 def is_of_the_web(tool: str) -> bool:
     """True if a part of the tool's name means the web. `curl` and `search_code` do not."""
@@ -130,29 +134,6 @@ def note_ended(session: Session, what: NextStateKind, closed_at: float) -> int:
     if rows:
         session.connection().execute(insert(NextStateRow), rows)
     return len(rows)
-
-
-def note_last(session: Session, row: InteractionRow, what: NextStateKind) -> None:
-    """Note that the reply `row` is the last of its session."""
-    values = {"interaction_id": row.interaction_id, "kind": what, **_NOTHING, "created_at": row.ended_at}
-    insert_or_skip(session, NextStateRow, values)
-
-
-def earlier_reply(session: Session, row: InteractionRow, window: float) -> InteractionRow | None:
-    """The reply that the request of `row` asks for again: the last one to the same words that nobody has continued."""
-    same = (
-        select(InteractionRow)
-        .where(col(InteractionRow.request_hash) == row.request_hash, col(InteractionRow.request_id) != row.request_id)
-        .where(
-            col(InteractionRow.session_id) == row.session_id,
-            col(InteractionRow.choice) == 0,
-            col(InteractionRow.is_aborted).is_(False),
-        )
-        .where(
-            col(InteractionRow.started_at) < row.started_at, col(InteractionRow.started_at) > row.started_at - window
-        )
-    )
-    return session.scalars(same.order_by(col(InteractionRow.started_at).desc()).limit(1)).first()
 
 
 def _change(reply: Message, repeated: Message) -> list[Signal]:

@@ -4,13 +4,20 @@ The ingester prepares records before it takes the journal's write lock, so that 
 conversation to be parsed and hashed.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from burnish.journal.blobs import storable, text_of
-from burnish.records import Interaction, Message
+import msgspec
+
+from burnish.journal.blobs import is_storable, storable, text_of
+from burnish.journal.linked_turns import LinkedTurn
+from burnish.journal.turns import to_bytes
+from burnish.records import Feedback, Interaction, Message, Sampling
 from burnish.segments.frames import Record
+from burnish.segments.texts import once
 from burnish.server.ingest.linking import Trace
 
 
@@ -23,7 +30,10 @@ class Blob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One interaction with its hashes and its stored texts. `head` is the digest of its system prompt."""
+    """One interaction with its hashes and its stored texts. `head` is the digest of its system prompt.
+
+    `session_id` is that of the session that the turn names, None if it names none.
+    """
 
     turn: Interaction
     trace: Trace
@@ -31,22 +41,127 @@ class Prepared:
     tools: Blob | None
     reply: Blob
     head: str | None
+    session_id: str | None
 
     @classmethod
     def of(cls, turn: Interaction) -> "Prepared":
-        messages = [Blob(*text_of(message)) for message in turn.messages]
-        tools = Blob(*text_of(list(turn.tools))) if turn.tools else None
-        return cls(turn, Trace(turn), messages, tools, Blob(*text_of(turn.reply)), head_of(turn.messages))
+        messages = [_blob(message) for message in turn.messages]
+        tools = _blob(turn.tools) if turn.tools else None
+        named = _quoted_id(turn) if turn.quoted_session else None
+        return cls(turn, Trace(turn), messages, tools, _blob(turn.reply), head_of(turn.messages), named)
 
 
 def head_of(messages: Sequence[Message]) -> str | None:
     """The digest of the system prompt."""
-    return next((text_of(message)[0] for message in messages if message.get("role") == "system"), None)
+    return next((_blob(message).digest for message in messages if message.get("role") == "system"), None)
 
 
 def without_unstorable(record: Record) -> Record:
     """`record` without characters that no text column holds: NUL, which PostgreSQL refuses, and half surrogate
     pairs."""
-    texts = {name: value for name in record.__dataclass_fields__ if isinstance(value := getattr(record, name), str)}
-    changed: dict[str, Any] = {name: clean for name, text in texts.items() if (clean := storable(text)) != text}
-    return replace(record, **changed) if changed else record
+    names = _FEEDBACK if isinstance(record, Feedback) else _INTERACTION
+    texts = {name: value for name in names if isinstance(value := getattr(record, name), str)}
+    if is_storable("".join(texts.values())):
+        return record
+    clean: dict[str, Any] = {name: storable(text) for name, text in texts.items()}
+    return replace(record, **clean)
+
+
+def turn_of(given: Prepared, **found: Any) -> LinkedTurn:
+    """The turn of a record. `found` is what linking has found out."""
+    turn = given.turn
+    return LinkedTurn(
+        interaction_id=turn.interaction_id,
+        request_id=turn.request_id,
+        agent=turn.agent,
+        tenant=turn.tenant,
+        user=turn.user,
+        turn_type=turn.turn_type,
+        retry=turn.retry,
+        started_at=turn.started_at,
+        ended_at=turn.ended_at,
+        finish_reason=turn.finish_reason,
+        digests=json_of([blob.digest for blob in given.messages]),
+        tools_digest=given.tools.digest if given.tools else None,
+        reply_digest=given.reply.digest,
+        tail_hash=given.trace.tail,
+        choice=turn.choice,
+        may_train=turn.may_train,
+        upstream=turn.upstream,
+        is_aborted=turn.is_aborted,
+        **found,
+    )
+
+
+def row_of(turn: LinkedTurn, given: Prepared, rule: str) -> Mapping[str, Any]:
+    """A row of the interaction table."""
+    record, trace = given.turn, given.trace
+    return {
+        "interaction_id": turn.interaction_id,
+        "request_id": turn.request_id,
+        "agent": turn.agent,
+        "version": record.version,
+        "tenant": turn.tenant,
+        "key_id": record.key_id,
+        "user": turn.user,
+        "quoted_user": record.quoted_user,
+        "session_id": turn.session_id,
+        "parent_id": turn.parent_id,
+        "link_rule": rule,
+        "turn_type": turn.turn_type,
+        "kind": turn.kind,
+        "kind_reason": turn.kind_reason,
+        "route": record.route,
+        "quoted_by": record.quoted_by,
+        "upstream": turn.upstream,
+        "retry": turn.retry,
+        "started_at": turn.started_at,
+        "ended_at": turn.ended_at,
+        "finish_reason": turn.finish_reason,
+        "sampling": _sampling(record.sampling),
+        "message_digests": turn.digests,
+        "tools_digest": turn.tools_digest,
+        "reply_digest": turn.reply_digest,
+        "n_behind": turn.n_behind,
+        "request_hash": trace.request,
+        "tail_hash": trace.tail,
+        "suffix_hash": trace.suffix,
+        "words_hash": trace.words,
+        "prompt_ids": to_bytes(record.prompt_ids),
+        "token_ids": to_bytes(record.token_ids),
+        "logprobs": to_bytes(record.logprobs),
+        "choice": turn.choice,
+        "n_choices": record.n_choices,
+        "may_train": turn.may_train,
+        "is_aborted": turn.is_aborted,
+        "quarantine": record.quarantine,
+        "is_ready": False,
+        "skip_reason": turn.skip_reason,
+        "spent_step": None,
+    }
+
+
+def json_of(value: Any) -> str:
+    """JSON text of numbers and ASCII."""
+    return msgspec.json.encode(value).decode()
+
+
+@lru_cache
+def _sampling(sampling: Sampling) -> str:
+    return json_of(asdict(sampling))
+
+
+@once
+def _blob(value: Any) -> Blob:
+    return Blob(*text_of(value))
+
+
+def _quoted_id(turn: Interaction) -> str:
+    """The session id for the name that a turn quotes. Names under different keys or of different users never meet."""
+    asker = [turn.tenant, turn.key_id, *([turn.user] if turn.user else [])]
+    return "q-" + hashlib.sha256("\0".join([*asker, str(turn.quoted_session)]).encode()).hexdigest()[:24]
+
+
+_FEEDBACK, _INTERACTION = (
+    tuple(field.name for field in fields(kind) if "str" in str(field.type)) for kind in (Feedback, Interaction)
+)

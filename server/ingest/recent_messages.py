@@ -1,45 +1,55 @@
-"""Recent messages: how a caller's conversations began and what their users said last.
+"""Recent messages: how a caller's conversations began, what their users said last, and which calls stood alone.
 
 A harness that asks for a title or a commit message on the side quotes one of these (server/ingest/turn_kind.py).
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from sqlalchemy import select
-from sqlmodel import Session, col
+from sqlalchemy import text
+from sqlmodel import Session
 
-from burnish.journal.tables import SessionRow
 from burnish.messages import text_of
 from burnish.records import Interaction
-from burnish.server.ingest.turn_kind import UserWords
+from burnish.server.ingest.turn_kind import Kind, UserWords
 
 RECENT = 600.0
 """Seconds back in which a side call is recognised."""
 N_REMEMBERED = 512
+N_LONE = 20
 N_CALLERS = 10_000
+N_LOADED = 50_000
+"""Conversations, and calls, that are read from the journal after a start, the latest first."""
 MAX_LENGTH = 300
-Words = OrderedDict[str, tuple[UserWords, float]]
+
+
+@dataclass(slots=True)
+class _Caller:
+    """What one caller said, with its time, and the calls without tools and history, with theirs."""
+
+    words: "OrderedDict[str, tuple[UserWords, float]]" = field(default_factory=OrderedDict)
+    lone: "deque[tuple[str, float]]" = field(default_factory=lambda: deque(maxlen=N_LONE))
 
 
 class Recent:
     """The messages of each caller (tenant and key), read from SQL once and kept up to date from then on."""
 
     def __init__(self) -> None:
-        self._by: dict[tuple[str, str], Words] = {}
+        self._by: OrderedDict[tuple[str, str], _Caller] | None = None
 
     def forget(self) -> None:
         """Call after a rollback."""
-        self._by.clear()
+        self._by = None
 
     def said(self, session: Session, turn: Interaction) -> Sequence[UserWords]:
         """The messages of the caller's recent conversations."""
         horizon = turn.started_at - RECENT
-        return [said for said, at in self._of(session, turn).values() if at > horizon]
+        return [said for said, at in self._of(session, turn).words.values() if at > horizon]
 
     def remember(self, session: Session, turn: Interaction, session_id: str, opening: str, head: str | None) -> None:
         """Note how a conversation began and what its user said last."""
-        words = self._of(session, turn)
+        words = self._of(session, turn).words
         words.setdefault(session_id, (UserWords.of(opening, head), turn.started_at))
         last = next((m for m in reversed(turn.messages) if m.get("role") == "user"), None)
         if last is not None:
@@ -47,26 +57,46 @@ class Recent:
         while len(words) > N_REMEMBERED:
             words.popitem(last=False)
 
-    def _of(self, session: Session, turn: Interaction) -> Words:
+    def lone(self, session: Session, turn: Interaction) -> list[str]:
+        """The caller's latest calls that stood alone, latest first."""
+        horizon = turn.started_at - RECENT
+        return [name for name, at in reversed(self._of(session, turn).lone) if at > horizon]
+
+    def remember_lone(self, session: Session, turn: Interaction) -> None:
+        """Note a call without tools and history."""
+        self._of(session, turn).lone.append((turn.interaction_id, turn.ended_at))
+
+    def _of(self, session: Session, turn: Interaction) -> _Caller:
+        if self._by is None:
+            self._by = _loaded(session, turn.started_at - RECENT)
         who = (turn.tenant, turn.key_id)
         if who not in self._by:
-            if len(self._by) >= N_CALLERS:
-                self._by.clear()
-            rows = session.connection().execute(
-                select(
-                    col(SessionRow.session_id),
-                    col(SessionRow.opening),
-                    col(SessionRow.head),
-                    col(SessionRow.started_at),
-                )
-                .where(
-                    col(SessionRow.tenant) == turn.tenant,
-                    col(SessionRow.key_id) == turn.key_id,
-                    col(SessionRow.last_at) > turn.started_at - RECENT,
-                )
-                .order_by(col(SessionRow.started_at).desc())
-                .limit(N_REMEMBERED)
-            )
-            found = reversed(rows.all())
-            self._by[who] = OrderedDict((row[0], (UserWords.of(row[1], row[2]), row[3])) for row in found)
+            self._by[who] = _Caller()
+            if len(self._by) > N_CALLERS:
+                self._by.popitem(last=False)
+        self._by.move_to_end(who)
         return self._by[who]
+
+
+def _loaded(session: Session, since: float) -> OrderedDict[tuple[str, str], _Caller]:
+    found: OrderedDict[tuple[str, str], _Caller] = OrderedDict()
+    given = {"since": since, "most": N_LOADED}
+    for tenant, key_id, name, opening, head, at in reversed(session.connection().execute(_OPENINGS, given).all()):
+        words = found.setdefault((tenant, key_id), _Caller()).words
+        words[name] = (UserWords.of(opening, head), at)
+        if len(words) > N_REMEMBERED:
+            words.popitem(last=False)
+    for tenant, key_id, name, at in reversed(session.connection().execute(_LONE, given).all()):
+        found.setdefault((tenant, key_id), _Caller()).lone.append((name, at))
+    return found
+
+
+_OPENINGS = text(
+    "SELECT tenant, key_id, session_id, opening, head, started_at FROM session WHERE last_at > :since "
+    "ORDER BY last_at DESC LIMIT :most"
+)
+_LONE = text(
+    "SELECT tenant, key_id, interaction_id, ended_at FROM interaction WHERE ended_at > :since "
+    f"AND kind = '{Kind.MAIN}' AND turn_type IS NULL AND parent_id IS NULL AND tools_digest IS NULL "
+    "ORDER BY ended_at DESC LIMIT :most"
+)

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from burnish.messages import opening_of, text_of
 from burnish.records import Interaction, Message
-from burnish.server.ingest import harness_patterns
+from burnish.server.ingest.patterns import harness_patterns
 
 QUOTED_TEXT = 16
 """A request that repeats this many characters of another conversation's opening counts as being about it."""

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,10 @@ from burnish.journal.tables import AuditRow, KeyRow
 from burnish.judges import permits
 from burnish.processes.parts import DESCRIPTIONS
 from burnish.records import Fitness
+from burnish.segments.file import SegmentWriter
+from burnish.server.ingest.ingester import Ingester
 from tests.cli.conftest import Run
+from tests.factories import interaction, user
 from tests.model_dirs import model_dir
 
 
@@ -244,6 +248,23 @@ def test_what_the_ingester_could_not_read_is_counted_and_removed_by_a_command(
     assert run("journal", "vacuum", "--yes", "--json").json["removed"] == ["a.seg", "records-b.seg"]
     assert [path.name for path in aside.iterdir()] == ["notes.txt"]
     assert run("journal", "vacuum").out == "removed 0 files\n"
+
+
+def test_status_says_how_long_recorded_turns_wait_for_the_journal(run: Run, journal: Journal, tmp_path: Path) -> None:
+    segments = tmp_path / ".burnish" / "segments"
+    assert run("status", "--json").json["ingest_lag"] == 0.0
+    writer = SegmentWriter(segments)
+    for seconds in (100.0, 5.0):
+        writer.append(interaction([user("hi")], ended_at=time.time() - seconds))
+    shown = run("status", "--json").json
+    assert 100.0 <= shown["ingest_lag"] < 160.0 and shown["ingest_alarm"] is True
+    assert "s for the journal; is the ingester running?" in run("status").out
+    Ingester(journal, segments, session_timeout=1e9).run_once()
+    shown = run("status", "--json").json
+    assert (shown["ingest_lag"], shown["ingest_alarm"]) == (0.0, False)
+    (segments / "damaged.seg").write_bytes(b"no frame at all, and long enough for a header")
+    assert run("status", "--json").json["ingest_lag"] == 0.0
+    writer.close()
 
 
 def test_status_speaks_of_the_model_that_up_was_told(run: Run, journal: Journal, tmp_path: Path) -> None:

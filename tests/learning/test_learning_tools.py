@@ -28,7 +28,7 @@ from burnish.judges.verdicts.verdict import Vote, parse_vote
 from burnish.records import Provenance, SignalKind
 from burnish.rewards import ACCEPTED
 from burnish.sandbox.world import tool_task
-from burnish.server.ingest.tool_signals import signals_of
+from burnish.server.ingest.patterns.tool_signals import signals_of
 
 RECORDED = "bc3444329b17f0fb563b56f4a1f873c0816def0db033d3594327c2f4c71402bd"
 """Of `world.FILES`. Who changes it throws away all that was measured, and says in the commit why the world had to

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -147,6 +148,7 @@ def status(
     from burnish.adapters.serving.prepare import noted_model
     from burnish.journal import Journal
     from burnish.journal.summary import summary
+    from burnish.server.ingest.segment_folder import LATE, lag
 
     if (model := noted_model(settings)) not in (None, settings.engine.model):  # `up` was told it on its command line
         settings = load_settings(file, [*(overrides or []), f"engine.model={model}"], state)
@@ -156,6 +158,8 @@ def status(
         learning = learning_state(session, settings, settings.agent.name)
         figures["learning"] = learning.sentence
         figures["learning_alarm"] = learning.is_alarm
+        figures["ingest_lag"] = round(lag(session, settings.segments_dir, time.time()), 1)
+        figures["ingest_alarm"] = figures["ingest_lag"] > LATE
     table = read_json(settings.run_dir / "routes.json")
     figures["loaded"] = (
         next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []
@@ -165,6 +169,9 @@ def status(
         print_json(figures)
         return
     out.print(Text(learning.sentence, style="bold red" if learning.is_alarm else "bold"), soft_wrap=True)
+    if figures["ingest_alarm"]:
+        late = f"recorded turns wait {figures['ingest_lag']:,.0f} s for the journal; is the ingester running?"
+        out.print(Text(late, style="bold red"), soft_wrap=True)
     shown = Table(show_header=False, title=f"agent {settings.agent.name}")
     for key, value in figures.items():
         shown.add_row(key.replace("_", " "), str(value))

@@ -96,6 +96,11 @@ class Journal:
         with Session(self.engine.execution_options(burnish_reads=True), expire_on_commit=False) as session:
             yield session
 
+    @property
+    def has_one_writer(self) -> bool:
+        """True if all others wait while one process writes."""
+        return self.engine.dialect.name == "sqlite"
+
     def sync(self) -> None:
         """Wait until all that was committed is on the disk. PostgreSQL has done so. SQLite leaves it to its
         checkpoints, which flush this file before the database.

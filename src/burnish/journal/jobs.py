@@ -64,25 +64,13 @@ def insert_or_skip(session: Session, table: type[SQLModel], values: Mapping[str,
     return connection.execute(_insert_into(table, connection.dialect.name), dict(values)).first() is not None
 
 
-def insert_new(session: Session, table: type[SQLModel], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert those of many rows whose unique keys are not taken, in a fraction of the time of one at a time."""
-    if rows:
-        connection = session.connection()
-        connection.execute(_insert_some(table, connection.dialect.name), [dict(row) for row in rows])
-
-
-# Statements are built once, because building costs more than running them.
 @lru_cache
 def _insert_into(table: type[SQLModel], dialect: str) -> ReturningInsert[str]:
-    # The row itself decides: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
-    return _insert_some(table, dialect).returning(literal_column("1"))
-
-
-@lru_cache
-def _insert_some(table: type[SQLModel], dialect: str) -> "postgresql.Insert | sqlite.Insert":
+    """The statement, built once, because building costs more than running it."""
     insert: postgresql.Insert | sqlite.Insert
     insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-    return insert.on_conflict_do_nothing()
+    # The row itself decides: on PostgreSQL an INSERT's rowcount is -1 here, which reads as True.
+    return insert.on_conflict_do_nothing().returning(literal_column("1"))
 
 
 def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seconds: float = 60.0) -> Sequence[Leased]:

@@ -19,6 +19,7 @@ import msgspec
 from isal.isal_zlib import crc32
 
 from burnish.records import Feedback, FeedbackSource, Interaction, Sampling, TargetKind
+from burnish.segments.texts import READ, Text
 from burnish.wire import chunks
 from burnish.wire.draft import ABORTED, Draft
 
@@ -26,6 +27,11 @@ MAGIC = b"BRN1"
 HEADER = struct.Struct("<4sII")
 COUNTS = struct.Struct("<IIII")
 Record = Interaction | Feedback
+
+
+def ended_at(record: Record) -> float:
+    """When the reply was complete, or the feedback given."""
+    return record.ended_at if isinstance(record, Interaction) else record.created_at
 
 
 class Begun:
@@ -70,15 +76,15 @@ def pieces(record: Record) -> list[bytes]:
 def decode(payload: bytes) -> Record:
     """The record in one frame's payload."""
     n_head, *counts = COUNTS.unpack_from(payload)
-    at = COUNTS.size
-    tree = json.loads(payload[at : at + n_head].decode("utf-8", "surrogatepass"))
-    at += n_head
+    at = COUNTS.size + n_head
+    tree = _head(payload[COUNTS.size : at])
     if tree.pop("kind") == "feedback":
         about = TargetKind(tree.get("about", TargetKind.RESPONSE))
         return Feedback(**tree | {"source": FeedbackSource(tree["source"]), "about": about})
     if "quoted_user" not in tree:  # written by an earlier release, which proved no user
         tree |= {"user": None, "quoted_user": tree.get("user")}
-    tree |= {"sampling": Sampling(**tree["sampling"]), "tools": tuple(tree["tools"])}
+    tools = tree["tools"]
+    tree |= {"sampling": Sampling(**tree["sampling"]), "tools": tools if isinstance(tools, tuple) else tuple(tools)}
     if tree.pop("has_answer", False):
         return Interaction(**tree, **_taken_apart(payload[at:], is_remote=tree["upstream"] is not None))
     arrays = []
@@ -90,11 +96,26 @@ def decode(payload: bytes) -> Record:
     return Interaction(**tree, prompt_ids=arrays[0], token_ids=arrays[1], logprobs=arrays[2])
 
 
+def _head(text: bytes) -> dict[str, Any]:
+    """The fields of a head. Messages and tools that have been read before are not parsed again."""
+    if text.startswith(_OF_INTERACTION):
+        try:
+            head = _head_decoder.decode(text)
+        except (msgspec.MsgspecError, RecursionError):  # half of a surrogate pair, for example, or an unknown field
+            pass
+        else:
+            tree = {name: value for name in _FIELDS if (value := getattr(head, name)) is not msgspec.UNSET}
+            tree["messages"] = [READ.parse(bytes(message)) for message in head.messages]
+            tree["tools"] = READ.parse(bytes(head.tools))
+            return tree
+    return dict(json.loads(text.decode("utf-8", "surrogatepass")))
+
+
 def _taken_apart(answer: bytes, *, is_remote: bool) -> dict[str, Any]:
     """The parts of the record that an engine's whole answer adds for its one choice."""
     draft, problem = _draft_of(answer)
     return {
-        "reply": draft.message,
+        "reply": Text(draft.message),
         "finish_reason": draft.finish_reason,
         "is_aborted": draft.finish_reason in (None, ABORTED),
         "quarantine": None if is_remote else problem or draft.quarantine(draft.prompt_ids),
@@ -142,6 +163,18 @@ def _to_json(tree: Mapping[str, Any]) -> bytes:
         return json.dumps(plain).encode()
 
 
+_OF_INTERACTION = b'{"kind":"interaction"'
+_FIELDS = ("kind", "has_answer", *(set(Interaction.__dataclass_fields__) - {"prompt_ids", "token_ids", "logprobs"}))
+_RAW = {"messages": list[msgspec.Raw], "tools": msgspec.Raw}
+_head_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "_Head",
+        [(name, _RAW[name]) if name in _RAW else (name, Any, msgspec.UNSET) for name in sorted(_FIELDS)],
+        kw_only=True,
+        gc=False,
+        forbid_unknown_fields=True,
+    )
+)
 _encode = msgspec.json.encode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _RESULT = frozenset(

@@ -9,15 +9,17 @@ import msgspec
 import pytest
 from sqlmodel import Session
 
-from burnish.journal import Journal
+from burnish.journal import Journal, linked_turns
+from burnish.journal.bulk import as_given
 from burnish.journal.tables import InteractionRow, NextStateRow
 from burnish.records import Message, Provenance
 from burnish.segments import frames
-from burnish.server.ingest import harness_patterns, linking, lookup, turn_kind
+from burnish.server.ingest import linking, turn_kind
 from burnish.server.ingest.linking import MOST_PLACES, Trace
 from burnish.server.ingest.next_state import is_of_the_web
+from burnish.server.ingest.patterns import harness_patterns
+from burnish.server.ingest.patterns.tool_signals import signals_of
 from burnish.server.ingest.prepared import Prepared
-from burnish.server.ingest.tool_signals import signals_of
 from burnish.server.ingest.turn_kind import QUOTING, UserWords
 from tests.cost import LENGTHS, superlinear
 from tests.factories import assistant, interaction, user
@@ -130,29 +132,32 @@ def test_of_many_identical_openings_only_the_latest_are_loaded(
 ) -> None:
     """Each of many sessions opens alike and goes on before the next one opens."""
     n_loaded: list[int] = []
-    candidates = lookup._candidates
+    alike = linked_turns.alike
 
     def counted(*arguments: Any) -> Any:
-        found = candidates(*arguments)
-        n_loaded.append(len(found))
+        found = alike(*arguments)
+        n_loaded.extend(map(len, found.values()))
         return found
 
-    monkeypatch.setattr(lookup, "_candidates", counted)
+    monkeypatch.setattr(linked_turns, "alike", counted)
     expected: dict[str, str | None] = {}
-    for i in range(lookup.MOST_ALIKE + 20):
+    for i in range(linked_turns.MOST_ALIKE + 20):
         opening = pen.say([user("hi")], "Hello!", interaction_id=f"o{i:03d}", request_id=f"r{i}")
         pen.say(follow(opening, user(f"it is {i}")), f"{i}!", interaction_id=f"f{i:03d}", request_id=f"s{i}")
         expected |= {f"o{i:03d}": None, f"f{i:03d}": f"o{i:03d}"}
+        if i % 20 == 0:
+            ingest(any_journal, pen)
     ingest(any_journal, pen)
     assert parents(any_journal) == expected
-    assert max(n_loaded) <= lookup.MOST_ALIKE
+    assert 1 < max(n_loaded) <= linked_turns.MOST_ALIKE
 
 
-@pytest.mark.parametrize("place", lookup._CANDIDATES)
+@pytest.mark.parametrize("place", linked_turns.PLACES)
 def test_the_latest_replies_alike_are_found_without_a_sort(journal: Journal, place: str) -> None:
-    given = {"hash": "h", "request": "r"}
     with journal.read() as session:
-        plan = session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {lookup._CANDIDATES[place].text}", given)
+        statement = f"EXPLAIN QUERY PLAN {linked_turns._alike('sqlite', place).text}"
+        plan = session.connection().exec_driver_sql(statement, {"given": as_given([("h", "r")])})
         steps = [row[-1] for row in plan]
     assert any("ix_interaction_latest" in step for step in steps)
-    assert not any("TEMP B-TREE" in step or step.startswith("SCAN") for step in steps), steps
+    assert [step for step in steps if step.startswith("SCAN")] == ["SCAN json_each VIRTUAL TABLE INDEX 1:"], steps
+    assert not any("TEMP B-TREE" in step for step in steps), steps

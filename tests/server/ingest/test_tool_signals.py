@@ -3,7 +3,7 @@
 import pytest
 
 from burnish.records import Provenance, SignalKind
-from burnish.server.ingest.tool_signals import signals_of
+from burnish.server.ingest.patterns.tool_signals import signals_of
 
 PYTEST = "tests/test_a.py F.\nFAILED tests/test_a.py::test_x\n========= 1 failed, 3 passed in 0.12s ========="
 

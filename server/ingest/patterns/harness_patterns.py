@@ -9,24 +9,25 @@ harness and fails if its texts have changed.
 import re
 
 _SUMMARIES = (
-    r"create a detailed summary of the conversation",  # Claude Code
-    r"detailed summary of the conversation so far",  # Claude Code, after a prompt was refused as too long
-    r"CONTEXT CHECKPOINT COMPACTION",  # Codex
-    r"Provide a detailed prompt for continuing our conversation",  # opencode
+    "create a detailed summary of the conversation",  # Claude Code
+    "detailed summary of the conversation so far",  # Claude Code, after a prompt was refused as too long
+    "context checkpoint compaction",  # Codex
+    "provide a detailed prompt for continuing our conversation",  # opencode
 )
+"""In lower case, because a search that ignores case costs ten times as much as one in the lowered text."""
 _RESULTS = (
     r"Observation:",  # smolagents
     r"Call id: \S+\s+Error",  # smolagents, a tool that failed
     r"<returncode>",  # mini-swe-agent
     r"I ran this command:",  # aider
 )
-_SUMMARY = re.compile("|".join(_SUMMARIES), re.IGNORECASE)
 _RESULT = re.compile(rf"\s*(?:{'|'.join(_RESULTS)})")
 
 
 def is_summary(text: str) -> bool:
     """True if `text`, the last message, asks for a summary as a known harness does."""
-    return _SUMMARY.search(text) is not None
+    lowered = text.lower()
+    return any(words in lowered for words in _SUMMARIES)
 
 
 def is_result(text: str) -> bool:

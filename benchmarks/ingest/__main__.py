@@ -1,0 +1,103 @@
+"""`python -m benchmarks.ingest [--only PART …] [--json FILE]`: how fast records become the journal, and its size.
+
+Conversations of 8 turns begin with 4 KB of history. The ingester has one core. Beside it stand the limits of the same
+run: bare `executemany` calls with the same rows, and the gateway's own rate.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks import bars
+from benchmarks.bars import Bar, Tell
+from benchmarks.ingest import gateway, limits, ours, traffic
+from benchmarks.ingest.traffic import Shape
+from burnish.config import Journal as JournalSettings
+from burnish.config import Settings
+from tests import postgres
+
+PARTS = ("sqlite", "postgresql", "gateway", "size")
+LARGE = Shape(asked=2048 - 800, n_tokens=200)
+"""2 KB of new text a turn, 200 tokens of which are the reply's."""
+BARS: tuple[Bar, ...] = (
+    ("turns/s on one core, SQLite", "ingest_turns_per_s", "≥ 3,000", lambda f: f["ingest_turns_per_s"] >= 3000),
+    (
+        "turns/s on one core, PostgreSQL on the other",
+        "ingest_turns_per_s_pg",
+        "≥ 3,000",
+        lambda f: f["ingest_turns_per_s_pg"] >= 3000,
+    ),
+    ("share of the gateway's own rate", "ingest_of_gateway", "≥ 0.6", lambda f: f["ingest_of_gateway"] >= 0.6),
+    ("bytes on disk, share of the raw records'", "bytes_of_raw", "≤ 0.6", lambda f: f["bytes_of_raw"] <= 0.6),
+)
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; repeatable")
+    parser.add_argument("--conversations", type=int, default=2000, help="conversations of 8 turns in each part")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    given = parser.parse_args()
+    console = bars.make_console()
+    figures: dict[str, float] = {}
+    with bars.workplace(console, "ingest") as (folder, tell):
+        for part in given.only or PARTS:
+            tell(part)
+            figures |= _MEASURES[part](folder / part, given.conversations, tell)
+    bars.show(console, "ingestion", BARS, figures)
+    bars.show_rest(console, BARS, figures)
+    sys.exit(bars.finish(console, BARS, figures, given.json))
+
+
+def _sqlite(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
+    settings = Settings(state_dir=folder)
+    written = traffic.write(settings.segments_dir, Shape(), n_conversations)
+    tell("sqlite: filing")
+    filed = ours.measure(settings, written.n_turns)
+    tell("sqlite: the limit")
+    bare = limits.bare_sqlite(folder / "journal.db", folder / "bare")
+    return {
+        "ingest_turns_per_s": filed.turns_per_s,
+        "ingest_us_per_turn": filed.us_per_turn,
+        "bare_turns_per_s": bare,
+        "ingest_of_bare": filed.turns_per_s / bare,
+    }
+
+
+def _postgresql(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
+    with postgres.serve(is_durable=True, core=1) as server:
+        settings = Settings(state_dir=folder, journal=JournalSettings(url=server.url(server.empty())))
+        written = traffic.write(settings.segments_dir, Shape(), n_conversations)
+        tell("postgresql: filing")
+        filed = ours.measure(settings, written.n_turns)
+    return {"ingest_turns_per_s_pg": filed.turns_per_s, "ingest_us_per_turn_pg": filed.us_per_turn}
+
+
+def _gateway(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
+    found = gateway.measure(folder, n_conversations)
+    return {
+        "gateway_turns_per_s": found.gateway,
+        "ingest_after_gateway": found.ingester,
+        "ingest_of_gateway": found.ingester / found.gateway,
+    }
+
+
+def _size(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
+    """What a turn takes on the disk once it is filed. Its segment is then removed after a grace time."""
+    settings = Settings(state_dir=folder)
+    written = traffic.write(settings.segments_dir, LARGE, max(1, n_conversations // 10))
+    ours.measure(settings, written.n_turns)
+    n_bytes = limits.bytes_of(folder / "journal.db")
+    return {
+        "bytes_per_turn": n_bytes / written.n_turns,
+        "raw_bytes_per_turn": written.raw_bytes / written.n_turns,
+        "bytes_of_raw": n_bytes / written.raw_bytes,
+    }
+
+
+_MEASURES = {"sqlite": _sqlite, "postgresql": _postgresql, "gateway": _gateway, "size": _size}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the texts of tools and harnesses tell by their form."""

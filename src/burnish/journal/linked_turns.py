@@ -1,0 +1,160 @@
+"""Turns as linking reads them: their places, their kind and their state, without tokens. Many with one query."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import NamedTuple
+
+from sqlalchemy import TextClause, text
+from sqlmodel import Session
+
+from burnish.journal.bulk import as_given, given, select_in
+
+MOST_ALIKE = 50
+"""Replies alike that are looked at, the latest first. Of a thousand people with the same opening, the earlier ones have
+gone on, or no longer will.
+"""
+MOST_TRIES = 1000
+PLACES = ("tail_hash", "suffix_hash", "words_hash", "request_hash")
+
+
+@dataclass(slots=True, eq=False)
+class LinkedTurn:
+    """A recorded turn. `kind`, `kind_reason` and `skip_reason` may change. `digests` is JSON text.
+
+    `is_closed`: its session was closed, None if that session is not known. `next_kind` is the kind of its next state.
+    `has_feedback`: somebody rated it.
+    """
+
+    interaction_id: str
+    request_id: str
+    agent: str
+    tenant: str
+    user: str | None
+    session_id: str
+    parent_id: str | None
+    turn_type: str | None
+    kind: str
+    kind_reason: str
+    retry: int
+    started_at: float
+    ended_at: float
+    finish_reason: str | None
+    digests: str
+    tools_digest: str | None
+    reply_digest: str
+    n_behind: int
+    tail_hash: str
+    choice: int
+    may_train: bool
+    upstream: str | None
+    is_aborted: bool
+    skip_reason: str | None
+    is_closed: bool | None = None
+    next_kind: str | None = None
+    has_feedback: bool = False
+
+    @property
+    def message_digests(self) -> list[str]:
+        found: list[str] = json.loads(self.digests)
+        return found
+
+
+class Alike(NamedTuple):
+    """A turn at the asked place. `has_follower`: another request has continued it already."""
+
+    turn: LinkedTurn
+    has_follower: bool
+
+
+def filed(session: Session, interaction_ids: Sequence[str]) -> set[str]:
+    """Those of `interaction_ids` that the journal has."""
+    return {row[0] for row in select_in(session, _FILED, interaction_ids)}
+
+
+def followed(session: Session, interaction_ids: Sequence[str]) -> set[str]:
+    """Those of `interaction_ids` that any turn continues."""
+    return {row[0] for row in select_in(session, _FOLLOWED, interaction_ids)}
+
+
+def turns_of(session: Session, interaction_ids: Sequence[str]) -> list[LinkedTurn]:
+    return [LinkedTurn(*row) for row in select_in(session, _TURNS, interaction_ids)]
+
+
+def alike(session: Session, place: str, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Alike]]:
+    """For each (hash, request) the latest turns of other requests with that hash at `place`, latest first."""
+    found: dict[tuple[str, str], list[Alike]] = {pair: [] for pair in asked}
+    if asked:
+        connection = session.connection()
+        statement = _alike(connection.dialect.name, place)
+        for row in connection.execute(statement, {"given": as_given(list(found))}):
+            found[row[0], row[1]].append(Alike(LinkedTurn(*row[3:]), bool(row[2])))
+    for turns in found.values():
+        turns.sort(key=lambda each: -each.turn.ended_at)
+    return found
+
+
+def tries(session: Session, asked: Sequence[tuple[str, str, int, float]]) -> dict[tuple[str, str], list[LinkedTurn]]:
+    """For each (request hash, request, retry, since) the other tries of the request that ended after `since`."""
+    found: dict[tuple[str, str], list[LinkedTurn]] = {}
+    if asked:
+        connection = session.connection()
+        for row in connection.execute(_tries(connection.dialect.name), {"given": as_given(asked)}):
+            found.setdefault((row[0], row[1]), []).append(LinkedTurn(*row[2:]))
+    return found
+
+
+def _of(alias: str) -> str:
+    """The columns of a LinkedTurn."""
+    stored = [f'{alias}."{_STORED.get(f.name, f.name)}"' for f in fields(LinkedTurn)[: -len(_LOOKED_UP)]]
+    return ", ".join([*stored, *_LOOKED_UP]).replace(
+        f'{alias}."message_digests"', f"CAST({alias}.message_digests AS TEXT)"
+    )
+
+
+_STORED = {"digests": "message_digests"}
+_LOOKED_UP = (
+    "(SELECT closed_at IS NOT NULL FROM session WHERE session_id = turn.session_id)",
+    "(SELECT kind FROM next_state WHERE interaction_id = turn.interaction_id)",
+    "EXISTS (SELECT 1 FROM feedback WHERE interaction_id = turn.interaction_id)",
+)
+_FILED = "SELECT interaction_id FROM interaction WHERE interaction_id IN :names"
+_FOLLOWED = (
+    "SELECT interaction_id FROM interaction AS turn WHERE interaction_id IN :names "
+    "AND EXISTS (SELECT 1 FROM interaction AS child WHERE child.parent_id = turn.interaction_id)"
+)
+_TURNS = f"SELECT {_of('turn')} FROM interaction AS turn WHERE turn.interaction_id IN :names"
+
+
+@lru_cache
+def _alike(dialect: str, place: str) -> TextClause:
+    follower = (
+        "EXISTS (SELECT 1 FROM interaction AS child WHERE child.parent_id = turn.interaction_id "
+        "AND child.request_id != asked.request AND child.kind != 'side')"
+    )
+    source = given(dialect, hash="text", request="text")
+    where = (
+        f"one.{place} = asked.hash AND one.request_id != asked.request ORDER BY one.ended_at DESC LIMIT {MOST_ALIKE}"
+    )
+    return _for_each(dialect, f"asked.hash, asked.request, {follower}", source, where)
+
+
+@lru_cache
+def _tries(dialect: str) -> TextClause:
+    source = given(dialect, hash="text", request="text", retry="integer", since="double precision")
+    where = (
+        "one.request_hash = asked.hash AND one.request_id != asked.request AND one.retry != asked.retry "
+        f"AND one.ended_at > asked.since ORDER BY one.ended_at DESC LIMIT {MOST_TRIES}"
+    )
+    return _for_each(dialect, "asked.hash, asked.request", source, where)
+
+
+def _for_each(dialect: str, also: str, source: str, where: str) -> TextClause:
+    """For each row of `source` the turns that it asks for. The form keeps both databases at the index."""
+    if dialect == "postgresql":
+        turns = f"CROSS JOIN LATERAL (SELECT * FROM interaction AS one WHERE {where}) AS turn"
+    else:
+        found = f"SELECT one.rowid FROM interaction AS one WHERE {where}"
+        turns = f"CROSS JOIN interaction AS turn WHERE turn.rowid IN ({found})"
+    return text(f"SELECT {also}, {_of('turn')} FROM {source} AS asked {turns}")
