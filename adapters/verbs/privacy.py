@@ -16,7 +16,7 @@ from burnish.adapters.files.store import MANIFEST, AdapterStore, digest_of
 from burnish.adapters.registry import audit, canaries, lifecycle
 from burnish.errors import NotFound
 from burnish.files import replace_text
-from burnish.journal import erasure
+from burnish.journal.privacy import erasure
 from burnish.journal.tables import (
     AgentRow,
     AliasRow,

@@ -23,7 +23,8 @@ from benchmarks.security.requests import AGENT, TENANT
 from benchmarks.security.world import World, asking, world
 from burnish import logs
 from burnish.adapters.verbs import privacy
-from burnish.journal import blobs, personal_data
+from burnish.journal import blobs
+from burnish.journal.privacy import personal_data
 from burnish.journal.shadows import Drawn, begin, file
 from burnish.journal.tables import ComparisonRow, InteractionRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import from_bytes, record_judgement

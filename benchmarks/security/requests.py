@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.journal.erasure import subject_of
+from burnish.journal.privacy.erasure import subject_of
 from burnish.keys import Scope
 from burnish.server.gateway.access.matrix import Asker
 

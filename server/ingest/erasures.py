@@ -21,7 +21,8 @@ from burnish.adapters.serving.prepare import refresh, routes_file
 from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import AdapterError, JournalError, Postponed
-from burnish.journal import Journal, erasure, jobs
+from burnish.journal import Journal, jobs
+from burnish.journal.privacy import erasure
 from burnish.journal.tables import AuditRow, ErasureJob, FeedbackRow, InteractionRow
 from burnish.records import Interaction, Who, who_of
 from burnish.segments.frames import Record

@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from burnish.journal import Journal, erasure
+from burnish.journal import Journal
+from burnish.journal.privacy import erasure
 from burnish.journal.shadows import Drawn, begin, file
 from burnish.journal.tables import (
     BlobRow,

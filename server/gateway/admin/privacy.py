@@ -11,7 +11,8 @@ from burnish.adapters.serving.prepare import refresh
 from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import NotAllowed
-from burnish.journal import Journal, erasure, personal_data
+from burnish.journal import Journal
+from burnish.journal.privacy import erasure, personal_data
 from burnish.keys import MAX_USER, Scope
 from burnish.records import Who
 from burnish.server.gateway.access.keyring import Caller

@@ -29,7 +29,8 @@ from burnish.cli.common import (
 )
 from burnish.config import Settings
 from burnish.files import hold
-from burnish.journal import Journal, erasure, personal_data
+from burnish.journal import Journal
+from burnish.journal.privacy import erasure, personal_data
 from burnish.records import VersionState, Who
 
 LOOK = 0.1

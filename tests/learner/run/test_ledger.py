@@ -9,7 +9,8 @@ from sqlmodel import select
 
 from burnish.adapters.registry import lifecycle
 from burnish.errors import LearnerError, Postponed
-from burnish.journal import Journal, erasure
+from burnish.journal import Journal
+from burnish.journal.privacy import erasure
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.learner.run.ledger import Ledger, OpenStep, Ready
 from burnish.learner.step.report import StepReport

@@ -8,7 +8,8 @@ from world import SETTINGS, Make, World
 from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import AdapterError, Conflict
-from burnish.journal import Journal, erasure
+from burnish.journal import Journal
+from burnish.journal.privacy import erasure
 from burnish.journal.tables import LoadJob, VersionRow
 from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.run import retrain

@@ -18,7 +18,8 @@ from burnish.adapters.serving.prepare import prepare
 from burnish.adapters.verbs import privacy
 from burnish.config import Personal, Settings
 from burnish.errors import JournalError, NotFound
-from burnish.journal import Journal, erasure
+from burnish.journal import Journal
+from burnish.journal.privacy import erasure
 from burnish.journal.tables import (
     AgentRow,
     AuditRow,

@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import Session, SQLModel, col
 
-from burnish.journal import Journal, erasure, story
+from burnish.journal import Journal, story
+from burnish.journal.privacy import erasure
 from burnish.journal.tables import AgentRow, ComparisonRow, FeedbackRow, InteractionRow, KeyRow, OptOutRow, SessionRow
 from burnish.journal.turns import messages_of
 from burnish.records import Who, digest_of_voice
