@@ -209,17 +209,19 @@ def test_postgresql_files_the_rows_that_sqlite_files(
 
 
 STEPS = [
-    (WorkingSet, "expect"),
-    (WorkingSet, "_store_sessions"),
-    (WorkingSet, "_store_jobs"),
-    (working_set, "insert_many"),
-    (working_set, "settle"),
-    (Filing, "take_interaction"),
+    (WorkingSet, "expect", 1),
+    (WorkingSet, "expect", 3),
+    (WorkingSet, "_store_sessions", 1),
+    (WorkingSet, "_store_jobs", 3),
+    (working_set, "insert_many", 1),
+    (working_set, "insert_many", 8),
+    (working_set, "settle", 1),
+    (Filing, "take_interaction", 1),
+    (Filing, "take_interaction", 30),
 ]
 
 
-@pytest.mark.parametrize(("owner", "name"), STEPS)
-@pytest.mark.parametrize("fails_at", [1, 3])
+@pytest.mark.parametrize(("owner", "name", "fails_at"), STEPS)
 def test_a_crash_in_mid_batch_leaves_nothing_of_it(
     two: list[Journal], pen: Pen, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fails_at: int
 ) -> None:
