@@ -14,7 +14,7 @@ _SUMMARIES = (
     "context checkpoint compaction",  # Codex
     "provide a detailed prompt for continuing our conversation",  # opencode
 )
-"""In lower case, because a search that ignores case costs ten times as much as one in the lowered text."""
+"""In lower case, because a search that ignores case costs several times as much as one in the lowered text."""
 _RESULTS = (
     r"Observation:",  # smolagents
     r"Call id: \S+\s+Error",  # smolagents, a tool that failed

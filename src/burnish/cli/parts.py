@@ -75,7 +75,7 @@ def _remote(settings: config.Settings) -> None:
 
 
 _RARELY = (50_000, 20, 100)
-"""Python's search for reference cycles takes an eighth of the ingester's time by default, and records have none."""
+"""Python's search for reference cycles takes 3 to 20 % of the ingester's time by default, and records have none."""
 
 
 def _ingester(settings: config.Settings) -> None:

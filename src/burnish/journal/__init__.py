@@ -39,6 +39,10 @@ TIMEOUTS = {
     "options": "-c statement_timeout=120s -c lock_timeout=30s",
 }
 """Of connections to PostgreSQL, in libpq's words and units."""
+LARGE_WRITES = ("cache_size=-32768", "wal_autocheckpoint=8000")
+"""SQLite's own values are 2 MB of pages in memory and a checkpoint at 4 MB. The ingester's new rows change more pages
+than that, in the indexes, and each of them would be written again and again.
+"""
 LOOK = 0.001
 """Seconds between two looks for a waiting writer's turn."""
 
@@ -221,7 +225,7 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # meet.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("busy_timeout=10000", "synchronous=NORMAL", "foreign_keys=ON"):
+    for pragma in ("busy_timeout=10000", "synchronous=NORMAL", "foreign_keys=ON", *LARGE_WRITES):
         cursor.execute(f"PRAGMA {pragma}")
     _write_ahead(cursor)
     cursor.close()

@@ -212,14 +212,12 @@ STEPS = [
     (WorkingSet, "expect", 1),
     (WorkingSet, "expect", 3),
     (WorkingSet, "_store_sessions", 1),
-    (WorkingSet, "_store_sessions", 3),
-    (WorkingSet, "_store_jobs", 1),
     (WorkingSet, "_store_jobs", 3),
     (working_set, "insert_many", 1),
-    (working_set, "insert_many", 3),
+    (working_set, "insert_many", 8),
     (working_set, "settle", 1),
     (Filing, "take_interaction", 1),
-    (Filing, "take_interaction", 3),
+    (Filing, "take_interaction", 30),
 ]
 
 
