@@ -51,13 +51,13 @@ class OptIn(Body):
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /users/export`, `GET /users/erasure`, `POST /users/forget`, `…/opt-out` and `…/opt-in`."""
+    """`GET /privacy/export`, `GET /privacy/status`, `POST /privacy/forget`, `…/opt-out` and `…/opt-in`."""
     may_act = Depends(access.anywhere(Scope.OPERATOR, Reach.PERSON))
     may_forget = Depends(access.anywhere(Scope.ADMIN, Reach.PERSON))
     made = APIRouter()
 
     @made.get(
-        "/users/export",
+        "/privacy/export",
         response_class=StreamingResponse,
         responses={200: {"content": {JSONL: {"schema": {"type": "string"}}}, "description": "One JSON object a line."}},
     )
@@ -68,9 +68,9 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             privacy.check_known(session, who)
         return StreamingResponse(personal_data.lines(journal, who), media_type=JSONL)
 
-    @made.post("/users/forget")
+    @made.post("/privacy/forget")
     def forget_user(body: Forget, caller: Caller = may_forget) -> dict[str, Any]:
-        """Erase everything that is stored of a user up to now, for good. The ingester does it; `GET /users/erasure`
+        """Erase everything that is stored of a user up to now, for good. The ingester does it; `GET /privacy/status`
         says how far it is.
         """
         who = _who(caller, body.user, body.by)
@@ -80,13 +80,13 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         with journal.write() as session:
             return privacy.forget(session, who, actor=caller.key_id, reason=body.reason)
 
-    @made.get("/users/erasure")
+    @made.get("/privacy/status")
     def show_erasure(user: Name, by: AskedBy = "user", caller: Caller = may_act) -> dict[str, Any]:
         """How far the latest erasure of a user is, and the versions that learned from what it erased."""
         with journal.read() as session:
             return privacy.standing(session, _who(caller, user, by))
 
-    @made.post("/users/opt-out")
+    @made.post("/privacy/opt-out")
     def opt_out(body: OptOut, caller: Caller = may_act) -> dict[str, Any]:
         """Keep a user's turns out of training from now on, and those that no step has used yet."""
         who, may_record = _who(caller, body.user, "user"), not body.recording
@@ -95,7 +95,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         refresh(settings, journal)
         return {"user": body.user, "may_record": may_record, "n_turns": n_turns}
 
-    @made.post("/users/opt-in")
+    @made.post("/privacy/opt-in")
     def opt_in(body: OptIn, caller: Caller = may_act) -> dict[str, Any]:
         """End a user's opt-out. Earlier turns stay out of training."""
         with journal.write() as session:

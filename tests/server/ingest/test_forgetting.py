@@ -3,10 +3,12 @@
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import select
 
 from benchmarks.security.forgetting import measure
@@ -41,6 +43,15 @@ from tests.adapters.files.test_store import fill
 from tests.factories import interaction, user
 from tests.server.ingest.pen import Pen
 from tests.turns import add_feedback, add_turn
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """The benchmark sets the log up."""
+    before = structlog.get_config()
+    yield
+    structlog.contextvars.clear_contextvars()
+    structlog.configure(**before)
 
 
 def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(tmp_path: Path) -> None:

@@ -30,22 +30,22 @@ def run(folder: Path, test: Test) -> None:
 def test_a_user_is_exported_and_forgotten(tmp_path: Path) -> None:
     async def test(client: httpx.AsyncClient, made: World, headers: dict[str, str]) -> None:
         whom = {"user": USER}
-        exported = await client.get("/admin/users/export", params=whom, headers=headers)
+        exported = await client.get("/admin/privacy/export", params=whom, headers=headers)
         assert exported.headers["content-type"].startswith("application/jsonl")
         kinds = [json.loads(line)["what"] for line in exported.text.splitlines()]
         assert sorted(kinds) == ["key", "personal agent", "session", "turn"]
-        asked = await client.post("/admin/users/forget", json={**whom, "reason": "she asked"}, headers=headers)
+        asked = await client.post("/admin/privacy/forget", json={**whom, "reason": "she asked"}, headers=headers)
         assert (asked.status_code, asked.json()["state"]) == (200, "running")
         ingester = Ingester.of(made.settings, made.journal)
         for _ in range(100):
             await asyncio.to_thread(ingester.run_once)
-            found = (await client.get("/admin/users/erasure", params=whom, headers=headers)).json()
+            found = (await client.get("/admin/privacy/status", params=whom, headers=headers)).json()
             if found["state"] == "done":
                 break
             await asyncio.sleep(0.1)
         assert (found["n_turns"], found["n_feedback"], found["n_keys"]) == (1, 1, 1)
         assert (await client.get(f"/admin/turns/{made.things.turn}", headers=headers)).status_code == 404
-        empty = await client.get("/admin/users/export", params=whom, headers=headers)
+        empty = await client.get("/admin/privacy/export", params=whom, headers=headers)
         assert (empty.status_code, empty.text) == (200, "")
 
     run(tmp_path, test)
@@ -53,15 +53,15 @@ def test_a_user_is_exported_and_forgotten(tmp_path: Path) -> None:
 
 def test_bad_input_says_what_to_do(tmp_path: Path) -> None:
     async def test(client: httpx.AsyncClient, made: World, headers: dict[str, str]) -> None:
-        unknown = await client.post("/admin/users/forget", json={"user": "nobody"}, headers=headers)
+        unknown = await client.post("/admin/privacy/forget", json={"user": "nobody"}, headers=headers)
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "user_not_found")
-        none = await client.get("/admin/users/erasure", params={"user": "nobody"}, headers=headers)
+        none = await client.get("/admin/privacy/status", params={"user": "nobody"}, headers=headers)
         assert (none.status_code, none.json()["error"]["code"]) == (404, "erasure_not_found")
         for body in ({}, {"user": ""}, {"user": "a\0"}, {"user": "a", "by": "name"}, {"user": "a", "more": 1}):
-            assert (await client.post("/admin/users/forget", json=body, headers=headers)).status_code == 400
+            assert (await client.post("/admin/privacy/forget", json=body, headers=headers)).status_code == 400
         secret = made.add_keys({"limited": {"scopes": [Scope.ADMIN], "agents": ["agent"]}})["limited"]
         told = await client.get(
-            "/admin/users/export", params={"user": USER}, headers={"authorization": f"Bearer {secret}"}
+            "/admin/privacy/export", params={"user": USER}, headers={"authorization": f"Bearer {secret}"}
         )
         assert told.status_code == 403 and "use a key for all of them" in told.json()["error"]["message"]
 
