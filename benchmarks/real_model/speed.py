@@ -59,6 +59,8 @@ class Server:
         command += ["--served-model-name", BASE_NAME, "--host", "127.0.0.1", "--port", str(port)]
         command += ["--dtype", machine.dtype("auto", directory)]  # weights of the same type, or the type is measured
         own = {"OMP_NUM_THREADS": str(self.threads), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        # by default it wants 0.92 of the memory, and does not start where something else has more than the rest
+        own["VLLM_CPU_KVCACHE_SPACE"] = str(machine.kv_cache_gib(directory))
         return command, {**os.environ, **own}, ""
 
 
@@ -83,7 +85,12 @@ async def play(arm: Server, seed: int, engine: SharedEngine, folder: Path, cache
 
 async def tokens_per_second(url: str, key: str, n_streams: int, n_tokens: int = N_TOKENS) -> float:
     """The speed of `n_streams` streams together. Every reply has `n_tokens` tokens."""
-    http = aiohttp.ClientSession(url, headers={"authorization": f"Bearer {key}"}, timeout=aiohttp.ClientTimeout(600))
+    http = aiohttp.ClientSession(
+        url,
+        headers={"authorization": f"Bearer {key}"},
+        timeout=aiohttp.ClientTimeout(600),
+        connector=aiohttp.TCPConnector(force_close=True),  # a busy server closes idle connections at any moment
+    )
     asked = [question.messages for question in questions.training()]
     body = {"model": BASE_NAME, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0.6, "stream": True}
 
