@@ -9,7 +9,7 @@ Guarantees: the newest come first. No user has a second one among the chosen bef
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import or_, select
 from sqlmodel import Session, col
@@ -74,17 +74,15 @@ def balanced(replies: Iterable[_Spoken], n: int) -> list[_Spoken]:
     return [usable[place] for _, place in sorted(places.values())[:n]]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class _Found(NamedTuple):
     """Where a good reply is in the journal. `record_id` as in `GoodReply`."""
 
-    step_id: int
     interaction_id: str
     user: Hashable
     record_id: str | None
 
 
-def find(session: Session, agent: str) -> list[Found]:
+def _find(session: Session, agent: str) -> list[_Found]:
     """The good replies of the agent's last steps, the last first."""
     ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
     last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
@@ -104,15 +102,15 @@ def find(session: Session, agent: str) -> list[Found]:
     for sample, has_written, *user in session.execute(rows):
         right = right_reply_of(session, sample.interaction_id) if has_written else None
         if right is not None and right.demonstration and right.feedback_id in sample.record_ids:
-            found.append(Found(sample.step_id, sample.interaction_id, who_of(*user), right.feedback_id))
+            found.append(_Found(sample.interaction_id, who_of(*user), right.feedback_id))
         elif (sample.reward or 0.0) >= PRAISE:
-            found.append(Found(sample.step_id, sample.interaction_id, who_of(*user), None))
+            found.append(_Found(sample.interaction_id, who_of(*user), None))
     return found
 
 
 def earlier(session: Session, agent: str, n: int, tokenizer: Any) -> list[GoodReply]:
     """At most `n` good replies of the agent's last steps, `balanced`."""
-    chosen = balanced(find(session, agent), n) if n else []
+    chosen = balanced(_find(session, agent), n) if n else []
     return read(session, [(each.interaction_id, each.record_id) for each in chosen], tokenizer)
 
 

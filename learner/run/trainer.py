@@ -114,8 +114,7 @@ class Trainer:
             if self.recipe.shuffle_rewards:
                 samples = self.control.shuffle(samples, self.generator)
                 groups = [group.shuffled(self.generator) for group in groups]
-            work = replace(work, samples=samples, groups=groups)
-            batch = self._prepare(work)
+            batch = self._prepare(replace(work, samples=samples, groups=groups))
             metrics = batch.facts
             if batch.has_work:
                 hinted = work.weight_factors.get(Distillation.name, 1.0) * batch.hint_share
@@ -127,7 +126,7 @@ class Trainer:
                 reason = self._objection(metrics, readings, work.rate)
             else:
                 reason = "no row had anything to teach"
-            if reason is None and batch.has_work:
+            if reason is None:
                 if not work.has_momentum:
                     self._stop()
                 self.optimizer.step()
@@ -247,7 +246,7 @@ class Trainer:
         live, right = [Row.of(sample) for sample in admitted], [*right_replies(admitted), *learned_again]
         replayed = [Row(anchor.prompt_ids, anchor.completion_ids) for anchor in work.anchors]
         members = [(group, group.rows()) for group in work.groups]
-        facts |= self.stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
+        facts |= self._stamp([*live, *right, *(row for _, each in members for row in each), *replayed])
         for row in live:
             if row.sample is not None and "own" in row.streams and row.sample.interaction_id in found.own:
                 row.streams["own"] = found.own[row.sample.interaction_id]
@@ -260,17 +259,12 @@ class Trainer:
         """
         metrics: dict[str, float] = {}
         for _ in range(1, self.recipe.num_iterations):
-            found = self.descend(rows, weight_factors)
+            self.optimizer.zero_grad(set_to_none=True)
+            found = self._accumulate(rows, weight_factors)
+            self._clip()
+            self.optimizer.step()
             metrics = {f"last/{name}": found[name] for name in _LAST_PASS_METRICS if name in found}
         return metrics
-
-    def descend(self, rows: Sequence[Row], weight_factors: Mapping[str, float]) -> dict[str, float]:
-        """One optimiser step on stamped rows. Returns its metrics. Raises NotFinite."""
-        self.optimizer.zero_grad(set_to_none=True)
-        found = self._accumulate(rows, weight_factors)
-        self._clip()
-        self.optimizer.step()
-        return found
 
     def _weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
         """The state to restore if something after the first optimiser step fails. None if nothing follows it."""
@@ -316,7 +310,7 @@ class Trainer:
         metrics |= {"learning_rate": rate, "rate": factor}
         return None
 
-    def stamp(self, rows: Sequence[Row]) -> dict[str, float]:
+    def _stamp(self, rows: Sequence[Row]) -> dict[str, float]:
         """Let every objective put its streams on the rows that it applies to. Returns their facts."""
         metrics: dict[str, float] = {}
         for objective, _ in self.objectives:

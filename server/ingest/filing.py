@@ -19,10 +19,11 @@ from burnish.server.ingest import feedback, lookup, turn_kind
 from burnish.server.ingest.linking import Link
 from burnish.server.ingest.lookup import OPTED_OUT_BEFORE
 from burnish.server.ingest.next_state import NextStates
+from burnish.server.ingest.opened_sessions import Opened
 from burnish.server.ingest.prepared import Prepared, head_of, turn_of
 from burnish.server.ingest.recent_messages import MAX_LENGTH, Recent
 from burnish.server.ingest.turn_kind import Kind, Parent, UserWords
-from burnish.server.ingest.working_set import Opened, WorkingSet
+from burnish.server.ingest.working_set import WorkingSet
 from burnish.wire.redaction import REDACTED
 
 log = structlog.get_logger(__name__)

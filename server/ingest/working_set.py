@@ -9,7 +9,6 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlmodel import Session
@@ -18,11 +17,13 @@ from burnish.journal import blobs, linked_turns
 from burnish.journal.bulk import SKIP, execute_in, insert_many, select_in, update_many
 from burnish.journal.evidence import settle
 from burnish.journal.linked_turns import MOST_ALIKE, Alike, LinkedTurn
-from burnish.journal.tables import InteractionRow, JudgeJob, NextStateRow, SessionRow
+from burnish.journal.tables import InteractionRow, JudgeJob, NextStateRow
 from burnish.journal.turns import blobs_of, judge_subject
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
+from burnish.server.ingest import opened_sessions
 from burnish.server.ingest.linking import Candidate
+from burnish.server.ingest.opened_sessions import Opened
 from burnish.server.ingest.prepared import Prepared, json_of, row_of
 from burnish.server.ingest.turn_kind import Conversation, Kind
 
@@ -37,26 +38,6 @@ class _New(NamedTuple):
     turn: LinkedTurn
     given: Prepared
     rule: str
-
-
-@dataclass(slots=True)
-class Opened:
-    """A session as its first turn here opens it, and what the turns change if it was there before."""
-
-    session_id: str
-    tenant: str
-    key_id: str
-    agent: str
-    quoted_id: str | None
-    started_at: float
-    last_at: float
-    closed_at: float | None
-    has_tools: bool
-    head: str | None
-    opening: str
-    gets_tools: bool = False
-    new_head: str | None = None
-    gets_head: bool = False
 
 
 class WorkingSet:
@@ -371,10 +352,7 @@ class WorkingSet:
                 self._blobs[blob.digest] = blob.body
 
     def _store_sessions(self) -> None:
-        new = [each for name, each in self._sessions.items() if name not in self._there]
-        insert_many(self.session, SessionRow, [{name: getattr(each, name) for name in _SESSION} for each in new], SKIP)
-        changes = [{name: getattr(each, name) for name in _CHANGE} for each in self._sessions.values()]
-        update_many(self.session, _GO_ON, _CHANGE, changes)
+        opened_sessions.store(self.session, list(self._sessions.values()), self._there)
 
     def _store_jobs(self) -> None:
         now = time.time()
@@ -397,15 +375,6 @@ def _names(*names: str | None) -> set[str]:
     return {name for name in names if name is not None}
 
 
-_CHANGE = {
-    "session_id": "text",
-    "last_at": "float8",
-    "closed_at": "float8",
-    "gets_tools": "boolean",
-    "gets_head": "boolean",
-    "new_head": "text",
-}
-_SESSION = tuple(name for name in Opened.__dataclass_fields__ if name not in ("gets_tools", "gets_head", "new_head"))
 _STATE = {"interaction_id": "text", "kind": "text", "kind_reason": "text", "skip_reason": "text"}
 _KNOWN = "SELECT session_id, has_tools, head, closed_at FROM session WHERE session_id IN :names"
 _AWAITED = (
@@ -421,8 +390,3 @@ _YIELD = (
     f"AND kind NOT IN ({', '.join(repr(kind.value) for kind in ANSWERED)})"
 )
 _UNREADY = "UPDATE interaction SET is_ready = FALSE WHERE interaction_id IN :names AND is_ready"
-_GO_ON = (
-    "UPDATE session SET last_at = :last_at, closed_at = COALESCE(:closed_at, session.closed_at), "
-    "has_tools = (session.has_tools OR :gets_tools), "
-    "head = CASE WHEN :gets_head THEN :new_head ELSE session.head END WHERE session.session_id = :session_id"
-)
