@@ -18,8 +18,9 @@ from burnish.journal.tables import FeedbackRow, InteractionRow, SampleRow, StepR
 from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import RightKind, Sample
 from burnish.learner.data.teacher_prompts import right_reply
-from burnish.learner.safety.hint_validation import PRAISE, LikedReply
+from burnish.learner.safety.hint_validation import LikedReply
 from burnish.records import StepOutcome, who_of
+from burnish.rewards import PRAISE
 
 N_STEPS = 16
 """Steps from which earlier good replies come. Older ones were for an agent that has changed since."""

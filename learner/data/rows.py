@@ -69,6 +69,11 @@ class Row:
         return len(self.completion_ids)
 
     @property
+    def is_own(self) -> bool:
+        """True for a reply that the agent gave: a live one, or a member of a shadow group."""
+        return self.sample is not None or self.place is not None
+
+    @property
     def behaviour_logprobs(self) -> "FloatArray | None":
         """The engine's log-probs if they make a usable ratio, else None."""
         if self.place is not None:

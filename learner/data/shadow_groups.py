@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from sqlalchemy import select
@@ -13,7 +14,6 @@ from burnish.journal.tables import GroupSampleRow, InteractionRow, ShadowGroupRo
 from burnish.journal.turns import from_bytes
 from burnish.learner.data.rows import Place, Row
 from burnish.learner.data.samples import defect
-from burnish.learner.model.hint_grader import HintGrader
 from burnish.records import FloatArray, GroupState, IntArray
 
 
@@ -71,10 +71,17 @@ def fault(group: Group, n_vocab: int | None = None) -> str | None:
     return None
 
 
+class Grader(Protocol):
+    """Scores groups in the learner."""
+
+    def grade(self, limit: int) -> int:
+        """Score up to `limit` groups that were drawn, oldest first. Returns how many were processed."""
+
+
 class GroupLedger:
     """One agent's shadow groups."""
 
-    def __init__(self, journal: Journal, agent: str, grader: HintGrader | None = None) -> None:
+    def __init__(self, journal: Journal, agent: str, grader: Grader | None = None) -> None:
         self._journal = journal
         self._agent = agent
         self._grader = grader

@@ -119,7 +119,7 @@ class Trainer:
             if batch.has_work:
                 hinted = work.weight_factors.get(Distillation.name, 1.0) * batch.hint_share
                 weight_factors = {**work.weight_factors, Distillation.name: hinted}
-                if self.recipe.step_kl and any(row.sample is not None for row in batch.used):
+                if self.recipe.step_kl and any(row.is_own for row in batch.used):
                     length = StepLength(self.policy, self.ranks)
                 metrics |= self._accumulate(batch.used, weight_factors, length)
                 readings = self._check(metrics, self._clip())

@@ -26,11 +26,10 @@ from burnish.learner.data.samples import Sample
 from burnish.learner.data.teacher_prompts import hinted_prompt, neutral
 from burnish.learner.model.policy import Policy, Weights
 from burnish.records import IntArray, Interaction, Message, StepOutcome, who_of
+from burnish.rewards import PRAISE
 
 DISPUTED = "disputed"
 SIGNIFICANCE = 0.05
-PRAISE = 0.5
-"""Rewards from `PRAISE` up are praise, rewards of −0.5 or less are dislike. Anything between is undecided."""
 MIN_EFFECT_SHARE = 0.5
 """A hint counts for a liked reply if it moves it by at least this share of what it does to its own reply."""
 _LEAST_GAIN = 1e-3

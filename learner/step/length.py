@@ -29,7 +29,7 @@ def signal(rows: Sequence[Row]) -> float:
     A row with a hint or a right reply counts in full. A row with a reward alone counts by its advantage: in full from
     one half on, which a first surprise has. So a step in which little was wrong moves little.
     """
-    strengths = [(row.n_tokens, _strength(row)) for row in rows if row.sample is not None or row.place is not None]
+    strengths = [(row.n_tokens, _strength(row)) for row in rows if row.is_own]
     n_tokens = sum(n for n, _ in strengths)
     return sum(n * strength for n, strength in strengths) / n_tokens if n_tokens else 1.0
 
@@ -51,10 +51,10 @@ class StepLength:
         self._before: list[tuple[list[Row], Predictions]] = []
 
     def keep(self, batch: TokenBatch) -> None:
-        """Keep the predictions of the step's own replies in `batch`, which is a micro-batch of the first pass."""
-        own = [row for row in batch.rows if row.sample is not None]
+        """Keep the predictions of the policy's own replies in `batch`, which is a micro-batch of the first pass."""
+        own = [row for row in batch.rows if row.is_own]
         if own:
-            is_own = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in batch.rows])
+            is_own = torch.cat([torch.full((row.n_tokens,), row.is_own) for row in batch.rows])
             index = is_own.nonzero().squeeze(1).to(batch.predictions.device)
             self._before.append((own, batch.predictions.kept(index)))
 

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -22,19 +23,32 @@ from burnish.journal.turns import from_bytes, messages_of
 from burnish.records import GroupState
 from burnish.server.rollout.shadow_groups import group
 from burnish.server.rollout.shadow_groups.engine_source import Source
-from burnish.server.rollout.shadow_groups.group import Interrupted, Prompt, Unfit
+from burnish.server.rollout.shadow_groups.group import Interrupted, Order, Prompt, Unfit
 from burnish.server.rollout.shadow_groups.picker import MAX_AGE, pick
 
 log = structlog.get_logger(__name__)
 LEASE_SECONDS = 150.0
+AT_ONCE = 8
+"""Groups that are drawn side by side."""
 MINUTE = 60.0
 PICK_SECONDS = 2.0
+VARIED = 0.8
+"""Least temperature of replies that ratings score. Clients that sample more narrowly would get the same reply again."""
 MAX_TRIES = 8
 """How many times a group's drawing may be interrupted."""
 
 
+class _Asked(NamedTuple):
+    """What a job asks for. `order` is None if nothing can answer it any more. `estimate` is in tokens."""
+
+    order: Order | None
+    estimate: int
+
+
 class Drawer:
-    """One per serving host. `run_once` draws at most one group and returns True if it did."""
+    """One per serving host. `run_once` draws the groups that wait, up to `AT_ONCE`, and returns True if there were
+    any.
+    """
 
     def __init__(
         self,
@@ -74,17 +88,29 @@ class Drawer:
                 await asyncio.sleep(interval)
 
     async def run_once(self) -> bool:
-        """Begin groups, look for an idle engine, draw the group that has waited longest. Raises EngineUnavailable."""
+        """Begin groups, look for an idle engine, draw the groups that have waited longest. Raises EngineUnavailable."""
         if time.monotonic() > self._picked_at + PICK_SECONDS:
             self._picked_at = time.monotonic()
             self._pick()
-        if not self._has_work() or (source := await self._idle()) is None:
+        if (budget := self._budget()) <= 0 or (source := await self._idle()) is None:
             return False
-        with self._journal.write() as session:
-            leased = jobs.lease(session, ShadowJob, "drawer", seconds=LEASE_SECONDS)
-        for job in leased:
-            await self._draw(job, source)
+        leased = self._lease(budget)
+        if leased:
+            await self._draw(leased, source)
         return bool(leased)
+
+    def _lease(self, budget: int) -> list[tuple[jobs.Leased, _Asked | None]]:
+        """Up to `AT_ONCE` jobs with what they ask for, the longest waiting first, for about `budget` tokens."""
+        found: list[tuple[jobs.Leased, _Asked | None]] = []
+        while len(found) < AT_ONCE and budget > 0:
+            with self._journal.write() as session:
+                leased = jobs.lease(session, ShadowJob, "drawer", seconds=LEASE_SECONDS)
+            if not leased:
+                break
+            asked = self._asked(str(leased[0].payload["interaction_id"]))
+            found.append((leased[0], asked))
+            budget -= asked.estimate if asked is not None else 0
+        return found
 
     def _pick(self) -> None:
         for agent in serving_table.watch(self._file).current().agents.values():
@@ -94,14 +120,13 @@ class Drawer:
                     if not (settings.groups.grader == "rubric" and judge_checks.are_unfit(session, _judges(settings))):
                         pick(session, agent.name, {agent.live, *agent.loaded}, settings)
 
-    def _has_work(self) -> bool:
-        """True if a group waits and the minute's tokens are not spent."""
+    def _budget(self) -> int:
+        """The tokens that are left in this minute. 0 if no group waits."""
         with self._journal.read() as session:
             counts = jobs.counts(session, ShadowJob)
-            spent = shadows.tokens_since(session, time.time() - MINUTE)
-        return (
-            bool(counts.get("queued", 0) + counts.get("leased", 0)) and spent < self._settings.groups.tokens_per_minute
-        )
+            if not counts.get("queued", 0) + counts.get("leased", 0):
+                return 0
+            return self._settings.groups.tokens_per_minute - shadows.tokens_since(session, time.time() - MINUTE)
 
     async def _idle(self) -> Source | None:
         for source in self._sources:
@@ -109,57 +134,63 @@ class Drawer:
                 return source
         return None
 
-    async def _draw(self, job: jobs.Leased, source: Source) -> None:
-        name = str(job.payload["interaction_id"])
-        asked = self._asked(name)
-        if asked is None:  # the turn and its group were deleted, or the group has ended
-            return self._finish(job)
-        prompt, n, max_tokens, estimate = asked
+    async def _draw(self, leased: Sequence[tuple[jobs.Leased, _Asked | None]], source: Source) -> None:
+        """Draw the groups of these jobs side by side."""
+        wanted: list[tuple[jobs.Leased, _Asked, Order]] = []
+        for job, asked in leased:
+            if asked is None:  # the turn and its group were deleted, or the group has ended
+                self._finish(job)
+            elif asked.order is None:
+                self._drop(job, "version gone: it was unloaded, or the turn became too old, before it was drawn", 0)
+            else:
+                wanted.append((job, asked, asked.order))
         try:
-            if prompt is None:
-                raise Unfit("version gone: it was unloaded, or the turn became too old, before the group was drawn")
-            drawn = await group.draw(source, prompt, n, max_tokens, self._may_go_on, self._look)
-        except Unfit as error:
-            self._drop(job, str(error), 0 if prompt is None else estimate)
+            drawn = await group.draw(source, [order for _, _, order in wanted], self._may_go_on, self._look)
         except Interrupted as error:
-            self._give_back(job, str(error), estimate)
+            for job, asked, _ in wanted:
+                self._give_back(job, str(error), asked.estimate)
+            return
         except EngineUnavailable as error:
-            self._give_back(job, str(error), 0)
+            for job, _, _ in wanted:
+                self._give_back(job, str(error), 0)
             raise
-        except EngineError as error:
-            self._drop(job, f"refused: {error}", estimate)
-        else:
-            for_judge = self._of(str(job.payload["agent"])).groups.grader == "rubric"
-            with self._journal.write() as session:
-                if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, drawn, for_judge=for_judge):
-                    log.info("drew shadows", turn=name, n=len(drawn), tokens=sum(len(each.token_ids) for each in drawn))
+        for (job, asked, _), replies in zip(wanted, drawn, strict=True):
+            if isinstance(replies, Unfit):
+                self._drop(job, str(replies), asked.estimate)
+            elif isinstance(replies, EngineError):
+                self._drop(job, f"refused: {replies}", asked.estimate)
+            else:
+                self._store(job, replies)
 
-    def _asked(self, name: str) -> tuple[Prompt | None, int, int, int] | None:
-        """The drawing for a turn: the prompt (None if nothing can answer it any more), the number of replies, their
-        limit, and the expected tokens.
-        """
+    def _store(self, job: jobs.Leased, replies: Sequence[shadows.Drawn]) -> None:
+        name, for_judge = str(job.payload["interaction_id"]), self._of(str(job.payload["agent"])).groups
+        with self._journal.write() as session:
+            if jobs.finish(session, ShadowJob, job):
+                shadows.file(session, name, replies, for_judge=for_judge.grader == "rubric")
+        log.info("drew shadows", turn=name, n=len(replies), tokens=sum(len(each.token_ids) for each in replies))
+
+    def _asked(self, name: str) -> _Asked | None:
+        """What is to be drawn for a turn. None if the turn or its group is gone."""
         with self._journal.read() as session:
             row, turn = session.get(ShadowGroupRow, name), session.get(InteractionRow, name)
             if row is None or turn is None or row.state != GroupState.DRAWING:
                 return None
-            max_tokens = self._of(row.agent).recipe.group_max_tokens
             table = serving_table.watch(self._file).current()
             agent = table.agents.get(row.agent)
             n, ids = row.n_members - 1, from_bytes("i", turn.token_ids)
-            estimate = n * len(ids)
             is_there = agent is not None and (row.version in (0, agent.live) or row.version in agent.loaded)
             if agent is None or not is_there or time.time() > turn.ended_at + MAX_AGE:
-                return None, n, max_tokens, estimate
+                return _Asked(None, 0)
             tools = messages_of(session, [turn.tools_digest])[0] if turn.tools_digest else ()
             prompt = Prompt(
                 model=agent.engine_model(row.version, table.base_name),
                 messages=messages_of(session, turn.message_digests),
                 tools=tuple(tools),  # type: ignore[arg-type]
-                temperature=float(row.sampling["temperature"]),
+                temperature=max(float(row.sampling["temperature"]), 0.0 if row.wish else VARIED),
                 prompt_ids=from_bytes("i", turn.prompt_ids),
                 last_id=ids[-1],
             )
-            return prompt, n, max_tokens, estimate
+            return _Asked(Order(prompt, n, self._of(row.agent).recipe.group_max_tokens), n * len(ids))
 
     def _may_go_on(self, n_others: int) -> bool:
         return n_others <= self._settings.recipe.group_max_others and not self._is_stopping()

@@ -1,12 +1,13 @@
-"""The drawing of one group: G − 1 requests side by side. They are taken back as soon as somebody else wants the
-engine."""
+"""The drawing of groups: G − 1 requests for each, all side by side. They are taken back as soon as somebody else wants
+the engine.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.errors import BurnishError
+from burnish.errors import BurnishError, EngineError, EngineUnavailable
 from burnish.journal.shadows import Drawn
 from burnish.records import IntArray
 from burnish.server.rollout.shadow_groups.engine_source import Source
@@ -36,24 +37,36 @@ class Prompt:
     """The token that ended the live reply."""
 
 
-async def draw(
-    source: Source, prompt: Prompt, n: int, max_tokens: int, may_go_on: Callable[[int], bool], look: float = LOOK
-) -> list[Drawn]:
-    """`n` replies to `prompt`. `may_go_on` gets the number of others' requests in the engine, before and during
-    drawing.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`n` replies to `prompt`, each of at most `max_tokens` tokens."""
 
-    Raises Interrupted, Unfit, and the errors of `source`. In every case no request of ours is left behind.
+    prompt: Prompt
+    n: int
+    max_tokens: int
+
+
+async def draw(
+    source: Source, orders: Sequence[Order], may_go_on: Callable[[int], bool], look: float = LOOK
+) -> list[list[Drawn] | EngineError | Unfit]:
+    """The replies of each order, or why it has none. All are drawn side by side, because an engine answers many
+    requests in little more time than one.
+
+    `may_go_on` gets the number of others' requests in the engine, before and during drawing. Raises Interrupted, and
+    EngineUnavailable. In every case no request of ours is left behind.
     """
     if not may_go_on(await source.n_requests()):
         raise Interrupted("the engine is not idle")
-    asked = (prompt.model, prompt.messages, prompt.tools, prompt.temperature, max_tokens)
-    running = {asyncio.create_task(source.draw(*asked)): place for place in range(n)}
-    pending, n_ours = set(running), n
+    running = [[asyncio.create_task(_ask(source, order)) for _ in range(order.n)] for order in orders]
+    pending = {task for tasks in running for task in tasks}
+    n_ours = len(pending)
     try:
         while pending:
-            done, pending = await asyncio.wait(pending, timeout=look, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                task.result()
+            pending = (await asyncio.wait(pending, timeout=look))[1]
+            for tasks in running:
+                if any(_failure(task) is not None for task in tasks):
+                    for task in tasks:
+                        task.cancel()
             # The engine may still count a request with a finished reply, so ours are as many as at the look before.
             if pending and not may_go_on(max(0, await source.n_requests() - n_ours)):
                 raise Interrupted("somebody else wants the engine")
@@ -62,10 +75,36 @@ async def draw(
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
-    drawn = [task.result() for task in running]
-    for ids, each in drawn:
-        _check(prompt, ids, each)
-    return [each for _, each in drawn]
+    return [_whole(tasks) for tasks in running]
+
+
+async def _ask(source: Source, order: Order) -> Drawn:
+    prompt = order.prompt
+    asked = (prompt.model, prompt.messages, prompt.tools, prompt.temperature, order.max_tokens)
+    ids, drawn = await source.draw(*asked)
+    _check(prompt, ids, drawn)
+    return drawn
+
+
+def _failure(task: "asyncio.Task[Drawn]") -> BaseException | None:
+    """Why the reply of a task that has ended failed. Raises EngineUnavailable if that was the reason."""
+    if not task.done() or task.cancelled():
+        return None
+    error = task.exception()
+    if error is not None and not isinstance(error, EngineError | Unfit):
+        raise error
+    if isinstance(error, EngineUnavailable):
+        raise error
+    return error
+
+
+def _whole(tasks: Sequence["asyncio.Task[Drawn]"]) -> list[Drawn] | EngineError | Unfit:
+    """The replies of a group. If one failed, its error."""
+    for task in tasks:
+        error = _failure(task)
+        if isinstance(error, EngineError | Unfit):
+            return error
+    return [task.result() for task in tasks]
 
 
 def _check(prompt: Prompt, prompt_ids: IntArray, drawn: Drawn) -> None:

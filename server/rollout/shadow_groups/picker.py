@@ -1,25 +1,29 @@
-"""Which live turns get a shadow group: recent final answers with plain sampling and a hint of their user."""
+"""Which live turns get a shadow group: recent final answers with plain sampling and a hint of their user, or any
+recent final answer if people's ratings of other replies score it.
+"""
 
 import time
 from collections.abc import Collection
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
 from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
-from burnish.journal.tables import InteractionRow, JudgementRow, ShadowGroupRow
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, SampleRow, ShadowGroupRow, StepRow
 from burnish.journal.turns import of_same_voice
-from burnish.records import GroupState, Reward, Sampling
-from burnish.rewards import compose
+from burnish.records import GroupState, Sampling, StepOutcome
+from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS, compose
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 
 LOOKED_THROUGH = 64
 """Of the latest turns, at one look."""
-WAITING = 4
+WAITING = 8
 """Groups of an agent that may wait to be drawn. Later turns are worth more."""
+N_STEPS = 16
+"""Latest steps whose ratings are counted."""
 HOUR = 3600.0
 MAX_AGE = 1800.0
 """Seconds after a live reply in which its group must be drawn."""
@@ -30,10 +34,12 @@ def pick(session: Session, agent: str, loaded: Collection[int], settings: Settin
     n_begun, n_free, group_size = 0, WAITING - _n_drawing(session, agent), settings.recipe.group_size
     if n_free <= 0:
         return 0
-    for row, reward, wish in eligible(session, agent, loaded, settings):
+    by_ratings = settings.groups.grader == "ratings"
+    if by_ratings and not _are_rated(session, agent):
+        return 0
+    for row, record, wish in (rateable if by_ratings else eligible)(session, agent, loaded, settings):
         if _n_of_user(session, row) >= settings.groups.max_per_user_hour:
             continue
-        record = reward.record_ids[0] if reward.record_ids else None
         n_begun += shadows.begin(session, row, group_size, wish, record)
         if n_begun >= n_free:
             break
@@ -42,9 +48,9 @@ def pick(session: Session, agent: str, loaded: Collection[int], settings: Settin
 
 def eligible(
     session: Session, agent: str, loaded: Collection[int], settings: Settings
-) -> list[tuple[InteractionRow, Reward, str]]:
-    """Turns without a group that may get one, the latest first, with their next state and the hints to grade on, one a
-    line.
+) -> list[tuple[InteractionRow, str | None, str]]:
+    """Turns without a group that may get one, the latest first, with the record of their reward and the hints to grade
+    on, one a line.
     """
     longest = settings.recipe.group_max_tokens
     found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.holdout)]
@@ -56,12 +62,38 @@ def eligible(
         if effective.withheld is None and effective.reward is not None
     ]
     wishes = Wishes(session, settings)
-    wished = [(row, reward, wishes.of(row, reward.hint)) for row, reward in rewarded]
+    wished = [(row, next(iter(reward.record_ids), None), wishes.of(row, reward.hint)) for row, reward in rewarded]
     return [each for each in wished if each[2]]
 
 
-def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[InteractionRow]:
-    """Turns without a group that ended by themselves in text, with an accepted hint if they need one of their own."""
+def rateable(
+    session: Session, agent: str, loaded: Collection[int], settings: Settings
+) -> list[tuple[InteractionRow, str | None, str]]:
+    """Turns without a group that get one to be scored by people's ratings of other replies, the latest first. Nobody
+    need have rated them. They carry no record and no hint.
+    """
+    longest = settings.recipe.group_max_tokens
+    found = _latest(session, agent, loaded, None)
+    return [(row, None, "") for row in found if _is_fit(row, longest, settings.holdout, is_redrawn=True)]
+
+
+def _are_rated(session: Session, agent: str) -> bool:
+    """True if steps have learned from enough replies that people praised or wrote, and enough that they disliked."""
+    mine = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
+    steps = select(col(StepRow.step_id)).where(*mine).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
+    reward = col(SampleRow.reward)
+    written = select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
+    is_rated = col(SampleRow.reward_source).in_(RATINGS)
+    is_good = or_(and_(is_rated, reward >= PRAISE), col(SampleRow.interaction_id).in_(written))
+    wanted = select(func.count().filter(is_good), func.count().filter(is_rated, reward <= -PRAISE))
+    counts = session.execute(wanted.where(col(SampleRow.step_id).in_(steps))).one()
+    return min(map(int, counts)) >= MIN_RATINGS
+
+
+def _latest(session: Session, agent: str, loaded: Collection[int], settings: Settings | None) -> list[InteractionRow]:
+    """Turns without a group that ended by themselves in text. With `settings` they have an accepted hint, or a reward
+    if a user's earlier hints do as well.
+    """
     mine = (
         col(InteractionRow.agent) == agent,
         col(InteractionRow.version).in_(list(loaded)),
@@ -87,19 +119,20 @@ def _latest(session: Session, agent: str, loaded: Collection[int], settings: Set
         )
         .exists()
     )
-    needs_own = not settings.groups.earlier_hints
-    speaks = (
-        hinted
-        if needs_own
-        else or_(col(InteractionRow.is_ready).is_(True), col(InteractionRow.spent_step).is_not(None))
-    )
-    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, speaks)
+    rewarded = or_(col(InteractionRow.is_ready).is_(True), col(InteractionRow.spent_step).is_not(None))
+    speaks = [] if settings is None else [rewarded if settings.groups.earlier_hints else hinted]
+    wanted = select(InteractionRow).where(*mine, *whole, *fit, has_none, *speaks)
     return list(session.scalars(wanted.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKED_THROUGH)))
 
 
-def _is_fit(row: InteractionRow, longest: int, holdout: float) -> bool:
+def _is_fit(row: InteractionRow, longest: int, holdout: float, *, is_redrawn: bool = False) -> bool:
+    """True if the reply is short enough, and was sampled as its group will be. `is_redrawn` groups are sampled in their
+    own way.
+    """
     is_short = 0 < len(row.token_ids) // 4 <= longest
-    return is_short and not is_held_out(row.session_id, holdout) and Sampling(**row.sampling).is_plain  # type: ignore[arg-type]
+    sampling = Sampling(**row.sampling)  # type: ignore[arg-type]
+    is_alike = not (sampling.is_constrained or sampling.has_logit_bias) if is_redrawn else sampling.is_plain
+    return is_short and is_alike and not is_held_out(row.session_id, holdout)
 
 
 def _n_drawing(session: Session, agent: str) -> int:

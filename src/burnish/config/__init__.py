@@ -163,7 +163,8 @@ class Settings(BaseSettings):
         if self.groups.enabled is not None:
             return self.groups.enabled
         recipe = self.recipe
-        return self.learner.enabled and not recipe.rl_weight and recipe.distill_weight > 0
+        is_apt = recipe.rl_weight > 0 if self.groups.grader == "ratings" else not recipe.rl_weight
+        return self.learner.enabled and is_apt and bool(recipe.group_weight)
 
     @property
     def journal_url(self) -> str:

@@ -197,10 +197,10 @@ async def test_a_crash_in_mid_group_has_it_drawn_anew(world: ShadowWorld) -> Non
 
 async def test_the_budget_holds_groups_back(tmp_path: Path) -> None:
     with StubEngine(api_key="k", replies=["one", "two", "three"]) as engine:
-        world = ShadowWorld(tmp_path, engine, tokens_per_minute=10)
+        world = ShadowWorld(tmp_path, engine, tokens_per_minute=9)
         for _ in range(3):
             world.turn()
-        assert await world.drawer.run_once()  # 14 tokens: the minute's budget is spent
+        assert await world.drawer.run_once()  # the minute's budget is spent
         assert not await world.drawer.run_once()
         assert len(engine.requests) == 3
         with world.journal.write() as session:
@@ -209,15 +209,15 @@ async def test_the_budget_holds_groups_back(tmp_path: Path) -> None:
         await world.source.close()
 
 
-@pytest.mark.parametrize(("limits", "n"), [({"max_per_user_hour": 2}, 2), ({"enabled": False}, 0), ({}, 4)])
+@pytest.mark.parametrize(("limits", "n"), [({"max_per_user_hour": 2}, 2), ({"enabled": False}, 0), ({}, 8)])
 async def test_how_many_groups_are_begun(tmp_path: Path, limits: dict[str, Any], n: int) -> None:
     with StubEngine(api_key="k") as engine:
         world = ShadowWorld(tmp_path, engine, **limits)
         engine.n_running = 1
-        names = [world.turn() for _ in range(6)]
+        names = [world.turn() for _ in range(10)]
         await world.drawer.run_once()
         begun = [name for name in names if world.group(name) is not None]
-        assert begun == names[6 - n :]  # the latest
+        assert begun == names[10 - n :]  # the latest
         await world.source.close()
 
 

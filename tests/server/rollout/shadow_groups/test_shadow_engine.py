@@ -19,7 +19,7 @@ from burnish.judges.comparison.grader import Grader
 from burnish.judges.models.local import LocalJudge
 from burnish.judges.models.panel import Panel
 from burnish.learner.data.rows import Text
-from burnish.learner.model.hint_grader import HintGrader
+from burnish.learner.grading.hint_grader import HintGrader
 from burnish.learner.model.policy import Policy
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE

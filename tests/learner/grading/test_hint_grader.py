@@ -15,7 +15,7 @@ from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
 from burnish.learner.data.rows import Text
 from burnish.learner.data.shadow_groups import GroupLedger
 from burnish.learner.data.teacher_prompts import hinted_prompt, render
-from burnish.learner.model.hint_grader import HintGrader, posteriors
+from burnish.learner.grading.hint_grader import HintGrader, posteriors
 from burnish.learner.model.policy import Policy, Weights
 from burnish.learner.run.loop import Loop
 from burnish.sandbox import MODEL
@@ -142,7 +142,7 @@ def test_the_learner_scores_what_was_drawn_and_learns_from_it(world: World, monk
     names = world.add(5)
     draw(world, names[0])
     monkeypatch.setattr(
-        "burnish.learner.model.hint_grader.MIN_SPREAD", 0.0
+        "burnish.learner.grading.hint_grader.MIN_SPREAD", 0.0
     )  # the tiny model is random: no hint changes it much
     loop = Loop(
         world.ledger,
