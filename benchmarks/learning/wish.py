@@ -16,8 +16,8 @@ from rich.console import Console
 
 from burnish.learner.data.rows import Text
 from burnish.learner.data.teacher_prompts import hinted_prompt, render
-from burnish.learner.model.generation import generate
 from burnish.learner.grading.hint_grader import posteriors
+from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy, Weights
 from burnish.sandbox import MODEL
 from burnish.sandbox.world import heldout, language, style_hints

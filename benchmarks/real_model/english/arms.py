@@ -15,8 +15,6 @@ COMMON: Mapping[str, Any] = {
 GROUPS: Mapping[str, Any] = {
     **STYLE_GROUPS,
     "learner.recipe.group_max_tokens": world.MAX_TOKENS,
-    # the base is unfit to judge, so the hint's likelihood grades
-    "groups.grader": "likelihood",
 }
 
 
@@ -39,10 +37,14 @@ PRODUCT, BASELINE = "both", "rewards"
 """The arm with the product's defaults, and the one that it must beat."""
 _ARMS = (
     Arm("off", "nothing is learned", {"learner.enabled": False}),
-    Arm(BASELINE, "policy gradient alone", {"learner.recipe.distill_weight": 0.0, "learner.recipe.sft_weight": 0.0}),
+    Arm(
+        BASELINE,
+        "policy gradient alone",
+        {"learner.recipe.distill_weight": 0.0, "learner.recipe.sft_weight": 0.0, "groups.enabled": False},
+    ),
     Arm("hints", "hints alone", {**_WORDS_ALONE, "groups.enabled": False}),
     Arm(PRODUCT, "both: the defaults"),
-    Arm("both+groups", "both, and shadow groups", GROUPS),
+    Arm("both+groups", "both, and shadow groups scored by hints", GROUPS),
     Arm("shuffled", "rewards shuffled, words left out", {"learner.recipe.shuffle_rewards": True}),
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, True),
 )

@@ -113,12 +113,19 @@ class Drawer:
         return found
 
     def _pick(self) -> None:
+        """Begin groups. The journal is written only if there is one to begin."""
         for agent in serving_table.watch(self._file).current().agents.values():
             settings = self._of(agent.name)
-            if settings.has_groups:
+            if not settings.has_groups:
+                continue
+            with self._journal.read() as session:
+                if settings.grader == "rubric" and judge_checks.are_unfit(session, _judges(settings)):
+                    continue
+                picked = pick(session, agent.name, {agent.live, *agent.loaded}, settings)
+            if picked:
                 with self._journal.write() as session:
-                    if not (settings.groups.grader == "rubric" and judge_checks.are_unfit(session, _judges(settings))):
-                        pick(session, agent.name, {agent.live, *agent.loaded}, settings)
+                    for turn, record, wish in picked:
+                        shadows.begin(session, turn, settings.recipe.group_size, wish, record)
 
     def _budget(self) -> int:
         """The tokens that are left in this minute. 0 if no group waits."""
@@ -163,10 +170,10 @@ class Drawer:
                 self._store(job, replies)
 
     def _store(self, job: jobs.Leased, replies: Sequence[shadows.Drawn]) -> None:
-        name, for_judge = str(job.payload["interaction_id"]), self._of(str(job.payload["agent"])).groups
+        name, settings = str(job.payload["interaction_id"]), self._of(str(job.payload["agent"]))
         with self._journal.write() as session:
             if jobs.finish(session, ShadowJob, job):
-                shadows.file(session, name, replies, for_judge=for_judge.grader == "rubric")
+                shadows.file(session, name, replies, for_judge=settings.grader == "rubric")
         log.info("drew shadows", turn=name, n=len(replies), tokens=sum(len(each.token_ids) for each in replies))
 
     def _asked(self, name: str) -> _Asked | None:

@@ -3,18 +3,19 @@ recent final answer if people's ratings of other replies score it.
 """
 
 import time
+from collections import Counter
 from collections.abc import Collection
+from typing import NamedTuple
 
 from sqlalchemy import and_, func, or_, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
-from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of_all
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, SampleRow, ShadowGroupRow, StepRow
 from burnish.journal.turns import of_same_voice
-from burnish.records import GroupState, Sampling, StepOutcome
+from burnish.records import GroupState, Sampling, StepOutcome, Who, who_of
 from burnish.rewards import MIN_RATINGS, PRAISE, RATINGS, compose
 from burnish.server.rollout.shadow_groups.accepted_hints import Wishes
 
@@ -29,29 +30,32 @@ MAX_AGE = 1800.0
 """Seconds after a live reply in which its group must be drawn."""
 
 
-def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> int:
-    """Begin groups for turns that `loaded` versions of `agent` answered, the latest first. Returns how many."""
-    n_begun, n_free, group_size = 0, WAITING - _n_drawing(session, agent), settings.recipe.group_size
-    if n_free <= 0:
-        return 0
-    by_ratings = settings.groups.grader == "ratings"
-    if by_ratings and not _are_rated(session, agent):
-        return 0
-    for row, record, wish in (rateable if by_ratings else eligible)(session, agent, loaded, settings):
-        if _n_of_user(session, row) >= settings.groups.max_per_user_hour:
-            continue
-        n_begun += shadows.begin(session, row, group_size, wish, record)
-        if n_begun >= n_free:
-            break
-    return n_begun
+class Picked(NamedTuple):
+    """A turn that gets a group, the record of its reward, and the hints to grade on, one a line."""
+
+    turn: InteractionRow
+    record_id: str | None
+    wish: str
 
 
-def eligible(
-    session: Session, agent: str, loaded: Collection[int], settings: Settings
-) -> list[tuple[InteractionRow, str | None, str]]:
-    """Turns without a group that may get one, the latest first, with the record of their reward and the hints to grade
-    on, one a line.
-    """
+def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
+    """Turns that `loaded` versions of `agent` answered and that get a group now, the latest first."""
+    n_free = WAITING - _n_drawing(session, agent)
+    by_ratings = settings.grader == "ratings"
+    if n_free <= 0 or (by_ratings and not _are_rated(session, agent)):
+        return []
+    most, counts, picked = settings.groups.max_per_user_hour, Counter[Who](), list[Picked]()
+    for each in (rateable if by_ratings else eligible)(session, agent, loaded, settings):
+        turn = each.turn
+        user = who_of(turn.tenant, turn.key_id, turn.user)
+        if _n_of_user(session, turn) + counts[user] < most and len(picked) < n_free:
+            picked.append(each)
+            counts[user] += 1
+    return picked
+
+
+def eligible(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
+    """Turns without a group that may get one, the latest first."""
     longest = settings.recipe.group_max_tokens
     found = [row for row in _latest(session, agent, loaded, settings) if _is_fit(row, longest, settings.holdout)]
     evidence = evidence_of_all(session, [row.interaction_id for row in found])
@@ -62,19 +66,17 @@ def eligible(
         if effective.withheld is None and effective.reward is not None
     ]
     wishes = Wishes(session, settings)
-    wished = [(row, next(iter(reward.record_ids), None), wishes.of(row, reward.hint)) for row, reward in rewarded]
-    return [each for each in wished if each[2]]
+    wished = [Picked(row, next(iter(reward.record_ids), None), wishes.of(row, reward.hint)) for row, reward in rewarded]
+    return [each for each in wished if each.wish]
 
 
-def rateable(
-    session: Session, agent: str, loaded: Collection[int], settings: Settings
-) -> list[tuple[InteractionRow, str | None, str]]:
+def rateable(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
     """Turns without a group that get one to be scored by people's ratings of other replies, the latest first. Nobody
     need have rated them. They carry no record and no hint.
     """
     longest = settings.recipe.group_max_tokens
     found = _latest(session, agent, loaded, None)
-    return [(row, None, "") for row in found if _is_fit(row, longest, settings.holdout, is_redrawn=True)]
+    return [Picked(row, None, "") for row in found if _is_fit(row, longest, settings.holdout, is_redrawn=True)]
 
 
 def _are_rated(session: Session, agent: str) -> bool:

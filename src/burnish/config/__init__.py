@@ -163,8 +163,13 @@ class Settings(BaseSettings):
         if self.groups.enabled is not None:
             return self.groups.enabled
         recipe = self.recipe
-        is_apt = recipe.rl_weight > 0 if self.groups.grader == "ratings" else not recipe.rl_weight
-        return self.learner.enabled and is_apt and bool(recipe.group_weight)
+        weight = {"ratings": recipe.rl_weight, "likelihood": recipe.distill_weight}.get(self.grader, 0.0)
+        return self.learner.enabled and weight > 0 and recipe.group_weight > 0
+
+    @property
+    def grader(self) -> str:
+        """Who scores shadow groups."""
+        return self.groups.grader or ("ratings" if self.recipe.rl_weight else "likelihood")
 
     @property
     def journal_url(self) -> str:
