@@ -62,7 +62,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             grader = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
             groups = GroupLedger(journal, agent, grader) if chosen.has_groups else None
             return Loop(
-                Ledger(journal, agent),
+                Ledger(journal, agent, chosen.learner.hint_quorum),
                 store,
                 trainer,
                 recipe,
