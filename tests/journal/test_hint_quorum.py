@@ -1,5 +1,7 @@
 """The quorum of hints: which wishes a shared agent may be taught."""
 
+from typing import Any
+
 import pytest
 
 from burnish.adapters.registry.personal import name_of
@@ -185,14 +187,23 @@ def test_turns_that_must_not_train_back_nothing(any_journal: Journal) -> None:
     assert talk.backed(BRIEF) is None
 
 
-@pytest.mark.parametrize(("source", "is_enough"), [(FeedbackSource.VERIFIER, True), (FeedbackSource.HARNESS, False)])
-def test_an_operator_approves_with_a_verifiers_comment(
-    any_journal: Journal, source: FeedbackSource, is_enough: bool
+@pytest.mark.parametrize(
+    ("said", "is_enough"),
+    [
+        ({"source": FeedbackSource.VERIFIER}, True),
+        ({"source": FeedbackSource.HARNESS}, False),
+        ({"source": FeedbackSource.VERIFIER, "is_deleted": True}, False),
+        ({"source": FeedbackSource.VERIFIER, "outcome": -1.0}, False),  # a program's report, which quotes anybody
+        ({"source": FeedbackSource.VERIFIER, "score": 0.5}, False),
+    ],
+)
+def test_an_operator_approves_with_a_verifiers_comment_that_stands_alone(
+    any_journal: Journal, said: dict[str, Any], is_enough: bool
 ) -> None:
     talk = Talk(any_journal)
     talk.turn("bob")
     name = talk.replies("ann", BRIEF)
-    add_feedback(any_journal, name, None, comment=BRIEF, source=source, key_id="operator")
+    add_feedback(any_journal, name, None, comment=BRIEF, key_id="operator", **said)
     assert talk.backed(BRIEF) == (BRIEF if is_enough else None)
 
 

@@ -183,7 +183,10 @@ def _of_feedback(session: Session, hints: Sequence[tuple[JudgementRow, tuple[Any
 
 
 def _approved(session: Session, agent: str) -> list[str]:
-    """Comments of operators (a verifier's, in feedback) on turns of the agent."""
+    """Comments of operators on turns of the agent: a verifier's feedback that says nothing else. The comment beside an
+    outcome is a program's report, which may quote anybody.
+    """
+    said = (FeedbackRow.rating, FeedbackRow.score, FeedbackRow.outcome, FeedbackRow.correction)
     wanted = (
         select(col(FeedbackRow.comment))
         .join(InteractionRow, col(InteractionRow.interaction_id) == col(FeedbackRow.interaction_id))
@@ -192,6 +195,7 @@ def _approved(session: Session, agent: str) -> list[str]:
             col(FeedbackRow.source) == FeedbackSource.VERIFIER,
             ~col(FeedbackRow.is_deleted),
             col(FeedbackRow.comment) != "",
+            *(col(column).is_(None) for column in said),
         )
     )
     return [text for text in session.scalars(wanted) if text]
