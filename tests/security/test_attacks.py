@@ -49,7 +49,7 @@ def test_what_the_attacks_try_works_for_whoever_may_do_it(stand: Stand) -> None:
 
 
 def test_malformed_requests_are_answered(stand: Stand) -> None:
-    counts, bad = asyncio.run(malformed.send(stand, random.Random("fast"), 400))
-    assert sum(counts.values()) > 200 and len(counts) > 4
+    counts, bad = asyncio.run(malformed.send(stand, random.Random("fast"), 150))
+    assert sum(counts.values()) > 100 and len(counts) > 4
     assert bad == []
     assert stand.chat().status_code == 200
