@@ -25,7 +25,7 @@ def test_a_secret_is_in_the_environment_of_the_part_that_needs_it_alone(settings
 
 
 def test_every_secret_of_the_settings_has_an_owner() -> None:
-    """The engine's own key is every part's that asks the engine, and the journal's address is every part's but vLLM's."""
+    """The engine's own key and the journal's address are needed by every part."""
     found = {key for key in config.described() if key.endswith(("api_key", "webhook", "journal.url"))}
     assert found == {*SECRETS, "engine.api_key", "journal.url"}
 
