@@ -100,7 +100,7 @@ def _asked(stand: Stand, body: dict[str, Any]) -> tuple[float, float]:
 
 def _judged(make: Callable[[int], str]) -> float:
     """Milliseconds of the judge's own code for one turn with the text in the request, the reply and what came back."""
-    text = make(SIZE // 3)
+    text = make(SIZE // 3).encode()[: SIZE // 3].decode(errors="ignore")
     asked, reply, after = ({"role": role, "content": text} for role in ("user", "assistant", "user"))
     said = Feedback("f", "t", "default", "k", FeedbackSource.USER, 0.0, -1.0, text, text)
     times: list[float] = []
