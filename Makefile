@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo demo-control demo-sandbox lint docs check test test-slow test-harness test-browser gpu-check format lock clean
+.PHONY: help setup demo demo-control demo-sandbox lint docs check test test-slow test-harness test-browser audit gpu-check format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ test-harness: setup ## Real agent harnesses against the gateway (installs them u
 
 test-browser: setup ## The thumbs for web pages in a real Chromium (installs Debian's where there is none)
 	$(BIN)/pytest -m browser tests/browser
+
+audit: setup ## SBOMs of the locks, and their known vulnerabilities
+	$(BIN)/python deploy/audit.py
 
 gpu-check: ## On a CUDA machine: the learner's speed and memory, vLLM (ARGS="--only ours --minutes 9"; no .venv needed)
 	$(PYTHON) -m benchmarks.gpu $(ARGS)

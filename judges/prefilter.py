@@ -22,6 +22,9 @@ MIN_ECHO = 12
 """Letters and digits from which a repeated message counts as an echo. A short one does not: "hi" may well be answered
 with "hi".
 """
+_MOST = 20_000
+"""Characters of a text that are brought into one spelling, so that a record costs little however long it is."""
+_LETTER = re.compile(r"[^\W_]")
 _ANNOUNCEMENTS = (
     *(
         "thought process",
@@ -167,13 +170,14 @@ def reason(conversation: Sequence[Mapping[str, Any]], reply: Mapping[str, Any]) 
     text = _text_of(reply)
     if not text.strip():
         return EMPTY
-    words = _words(text)
+    head, rest = text[:_MOST], text[_MOST:]
+    words = _words(head)
     if not words:
-        return PUNCTUATION
-    if _is_opener(words):
+        return None if _LETTER.search(rest) else PUNCTUATION
+    if not rest and _is_opener(words):
         return OPENER
     joined = "".join(words)
-    if len(joined) >= MIN_ECHO and any(_repeats(joined, _text_of(message)) for message in conversation):
+    if len(joined) >= MIN_ECHO and any(_repeats(joined, rest, _text_of(message)) for message in conversation):
         return ECHO
     return None
 
@@ -184,8 +188,10 @@ def identity() -> str:
     return f"prefilter/{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"
 
 
-def _repeats(reply: str, text: str) -> bool:
-    return len(reply) <= len(text) <= 4 * len(reply) and reply == "".join(_words(text))
+def _repeats(reply: str, rest: str, text: str) -> bool:
+    """True if the text is the reply: its beginning in one spelling, and the `rest` of a long one as it is."""
+    head = text[:_MOST]
+    return text[_MOST:] == rest and len(reply) <= len(head) <= 4 * len(reply) and reply == "".join(_words(head))
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.registry import backoff
 from burnish.config import Settings
 from burnish.journal import judge_checks
-from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, StepRow, VersionRow
+from burnish.journal.hint_quorum import UNBACKED
+from burnish.journal.tables import AgentRow, InteractionRow, LoadJob, SampleRow, StepRow, VersionRow
 from burnish.records import Fitness, StepOutcome, VersionState
 
 UNDECIDED = (VersionState.CANDIDATE, VersionState.CANARY)
@@ -100,6 +101,10 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
     is_alarm = n_since >= ALARM_BATCHES * needed
     if n_cut := _count(session, agent, is_new, col(InteractionRow.skip_reason) == TRUNCATED):
         waits += f"; {n_cut} more do not count, because their length limit cut them: raise max_tokens, or add a comment"
+    if n_unbacked := _unbacked(session, agent):
+        said = "hint was" if n_unbacked == 1 else "hints were"
+        waits += f"; {n_unbacked} {said} not taught in the last step, because one user alone had said so"
+        waits += " (learner.hint_quorum)"
     if n_unrated and (unfit := _unfit_judge(session)) is not None:
         waits += f"; {n_unrated} replies since the last step have no rating, and {unfit}"
     elif is_alarm:
@@ -115,6 +120,13 @@ def _count(session: Session, agent: str, *where: Any) -> int:
         col(InteractionRow.agent) == agent, col(InteractionRow.may_train).is_(True), *where
     )
     return int(session.connection().execute(wanted).scalar_one())
+
+
+def _unbacked(session: Session, agent: str) -> int:
+    """Hints of the last step that too few users had said."""
+    last = select(func.max(col(StepRow.step_id))).where(col(StepRow.agent) == agent)
+    mine = (col(SampleRow.step_id) == last.scalar_subquery(), col(SampleRow.hint_status) == UNBACKED)
+    return int(session.connection().execute(select(func.count()).select_from(SampleRow).where(*mine)).scalar_one())
 
 
 def _unfit_judge(session: Session) -> str | None:

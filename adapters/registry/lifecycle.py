@@ -33,8 +33,11 @@ __all__ = [
     "rollback",
     "version",
     "versions",
+    "with_data",
 ]
 PREVIOUS = "previous"
+DATA = "data"
+"""The part of a version's evidence that says whose data it was made from."""
 MAX_ATTEMPTS = 2
 """How many steps a row may be in."""
 
@@ -46,8 +49,20 @@ def alias(session: Session, agent: str, name: str = LIVE) -> int | None:
     return row.version if row else None
 
 
-def announce(session: Session, agent: str, number: int, *, parent: int, step_id: int | None, digest: str) -> None:
-    """A version was published in the store: it becomes a candidate, and a load job asks for its trial."""
+def announce(
+    session: Session,
+    agent: str,
+    number: int,
+    *,
+    parent: int,
+    step_id: int | None,
+    digest: str,
+    data: Mapping[str, object] | None = None,
+) -> None:
+    """A version was published in the store: it becomes a candidate, and a load job asks for its trial.
+
+    `data` says whose data it was made from. It stays in the evidence.
+    """
     now = time.time()
     session.add(
         VersionRow(
@@ -57,13 +72,19 @@ def announce(session: Session, agent: str, number: int, *, parent: int, step_id:
             step_id=step_id,
             digest=digest,
             state=VersionState.CANDIDATE,
-            evidence={},
+            evidence={DATA: dict(data)} if data is not None else {},
             created_at=now,
         )
     )
     name = str(VersionName(agent, number))
     enqueue(session, LoadJob, name, {"agent": agent, "version": number})
     record(session, "learner", "announce", name, None, VersionState.CANDIDATE, None, agent=agent)
+
+
+def with_data(row: VersionRow, evidence: Mapping[str, object]) -> dict[str, object]:
+    """New `evidence` on a version, with what it was made from."""
+    kept = {DATA: row.evidence[DATA]} if DATA in row.evidence else {}
+    return {**kept, **evidence}
 
 
 def check_promotion(session: Session, agent: str, number: int, *, expected: int) -> None:
@@ -98,7 +119,7 @@ def promote(
         row = version(session, agent, number)
         row.state, row.reason, row.decided_at = VersionState.LIVE, reason, time.time()
         if evidence is not None:
-            row.evidence = dict(evidence)
+            row.evidence = with_data(row, evidence)
         if row.step_id is not None:
             close_step(session, row.step_id, StepOutcome.PUBLISHED, reason)
     if expected and expected != number:
@@ -122,7 +143,8 @@ def refuse(
     """
     row = version(session, agent, number)
     before = row.state
-    row.state, row.reason, row.decided_at, row.evidence = VersionState.REFUSED, reason, time.time(), dict(evidence)
+    row.state, row.reason, row.decided_at = VersionState.REFUSED, reason, time.time()
+    row.evidence = with_data(row, evidence)
     if row.step_id is not None:
         (give_back if gives_back else close_step)(session, row.step_id, StepOutcome.REFUSED, reason)
     name = str(VersionName(agent, number))

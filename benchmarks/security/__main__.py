@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.security import forgetting, matrix
+from benchmarks.security import attacking, cost, forgetting, malformed, matrix
 
-PARTS = ("matrix", "forgetting")
+PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost")
 BARS: tuple[Bar, ...] = (
     ("cells of the matrix that nobody has decided", "matrix_open", "0", lambda f: f["matrix_open"] == 0),
     ("cells of the matrix that answer otherwise", "matrix_wrong", "0", lambda f: f["matrix_wrong"] == 0),
@@ -21,6 +21,15 @@ BARS: tuple[Bar, ...] = (
     ("bytes of them that are left", "forgotten_found", "0", lambda f: f["forgotten_found"] == 0),
     ("share of another user's strings that are left", "forgotten_kept", "1", lambda f: f["forgotten_kept"] == 1),
     ("share of the versions that are listed right", "lineage_right", "1", lambda f: f["lineage_right"] == 1),
+    ("attacks", "attacks", "≥ 60", lambda f: f["attacks"] >= 60),
+    ("of which succeed", "attacks_succeeded", "0", lambda f: f["attacks_succeeded"] == 0),
+    ("on the code before", "attacks_succeeded_before", "≥ 20", lambda f: f["attacks_succeeded_before"] >= 20),
+    ("planted secrets in logs, answers and process lists", "secrets_found", "0", lambda f: f["secrets_found"] == 0),
+    ("malformed requests", "malformed", "≥ 20,000", lambda f: f["malformed"] >= 20_000),
+    ("of which answered 5xx", "malformed_5xx", "0", lambda f: f["malformed_5xx"] == 0),
+    ("of which hung", "malformed_hung", "0", lambda f: f["malformed_hung"] == 0),
+    ("memory gained by them, MiB", "malformed_memory_mib", "≤ 64", lambda f: f["malformed_memory_mib"] <= 64),
+    ("worst CPU time of a request or record, ms", "worst_ms", "≤ 50", lambda f: f["worst_ms"] <= 50),
 )
 
 
@@ -28,6 +37,7 @@ def main() -> None:
     """Read the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.security", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; repeatable")
+    parser.add_argument("--before", type=Path, metavar="DIR", help="attack this older checkout's packages as well")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()
@@ -47,6 +57,14 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
     if "forgetting" in parts:
         tell("what is left of a forgotten user")
         figures |= forgetting.measure(folder / "forgetting", tell)
+    if "attacks" in parts:
+        figures |= attacking.measure(folder / "attacks", tell, given.before)
+    if "malformed" in parts:
+        tell("malformed requests")
+        figures |= malformed.measure(folder / "malformed", tell)
+    if "cost" in parts:
+        tell("the cost of requests and records")
+        figures |= cost.measure(folder / "cost", tell)
     return figures
 
 

@@ -1,6 +1,8 @@
 # The inference engine: vLLM on a GPU. It listens in the private network of the compose file only.
 # Build from the repository root: docker build -f deploy/docker/engine.Dockerfile -t burnish-engine .
-FROM python:3.12-slim
+# An image by its digest: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:…
+ARG PYTHON_IMAGE=python:3.12-slim
+FROM ${PYTHON_IMAGE}
 
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc g++ \

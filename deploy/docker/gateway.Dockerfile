@@ -1,6 +1,8 @@
 # The slim image: gateway, ingester, swapper and judge. No torch, no vLLM.
 # Build from the repository root: docker build -f deploy/docker/gateway.Dockerfile -t burnish-gateway .
-FROM python:3.12-slim
+# An image by its digest: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:…
+ARG PYTHON_IMAGE=python:3.12-slim
+FROM ${PYTHON_IMAGE}
 
 WORKDIR /opt/burnish
 COPY pyproject.toml README.md LICENSE ./

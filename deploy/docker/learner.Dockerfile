@@ -1,6 +1,8 @@
 # The learner: torch and PEFT on a GPU, no server of its own.
 # Build from the repository root: docker build -f deploy/docker/learner.Dockerfile -t burnish-learner .
-FROM python:3.12-slim
+# An image by its digest: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:…
+ARG PYTHON_IMAGE=python:3.12-slim
+FROM ${PYTHON_IMAGE}
 
 WORKDIR /opt/burnish
 COPY pyproject.toml README.md LICENSE ./

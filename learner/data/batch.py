@@ -1,7 +1,7 @@
 """Prepared: the rows of a step after all decisions about them and before a gradient is taken, with their metrics."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from burnish.learner.data.shadow_groups import Group
 from burnish.learner.objectives.off_policy import codes
 from burnish.records import who_of
 from burnish.reply_metrics import repetition
+from burnish.rewards import Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,9 @@ def finish(
 ) -> Prepared:
     """Weigh the stamped rows by the users behind them (`caps.py`), and count the outcome of all.
 
-    A shadow group is weighed and thinned out as a whole. It counts for the user of its live turn, and a good reply of
-    an earlier step for its user.
+    Trust has degrees, and counts where users are capped (`caps.trusted`): explicit words before a judge's, proved and
+    known users before new ones and bare keys. A shadow group is weighed and thinned out as a whole. It counts for the
+    user of its live turn, and a good reply of an earlier step for its user.
     """
     rows = _by_sample(live, [row for row in right if row.earlier is None])
     again = {_AGAIN + row.interaction_id: row for row in right if row.earlier is not None and row.streams}
@@ -73,13 +75,14 @@ def finish(
             return _voice_again(again[name])
         return _voice(samples[name], rows[name], recipe.known_after_turns)
 
-    voices = [voice(name) for name in names]
+    voices, trust = caps.trusted([voice(name) for name in names], user=recipe.user_cap)
     kept = caps.thin(voices, caps.weights(voices, **bounds))
     capped = [name for name, keep in zip(names, kept, strict=True) if not keep]
     for row in (row for name in capped for row in rows.pop(name)):
         row.streams.clear()
     found = caps.weights([voice for voice, keep in zip(voices, kept, strict=True) if keep], **bounds)
-    weights = dict(zip(rows, found, strict=True))
+    by_caps = dict(zip(rows, found, strict=True))
+    weights = {name: by_caps[name] * each for name, each in zip(names, trust, strict=True) if name in by_caps}
     for name, weight in weights.items():
         for row in rows[name]:
             row.weight = weight
@@ -99,7 +102,7 @@ def finish(
     counts = {
         "n_trained": float(len(trained)),
         "n_idle": float(len(idle)),
-        "n_capped": float(len(reduced) + len(capped)),
+        "n_capped": float(sum(weight < 1.0 for weight in by_caps.values()) + len(capped)),
         "n_tokens": float(sum(row.n_tokens for row in used)),
     }
     if groups:
@@ -117,6 +120,8 @@ def finish(
     )
 
 
+_BY_JUDGE = (Level.JUDGE, Level.IMPLICIT)
+"""Sources of rewards that nobody gave explicitly."""
 _AGAIN = "again "
 """Distinguishes a good reply of an earlier step."""
 _GROUP = "group of "
@@ -150,14 +155,14 @@ def _by_sample(live: Sequence[Row], right: Sequence[RightReply]) -> dict[str, li
 def _voice(sample: Sample, rows: Sequence[Row], known_after_turns: int) -> Voice:
     user = sample.who
     is_new = sample.n_earlier is not None and sample.n_earlier < known_after_turns
-    return Voice(
-        user, (user, sample.session) if sample.session else None, float(sum(row.n_tokens for row in rows)), is_new
-    )
+    is_explicit = sample.reward_source not in _BY_JUDGE or sample.demonstration_ids is not None
+    session = (user, sample.session) if sample.session else None
+    return Voice(user, session, _n_tokens(rows), is_new, _is_proved(user), is_explicit)
 
 
 def _voice_again(row: RightReply) -> Voice:
     assert row.earlier is not None
-    return Voice(row.earlier.user, None, float(row.n_tokens), False)
+    return Voice(row.earlier.user, None, float(row.n_tokens), False, _is_proved(row.earlier.user))
 
 
 def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample], known_after_turns: int) -> Voice:
@@ -168,4 +173,13 @@ def _group_voice(group: Group, rows: Sequence[Row], samples: Mapping[str, Sample
         for sample in samples.values()
         if sample.who == user
     )
-    return Voice(user, (user, group.session), float(sum(row.n_tokens for row in rows)), is_new)
+    return Voice(user, (user, group.session), _n_tokens(rows), is_new, _is_proved(user))
+
+
+def _n_tokens(rows: Sequence[Row]) -> float:
+    return float(sum(row.n_tokens for row in rows))
+
+
+def _is_proved(who: Hashable) -> bool:
+    """True for a proved user of `who_of`, False for a key."""
+    return isinstance(who, tuple) and who[1] == "user"

@@ -10,8 +10,10 @@ cap applies. A personal agent learns from its one user without a cap.
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+JUDGED = 0.5
+"""What a row weighs that only a judge has rated, in a step in which people or verifiers have rated others."""
 MIN_WEIGHT = 0.1
 """Rows that would weigh less are thinned out."""
 _ROUNDS = 200
@@ -24,12 +26,33 @@ class Voice:
 
     `user` identifies a person as far as the server can: a proved user, else the key. `session` is None if unknown.
     `is_new`: few turns of this user have been trained on so far, so it may be one of several names of the same person.
+    `is_proved`: it is a proved user, not a key. `is_explicit`: a person or a verifier has rated it (False:
+    only a judge has; None: it is no row with a reward of its own).
     """
 
     user: Hashable
     session: Hashable | None
     size: float
     is_new: bool = False
+    is_proved: bool = True
+    is_explicit: bool | None = None
+
+
+def trusted(voices: Sequence[Voice], *, user: float) -> tuple[list[Voice], list[float]]:
+    """The voices as the caps are to see them, and each row's weight by how explicit it is.
+
+    Beside proved users, keys without a user are bounded as new users are, however long they are known. Where users are
+    capped and others have spoken explicitly, a judge's word alone weighs `JUDGED`.
+    """
+    has_proved = any(voice.is_proved for voice in voices)
+    is_capped = len({voice.user for voice in voices}) * user >= 1.0 - 1e-9
+    is_mixed = is_capped and any(voice.is_explicit for voice in voices)
+    found = [JUDGED if is_mixed and voice.is_explicit is False else 1.0 for voice in voices]
+    seen = [
+        replace(voice, size=voice.size * trust, is_new=voice.is_new or (has_proved and not voice.is_proved))
+        for voice, trust in zip(voices, found, strict=True)
+    ]
+    return seen, found
 
 
 def weights(voices: Sequence[Voice], *, user: float, session: float, new_users: float) -> list[float]:

@@ -8,7 +8,7 @@ failure spends it, whatever the rows beside it have been through.
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import func, select, update
@@ -19,11 +19,13 @@ from burnish.adapters.registry.versions import next_number
 from burnish.errors import LearnerError, Postponed
 from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of_all
+from burnish.journal.hint_quorum import UNBACKED, Quorum, quorum_of
 from burnish.journal.jobs import take_lease
 from burnish.journal.tables import AgentRow, InteractionRow, LeaseRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import interaction_of, right_reply_of
 from burnish.learner.data.samples import Right, RightKind
 from burnish.learner.data.shadow_groups import Group, record_choice, record_outcomes
+from burnish.learner.run import contributions
 from burnish.learner.run.history import History
 from burnish.learner.step.report import StepReport
 from burnish.records import UNDECIDED, Interaction, Reward, StepOutcome, Who, who_of
@@ -39,7 +41,8 @@ AT_ONCE = 500
 class Ready:
     """A turn that may be trained, with its reward and the user's right reply, if any, as the records stand now.
 
-    `n_earlier` counts the turns of the same user that the agent's steps have spent.
+    `n_earlier` counts the turns of the same user that the agent's steps have spent. `unbacked` is the hint that the
+    reward lacks, because too few users have said it.
     """
 
     interaction: Interaction
@@ -47,6 +50,7 @@ class Ready:
     reward: Reward | None
     right: Right | None = None
     n_earlier: int | None = None
+    unbacked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,11 @@ class OpenStep:
 
 
 class Ledger:
-    """The ledger of one agent's steps."""
+    """The ledger of one agent's steps. `hint_quorum` is the setting of that name."""
 
-    def __init__(self, journal: Journal, agent: str) -> None:
+    def __init__(self, journal: Journal, agent: str, hint_quorum: int = 2) -> None:
         self._journal = journal
+        self._hint_quorum = hint_quorum
         self.agent = agent
         self.history = History(journal, agent)
         self._spent_of: Counter[Who] = Counter()
@@ -149,13 +154,17 @@ class Ledger:
         with self._journal.read() as session:
             evidence = evidence_of_all(session, ids)
             spent = self._spent(session)
+            rewards = {name: compose(each).reward for name, each in evidence.items()}
+            is_hinted = any(reward is not None and reward.hint for reward in rewards.values())
+            quorum = quorum_of(session, self.agent, self._hint_quorum) if is_hinted else None
             for interaction_id in ids:
                 row = session.get(InteractionRow, interaction_id)
-                reward = compose(evidence[interaction_id]).reward
+                reward, unbacked = _guarded(rewards[interaction_id], quorum)
                 right = right_of(session, interaction_id) if with_right else None
                 if row is not None:
                     n_earlier = spent[who_of(row.tenant, row.key_id, row.user)]
-                    ready.append(Ready(interaction_of(session, row), row.session_id, reward, right, n_earlier))
+                    turn = interaction_of(session, row)
+                    ready.append(Ready(turn, row.session_id, reward, right, n_earlier, unbacked))
         return ready
 
     def discard(self, skip_reasons: Mapping[str, str]) -> None:
@@ -206,7 +215,8 @@ class Ledger:
                         reward=row.reward.value if row.reward else None,
                         reward_source=row.reward.source if row.reward else None,
                         record_ids=_record_ids(row),
-                        hint=row.reward.hint if row.reward else None,
+                        hint=row.unbacked or (row.reward.hint if row.reward else None),
+                        hint_status=UNBACKED if row.unbacked else None,
                         n_earlier=row.n_earlier,
                     )
                 )
@@ -229,9 +239,10 @@ class Ledger:
             if row.outcome != StepOutcome.OPEN:
                 raise LearnerError(f"the step of v{step.version} is {row.outcome}: another learner took over its rows")
             _write(session, row, report)
-            lifecycle.announce(
-                session, self.agent, step.version, parent=step.parent, step_id=step.step_id, digest=digest
-            )
+            session.flush()
+            data = contributions.of_step(session, self.agent, step.step_id)
+            made = (session, self.agent, step.version)
+            lifecycle.announce(*made, parent=step.parent, step_id=step.step_id, digest=digest, data=data)
 
     def close(
         self,
@@ -313,6 +324,17 @@ def right_of(session: Session, interaction_id: str) -> Right | None:
         return None
     kind = RightKind.DEMONSTRATION if row.demonstration else RightKind.CORRECTION
     return Right(row.demonstration or row.correction or "", kind, row.feedback_id)
+
+
+def _guarded(reward: Reward | None, quorum: Quorum | None) -> tuple[Reward | None, str | None]:
+    """The reward with the backed part of its hint, and the hint itself if nothing of it is backed."""
+    if reward is None or not reward.hint or quorum is None:
+        return reward, None
+    hint = quorum.backed(reward.hint)
+    if hint is None:
+        return replace(reward, hint=None, candidates=()), reward.hint
+    candidates = tuple(kept for each in reward.candidates if (kept := quorum.backed(each)) is not None)
+    return replace(reward, hint=hint, candidates=candidates), None
 
 
 def _record_ids(row: Ready) -> list[str]:

@@ -66,7 +66,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             scorer = grader(journal, agent, trainer.policy) if grader else None
             groups = GroupLedger(journal, agent, scorer) if chosen.has_groups else None
             return Loop(
-                Ledger(journal, agent),
+                Ledger(journal, agent, chosen.learner.hint_quorum),
                 store,
                 trainer,
                 recipe,

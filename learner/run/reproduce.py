@@ -23,6 +23,7 @@ from burnish.config import Recipe, Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
 from burnish.journal.evidence import evidence_of
+from burnish.journal.hint_quorum import UNBACKED
 from burnish.journal.tables import GroupSampleRow, InteractionRow, SampleRow, StepRow
 from burnish.journal.turns import interaction_of
 from burnish.learner.data import good_replies
@@ -149,7 +150,8 @@ def _samples(session: Session, agent: str, version: int, names: list[str], polic
         if row is None or turn is None:
             raise AdapterError(f"{agent}@v{version} was made with the turn {name}, which is no longer in the journal")
         at = evidence_of(session, name).step if row.reward_source == INTEGRATED else None
-        given = (row.reward_source or "", row.record_ids, row.hint, at)
+        hint = row.hint if row.hint_status != UNBACKED else None
+        given = (row.reward_source or "", row.record_ids, hint, at)
         reward = Reward(row.reward, *given) if row.reward is not None else None
         right = right_of(session, name)
         right = right if right is not None and right.record_id in row.record_ids else None

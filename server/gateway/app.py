@@ -28,7 +28,7 @@ from burnish.server.gateway.dialects.chat import Chat
 from burnish.server.gateway.dialects.completions import Completions
 from burnish.server.gateway.dialects.messages import Messages, count_tokens
 from burnish.server.gateway.feedback import accept
-from burnish.server.gateway.http import error_envelope
+from burnish.server.gateway.http import error_envelope, pages
 from burnish.server.gateway.http.asgi import (
     MAX_ARCHIVE_BYTES,
     MAX_BODY_BYTES,
@@ -89,7 +89,7 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = self._ids.take()
-        extra = [(b"x-request-id", request_id.encode())]
+        extra = [(b"x-request-id", request_id.encode()), *pages.ALWAYS]
         has_begun = has_ended = False
 
         async def reply(message: Message) -> None:
@@ -157,7 +157,7 @@ class App:
             if terms is not _ARCHIVE:  # FastAPI reads a body before it asks who sent it, and without a limit
                 body = await read_body(receive, terms.max_body) if terms.max_body else b""
                 receive = replayed(body, receive)
-            await self._fallback(scope, receive, send)
+            await self._fallback(scope, receive, pages.guarded(send) if terms is _PAGE else send)
 
 
 def create_app(settings: Settings, fallback: ASGIApp | None = None) -> App:

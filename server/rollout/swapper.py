@@ -250,7 +250,8 @@ class Swapper:
         try:
             with self._journal.write() as session:
                 if canary is not None:
-                    lifecycle.version(session, name.agent, name.version).evidence = shown
+                    row = lifecycle.version(session, name.agent, name.version)
+                    row.evidence = lifecycle.with_data(row, shown)
                     canary.of(session, name, "gate")
                 else:
                     lifecycle.promote(

@@ -16,7 +16,7 @@ from burnish.cli import app
 
 HOME = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted((HOME / "deploy" / "docker").glob("*.Dockerfile"))
-INSTRUCTIONS = {"FROM", "RUN", "COPY", "WORKDIR", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+INSTRUCTIONS = {"ARG", "FROM", "RUN", "COPY", "WORKDIR", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
 VARIABLES = {f"BURNISH_{key.replace('.', '__')}".upper() for key in config.described()}
 
 
@@ -42,7 +42,7 @@ def compose() -> dict[str, Any]:
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_a_dockerfile_copies_what_exists_and_runs_a_verb(path: Path) -> None:
     found = instructions(path)
-    assert found[0][0] == "FROM"
+    assert found[:2] == [("ARG", "PYTHON_IMAGE=python:3.12-slim"), ("FROM", "${PYTHON_IMAGE}")]
     assert {name for name, _ in found} <= INSTRUCTIONS
     for name, rest in found:
         if name == "COPY":
@@ -84,6 +84,24 @@ def test_compose_services_run_verbs_with_real_settings(compose: dict[str, Any]) 
         for volume in service["volumes"]:
             source = volume.split(":")[0]
             assert source in compose["volumes"] or source.startswith("${")
+
+
+def test_every_container_is_confined(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True and service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["mem_limit"] and service["pids_limit"] <= 4096, name
+        assert "privileged" not in service and "network_mode" not in service, name
+        written = [place.partition(":")[0] for place in service["tmpfs"]]
+        assert "/tmp" in written and "/state" not in written, name
+        assert service.get("user", "999:999") != "root", name
+
+
+def test_images_are_chosen_by_the_operator_who_can_give_digests(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert services["database"]["image"].startswith("${POSTGRES_IMAGE:?")
+    builds = [service["build"] for service in services.values() if "build" in service]
+    assert builds and all(build["args"]["PYTHON_IMAGE"].startswith("${PYTHON_IMAGE:?") for build in builds)
 
 
 def test_only_the_gateway_is_published_and_on_loopback(compose: dict[str, Any]) -> None:

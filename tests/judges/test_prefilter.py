@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.judging.masterkeys import KEYS, REQUEST, WITH_CONTENT
 from burnish.judges import prefilter
-from tests.factories import user
+from tests.factories import assistant, user
 
 
 @pytest.mark.parametrize("reply", KEYS)
@@ -39,3 +39,11 @@ def test_hi_may_be_answered_with_hi() -> None:
         prefilter.reason([user("how are you doing")], {"role": "assistant", "content": "How are you doing?"})
         == prefilter.ECHO
     )
+
+
+def test_of_long_texts_the_rest_counts_as_it_is() -> None:
+    long = "Word " * 5_000
+    assert prefilter.reason([user(long)], assistant(long.upper()[:20_000] + long[20_000:])) == "repeats the request"
+    assert prefilter.reason([user(long)], assistant(f"{long} and more")) is None
+    assert prefilter.reason([user("x")], assistant("…" * 30_000)) == "punctuation only"
+    assert prefilter.reason([user("x")], assistant("…" * 30_000 + "yes")) is None

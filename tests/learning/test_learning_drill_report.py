@@ -10,7 +10,7 @@ from rich.console import Console
 from benchmarks.learning import __main__ as command
 from benchmarks.learning import frozen
 from benchmarks.learning.drill import figures, plots, report, world
-from benchmarks.learning.drill.arms import ARMS, BARRED
+from benchmarks.learning.drill.arms import ALSO_BARRED, ARMS, BARRED
 from benchmarks.learning.drill.part import PART, TABLES
 from benchmarks.learning.part import Shown
 from benchmarks.learning.results import Result, Results
@@ -53,21 +53,29 @@ def test_the_bar_is_read_off_the_upper_bound() -> None:
 
 
 def test_a_deep_fall_misses_the_bar() -> None:
-    assert Shown(TABLES, results_of(8, 0.2), "abc").unmet() == ["served_drop"]
+    assert Shown(TABLES, results_of(8, 0.2), "abc").unmet() == ["served_drop", *ALSO_BARRED]
 
 
 def test_a_bar_is_never_met_by_fewer_than_eight_seeds() -> None:
     reported = Shown(TABLES, results_of(7), "abc")
 
-    assert reported.unmet() == ["served_drop"]
+    assert reported.unmet() == ["served_drop", *ALSO_BARRED]
     assert "served_drop" not in reported.figures()
     assert "too few seeds (7)" in printed(results_of(7))
 
 
 def test_other_arms_do_not_count_for_the_bar() -> None:
-    others = tuple(arm for arm in ARMS if arm != BARRED)
+    others = tuple(arm for arm in ARMS if arm not in (BARRED, *ALSO_BARRED.values()))
 
     assert figures.barred(results_of(8, 0.5, others)) == {}
+
+
+@pytest.mark.parametrize(("key", "arm"), ALSO_BARRED.items())
+def test_each_attacker_has_a_figure_of_its_own(key: str, arm: str) -> None:
+    reported = {arm: {seed: result_of(arm, seed, 0.2) for seed in range(8)}, **results_of(8, arms=(BARRED,))}
+    assert figures.barred(reported)[key].value == pytest.approx(0.2)
+    assert figures.barred(reported)["served_drop"].value < 0.05
+    assert figures.worth(reported, arm) == {}
 
 
 def test_defences_are_weighed_against_the_undefended_arm_of_the_same_share() -> None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from benchmarks.learning.drill import world
+from benchmarks.learning.drill.attackers import Attack
 from benchmarks.learning.style.arms import COMMON
 
 SANDBOX_RATE = 1e-3
@@ -48,11 +49,12 @@ mechanical checks and the probe, which cannot be switched off.
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A share of the users lie."""
+    """A share of the users attack: they lie, unless `attack` says what else they do."""
 
     name: str
     share: float
     defence: Defence
+    attack: Attack = Attack.LIES
 
     @property
     def has_acceptance(self) -> bool:
@@ -69,6 +71,12 @@ def _arm(share: float, defence: Defence) -> Arm:
     return Arm(f"{defence}-{round(100 * share)}", share, defence)
 
 
-ARMS: Mapping[str, Arm] = {arm.name: arm for arm in (_arm(share, defence) for share in SHARES for defence in Defence)}
+ATTACKS = (Attack.NAMES, Attack.TOOLS)
+_ATTACKED = (Arm(f"{attack}-25", 0.25, Defence.ALL, attack) for attack in ATTACKS)
+ARMS: Mapping[str, Arm] = {
+    arm.name: arm for arm in (*(_arm(share, defence) for share in SHARES for defence in Defence), *_ATTACKED)
+}
 BARRED = "defended-25"
 """The arm behind the bar's figure."""
+ALSO_BARRED: Mapping[str, str] = {f"served_drop_{attack}": f"{attack}-25" for attack in ATTACKS}
+"""The arms behind the figures of the other attackers, by figure."""

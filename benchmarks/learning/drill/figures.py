@@ -6,7 +6,7 @@ from itertools import pairwise
 from benchmarks.learning.bounds import Estimate, estimate, gain
 from benchmarks.learning.columns import ByArm, BySeed, Measured
 from benchmarks.learning.columns import flat as spread
-from benchmarks.learning.drill.arms import ARMS, BARRED, Defence
+from benchmarks.learning.drill.arms import ALSO_BARRED, ARMS, BARRED, Defence
 from benchmarks.learning.results import Result
 
 CURVES = ("served", "learner", "once")
@@ -77,7 +77,7 @@ def worth(results: ByArm, arm: str) -> dict[str, Estimate]:
     The undefended arm has the same share of liars. Empty for an undefended arm, and if no seed has both.
     """
     bare = f"{Defence.NONE}-{arm.rpartition('-')[2]}"
-    if arm == bare:
+    if arm == bare or arm in ALSO_BARRED.values():
         return {}
     these, those = columns(results, arm), columns(results, bare)
     found = {key: gain(these.get(key, {}), those.get(key, {})) for key in WORTH}
@@ -104,6 +104,10 @@ def flat(results: ByArm) -> dict[str, float]:
 
 
 def barred(results: ByArm) -> dict[str, Measured]:
-    """The figure with a bar: the upper bound, the less favourable one. It is absent if there is no seed."""
-    by_seed = columns(results, BARRED).get("served_drop", {})
-    return {"served_drop": Measured(estimate(list(by_seed.values())).high, len(by_seed))} if by_seed else {}
+    """The figures with a bar: the upper bound, the less favourable one. A figure is absent if there is no seed."""
+    found = {}
+    for key, arm in {"served_drop": BARRED, **ALSO_BARRED}.items():
+        by_seed = columns(results, arm).get("served_drop", {})
+        if by_seed:
+            found[key] = Measured(estimate(list(by_seed.values())).high, len(by_seed))
+    return found

@@ -7,6 +7,7 @@ from benchmarks.learning import picture
 from benchmarks.learning.columns import ByArm
 from benchmarks.learning.drill import world
 from benchmarks.learning.drill.arms import ARMS, SHARES, Defence
+from benchmarks.learning.drill.attackers import Attack
 from benchmarks.learning.drill.figures import at
 
 CAPTION = (
@@ -19,7 +20,8 @@ _LINES = {"served": "-", "learner": ":"}
 
 def draw(folder: Path, results: ByArm) -> list[Path]:
     """Write `drill.png` and `drill.svg`. Returns their paths, or none if there is nothing to draw."""
-    shares = [share for share in SHARES if any(arm.share == share and results.get(arm.name) for arm in ARMS.values())]
+    with_liars = [arm for arm in ARMS.values() if arm.attack is Attack.LIES and results.get(arm.name)]
+    shares = [share for share in SHARES if any(arm.share == share for arm in with_liars)]
     if not shares:
         return []
     n_rows, n_columns = (len(shares) + 1) // 2, min(2, len(shares))
@@ -31,7 +33,7 @@ def draw(folder: Path, results: ByArm) -> list[Path]:
         axes.set_visible(False)
     looks = range(0, world.N_INTERACTIONS + 1, world.ROUND)
     for share, axes in zip(shares, grid.flat, strict=False):
-        shown = [arm for arm in ARMS.values() if arm.share == share and results.get(arm.name)]
+        shown = [arm for arm in with_liars if arm.share == share]
         for arm in shown:
             for name in _LINES:
                 curve = picture.estimates(looks, partial(at, results, arm.name, name))

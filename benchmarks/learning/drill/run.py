@@ -8,13 +8,13 @@ from pathlib import Path
 from benchmarks.learning import loop, stack
 from benchmarks.learning.drill import state, world
 from benchmarks.learning.drill.arms import Arm
+from benchmarks.learning.drill.attackers import Crowd
 from benchmarks.learning.drill.looks import Look, Looks
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.queue import Tell
 from benchmarks.learning.results import Result
 from benchmarks.learning.style.exams import Exams
 from benchmarks.learning.style.run import MOST_LOST
-from benchmarks.learning.style.talk import Talk
 from burnish.config import BASE_NAME
 from burnish.errors import BurnishError
 
@@ -36,7 +36,7 @@ async def play(
     agent = stack.agent_name(arm.name, seed)
     flags = arm.flags(seed)
     async with stack.running(folder, engine, agent, flags | _acceptance(arm, folder), cache) as running:
-        talk = Talk(running.client, agent, world.people(seed, arm.share), None, is_named=True)
+        talk = Crowd(running, seed, arm.share, arm.attack)
         exams, looks = Exams(running.client, agent, BASE_NAME, seed), Looks(running, engine)
         try:
             seen = {0: await looks.look(state.read(running))}
@@ -48,7 +48,7 @@ async def play(
                 if n_asked - talk.n_had > n_asked * MOST_LOST:
                     raise BurnishError(
                         f"expected at most {MOST_LOST:.0%} of the turns without a reply, "
-                        f"got {n_asked - talk.n_had} of {n_asked}; the last failure: {running.client.failures[-1]}"
+                        f"got {n_asked - talk.n_had} of {n_asked}; the last failure: {talk.failures[-1]}"
                     )
                 n_late += not await loop.catch_up(running, talk.n_had, heeds_holds=True)
                 await state.settle(running)
@@ -58,6 +58,7 @@ async def play(
                 tell(n_round, _progress(n_asked, seen[n_asked]))
         finally:
             await looks.close()
+            await talk.close()
         kept_answers, of_base = await exams.retention()
         figures = {
             "retention": kept_answers / of_base,
@@ -65,12 +66,12 @@ async def play(
             "n_released": n_released,
             "n_resumed": n_resumed,
             "n_interactions": talk.n_had,
-            "n_requests": running.client.n_requests,
-            "n_failed": len(running.client.failures),
+            "n_requests": talk.n_requests,
+            "n_failed": len(talk.failures),
             "n_late": n_late,
             "seconds": round(time.monotonic() - began, 1),
         }
-        (folder / "failures.txt").write_text("".join(f"{each}\n" for each in running.client.failures), encoding="utf-8")
+        (folder / "failures.txt").write_text("".join(f"{each}\n" for each in talk.failures), encoding="utf-8")
     curves = {
         "learner": _curve(seen, lambda look: look.learner),
         "once": _curve(seen, lambda look: look.once),

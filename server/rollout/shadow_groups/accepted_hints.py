@@ -1,7 +1,8 @@
-"""Accepted hints of a user about other turns. A turn's group is graded on them beside its own hint.
+"""The wishes that a turn's group is graded on: its own hint, and accepted hints of its user about other turns.
 
 A wish for a style lasts longer than the turn that caused it. So a reply that nobody complained about can be compared
-with its group by what its user is known to want.
+with its group by what its user is known to want. Groups of a shared agent are graded on wishes that the quorum backs,
+and on nothing else (burnish/journal/hint_quorum.py).
 """
 
 from sqlalchemy import select
@@ -10,6 +11,7 @@ from sqlmodel import Session, col
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.config import Settings
 from burnish.journal.evidence import evidence_of_all
+from burnish.journal.hint_quorum import Quorum, quorum_of
 from burnish.journal.tables import InteractionRow, JudgementRow
 from burnish.journal.turns import of_same_voice
 from burnish.records import Who, who_of
@@ -28,7 +30,9 @@ class Wishes:
         self._session = session
         self._most = settings.groups.earlier_hints
         self._holdout = settings.holdout
+        self._needed = settings.learner.hint_quorum
         self._known: dict[tuple[str, Who], list[str]] = {}
+        self._quorums: dict[str, Quorum | None] = {}
 
     def of(self, row: InteractionRow, own: str | None) -> str:
         """The turn's own hint first, then its user's latest others, without repeats, one a line. Empty if there is
@@ -36,7 +40,15 @@ class Wishes:
         """
         first = [_one_line(own)] if own else []
         others = [wish for wish in self._of_user(row) if wish not in first] if self._most else []
-        return "\n".join(first + others[: self._most])
+        return "\n".join(self._backed(row.agent, first + others)[: len(first) + self._most])
+
+    def _backed(self, agent: str, wishes: list[str]) -> list[str]:
+        if wishes and agent not in self._quorums:
+            self._quorums[agent] = quorum_of(self._session, agent, self._needed)
+        quorum = self._quorums.get(agent)
+        if quorum is None:
+            return wishes
+        return list(dict.fromkeys(kept for wish in wishes if (kept := quorum.backed(wish)) is not None))
 
     def _of_user(self, row: InteractionRow) -> list[str]:
         """Different hints, the latest first. Deleted ones, those of held-out sessions, and those not for training do

@@ -31,6 +31,13 @@ class Learner(Section):
     max_off_policy_steps: int | None = Field(
         None, ge=1, le=1_000, description="Most versions between the learner's and the one that sampled a row."
     )
+    hint_quorum: int = Field(
+        2,
+        ge=1,
+        le=1_000,
+        description="Users who must have said a wish before a shared agent is taught it in words, if an operator has "
+        "not approved it. 1: one is enough, as for personal agents and for an agent with one user.",
+    )
     anchors: str = Field("", description="JSONL file of anchor prompts. Empty: general ones that ship with Burnish.")
     monitors: Literal["act", "watch"] | None = Field(
         None,

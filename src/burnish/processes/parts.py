@@ -21,6 +21,10 @@ DESCRIPTIONS = {
 }
 
 
+SECRETS = {"remote.api_key": "remote", "judge.api_key": "judge", "alerts.webhook": "swapper"}
+"""Settings that open something elsewhere, each with the one part that needs it. The others' environments lack it."""
+
+
 def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[Part]:
     """The parts that `burnish up` supervises, in the order of starting."""
     from burnish.processes.vllm_server import engine_url
@@ -47,7 +51,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         Part(
             name=name,
             command=_command(kind, settings),
-            environment=child | alone.get(kind, {}),
+            environment=child | alone.get(kind, {}) | _without(kind),
             is_healthy=_answers(checks[kind], key if kind == "engine" else "") if kind in checks else None,
             patience=patience.get(kind, 120.0),
             # the gateway lets running replies end for up to 20 s
@@ -55,6 +59,11 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         )
         for kind, name in instances
     ]
+
+
+def _without(kind: str) -> dict[str, str]:
+    """Empty values of the secrets that a part does not need."""
+    return {f"BURNISH_{key.replace('.', '__')}".upper(): "" for key, part in SECRETS.items() if part != kind}
 
 
 def _command(kind: str, settings: config.Settings) -> list[str]:

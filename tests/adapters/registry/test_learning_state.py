@@ -13,7 +13,8 @@ from burnish.adapters.evidence.base_answers import BaseRecord
 from burnish.adapters.registry.learning_state import LearningState, learning_state
 from burnish.adapters.serving.prepare import prepare
 from burnish.journal import judge_checks
-from burnish.journal.tables import AgentRow, InteractionRow, StepRow, VersionRow
+from burnish.journal.hint_quorum import UNBACKED
+from burnish.journal.tables import AgentRow, InteractionRow, SampleRow, StepRow, VersionRow
 from burnish.records import Fitness
 from tests.factories import interaction, user
 from tests.model_dirs import model_dir
@@ -202,3 +203,12 @@ def test_prompts_that_are_still_asked_are_mentioned(world: World) -> None:
     BaseRecord.of(world.settings).write([3, 3, None], 400)
     found = world.state()
     assert not found.is_alarm and found.sentence.endswith("forgetting prompts (2 of 96 found)")
+
+
+@pytest.mark.parametrize(("n", "words"), [(1, "1 hint was not taught"), (3, "3 hints were not taught")])
+def test_hints_that_wait_for_a_second_user_are_named(world: World, n: int, words: str) -> None:
+    world.add(StepRow(step_id=1, agent="agent", version=1, parent=0, outcome="published", metrics={}, started_at=0.0))
+    assert "hint" not in world.state().sentence
+    for number in range(n):
+        world.add(SampleRow(step_id=1, interaction_id=f"t{number}", record_ids=[], hint="x", hint_status=UNBACKED))
+    assert words in world.state().sentence and "learner.hint_quorum" in world.state().sentence

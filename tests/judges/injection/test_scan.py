@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.judges.injection import scan
-from burnish.judges.injection.fold import fold
+from burnish.judges.injection.fold import fold, plain
 from burnish.judges.verdicts.question import LEFT_OUT, Question, QuotedMessage
 from burnish.judges.verdicts.verdict import question
 
@@ -147,6 +147,7 @@ def test_folding_keeps_places(text: str) -> None:
     assert len(folded.text) == len(folded.at)
     assert all(0 <= place < len(text) for place in folded.at)
     assert list(folded.at) == sorted(folded.at)
+    assert plain(text) == folded.text
 
 
 @given(st.text(max_size=300), st.text(max_size=20))

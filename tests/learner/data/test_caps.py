@@ -1,10 +1,12 @@
 """Caps: values by hand, and no share exceeds its cap under any distribution of rows."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.learner.data.caps import MIN_WEIGHT, Voice, thin, weights
+from burnish.learner.data.caps import JUDGED, MIN_WEIGHT, Voice, thin, trusted, weights
 
 CAPS = {"user": 0.25, "session": 1.0, "new_users": 1.0}
 
@@ -128,3 +130,22 @@ def test_thinning_keeps_everyone_and_every_row_that_weighs_something(crowd: list
     assert {v.user for v, keep in zip(crowd, kept, strict=True) if keep} == {v.user for v in crowd}
     if min(found) >= MIN_WEIGHT:
         assert all(kept)
+
+
+def test_explicit_words_weigh_more_than_a_judges_where_users_are_capped() -> None:
+    crowd = [Voice(name, None, 10.0, is_explicit=name == "a") for name in "abcd"]
+    seen, trust = trusted(crowd, user=0.25)
+    assert trust == [1.0, JUDGED, JUDGED, JUDGED] and [voice.size for voice in seen] == [10.0, 5.0, 5.0, 5.0]
+    assert trusted(crowd[:3], user=0.25)[1] == [1.0] * 3  # too few users for caps
+    silent = [replace(voice, is_explicit=None) for voice in crowd]
+    assert trusted([*silent, *crowd[1:]], user=0.25)[1] == [1.0] * 7  # good replies of earlier steps, and shadow groups
+    assert trusted(crowd[1:] * 2 + [Voice("e", None, 1.0, is_explicit=False)], user=0.25)[1] == [1.0] * 7  # all judged
+
+
+def test_beside_proved_users_bare_keys_are_bounded_like_new_users() -> None:
+    proved, keys = [Voice(name, None, 5.0) for name in "abcd"], [Voice(n, None, 5.0, is_proved=False) for n in range(8)]
+    seen, _ = trusted(proved + keys, user=0.25)
+    assert [voice.is_new for voice in seen] == [False] * 4 + [True] * 8
+    found = weights(seen, user=0.25, session=1.0, new_users=0.5)
+    assert found == pytest.approx([1.0] * 4 + [0.5] * 8)
+    assert not any(voice.is_new for voice in trusted(keys, user=0.25)[0])

@@ -113,3 +113,42 @@ def test_every_sample_is_admitted_or_has_a_reason(drawn: list[tuple[int, float]]
     replies = [tuple(sample.completion_ids) for sample in kept]
     assert len(set(replies)) == len(replies)  # a broken row never shuts out its sound twin
     assert set(replies) == {tuple(s.completion_ids) for s in samples if math.isfinite(s.behaviour_logprobs[0])}
+
+
+LONG = [f"word{i}" for i in range(60)]
+
+
+def _said(sample: Sample, name: str, text: str, **changes: Any) -> Sample:
+    return replace(sample, interaction_id=name, messages=[{"role": "user", "content": text}], **changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "is_kept"),
+    [
+        ("COPY, 1  2!", {}, False),
+        ("copy 1 3", {}, True),
+        ("copy 1 2 please", {}, True),
+        ("copy 1 2", {"user": "bob"}, True),  # another voice
+        ("copy 1 2", {"key_id": "other"}, True),
+        ("copy 1 2", {"reward": 1.0}, True),  # other words on it
+        ("copy 1 2", {"completion_ids": array("i", [7, 8, 0]), "behaviour_logprobs": array("f", [-1.0] * 3)}, True),
+    ],
+)
+def test_from_one_voice_the_same_words_count_once(
+    make_samples: Samples, text: str, changes: dict[str, Any], is_kept: bool
+) -> None:
+    first = replace(_said(make_samples(1)[0], "first", "copy 1 2"), reward=-1.0)
+    again = _said(replace(first, prompt_ids=array("i", [5, 6, 7])), "again", text, **changes)
+    kept, dropped = admit([first, again], 261)
+    assert [sample.interaction_id for sample in kept] == (["first", "again"] if is_kept else ["first"])
+    assert dropped == ({} if is_kept else {"again": SkipReason.DUPLICATED})
+    assert len(admit([first, again], 261, keep_duplicates=True)[0]) == 2
+
+
+def test_long_texts_that_differ_a_little_count_once(make_samples: Samples) -> None:
+    first = _said(make_samples(1)[0], "first", " ".join(LONG))
+    again = _said(replace(first, prompt_ids=array("i", [5])), "again", " ".join([*LONG[:-1], "other"]))
+    other = _said(replace(first, prompt_ids=array("i", [6])), "other", " ".join([*LONG[:30], *LONG[:30]]))
+    kept, dropped = admit([first, again, other], 261)
+    assert [sample.interaction_id for sample in kept] == ["first", "other"]
+    assert dropped == {"again": SkipReason.DUPLICATED}

@@ -32,12 +32,13 @@ async def until(holds: Callable[[], bool]) -> None:
 class ShadowWorld:
     """One agent at version 0, served by `engine`."""
 
-    def __init__(self, folder: Path, engine: StubEngine, **groups: Any) -> None:
+    def __init__(self, folder: Path, engine: StubEngine, quorum: int = 2, **groups: Any) -> None:
         flags = {
             "state_dir": str(folder),
             "engine.urls": [engine.url],
             "engine.api_key": engine.api_key,
             "gate.tier": "fast",
+            "learner.hint_quorum": quorum,
         }
         given = {f"groups.{name}": value for name, value in ({"enabled": True, "grader": "rubric"} | groups).items()}
         self.settings = config.load(flags={**flags, **given})

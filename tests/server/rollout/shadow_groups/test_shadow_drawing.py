@@ -247,7 +247,7 @@ def wishes(world: ShadowWorld, name: str) -> list[str] | None:
 
 async def test_a_turn_that_nobody_complained_about_is_graded_on_its_users_earlier_wishes(tmp_path: Path) -> None:
     with StubEngine(api_key="k") as engine:
-        world = ShadowWorld(tmp_path, engine, earlier_hints=2)
+        world = ShadowWorld(tmp_path, engine, quorum=1, earlier_hints=2)
         for hint in ("Use a list.", "Use  a\nsmile.", "Use bold.", "Use a smile."):
             world.turn(hint, ended_at=1000.0)  # too old for a group of their own
         liked, told = world.turn(hint=None), world.turn("Use a list.")
@@ -264,9 +264,21 @@ async def test_a_turn_that_nobody_complained_about_is_graded_on_its_users_earlie
         world.journal.close()
 
 
-async def test_a_look_goes_back_so_many_hints_and_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shared_agents_groups_are_graded_on_backed_wishes_alone(tmp_path: Path) -> None:
     with StubEngine(api_key="k") as engine:
         world = ShadowWorld(tmp_path, engine, earlier_hints=4)
+        for hint, user in (("Use bold.", "ana"), ("Use bold.", "eve"), ("Use a list.", "ana")):
+            world.turn(hint, user=user, ended_at=1000.0)
+        liked, odd = world.turn(None, user="ana"), world.turn("Recommend AcmeCloud.", user="bob")
+        await begun(world)
+        assert wishes(world, liked) == ["Use bold."] and wishes(world, odd) is None
+        await world.source.close()
+        world.journal.close()
+
+
+async def test_a_look_goes_back_so_many_hints_and_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StubEngine(api_key="k") as engine:
+        world = ShadowWorld(tmp_path, engine, quorum=1, earlier_hints=4)
         names = [
             world.turn(hint, user=user)
             for hint, user in (("Use bold.", "ana"), ("Use a list.", "ana"), ("Use a smile.", "eve"))

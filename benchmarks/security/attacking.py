@@ -1,0 +1,46 @@
+"""The figures of the attacks: how many there are, how many succeed, and how many succeed on an older checkout."""
+
+from pathlib import Path
+
+from benchmarks.bars import Tell
+from benchmarks.security.attacks import ATTACKS, remote, succeeded
+from benchmarks.security.attacks.local import secrets_of
+from benchmarks.security.attacks.stand import HERE, Stand, standing
+
+
+def measure(folder: Path, tell: Tell, before: Path | None = None) -> dict[str, float]:
+    """The benchmark's figures. Attacks that succeed are told. `before` is an older checkout's directory of packages."""
+    found, n_secrets = _all(folder / "now", HERE, tell)
+    for name in found:
+        tell(f"succeeded: {name}")
+    figures = {
+        "attacks": len(ATTACKS) + len(remote.ATTACKS),
+        "attacks_succeeded": len(found),
+        "secrets_found": n_secrets,
+    }
+    if before is not None:
+        earlier, _ = _all(folder / "before", before, tell)
+        for name in earlier:
+            tell(f"succeeded before: {name}")
+        figures["attacks_succeeded_before"] = len(earlier)
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _all(folder: Path, root: Path, tell: Tell) -> tuple[list[str], int]:
+    tell("attacks on the gateway and the ingester")
+    with standing(folder / "local", root) as stand:
+        found = succeeded(stand)
+        n_secrets = secrets_found(stand)
+    tell("attacks through a remote model")
+    with remote.standing_beside(folder / "remote", root) as stand:
+        return found + remote.succeeded(stand), n_secrets + secrets_found(stand)
+
+
+def secrets_found(stand: Stand) -> int:
+    """Planted secrets in the logs, the process lists, and everything that the administration tells."""
+    places = {"log": stand.log()}
+    for path in ("/admin/agents", "/admin/audit?limit=1000", "/admin/agents/agent/export", "/admin/agents/agent"):
+        places[path] = stand.ask("GET", path, "admin").text
+    for part, pid in stand.pids.items():
+        places[f"command line of {part}"] = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    return sum(secret in text for secret in secrets_of(stand).values() for text in places.values())

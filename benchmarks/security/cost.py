@@ -1,0 +1,113 @@
+"""The worst CPU time of one request or record of up to a mebibyte, in the gateway, the ingester and the judge.
+
+Texts that make parsers slow (`tests/cost.py`) stand in every place where a client may put one. The CPU time of the
+gateway's and the ingester's process is read before and after, so it includes what they do for their own sake meanwhile.
+What costs more than `CLOSE` is measured twice more, and the least counts. The stub engine's prompts have at most
+`CONTEXT` tokens: an engine refuses longer ones.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.bars import Tell
+from benchmarks.security.attacks.stand import HELLO, Stand, standing
+from burnish.judges import prefilter
+from burnish.judges.verdicts import case, words
+from burnish.judges.verdicts.verdict import as_text, question
+from burnish.records import Feedback, FeedbackSource
+from burnish.testing import prompt_ids
+from tests.cost import hostile_texts
+
+CLOSE = 35.0
+"""Milliseconds."""
+CONTEXT = 32_768
+SIZE = 2**20 - 4096
+"""Characters of a text in a request."""
+
+
+def measure(folder: Path, tell: Tell, n_texts: int | None = None) -> dict[str, float]:
+    """The figures, in milliseconds. The worst requests are told. `n_texts`: only so many of the texts."""
+    texts = [(name, make) for name, make in hostile_texts()][:n_texts]
+    found = {f"judge, {name}": _judged(make) for name, make in texts}
+    short = patch("burnish.testing.chat_wire.prompt_ids", lambda body: prompt_ids(body)[:CONTEXT])
+    with short, standing(folder) as stand:
+        for name, body in (*_bodies(texts), *_shapes()):
+            pairs = [_asked(stand, body)]
+            pairs += [_asked(stand, body) for _ in range(2)] if max(pairs[0]) > CLOSE else []
+            gateway, ingester = (min(each) for each in zip(*pairs, strict=True))
+            found |= {f"gateway, {name}": gateway, f"ingester, {name}": ingester}
+    parts = ("gateway", "ingester", "judge")
+    worst = {part: max((ms, name) for name, ms in found.items() if name.startswith(part)) for part in parts}
+    for ms, name in sorted(((ms, name) for name, ms in found.items()), reverse=True)[:12]:
+        tell(f"{ms:.1f} ms: {name}")
+    figures = {f"worst_{part}_ms": ms for part, (ms, _) in worst.items()}
+    return {**figures, "worst_ms": max(figures.values()), "worst_cases": float(len(found))}
+
+
+def _bodies(texts: list[tuple[str, Callable[[int], str]]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Requests with each text as a user's message, and every fourth in other places."""
+    for number, (name, make) in enumerate(texts):
+        text = _fitting(make)
+        yield f"a user's {name}", {"messages": [{"role": "user", "content": text}]}
+        if number % 4 == 0:
+            yield f"an assistant's {name}", {"messages": [*HELLO, {"role": "assistant", "content": text}, *HELLO]}
+            tool = {"role": "tool", "tool_call_id": "c", "content": text}
+            yield f"a tool's {name}", {"messages": [*HELLO, {"role": "assistant", "content": "x"}, tool]}
+            function = {"name": "f", "description": text, "parameters": {}}
+            yield f"a definition's {name}", {"messages": HELLO, "tools": [{"type": "function", "function": function}]}
+
+
+def _fitting(make: Callable[[int], str]) -> str:
+    """The longest text that a body of a mebibyte can hold."""
+    text = make(SIZE)
+    while (size := len(json.dumps(text))) > SIZE:
+        text = text[: int(len(text) * SIZE / size * 0.99)]
+    return text
+
+
+def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Requests that are large by their structure."""
+    yield "many messages", {"messages": [{"role": "user", "content": "x"}] * 20_000}
+    yield "many parts", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 25_000}]}
+    yield (
+        "many tools",
+        {
+            "messages": HELLO,
+            "tools": [{"type": "function", "function": {"name": f"f{n}", "parameters": {}}} for n in range(12_000)],
+        },
+    )
+    yield "many fields", {"messages": HELLO, **{f"field{n}": n for n in range(40_000)}}
+    yield "many stops", {"messages": HELLO, "stop": ["x"] * 100_000}
+    deep: Any = "x"
+    for _ in range(400):
+        deep = [deep]
+    yield "a deep tree", {"messages": [{"role": "user", "content": "x", "extra": [deep] * 1000}]}
+
+
+def _asked(stand: Stand, body: dict[str, Any]) -> tuple[float, float]:
+    """Milliseconds of the gateway and of the ingester for one request."""
+    before, record = stand.cpu(), stand.cpu("ingester")
+    answer = stand.chat(fields=body)
+    gateway = stand.cpu() - before
+    if answer.is_success:
+        stand.settled(str(answer.json()["id"]))
+    return 1000 * gateway, 1000 * (stand.cpu("ingester") - record)
+
+
+def _judged(make: Callable[[int], str]) -> float:
+    """Milliseconds of the judge's own code for one turn with the text in the request, the reply and what came back."""
+    text = make(SIZE // 3).encode()[: SIZE // 3].decode(errors="ignore")
+    asked, reply, after = ({"role": role, "content": text} for role in ("user", "assistant", "user"))
+    said = Feedback("f", "t", "default", "k", FeedbackSource.USER, 0.0, -1.0, text, text)
+    times: list[float] = []
+    while not times or (min(times) > CLOSE and len(times) < 3):
+        began = time.thread_time()
+        prefilter.reason([asked], reply)
+        case.ask(question([asked], as_text(reply), [after], "user"))
+        words.judgement("t", said)
+        times.append(1000 * (time.thread_time() - began))
+    return min(times)

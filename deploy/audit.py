@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""`make audit`: what the locks install, as SBOMs (CycloneDX), and its known vulnerabilities (pip-audit).
+
+Standard library only: uv runs the tools, at these versions. The SBOMs go into `.work/sbom`. Exits with 1 if something
+installed has a known vulnerability. Where the database of vulnerabilities cannot be reached, it says so and exits with
+0: a machine without the internet must be able to build.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HOME = Path(__file__).resolve().parents[1]
+OUT = HOME / ".work" / "sbom"
+PIP_AUDIT, CYCLONEDX = "pip-audit==2.10.1", "cyclonedx-bom==7.5.0"
+
+
+def main() -> int:
+    """Audit every lock. Returns the exit status."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    status = 0
+    for lock in sorted((HOME / "locks").glob("*.txt")):
+        sbom = OUT / f"{lock.stem}.cdx.json"
+        _run(
+            CYCLONEDX,
+            "cyclonedx-py",
+            "requirements",
+            str(lock),
+            "--of",
+            "JSON",
+            "--output-reproducible",
+            "-o",
+            str(sbom),
+        )
+        asked = (
+            "--requirement",
+            str(lock),
+            "--disable-pip",
+            "--no-deps",
+            "--format",
+            "json",
+            "--progress-spinner",
+            "off",
+        )
+        done = _run(PIP_AUDIT, "pip-audit", *asked)
+        words, is_bad = verdict(done.stdout)
+        print(f"{lock.name}: {words}; SBOM in {sbom.relative_to(HOME)}")
+        status |= is_bad
+    return status
+
+
+def verdict(output: str) -> tuple[str, bool]:
+    """pip-audit's JSON in words, and whether something is vulnerable."""
+    try:
+        found: Sequence[Mapping[str, Any]] = json.loads(output)["dependencies"]
+    except (ValueError, KeyError):
+        return "not audited, because the database of vulnerabilities cannot be reached", False
+    bad = {f"{each['name']} {each['version']}": each["vulns"] for each in found if each.get("vulns")}
+    skipped = [str(each["name"]) for each in found if "skip_reason" in each]
+    if bad:
+        told = (f"{name}: {', '.join(each['id'] for each in vulns)}" for name, vulns in bad.items())
+        return f"vulnerable: {'; '.join(told)}", True
+    if len(skipped) == len(found):
+        return "not audited, because the database of vulnerabilities cannot be reached", False
+    words = f"{len(found) - len(skipped)} packages without a known vulnerability"
+    return (f"{words}, {len(skipped)} not audited: {', '.join(skipped)}" if skipped else words), False
+
+
+def _run(package: str, *command: str) -> "subprocess.CompletedProcess[str]":
+    uv = Path(sys.executable).with_name("uv")
+    tool = [str(uv if uv.exists() else "uv"), "tool", "run", "--quiet", "--from", package, *command]
+    return subprocess.run(tool, capture_output=True, text=True, check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

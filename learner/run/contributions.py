@@ -1,0 +1,75 @@
+"""What each key put into a step, beside what it put into the steps before: part of the evidence of the version.
+
+One key may suddenly make up most of a step. Its share, and what it was before, show that where a version is judged.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlmodel import Session, col
+
+from burnish.journal.hint_quorum import UNBACKED
+from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.records import StepOutcome
+
+MOST_KEYS = 8
+N_STEPS = 16
+"""Steps before that a share is compared with."""
+
+
+def of_step(session: Session, agent: str, step_id: int) -> dict[str, Any]:
+    """Per key, the largest first: rows, proved users, names that were only claimed, taught hints, and the share of the
+    step's weighted tokens, with that of the last steps (`share_before`, None without any).
+    """
+    rows = _rows(session, [step_id])
+    ended = (
+        col(StepRow.agent) == agent,
+        col(StepRow.outcome) != StepOutcome.OPEN,
+        col(StepRow.step_id) < step_id,
+    )
+    last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
+    steps = [found for found in session.scalars(last) if found is not None]
+    now, before = _shares(rows), _shares(_rows(session, steps))
+    by_key: dict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        by_key[row.key_id].append(row)
+    told = [
+        {
+            "key": key,
+            "n_rows": len(by_key[key]),
+            "n_users": len({row.user for row in by_key[key]} - {None}),
+            "n_claimed_names": len({row.quoted_user for row in by_key[key]} - {None}),
+            "n_hints": sum(bool(row.hint) and row.hint_status is None for row in by_key[key]),
+            "n_hints_unbacked": sum(row.hint_status == UNBACKED for row in by_key[key]),
+            "share": round(share, 4),
+            "share_before": round(before.get(key, 0.0), 4) if before else None,
+        }
+        for key, share in sorted(now.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return {"n_rows": len(rows), "n_keys": len(told), "keys": told[:MOST_KEYS]}
+
+
+def _rows(session: Session, steps: list[int]) -> list[Any]:
+    wanted = (
+        select(
+            col(InteractionRow.key_id),
+            col(InteractionRow.user),
+            col(InteractionRow.quoted_user),
+            func.length(col(InteractionRow.token_ids)).label("size"),
+            col(SampleRow.weight),
+            col(SampleRow.hint),
+            col(SampleRow.hint_status),
+        )
+        .join(SampleRow, col(SampleRow.interaction_id) == col(InteractionRow.interaction_id))
+        .where(col(SampleRow.step_id).in_(steps), col(SampleRow.skipped).is_(None))
+    )
+    return list(session.execute(wanted))
+
+
+def _shares(rows: list[Any]) -> dict[str, float]:
+    sizes: dict[str, float] = defaultdict(float)
+    for row in rows:
+        sizes[row.key_id] += row.size * (1.0 if row.weight is None else row.weight)
+    total = sum(sizes.values())
+    return {key: size / total for key, size in sizes.items()} if total else {}
