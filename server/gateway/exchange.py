@@ -69,6 +69,8 @@ class Exchange:
         self._labels = labels
         self._request_id = request_id
         self._started_at = started_at
+        self._clock = time.perf_counter()
+        self._first_at: float | None = None
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Pin the request to one version, ask for the reply, record it, answer the client."""
@@ -95,6 +97,15 @@ class Exchange:
         finally:
             turn.abandon()
             response.close()
+            self._count(turn)
+
+    def _count(self, turn: Turn) -> None:
+        """Add the reply to the metrics. An answer that never began is none."""
+        if turn.finish is None and self._first_at is None:
+            return
+        first = None if self._first_at is None else self._first_at - self._clock
+        took = time.perf_counter() - self._clock
+        self._state.counts.replied(turn.target.agent, turn.n_prompt, turn.n_output, turn.finish, first, took)
 
     def _pin(self, routes: Routes) -> Target:
         """The version that answers: the one asked for, the user's personal agent, or a canary."""
@@ -163,6 +174,7 @@ class Exchange:
                         head = [*SSE_HEADERS, *self._headers(turn)]
                         await send({"type": "http.response.start", "status": 200, "headers": head})
                         has_begun = True
+                        self._first_at = time.perf_counter()
                     await send({"type": "http.response.body", "body": out, "more_body": True})
             if not turn.is_done:
                 raise EngineUnavailable("the engine ended its answer too early; please try again")

@@ -3,7 +3,8 @@
 An inference key may talk. It may leave feedback, which is stored as the harness's and is never a reward. Only a key
 with the feedback scope speaks for a user. A key with the users scope belongs to a back end: it may name its users and
 make tokens for them. A key made for a user talks and gives feedback as that user. A viewer reads, an operator changes
-what is served (promote, roll back), and admin may do everything, keys included.
+what is served (promote, roll back), and admin may do everything, keys included. A metrics key reads the server's
+figures, of all tenants, and no text of anybody.
 """
 
 import hashlib
@@ -30,6 +31,7 @@ class Scope(StrEnum):
     INFERENCE = "inference"
     FEEDBACK = "feedback"
     USERS = "users"
+    METRICS = "metrics"
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
