@@ -7,6 +7,7 @@ has answered stays, because then the model's words were about it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ ADDED = (
     "environment_context",  # Codex
 )
 """Tags in which harnesses put their own words before or after what the user typed."""
+_NOT_SPOKEN = ("system", "developer")
+"""Roles of messages that a harness adds anywhere, behind the user's too."""
 MAX_LENGTH = 64_000
 """Characters of a message beyond which it is no command."""
 _HINTS = (b"/good", b"/Good", b"/bad", b"/Bad", b"/undo", b"/Undo")
@@ -58,18 +61,20 @@ def look(messages: msgspec.Raw) -> Found | None:
     if not any(hint in text for hint in _HINTS):
         return None
     given = _decode(text)
-    commands = {at: found for at, message in enumerate(given) if (found := command_of(message)) is not None}
+    spoken = [at for at, message in enumerate(given) if message.get("role") not in _NOT_SPOKEN]
+    commands = {at: found for at in spoken if (found := command_of(given[at])) is not None}
+    following = dict(pairwise(spoken))
     left_out: set[int] = set()
     for at in commands:
-        following = given[at + 1] if at + 1 < len(given) else None
-        if following is None or following.get("role") != "assistant":
+        answer = following.get(at)
+        if answer is None or given[answer].get("role") != "assistant":
             left_out.add(at)
-        elif text_of(following).startswith(MARK.strip()):
-            left_out |= {at, at + 1}
+        elif text_of(given[answer]).startswith(MARK.strip()):
+            left_out |= {at, answer}
     if not left_out:
         return None
     kept = [message for at, message in enumerate(given) if at not in left_out]
-    return Found(kept, commands.get(len(given) - 1))
+    return Found(kept, commands.get(spoken[-1]))
 
 
 def command_of(message: dict[str, Any]) -> Command | None:
@@ -79,7 +84,7 @@ def command_of(message: dict[str, Any]) -> Command | None:
     text = text_of(message)
     if len(text) > MAX_LENGTH:
         return None
-    word, _, rest = _typed(text).partition(" ")
+    word, _, rest = _unquoted(_typed(text)).partition(" ")
     if "\n" in word:
         word, _, more = word.partition("\n")
         rest = f"{more} {rest}"
@@ -87,7 +92,7 @@ def command_of(message: dict[str, Any]) -> Command | None:
     name = name[:2].lower() + name[2:]
     if name not in RATINGS or (name == UNDO and rest.strip()):
         return None
-    return Command(name, rest.strip() or None)
+    return Command(name, _unquoted(rest.strip()) or None)
 
 
 def up_to_the_last_reply(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -109,6 +114,11 @@ def _typed(text: str) -> str:
             break
         text = text[:start].strip()
     return text
+
+
+def _unquoted(text: str) -> str:
+    """`text` without the quotation marks around it, which opencode adds to what comes from its command line."""
+    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def _has_media(content: Any) -> bool:

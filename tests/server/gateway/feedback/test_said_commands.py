@@ -47,6 +47,10 @@ def looked(*messages: dict[str, Any]) -> tuple[Messages, Command | None] | None:
             Command("/bad"),
         ),
         ("<command-message>good</command-message>\n<command-name>/good</command-name>\n/good", Command("/good")),
+        ('"/bad too long"', Command("/bad", "too long")),
+        ('/bad "too long"', Command("/bad", "too long")),
+        ('"', None),
+        ("<system-reminder>never closed /good", None),
         ("/goodness", None),
         ("/undo everything", None),
         ("what does /good do?", None),
@@ -68,6 +72,12 @@ def test_a_command_goes_with_its_answer_and_nothing_else_goes() -> None:
     assert looked(ASKED, REPLIED, said("/bad"), NOTED, said("on")) == ([ASKED, REPLIED, said("on")], None)
     assert looked(ASKED, REPLIED, said("/bad"), NOTED, said("/undo")) == ([ASKED, REPLIED], Command("/undo"))
     assert looked(ASKED, REPLIED, said("/bad"), said("on")) == ([ASKED, REPLIED, said("on")], None)
+
+
+def test_messages_of_the_system_behind_a_command_do_not_count() -> None:
+    place = {"role": "system", "content": "# Environment"}
+    assert looked(ASKED, REPLIED, said("/bad"), place) == ([ASKED, REPLIED, place], Command("/bad"))
+    assert looked(ASKED, REPLIED, said("/bad"), place, NOTED, said("on")) == ([ASKED, REPLIED, place, said("on")], None)
 
 
 def test_a_command_that_a_model_has_answered_stays() -> None:
