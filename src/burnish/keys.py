@@ -112,13 +112,14 @@ def check_user(user: str, scopes: Collection[Scope]) -> None:
         )
 
 
-def ensure_secret(path: Path) -> str:
-    """The secret in `path`, made with mode 0600 if it does not exist. Of processes that start together, one makes
-    it."""
+def ensure_secret(path: Path, made: str | None = None) -> str:
+    """The secret in `path`. If there is none, a new one, or the text `made`, is put there with mode 0600. Of processes
+    that start together, one makes it.
+    """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-        replace_text(aside, PREFIX + secrets.token_urlsafe(24) + "\n", mode=0o600)
+        replace_text(aside, (made or PREFIX + secrets.token_urlsafe(24)) + "\n", mode=0o600)
         with suppress(FileExistsError):
             os.link(aside, path)
         aside.unlink()
