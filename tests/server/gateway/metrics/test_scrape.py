@@ -139,18 +139,3 @@ def test_a_second_scrape_never_waits_for_the_first(made: Registered, monkeypatch
     may_end.set()
     first.join(20)
     assert b"burnish_scrape_ok" in scraper.text()
-
-
-def test_a_slow_query_ends(made: Registered, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("burnish.server.gateway.metrics.scrape.PATIENCE", 0.05)
-    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-
-    def families(session):  # type: ignore[no-untyped-def]
-        session.connection().exec_driver_sql(endless).all()
-        yield from ()
-
-    monkeypatch.setattr(from_journal, "families", families)
-    scraper = Scraper(made.settings, made.journal)
-    found = parsed(scraper.text().decode())
-    assert found["burnish_scrape_ok", "journal"] == 0
-    assert found["burnish_scrape_ok", "learning"] == 1
