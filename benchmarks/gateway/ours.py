@@ -26,13 +26,15 @@ def settings_for(folder: Path, port: int, upstream: str) -> Settings:
 
 
 @contextmanager
-def gateway(folder: Path, port: int, upstream: str) -> Iterator[tuple[servers.Server, Settings]]:
-    """A running gateway, pinned to its core."""
+def gateway(
+    folder: Path, port: int, upstream: str, module: str = "burnish"
+) -> Iterator[tuple[servers.Server, Settings]]:
+    """A running gateway, pinned to its core. `module` is its command line."""
     shutil.rmtree(folder, ignore_errors=True)
     settings = settings_for(folder, port, upstream)
     prepare(settings).close()
     assert AGENT in serving_table.watch(settings.run_dir / "routes.json").current().agents
-    command = [sys.executable, "-m", "burnish", "run", "gateway"]
+    command = [sys.executable, "-m", module, "run", "gateway"]
     log = folder / "gateway.log"
     environment = to_environment(settings) | {"PYTHONUNBUFFERED": "1"}
     with servers.running("gateway", command, port, servers.GATEWAY_CORE, log, environment, "/healthz") as server:

@@ -75,6 +75,7 @@ REQUESTS: dict[str, Request] = {
     "DELETE /v1/feedback/{feedback_id:path}": Request(answers=frozenset({202})),
     "GET /healthz": _PLAIN,
     "GET /readyz": _PLAIN,
+    "GET /metrics": _PLAIN,
     "GET /docs": _PLAIN,
     "GET /docs/oauth2-redirect": _PLAIN,
     "GET /openapi.json": _PLAIN,

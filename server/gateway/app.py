@@ -7,6 +7,7 @@ to `fallback` (admin, docs), which finds `request_id` and the `recorder` in its 
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -40,11 +41,15 @@ from burnish.server.gateway.http.asgi import (
     send_json,
 )
 from burnish.server.gateway.http.request_ids import RequestIds
+from burnish.server.gateway.metrics import scrape
+from burnish.server.gateway.metrics.counts import OTHER
 from burnish.server.gateway.state import State
 from burnish.server.gateway.warm_up import warm_up
 
 Answer = Callable[[State, Caller, Scope, Receive, Send, str], Awaitable[None]]
 MODEL_PATH = "/v1/models/"
+CLIENT_LEFT = 499
+"""The status in the metrics of a request whose client left before it was answered."""
 MAX_ADMIN_BYTES = 2**20
 """Largest body of a request behind the hot path, except for an archive."""
 log = structlog.get_logger(__name__)
@@ -90,12 +95,14 @@ class App:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = self._ids.take()
         extra = [(b"x-request-id", request_id.encode()), *pages.ALWAYS]
+        started, status_sent = time.perf_counter(), CLIENT_LEFT
         has_begun = has_ended = False
 
         async def reply(message: Message) -> None:
-            nonlocal has_begun, has_ended
+            nonlocal has_begun, has_ended, status_sent
             if message["type"] == "http.response.start":
                 has_begun = True
+                status_sent = message["status"]
                 message["headers"] = [*message.get("headers", ()), *extra]
             else:
                 has_ended = not message.get("more_body", False)
@@ -123,6 +130,9 @@ class App:
             if has_begun:
                 raise
             await send_bytes(reply, status, body, headers)
+        finally:
+            if self.state is not None:
+                self.state.counts.answered(_label(scope["path"]), status_sent, time.perf_counter() - started)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         state = self.state
@@ -198,6 +208,15 @@ async def _readyz(state: State, caller: Caller, scope: Scope, receive: Receive, 
     await send_json(send, 200 if is_ready else 503, tree)
 
 
+def _label(path: str) -> str:
+    """The path in the metrics: a route of the gateway's own, or a word for many paths."""
+    if path in ROUTES:
+        return path
+    if path.startswith(MODEL_PATH):
+        return MODEL_PATH + "{id}"
+    return "/admin" if path.startswith("/admin/") else OTHER
+
+
 def _nothing_at(path: str) -> NotFound:
     return NotFound(f"there is nothing at {path}; see docs/reference/http.md", code="unknown_path")
 
@@ -246,6 +265,7 @@ _BEHIND = {accept.PATH: ("GET",)}  # methods of the gateway's own paths that nee
 _ADMIN = Terms(need(Reach.LIST, KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES, is_reserved=True)
 _ARCHIVE = Terms(need(Reach.AGENT, KeyScope.OPERATOR), MAX_ARCHIVE_BYTES, is_reserved=True)
 _STORED = Terms(need(Reach.LIST, KeyScope.FEEDBACK, KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES)
+_FIGURES = Terms(need(Reach.NOTHING, KeyScope.METRICS), is_reserved=True)
 _PAGE = Terms(FREE)
 PAGES = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
 """The paths behind the hot path that everybody may read."""
@@ -257,6 +277,8 @@ def terms_behind(path: str) -> Terms | None:
         return _ARCHIVE if path.endswith("/versions/import") else _ADMIN
     if path == accept.PATH or path.startswith(accept.PATH + "/"):
         return _STORED
+    if path == scrape.PATH:
+        return _FIGURES
     return _PAGE if path in PAGES else None
 
 

@@ -7,7 +7,10 @@ tokens sampled so far are recorded as aborted.
 
 import re
 import time
+from collections.abc import Collection
+from typing import Any
 
+import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
@@ -16,6 +19,8 @@ from burnish.errors import BurnishError, EngineUnavailable, RequestError
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import CHAT, Call, Dialect
 from burnish.server.gateway.engines.connection_pool import Response
+from burnish.server.gateway.feedback import commands, remark
+from burnish.server.gateway.feedback.commands import Command
 from burnish.server.gateway.http.asgi import MAX_BODY_BYTES, headers_of, read_body, send_bytes
 from burnish.server.gateway.http.disconnects import ClientWatch
 from burnish.server.gateway.http.sse import Splitter
@@ -69,12 +74,16 @@ class Exchange:
         self._labels = labels
         self._request_id = request_id
         self._started_at = started_at
+        self._clock = time.perf_counter()
+        self._first_at: float | None = None
 
     async def run(self, receive: Receive, send: Send) -> None:
         """Pin the request to one version, ask for the reply, record it, answer the client."""
         state = self._state
         routes = state.routes.current()
         target = self._pin(routes)
+        if (said := self._command(target)) is not None:
+            return await self._answer_command(*said, target, send)
         with state.heartbeat.hold(target.name):  # no await between reading the table and counting the request
             async with state.disconnects.watch(receive) as client:
                 try:
@@ -95,6 +104,49 @@ class Exchange:
         finally:
             turn.abandon()
             response.close()
+            self._count(turn)
+
+    def _count(self, turn: Turn) -> None:
+        """Add the reply to the metrics. An answer that never began is none."""
+        if turn.finish is None and self._first_at is None:
+            return
+        first = None if self._first_at is None else self._first_at - self._clock
+        took = time.perf_counter() - self._clock
+        self._state.counts.replied(turn.target.agent, turn.n_prompt, turn.n_output, turn.finish, first, took)
+
+    def _command(self, target: Target) -> tuple[Command, list[dict[str, Any]]] | None:
+        """The command that the request ends with, and the conversation up to the last reply.
+
+        The commands of the history are taken out of the request, with their answers.
+        """
+        allowed, call = self._state.settings.gateway.commands, self._call
+        if not allowed or call.path != CHAT or not _names(target.agent, allowed):
+            return None
+        found = commands.look(call.messages)
+        if found is None:
+            return None
+        call.messages = call.body["messages"] = msgspec.Raw(msgspec.json.encode(found.messages))
+        return None if found.last is None else (found.last, commands.up_to_the_last_reply(found.messages))
+
+    async def _answer_command(
+        self, command: Command, conversation: list[dict[str, Any]], target: Target, send: Send
+    ) -> None:
+        """Record what the user said about the last reply, and answer in the model's place."""
+        call, recorder, text = self._call, self._recorder(target), remark.answer_to(command, self._caller)
+        if not conversation:
+            text = remark.NO_REPLY
+        elif isinstance(recorder, Unrecorded):
+            text = remark.UNRECORDED
+        else:
+            who = (self._labels, target, self._caller, self._request_id, self._dialect.name)
+            if not recorder.append(remark.record_of(command, conversation, call, *who)):
+                text = remark.NOT_STORED
+        renderer = call.render(call.model, self._request_id)
+        body = remark.rendered(text, renderer, is_stream=call.is_stream, request_id=self._request_id)
+        if not call.is_stream:
+            return await send_bytes(send, 200, body)
+        await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     def _pin(self, routes: Routes) -> Target:
         """The version that answers: the one asked for, the user's personal agent, or a canary."""
@@ -132,8 +184,7 @@ class Exchange:
         recorder, redacts = self._state.recorder, self._state.settings.journal.redact
         if not self._labels.may_record:
             return UNRECORDED
-        is_redacted = redacts and ("*" in redacts or not {target.agent, family_of(target.agent)}.isdisjoint(redacts))
-        return Redacting(recorder) if is_redacted else recorder
+        return Redacting(recorder) if redacts and _names(target.agent, redacts) else recorder
 
     def _headers(self, turn: Turn) -> list[tuple[bytes, bytes]]:
         call, session_id = self._call, self._labels.session_id
@@ -163,6 +214,7 @@ class Exchange:
                         head = [*SSE_HEADERS, *self._headers(turn)]
                         await send({"type": "http.response.start", "status": 200, "headers": head})
                         has_begun = True
+                        self._first_at = time.perf_counter()
                     await send({"type": "http.response.body", "body": out, "more_body": True})
             if not turn.is_done:
                 raise EngineUnavailable("the engine ended its answer too early; please try again")
@@ -179,6 +231,11 @@ class Exchange:
     def _broken(self, error: Exception) -> EngineUnavailable:
         log.warning("engine went away in mid-answer", request_id=self._request_id, error=repr(error))
         return EngineUnavailable("the engine went away while it was answering; please try again")
+
+
+def _names(agent: str, listed: Collection[str]) -> bool:
+    """True if `listed` holds the agent, its parent agent, or `*` for all."""
+    return "*" in listed or not {agent, family_of(agent)}.isdisjoint(listed)
 
 
 def _header_safe(text: str) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from burnish.config import Settings
+from burnish.records import Interaction
 from burnish.segments.file import SegmentWriter
 from burnish.segments.frames import Begun, Record, decode, encode, pieces
 from burnish.wire.redaction import redacted
@@ -46,6 +47,10 @@ class Redacting:
     def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
         """As `Recorder.answered`."""
         return self._append(begun.answered(interaction_id, time.time(), answer))
+
+    def append(self, record: Interaction) -> bool:
+        """As `Recorder.append`."""
+        return self._recorder.append(redacted(record))
 
     def _append(self, frame: list[bytes]) -> bool:
         return self._recorder.append(redacted(decode(b"".join(frame[1:]))))

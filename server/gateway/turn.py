@@ -61,6 +61,8 @@ class Turn:
         self._drafts: dict[int, Draft] = {}
         self._recorded: set[int] = set()
         self.is_done = False
+        self.n_prompt = self.n_output = 0
+        self.finish: str | None = None
 
     def pass_on(self, event: bytes) -> bytes:
         """What the client gets for one event of the engine's stream. Raises EngineUnavailable if the event is an
@@ -83,8 +85,11 @@ class Turn:
         answer = self._checked(chunks.skim, body)
         if self._begun is not None and len(answer.choices) == 1 and answer.choices[0].index == 0:
             self._recorder.answered(self._begun, self._response_id, body)
+            self.finish = answer.choices[0].finish_reason
         else:
             self._collect(self._checked(chunks.read, body))
+        if answer.usage is not None:
+            self.n_prompt, self.n_output = answer.usage.prompt_tokens, answer.usage.completion_tokens or 0
         self.is_done = True
         return self._renderer.whole(body, answer)
 
@@ -134,6 +139,9 @@ class Turn:
         prompt_ids = draft.prompt_ids or self._prompt_ids
         is_remote = self.target.upstream is not None
         reason = None if is_remote else draft.quarantine(prompt_ids)
+        self.n_prompt = max(self.n_prompt, len(prompt_ids))
+        self.n_output += len(draft.token_ids)
+        self.finish = ABORTED if is_aborted else draft.finish_reason
         rest = {
             "interaction_id": f"{self._response_id}#{draft.index}" if draft.index else self._response_id,
             "reply": draft.message,

@@ -16,9 +16,12 @@ from burnish.journal.evidence import settle
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, KeyRow, NextStateRow
 from burnish.journal.turns import ask_judge, feedback_of, rows_of, signal_of, spare_judge
-from burnish.records import Feedback, NextStateKind, TargetKind
+from burnish.records import Feedback, FeedbackSource, NextStateKind, TargetKind
 from burnish.rewards import FEEDBACK, NEXT_STATE, environment_fault, needs_judge, words_of
+from burnish.server.ingest import lookup
+from burnish.server.ingest.prepared import Prepared, without_unstorable
 from burnish.server.ingest.turn_kind import Kind
+from burnish.server.ingest.working_set import WorkingSet
 
 
 def take(session: Session, said: Feedback) -> None:
@@ -71,6 +74,37 @@ def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | Non
             kinds.add(TargetKind(about))
     for kind in kinds:
         _tell(session, kind, turn.interaction_id)
+
+
+def said_in(rows: WorkingSet, given: Prepared) -> Feedback:
+    """The feedback in a user's command, `/good` for example, on the reply that its conversation ends with.
+
+    The reply is found as a next request's is. If the last reply is not known for certain, the feedback waits for a
+    target that never comes: an older reply must not get its rating. Of several commands on one reply the last one
+    counts.
+    """
+    turn = given.turn
+    assert turn.remark is not None, "a record with a remark"
+    link = lookup.find(rows, given)
+    is_last = link.parent is not None and link.start == len(turn.messages)
+    target = link.parent.interaction_id if link.parent is not None and is_last else turn.request_id
+    rating = turn.remark["rating"]
+    said = Feedback(
+        feedback_id=f"{turn.remark['prefix']}said-{target}",
+        target=target,
+        tenant=turn.tenant,
+        key_id=turn.key_id,
+        source=FeedbackSource(turn.remark["source"]),
+        created_at=turn.ended_at,
+        rating=rating,
+        comment=turn.remark["comment"],
+        about=TargetKind.RESPONSE if is_last else TargetKind.TURN,
+        user=turn.user,
+        is_deleted=rating is None,
+    )
+    clean = without_unstorable(said)
+    assert isinstance(clean, Feedback), "feedback stays feedback"
+    return clean
 
 
 def expire(session: Session, seconds: float) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import structlog
 from sqlalchemy import update
@@ -35,6 +35,7 @@ from burnish.server.ingest.next_state import note_ended
 from burnish.server.ingest.personal_requests import PersonalRequests
 from burnish.server.ingest.prepared import Prepared, without_unstorable
 from burnish.server.ingest.segment_folder import SegmentFolder
+from burnish.server.ingest.working_set import WorkingSet
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
@@ -212,7 +213,7 @@ class Ingester:
         kept = [ready for ready in batch if not self._is_erased(ready.record)]
         try:
             with self._journal.write() as session:
-                self._filing.begin(ready.record for ready in kept if isinstance(ready.record, Prepared))
+                self._filing.begin(ready.record for ready in kept if _is_turn(ready.record))
                 for ready in kept:
                     self._take(session, ready)
                 self._filing.store()
@@ -243,6 +244,9 @@ class Ingester:
         elif isinstance(record, Feedback):
             self._filing.store()
             feedback.take(session, record)
+        elif record.turn.remark is not None:
+            self._filing.store()
+            feedback.take(session, feedback.said_in(WorkingSet(session), record))
         elif self._filing.take_interaction(session, record):
             self._personal_requests.note(session, record.turn)
 
@@ -319,6 +323,10 @@ def _prepared(record: Record | None) -> Feedback | Prepared | None:
     except Exception:
         _report(record)
         return None
+
+
+def _is_turn(record: Feedback | Prepared | None) -> TypeGuard[Prepared]:
+    return isinstance(record, Prepared) and record.turn.remark is None
 
 
 def _report(record: Record) -> None:

@@ -8,7 +8,6 @@ removes more (server/ingest/erasures.py).
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +20,9 @@ from burnish.files import is_held, sync
 from burnish.journal import Journal
 from burnish.journal.tables import SegmentRow
 from burnish.segments.file import aside_of, ask_for_new_files, asked_for_new_files, copy_frame, created_at, read
-from burnish.segments.frames import Record, ended_at
+from burnish.segments.frames import Record
 
 log = structlog.get_logger(__name__)
-LATE = 60.0
-"""Seconds of lag that are an alarm."""
 GRACE = 3600.0
 """Seconds for which a segment stays after its last record."""
 SAME_TICK = 1.0
@@ -206,23 +203,6 @@ def _without(path: Path, is_erased: Callable[[Record], bool]) -> int:
     else:
         path.unlink()
     return n_unreadable
-
-
-def lag(session: Session, folder: Path, now: float) -> float:
-    """How long ago the oldest record ended that is not in the journal yet, in seconds. 0 if none waits.
-
-    A damaged segment does not count: its rest will not be filed.
-    """
-    cursors = {row.name: row for row in session.scalars(select(SegmentRow))}
-    oldest = now
-    for path in folder.glob("*.seg"):
-        cursor = cursors.get(path.name)
-        offset = cursor.offset if cursor is not None else 0
-        if (cursor is None or cursor.error is None) and (_size(path) or 0) > offset:
-            with suppress(SegmentError, FileNotFoundError):
-                record = next((record for record, _ in read(path, offset) if record is not None), None)
-                oldest = min(oldest, ended_at(record) if record is not None else now)
-    return now - oldest
 
 
 def _size(path: Path) -> int | None:

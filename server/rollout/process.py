@@ -19,7 +19,6 @@ from burnish.in_flight import in_flight
 from burnish.journal.outage import repeat
 from burnish.keys import engine_key
 from burnish.server.rollout.agent_settings import settings_by_agent
-from burnish.server.rollout.alerts import Alerts
 from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.canary.mirror import Mirror
 from burnish.server.rollout.canary.observer import Observer
@@ -27,6 +26,9 @@ from burnish.server.rollout.engine.engine import Engine
 from burnish.server.rollout.engine.vllm import VllmEngine
 from burnish.server.rollout.forgetting_prompts import GENERAL_MAX_TOKENS, MAX_TOKENS, RetentionSet, read_prompts
 from burnish.server.rollout.heldout_replay import Replayer
+from burnish.server.rollout.notices.alerts import Alerts
+from burnish.server.rollout.notices.news import News
+from burnish.server.rollout.notices.webhook import Webhook
 from burnish.server.rollout.shadow_groups.drawer import Drawer
 from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from burnish.server.rollout.swapper import Swapper
@@ -65,7 +67,8 @@ async def _work(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         max_tokens=GENERAL_MAX_TOKENS if file == ABILITIES else MAX_TOKENS,
         fallback=Predictions(prompts) if record.has_fallback else None,
     )
-    alerts, of = Alerts(settings.alerts.webhook), settings_by_agent(settings, journal)
+    alerts = Alerts(Webhook.of(settings), settings.run_dir / "notices.json")
+    of = settings_by_agent(settings, journal)
     swapper = Swapper(
         journal,
         AdapterStore.of(settings),
@@ -85,7 +88,9 @@ async def _work(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
     asking = asyncio.create_task(_ask_base(settings, retention, engines[0], is_stopping))
-    parts = [asyncio.create_task(part.run_forever(is_stopping)) for part in (swapper, file_retention, mirror, drawer)]
+    news = News(journal, settings, of, alerts)
+    working = (swapper, file_retention, mirror, drawer, news)
+    parts = [asyncio.create_task(part.run_forever(is_stopping)) for part in working]
     try:
         await asyncio.gather(*parts)
     finally:

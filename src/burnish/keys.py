@@ -3,7 +3,8 @@
 An inference key may talk. It may leave feedback, which is stored as the harness's and is never a reward. Only a key
 with the feedback scope speaks for a user. A key with the users scope belongs to a back end: it may name its users and
 make tokens for them. A key made for a user talks and gives feedback as that user. A viewer reads, an operator changes
-what is served (promote, roll back), and admin may do everything, keys included.
+what is served (promote, roll back), and admin may do everything, keys included. A metrics key reads the server's
+figures, of all tenants, and no text of anybody.
 """
 
 import hashlib
@@ -30,6 +31,7 @@ class Scope(StrEnum):
     INFERENCE = "inference"
     FEEDBACK = "feedback"
     USERS = "users"
+    METRICS = "metrics"
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
@@ -110,13 +112,14 @@ def check_user(user: str, scopes: Collection[Scope]) -> None:
         )
 
 
-def ensure_secret(path: Path) -> str:
-    """The secret in `path`, made with mode 0600 if it does not exist. Of processes that start together, one makes
-    it."""
+def ensure_secret(path: Path, made: str | None = None) -> str:
+    """The secret in `path`. If there is none, a new one, or the text `made`, is put there with mode 0600. Of processes
+    that start together, one makes it.
+    """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
-        replace_text(aside, PREFIX + secrets.token_urlsafe(24) + "\n", mode=0o600)
+        replace_text(aside, (made or PREFIX + secrets.token_urlsafe(24)) + "\n", mode=0o600)
         with suppress(FileExistsError):
             os.link(aside, path)
         aside.unlink()

@@ -21,7 +21,7 @@ from tests.factories import feedback, interaction, user
 
 HEADER = 12
 RESULT = {"interaction_id", "reply", "ended_at", "finish_reason", "choice", "is_aborted", "quarantine", "stop"}
-BEGUN = set(Interaction.__dataclass_fields__) - RESULT - {"prompt_ids", "token_ids", "logprobs"}
+BEGUN = set(Interaction.__dataclass_fields__) - RESULT - {"prompt_ids", "token_ids", "logprobs", "remark"}
 
 
 def test_records_come_back_equal(tmp_path: Path) -> None:

@@ -1,17 +1,20 @@
 """A stage for each test of a harness, and the table of what all of them did."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.harness import REPORT, markdown
+from burnish import serving_table
+from burnish.keys import Scope, mint
 from burnish.testing import Script, ScriptedEngine
 from tests.harness import report
 from tests.harness.environment import environment
 from tests.harness.stage import Stage
-from tests.server.gateway.gateways import ENGINE_KEY, serve
+from tests.server.gateway.gateways import ENGINE_KEY, Running, serve
 
 LOADED = {"agent@v1": "/a/1", "agent@v2": "/a/2"}
 _TABLE = pytest.StashKey[report.Table]()
@@ -53,14 +56,22 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     installed = environment(request.module.HARNESS)
     with (
         ScriptedEngine(script=script, api_key=ENGINE_KEY, loaded=dict(LOADED)) as engine,
-        serve(tmp_path / "state", engine) as gateway,
+        serve(tmp_path / "state", engine, commands=("*",)) as gateway,
     ):
+        _let_rate(gateway)
         made = Stage(installed, gateway, engine, tmp_path)
         request.node.stash[_STAGE] = made
         yield made
 
 
 _STAGE = pytest.StashKey[Stage]()
+
+
+def _let_rate(gateway: Running) -> None:
+    """The harnesses' key speaks for a user too."""
+    gateway.secrets["talker"], key = mint([Scope.INFERENCE, Scope.FEEDBACK])
+    path = gateway.settings.run_dir / "routes.json"
+    serving_table.update(path, lambda table: replace(table, keys={**table.keys, key.digest: key}))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
+from sqlmodel import col
 
 from burnish.journal import Journal
+from burnish.journal.tables import FeedbackRow, InteractionRow
+from burnish.journal.turns import messages_of
+from burnish.messages import text_of
 from burnish.server.ingest.ingester import SETTLE_SECONDS, Ingester
 from burnish.testing import ScriptedEngine, Truth
 from tests.harness.environment import Environment
@@ -154,6 +159,18 @@ class Stage:
             pytest.xfail(f"{known}\n{found}")
         assert not verdict.problems, f"the journal differs from the script:\n{found}"
         return verdict
+
+    def ratings(self) -> list[tuple[str, float | None, str | None]]:
+        """What users said in their conversations: the rated reply's text, the rating, the comment."""
+        journal = self._ingested()
+        try:
+            with journal.read() as session:
+                rows = session.scalars(select(FeedbackRow).order_by(col(FeedbackRow.created_at))).all()
+                turns = [session.get_one(InteractionRow, row.interaction_id) for row in rows]
+                replies = [text_of(messages_of(session, [turn.reply_digest])[0]) for turn in turns]
+                return [(reply, row.rating, row.comment) for reply, row in zip(replies, rows, strict=True)]
+        finally:
+            journal.close()
 
     @property
     def truths(self) -> list[Truth]:

@@ -86,3 +86,14 @@ def test_compaction(stage: Stage) -> None:
 def test_a_prompt_that_is_too_long(stage: Stage) -> None:
     assert "All done: full#3" in claude(stage, "scene:full please").out
     stage.check("compaction when the engine refuses a long prompt")
+
+
+def test_a_rating(stage: Stage) -> None:
+    assert "All done: work#3" in claude(stage, "scene:work please").out
+    folder = stage.home / ".claude" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "bad.md").write_text("/bad $ARGUMENTS\n", encoding="utf-8")
+    assert "[burnish] Noted" in claude(stage, "/bad too long", "--continue").out
+    assert "Bye: work#4" in claude(stage, "bye", "--continue").out
+    assert stage.ratings() == [("All done: work#3", -1.0, "too long")]
+    stage.check("a rating that the user says")

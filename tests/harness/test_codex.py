@@ -70,3 +70,11 @@ def test_compaction(stage: Stage) -> None:
     verdict = stage.check("compaction of a long history")
     assert any(truth.side == "summary" for truth in stage.truths)
     assert verdict.n_turns == 5
+
+
+def test_a_rating(stage: Stage) -> None:
+    assert "All done: work#3" in codex(stage, "scene:work please").out
+    assert "[burnish] Noted" in codex(stage, "/bad too long", "resume", "--last").out
+    assert "Bye: work#4" in codex(stage, "bye", "resume", "--last").out
+    assert stage.ratings() == [("All done: work#3", -1.0, "too long")]
+    stage.check("a rating that the user says")

@@ -84,3 +84,14 @@ def test_compaction(stage: Stage) -> None:
 def test_a_prompt_that_is_too_long(stage: Stage) -> None:
     assert "All done: full#3" in opencode(stage, "scene:full please", codes=(0, 1)).out  # 1: it has told of an error
     stage.check("compaction when the engine refuses a long prompt")
+
+
+def test_a_rating(stage: Stage) -> None:
+    assert "All done: work#3" in opencode(stage, "scene:work please").out
+    folder = stage.work / ".opencode" / "command"
+    folder.mkdir(parents=True)
+    (folder / "bad.md").write_text("/bad $ARGUMENTS\n", encoding="utf-8")
+    assert "[burnish] Noted" in opencode(stage, "--continue", "--command", "bad", "too long").out
+    assert "Bye: work#4" in opencode(stage, "--continue", "bye").out
+    assert stage.ratings() == [("All done: work#3", -1.0, "too long")]
+    stage.check("a rating that the user says")

@@ -69,6 +69,11 @@ class Limits:
         if slot is not None:
             self._slots[caller.limited_as].give_back(slot)
 
+    @property
+    def n_in_flight(self) -> int:
+        """Requests that run in this process now."""
+        return self._n_in_flight
+
     def close(self) -> None:
         for handle in (*self._rates.values(), *(slots.handle for slots in self._slots.values())):
             os.close(handle)

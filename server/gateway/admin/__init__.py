@@ -26,6 +26,7 @@ from burnish.server.gateway.admin import (
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.feedback import stored
 from burnish.server.gateway.http.error_envelope import install
+from burnish.server.gateway.metrics import scrape
 
 
 def admin_app(settings: Settings, journal: Journal) -> FastAPI:
@@ -35,6 +36,7 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     for noun in (agents, imports, versions, releases, learner, turns, exports, audit, canary, privacy):
         app.include_router(noun.router(settings, journal, access), prefix="/admin", tags=["admin"])
     app.include_router(stored.router(settings, journal))
+    app.include_router(scrape.router(settings, journal))
     install(app)
     openapi.install(app)
     return app

@@ -96,6 +96,11 @@ def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
     )
 
 
+def source_of(caller: Caller) -> FeedbackSource:
+    """Whom a key that may talk speaks for: a user with the scope `feedback`, the harness without."""
+    return FeedbackSource.USER if caller.covers(KeyScope.FEEDBACK) else FeedbackSource.HARNESS
+
+
 def _source(opinion: Opinion, caller: Caller, place: str) -> FeedbackSource:
     """Whose feedback it is. Raises NotAllowed (403) if the key may not speak for a verifier."""
     held = ", ".join(sorted(caller.scopes)) or "none"
@@ -107,10 +112,8 @@ def _source(opinion: Opinion, caller: Caller, place: str) -> FeedbackSource:
                 code="wrong_scope",
             )
         return FeedbackSource.VERIFIER
-    if caller.covers(KeyScope.FEEDBACK):
-        return FeedbackSource.USER
-    if caller.covers(KeyScope.INFERENCE):
-        return FeedbackSource.HARNESS
+    if caller.covers(KeyScope.FEEDBACK) or caller.covers(KeyScope.INFERENCE):
+        return source_of(caller)
     raise NotAllowed(
         f'{place}source: a key with the scope {held} speaks for a verifier only; say `"source": "verifier"`, '
         "or use a key with the scope feedback",

@@ -26,8 +26,8 @@ from burnish.journal import Journal
 from burnish.journal.tables import CanaryRow
 from burnish.journal.turns import turns_with_reward
 from burnish.records import TRIALS, CanaryState, Observation, VersionName
-from burnish.server.rollout.alerts import Alerts
 from burnish.server.rollout.canary.mirrored_pairs import Mirrored, mirrored
+from burnish.server.rollout.notices.alerts import Alerts
 
 log = structlog.get_logger(__name__)
 HOUR = 3600.0

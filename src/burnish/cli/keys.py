@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 ScopeList = Annotated[
     list[minting.Scope],
-    typer.Option("--scope", help="inference, feedback, users, viewer, operator or admin; repeatable."),
+    typer.Option("--scope", help="inference, feedback, users, metrics, viewer, operator or admin; repeatable."),
 ]
 
 

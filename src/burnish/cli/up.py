@@ -148,7 +148,7 @@ def status(
     from burnish.adapters.serving.prepare import noted_model
     from burnish.journal import Journal
     from burnish.journal.summary import summary
-    from burnish.server.ingest.segment_folder import LATE, lag
+    from burnish.segments.lag import LATE, lag
 
     if (model := noted_model(settings)) not in (None, settings.engine.model):  # `up` was told it on its command line
         settings = load_settings(file, [*(overrides or []), f"engine.model={model}"], state)

@@ -80,6 +80,11 @@ class Gateway(Section):
         description="Model names for harnesses that insist on their own: pattern to model, e.g. `claude-*` to "
         "`agent`. The name of an existing model comes first, then the first pattern that matches.",
     )
+    commands: tuple[str, ...] = Field(
+        (),
+        description="Agents whose users may rate the last reply by saying `/good`, `/bad …` or `/undo`, e.g. "
+        '["agent"]; "*" for all. The gateway answers these itself.',
+    )
     processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
 
 

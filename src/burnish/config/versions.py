@@ -73,10 +73,16 @@ class Canary(Section):
 
 
 class Alerts(Section):
-    """Alerts when a canary was stopped or a version rolled back."""
+    """Notices to people about versions, learning, judges and the disk."""
 
     webhook: str = Field(
-        "", description="URL that gets a JSON POST when a canary is stopped or a version is rolled back. Empty: none."
+        "",
+        description="URL that gets a signed JSON POST when a version goes live, is refused, stopped or rolled back, "
+        "when learning starves, a judge is unfit or the disk is low. `slack+https://…` for a Slack-compatible "
+        "receiver. Empty: none.",
+    )
+    allow_private: bool = Field(
+        False, description="Whether the webhook may stand at a private address, such as this machine's own."
     )
 
 

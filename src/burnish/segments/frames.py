@@ -48,7 +48,7 @@ class Begun:
 
     def finished(self, rest: Mapping[str, Any], *arrays: "array[Any]") -> list[bytes]:
         """The frame in pieces: the parts of the answer, and the arrays of prompt ids, token ids and log-probs."""
-        assert rest.keys() == _RESULT, f"expected {sorted(_RESULT)}"
+        assert rest.keys() - {"remark"} == _RESULT, f"expected {sorted(_RESULT)}"
         return _frame(
             [self.text, b",", _to_json(rest)[1:]], [len(values) for values in arrays], [a.tobytes() for a in arrays]
         )
@@ -70,6 +70,8 @@ def pieces(record: Record) -> list[bytes]:
         return _frame([_to_json(asdict(record) | {"kind": "feedback"})], (0, 0, 0), ())
     begun = Begun({name: getattr(record, name) for name in _BEGUN})
     rest = {name: getattr(record, name) for name in _RESULT}
+    if record.remark is not None:
+        rest["remark"] = record.remark
     return begun.finished(rest, record.prompt_ids, record.token_ids, record.logprobs)
 
 
@@ -180,4 +182,4 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _RESULT = frozenset(
     {"interaction_id", "reply", "ended_at", "finish_reason", "choice", "is_aborted", "quarantine", "stop"}
 )
-_BEGUN = frozenset(Interaction.__dataclass_fields__) - _RESULT - {"prompt_ids", "token_ids", "logprobs"}
+_BEGUN = frozenset(Interaction.__dataclass_fields__) - _RESULT - {"prompt_ids", "token_ids", "logprobs", "remark"}

@@ -61,6 +61,8 @@ def redacted(record: Interaction | Feedback) -> Interaction | Feedback:
         return replace(record, **changed) if changed else record
     texts: dict[str, Any] = {name: getattr(record, name) for name in ("messages", "tools", "reply")}
     replaced: dict[str, Any] = {name: _walk(value) for name, value in texts.items()}
+    if record.remark is not None and (comment := record.remark["comment"]):
+        texts["remark"], replaced["remark"] = record.remark, {**record.remark, "comment": redact(comment)}
     if replaced == texts:
         return record
     no_ids, no_logprobs = array("i"), array("f")

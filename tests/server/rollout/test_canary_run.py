@@ -20,9 +20,9 @@ from burnish.journal.tables import AgentRow, AuditRow, CanaryRow, InteractionRow
 from burnish.journal.turns import record_judgement
 from burnish.learner.run.ledger import Ledger
 from burnish.records import Observation
-from burnish.server.rollout.alerts import Alerts
 from burnish.server.rollout.canary.observer import Observer
 from burnish.server.rollout.forgetting_prompts import RetentionSet
+from burnish.server.rollout.notices.alerts import Alerts
 from burnish.server.rollout.swapper import Swapper
 from tests.factories import interaction, judgement, user
 from tests.turns import add_turn

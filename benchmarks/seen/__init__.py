@@ -1,0 +1,1 @@
+"""What people see of an agent, and what seeing costs."""

@@ -1,0 +1,1 @@
+"""Notices to people: `news` finds what happened, `alerts` logs and keeps it, `webhook` delivers it."""
