@@ -144,6 +144,8 @@ def _ports(settings: Settings) -> Iterator[Finding]:
     wanted = [("gateway", settings.gateway.host, settings.gateway.port)]
     if not settings.engine.urls:
         wanted.append(("engine", "127.0.0.1", settings.engine.port))
+    if settings.ui.enabled:
+        wanted.append(("ui", settings.ui.host, settings.ui.port))
     for part, host, port in wanted:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -18,6 +18,8 @@ from burnish.errors import ConfigError
 from burnish.processes.parts import DESCRIPTIONS
 
 LOOK = 0.5
+LINK = "ui.link"
+"""The token of the one-time link to the pages, in `run/`."""
 app = typer.Typer(
     help="Run one part alone until it is stopped.",
     epilog=example("run gateway", "run engine --set engine.port=8711"),
@@ -124,6 +126,15 @@ def _learner(settings: config.Settings) -> None:
     run(settings, stopping)
 
 
+def _ui(settings: config.Settings) -> None:
+    from burnish.adapters.serving.prepare import ui_key_file
+    from burnish.processes.parts import gateway_url
+    from burnish.server.ui.process import run
+
+    own = {"own_key_file": ui_key_file(settings), "link_file": settings.run_dir / LINK}
+    run(settings.ui, gateway_url(settings), **own)
+
+
 _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "engine": _engine,
     "gateway": _gateway,
@@ -132,6 +143,7 @@ _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "swapper": _swapper,
     "judge": _judge,
     "learner": _learner,
+    "ui": _ui,
 }
 
 for _name, _description in DESCRIPTIONS.items():

@@ -83,6 +83,15 @@ class Gateway(Section):
     processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
 
 
+class Ui(Section):
+    """The pages for people (`burnish ui`)."""
+
+    enabled: bool = Field(True, description="Whether `burnish up` starts the pages.")
+    host: str = Field("127.0.0.1", description="Address that the pages listen on.")
+    port: int = Field(8703, ge=1, le=65535, description="Port of the pages.")
+    allowed_hosts: tuple[str, ...] = Field((), description="Accepted Host header names besides loopback and `host`.")
+
+
 class Remote(Section):
     """A model elsewhere that answers in an agent's place. Its turns are recorded and never trained."""
 

@@ -1,0 +1,65 @@
+"""The feedback on an agent's replies, newest first."""
+
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, or_, select
+from sqlmodel import Session, col
+
+from burnish.journal.listing import LOOKS, Place
+from burnish.journal.listing.turns import lines
+from burnish.journal.tables import FeedbackRow, InteractionRow
+
+Tree = dict[str, Any]
+_SHOWN = (
+    *("feedback_id", "interaction_id", "session_id", "about", "source", "user", "key_id", "rating", "score"),
+    *("outcome", "label", "comment", "correction", "demonstration", "created_at"),
+)
+
+
+class Said(StrEnum):
+    """What feedback holds."""
+
+    RATING = "rating"
+    COMMENT = "comment"
+    CORRECTION = "correction"
+    DEMONSTRATION = "demonstration"
+
+
+def page(
+    session: Session, agent: str, tenant: str, *, said: Said | None, before: Place | None, limit: int
+) -> tuple[list[Tree], str | None]:
+    """Feedback on replies of `agent`, each with its turn, and the place where the next page begins (None: no more)."""
+    at, name = col(FeedbackRow.created_at), col(FeedbackRow.feedback_id)
+    reach: list[ColumnElement[bool]] = [col(FeedbackRow.tenant) == tenant]
+    if before is not None:
+        reach += [at <= before.at, or_(at < before.at, name < before.name)]
+    looked = session.connection().execute(select(name, at).where(*reach).order_by(at.desc(), name.desc()).limit(LOOKS))
+    places = [Place(float(when), str(key)) for key, when in looked]
+    mine = (
+        select(FeedbackRow)
+        .join(InteractionRow, col(InteractionRow.interaction_id) == col(FeedbackRow.interaction_id))
+        .where(name.in_([place.name for place in places]), col(InteractionRow.agent) == agent)
+        .where(col(FeedbackRow.is_deleted).is_(False), *_holds(said))
+        .order_by(at.desc(), name.desc())
+        .limit(limit)
+    )
+    rows = session.scalars(mine).all()
+    turns = {line["turn"]: line for line in lines(session, [row.interaction_id for row in rows if row.interaction_id])}
+    found = [{**{key: getattr(row, key) for key in _SHOWN}, "turn": turns.get(str(row.interaction_id))} for row in rows]
+    if len(rows) == limit:
+        return found, str(Place(rows[-1].created_at, rows[-1].feedback_id))
+    return found, str(places[-1]) if len(places) == LOOKS else None
+
+
+def _holds(said: Said | None) -> list[ColumnElement[bool]]:
+    match said:
+        case None:
+            return []
+        case Said.RATING:
+            return [or_(*(column.is_not(None) for column in map(col, _VALUES)))]
+        case _:
+            return [col(getattr(FeedbackRow, said.value)) != ""]
+
+
+_VALUES = (FeedbackRow.rating, FeedbackRow.score, FeedbackRow.outcome)
