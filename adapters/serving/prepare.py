@@ -1,4 +1,4 @@
-"""Preparation before serving: directories, the journal's schema, the agent, the keys of Burnish itself, the serving table."""
+"""Preparation before serving: directories, the journal's schema, the agent, Burnish's own keys, the serving table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -99,7 +99,7 @@ def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes
     Without a journal, the keys and aliases stay as they are. Raises TableError if there is then no table to read.
     """
     own = [_own("admin", admin_key_file(settings), keys.Scope.ADMIN)]
-    if settings.ui.enabled:
+    if settings.gateway.ui_port:
         own.append(_own(keys.UI, ui_key_file(settings), keys.Scope.OPERATOR, *keys.OF_USERS))
 
     def change(table: serving_table.Routes) -> serving_table.Routes:

@@ -36,9 +36,25 @@ N_VERSIONS = 60
 ROWS = 32
 """Rows of a step."""
 REFUSED = frozenset({4, 9, 10, 23, 37, 51})
-TOPICS = ("the delivery of order {n}", "invoice {n}", "a broken hinge on item {n}", "the return of {n}", "a refund of {n} euros")
-ASKS = ("Can you help me with {t}?", "What happens next with {t}?", "I have a question about {t}.", "Please check {t} for me.")
-REPLIES = ("Of course. I looked up {t}: it is on its way and arrives on Thursday.", "I am sorry about {t}. A new one leaves today.", "**{t}** has been settled. You get an e-mail with the details.", "As a large language model I cannot see {t}, but here is a general guide to it.")
+TOPICS = (
+    "the delivery of order {n}",
+    "invoice {n}",
+    "a broken hinge on item {n}",
+    "the return of {n}",
+    "a refund of {n} euros",
+)
+ASKS = (
+    "Can you help me with {t}?",
+    "What happens next with {t}?",
+    "I have a question about {t}.",
+    "Please check {t} for me.",
+)
+REPLIES = (
+    "Of course. I looked up {t}: it is on its way and arrives on Thursday.",
+    "I am sorry about {t}. A new one leaves today.",
+    "**{t}** has been settled. You get an e-mail with the details.",
+    "As a large language model I cannot see {t}, but here is a general guide to it.",
+)
 COMMENTS = ("no bold type please", "too long", "that is what I wanted", "answer with the date first", "wrong order")
 Row = dict[str, Any]
 
@@ -81,13 +97,18 @@ def _versions(session: Session, agent: str, start: float, now: float) -> None:
         why = "the forgetting prompts: 9 of 64 lost, bound 0.21 > 0.1" if is_refused else "passed"
         last = number == N_VERSIONS
         state = "refused" if is_refused else "live" if last else "retired"
-        evidence = {
+        evidence: Row = {
             "files": {"rank": 16, "targets": "q_proj, v_proj", "digests": "as announced"},
             "probe": {"largest_gap": 0.0007, "tolerance": 0.002, "closer_to_candidate": 1.0},
-            "forgetting": {"n": 64, "lost": 9 if is_refused else 1, "bound": 0.21 if is_refused else 0.05, "margin": 0.1},
+            "forgetting": {
+                "n": 64,
+                "lost": 9 if is_refused else 1,
+                "bound": 0.21 if is_refused else 0.05,
+                "margin": 0.1,
+            },
             "tier": "auto",
         }
-        metrics = {
+        metrics: Row = {
             "loss": 0.4 * 0.97**number + 0.02 * (number % 3),
             "kl_to_base/k3": 0.01 + 0.004 * number,
             "reward_mean": 2 * quality(live) - 1,
@@ -95,18 +116,44 @@ def _versions(session: Session, agent: str, start: float, now: float) -> None:
             "entropy": 1.1 - 0.006 * number,
             "seconds": 14.0 + number % 5,
         }
-        monitors = {"kl": {"level": "yellow" if is_refused else "green", "value": metrics["kl_to_base/k3"], "why": ""}}
-        outcome = {"outcome": "published", "level": "yellow" if is_refused else "green", "monitors": monitors}
-        session.add(StepRow(agent=agent, version=number, parent=live, metrics=metrics, started_at=at - 60, ended_at=at - 40, **outcome))
+        monitors: Row = {
+            "kl": {"level": "yellow" if is_refused else "green", "value": metrics["kl_to_base/k3"], "why": ""}
+        }
+        outcome: Row = {"outcome": "published", "level": "yellow" if is_refused else "green", "monitors": monitors}
+        session.add(
+            StepRow(
+                agent=agent,
+                version=number,
+                parent=live,
+                metrics=metrics,
+                started_at=at - 60,
+                ended_at=at - 40,
+                **outcome,
+            )
+        )
         session.flush()
-        made = {"digest": f"{number:064x}", "created_at": at - 40, "decided_at": at, "evidence": evidence}
-        session.add(VersionRow(agent=agent, version=number, parent=live, step_id=number, state=state, reason=why, **made))
-        moved = {"before": None if is_refused else str(live), "after": None if is_refused else str(number)}
-        what = {"action": "refuse" if is_refused else "promote", "object": f"{agent}@v{number}" if is_refused else agent}
+        made: Row = {"digest": f"{number:064x}", "created_at": at - 40, "decided_at": at, "evidence": evidence}
+        session.add(
+            VersionRow(agent=agent, version=number, parent=live, step_id=number, state=state, reason=why, **made)
+        )
+        moved: Row = {"before": None if is_refused else str(live), "after": None if is_refused else str(number)}
+        what: Row = {
+            "action": "refuse" if is_refused else "promote",
+            "object": f"{agent}@v{number}" if is_refused else agent,
+        }
         session.add(AuditRow(agent=agent, at=at, actor="gate", reason=why, **what, **moved))
         if number % 12 == 0:
-            seen = {"kind": "watch", "share": 1.0, "state": "running" if last else "passed", "evidence": {}}
-            session.add(CanaryRow(agent=agent, version=number, baseline=live, started_at=at, ended_at=None if last else at + 3600, **seen))
+            seen: Row = {"kind": "watch", "share": 1.0, "state": "running" if last else "passed", "evidence": {}}
+            session.add(
+                CanaryRow(
+                    agent=agent,
+                    version=number,
+                    baseline=live,
+                    started_at=at,
+                    ended_at=None if last else at + 3600,
+                    **seen,
+                )
+            )
         live = live if is_refused else number
     for alias, version in (("live", live), ("previous", live - 1)):
         session.merge(AliasRow(agent=agent, alias=alias, version=version, updated_at=now))
@@ -119,7 +166,9 @@ def _versions(session: Session, agent: str, start: float, now: float) -> None:
     )  # fmt: skip
 
 
-def _turns(rng: random.Random, agent: str, numbers: range, n: int, start: float, now: float) -> Iterator[tuple[type[SQLModel], Row]]:
+def _turns(
+    rng: random.Random, agent: str, numbers: range, n: int, start: float, now: float
+) -> Iterator[tuple[type[SQLModel], Row]]:
     arrays = {
         "prompt_ids": array("i", range(220)).tobytes(),
         "token_ids": array("i", range(40)).tobytes(),
@@ -144,7 +193,9 @@ def _turns(rng: random.Random, agent: str, numbers: range, n: int, start: float,
         yield BlobRow, reply
         user = f"user-{thread % 400}"
         rated, chance = rng.random() < 0.5, rng.random()
-        step = max(1, version + 1) if rated and version < N_VERSIONS and rng.random() < ROWS * N_VERSIONS * 2 / n else None
+        step = (
+            max(1, version + 1) if rated and version < N_VERSIONS and rng.random() < ROWS * N_VERSIONS * 2 / n else None
+        )
         skip = "stale: 5 versions behind" if rated and step is None and version < N_VERSIONS else None
         skip = "truncated" if chance < 0.02 else "side" if chance < 0.05 else skip
         step = None if skip else step

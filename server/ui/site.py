@@ -63,8 +63,8 @@ class Site:
 
     async def sign_in(self, key: str) -> str:
         """The name of a new login with `key`. Raises ApiError if the key may not look."""
-        told = await AdminApi(self._http, key).get("/admin/key")
-        return self._logins.add(Login(key, str(told["name"] or told["key_id"]), frozenset(told["scopes"])))
+        told = (await AdminApi(self._http, key).get("/admin/agents"))["key"]
+        return self._logins.add(Login(key, str(told["key_id"]), frozenset(told["scopes"])))
 
     async def _login(self, request: Request) -> Response:
         after = request.query_params.get("after", "/")
@@ -150,7 +150,7 @@ class Guard:
         authority = request.headers.get("host", "")
         host = (_hostname(authority) or "").lower()
         if host not in self._hosts:
-            return f"Host header: got {authority[:200]!r}, expected this machine or a name in ui.allowed_hosts"
+            return f"Host header: got {authority[:200]!r}, expected this machine or a name in gateway.allowed_hosts"
         if request.method in ("GET", "HEAD"):
             return None
         origin = request.headers.get("origin", "")
@@ -187,4 +187,6 @@ async def _failed(visit: Visit, error: ApiError) -> Response:
             return visit.go(back.path + (f"?{back.query}" if back.query else ""), f"Not done: {error.message}")
     if visit.request.method == "POST":
         return PlainTextResponse(error.message, error.status)
-    return await visit.page("failed.html", "Not found" if error.status == 404 else "Not possible", status=error.status, error=error)
+    return await visit.page(
+        "failed.html", "Not found" if error.status == 404 else "Not possible", status=error.status, error=error
+    )

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from burnish.server.ui.admin_api import AdminApi, ApiError, Tree
 from burnish.server.ui.logins import Login
-from burnish.server.ui.words import FILTERS
+from burnish.server.ui.template_filters import FILTERS
 
 MAX_FORM = 300_000
 FRESH = 10.0

@@ -33,7 +33,21 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     """The application that answers all requests outside the hot path."""
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     access = Access(settings, journal)
-    for noun in (agents, imports, versions, releases, learner, turns, feedback, figures, exports, audit, canary, privacy, keys):
+    for noun in (
+        agents,
+        imports,
+        versions,
+        releases,
+        learner,
+        turns,
+        feedback,
+        figures,
+        exports,
+        audit,
+        canary,
+        privacy,
+        keys,
+    ):
         app.include_router(noun.router(settings, journal, access), prefix="/admin", tags=["admin"])
     app.include_router(stored.router(settings, journal))
     install(app)

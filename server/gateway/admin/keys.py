@@ -1,4 +1,4 @@
-"""Keys over HTTP: the verbs of `burnish keys`, and what the caller's own key may do."""
+"""Keys over HTTP: the verbs of `burnish keys`."""
 
 import time
 from typing import Any
@@ -42,23 +42,9 @@ class Revocation(Body):
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /key`, `GET` and `POST /keys`, and `POST /keys/revoke`."""
-    may_look = Depends(access.anywhere(Scope.VIEWER))
+    """`GET` and `POST /keys`, and `POST /keys/revoke`."""
     may_change = Depends(access.anywhere(Scope.ADMIN, Reach.TENANT))
     made = APIRouter()
-
-    @made.get("/key")
-    def show_own_key(caller: Caller = may_look) -> dict[str, Any]:
-        """What the key of this request may do."""
-        with journal.read() as session:
-            row = session.get(KeyRow, caller.key_id)
-        return {
-            "key_id": caller.key_id,
-            "name": row.name if row is not None else caller.key_id,
-            "tenant": caller.tenant,
-            "scopes": sorted(caller.scopes),
-            "agents": sorted(caller.agents),
-        }
 
     @made.get("/keys")
     def list_keys(caller: Caller = may_change) -> dict[str, Any]:

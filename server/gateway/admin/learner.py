@@ -16,7 +16,7 @@ from burnish.server.gateway.admin.field_types import AgentPath, Number, Reasoned
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /agents/{agent}/learner` and `…/learner/steps[/{version}]`, `POST …/learner/pause`, `…/resume` and `…/step`."""
+    """`GET /agents/{agent}/learner` and `…/runs[/{version}]` below it, `POST …/pause`, `…/resume` and `…/step`."""
     may_see = Depends(access.on_agent(Scope.VIEWER))
     may_change = Depends(access.on_agent(Scope.OPERATOR))
     made = APIRouter()
@@ -28,13 +28,13 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             progress = steps.standing(session, agent)
         return progress | {"min_rows": settings.recipe.min_rows, "is_enabled": settings.learner.enabled}
 
-    @made.get("/agents/{agent}/learner/steps", dependencies=[may_see])
-    def list_steps(agent: AgentPath, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> dict[str, Any]:
+    @made.get("/agents/{agent}/learner/runs", dependencies=[may_see])
+    def list_runs(agent: AgentPath, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> dict[str, Any]:
         """The agent's last steps, newest first: outcome, metrics, monitors, and rows used and without effect."""
         with journal.read() as session:
             return {"agent": agent, "steps": steps.runs(session, agent, limit)}
 
-    @made.get("/agents/{agent}/learner/steps/{version}", dependencies=[may_see])
+    @made.get("/agents/{agent}/learner/runs/{version}", dependencies=[may_see])
     def show_step(agent: AgentPath, version: Number) -> dict[str, Any]:
         """The step that made, or tried to make, a version, with each of its rows."""
         with journal.read() as session:

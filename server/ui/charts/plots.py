@@ -8,70 +8,76 @@ from typing import Any
 from markupsafe import Markup
 
 from burnish.server.ui.charts.svg import WIDTH, box, chart, dot, every, line, path, text
-from burnish.server.ui.words import number, percent
+from burnish.server.ui.template_filters import number, percent
 
 Tree = Mapping[str, Any]
 LEFT, RIGHT, TOP = 44.0, 12.0, 14.0
 TONES = 6
-"""Colours for versions, used again and again in the order of the versions."""
+"""Colours for versions, used again and again in the order of the versions. The live one has a colour of its own."""
+WIDE, NARROW = 1080, 380
+"""Widths of the two drawings of a chart, for a desk and for a phone. The style sheet shows one of them."""
 
 
 def scores(rows: Sequence[Tree], live: int | None, kind: str | None = None) -> Markup:
     """The share of good replies by version, with the bounds of its interval. `kind` names other figures of a row."""
-    known = [(row["version"], figures) for row in rows if (figures := row[kind] if kind else row)["n"]][-60:]
-    height, bottom = 250.0, 214.0
-    parts = [_level(share, bottom) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    wide = (WIDTH - LEFT - RIGHT) / max(1, len(known))
+    known = [(row["version"], figures) for row in rows if (figures := row[kind] if kind else row)["n"]]
+    return _scores(known[-60:], live, WIDE, "wide") + _scores(known[-24:], live, NARROW, "thin")
+
+
+def _scores(known: Sequence[tuple[int, Tree]], live: int | None, width: int, form: str) -> Markup:
+    height, bottom = 236.0, 204.0
+    parts = [_level(percent(share), _y(share, bottom), width) for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    wide = (width - LEFT - RIGHT) / max(1, len(known))
     places = [LEFT + wide * (i + 0.5) for i in range(len(known))]
     parts.append(path([(x, _y(each["share"], bottom)) for x, (_, each) in zip(places, known, strict=True)], "trend"))
-    step = every(len(known), 12)
+    step = every(len(known), width // 70)
     for i, (x, (version, each)) in enumerate(zip(places, known, strict=True)):
         is_live = version == live
         tip = f"v{version}: {percent(each['share'])} of {each['n']:,} rated replies were good"
         tip += f", 95 % between {percent(each['low'])} and {percent(each['high'])}"
-        parts.append(line(x, _y(each["low"], bottom), x, _y(each["high"], bottom), "whisker live" if is_live else "whisker"))
-        parts.append(dot(x, _y(each["share"], bottom), 6 if is_live else 4, "point live" if is_live else "point", tip))
+        low, high = _y(each["low"], bottom), _y(each["high"], bottom)
+        parts.append(line(x, low, x, high, "whisker live" if is_live else "whisker"))
+        parts.append(
+            dot(x, _y(each["share"], bottom), 5.5 if is_live else 4, "point live" if is_live else "point", tip)
+        )
         if is_live or (i % step == 0 and not _is_near_live(known, i, live, step)):
-            parts.append(text(x, height - 14, f"v{version}", "strong" if is_live else "", "middle"))
+            parts.append(text(x, height - 12, f"v{version}", "strong" if is_live else "", "middle"))
     named = ", ".join(f"v{version} {percent(each['share'])}" for version, each in known[-8:])
-    return chart(f"Share of good replies by version: {named}", int(height), parts, "scores")
+    return chart(f"Share of good replies by version: {named}", int(height), parts, f"scores {form}", width)
 
 
 def _is_near_live(known: Sequence[tuple[int, Tree]], i: int, live: int | None, step: int) -> bool:
     return step > 1 and any(version == live for version, _ in known[max(0, i - step + 1) : i + step])
 
 
-def _level(share: float, bottom: float) -> str:
-    y = _y(share, bottom)
-    return line(LEFT, y, WIDTH - RIGHT, y, "grid") + text(LEFT - 8, y + 4, percent(share), "", "end")
+def _level(word: str, y: float, width: int) -> str:
+    return line(LEFT, y, width - RIGHT, y, "grid") + text(LEFT - 8, y + 4, word, "", "end")
 
 
 def _y(share: float, bottom: float) -> float:
     return bottom - share * (bottom - TOP)
 
 
-def traffic(buckets: Sequence[Tree], seconds: float) -> Markup:
+def traffic(buckets: Sequence[Tree], seconds: float, live: int | None) -> Markup:
     """Replies over time, by version."""
-    height, bottom = 180.0, 150.0
+    height, bottom, width = 190.0, 156.0, 520
     most = max((sum(each["by_version"].values()) for each in buckets), default=0) or 1
-    wide = (WIDTH - LEFT - RIGHT) / max(1, len(buckets))
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        y = _y(share, bottom)
-        if share in (0.0, 1.0) or most > 3:
-            parts.append(line(LEFT, y, WIDTH - RIGHT, y, "grid") + text(LEFT - 8, y + 4, number(round(most * share)), "", "end"))
+    wide = (width - LEFT - RIGHT) / max(1, len(buckets))
+    shares = (0.0, 0.5, 1.0) if most > 3 else (0.0, 1.0)
+    parts = [_level(number(round(most * share)), _y(share, bottom), width) for share in shares]
     for i, each in enumerate(buckets):
         y = bottom
         for version, n in sorted(each["by_version"].items(), key=lambda pair: int(pair[0])):
             tall = n / most * (bottom - TOP)
             tip = f"{clock(each['at'], seconds)}: {n:,} replies of v{version}"
-            parts.append(box(LEFT + wide * i + 1, y - tall, wide - 2, tall, f"tone{int(version) % TONES}", tip))
+            kind = "tone-live" if int(version) == live else f"tone{int(version) % TONES}"
+            parts.append(box(LEFT + wide * i + 0.7, y - tall, wide - 1.4, tall, kind, tip))
             y -= tall
-    step = every(len(buckets), 6)
-    for i in range(0, len(buckets), step):
-        parts.append(text(LEFT + wide * i, height - 10, clock(buckets[i]["at"], seconds)))
+    step = every(len(buckets), 5)
+    for i in range(0, len(buckets) - step // 2, step):
+        parts.append(text(LEFT + wide * i, height - 12, clock(buckets[i]["at"], seconds)))
     total = sum(sum(each["by_version"].values()) for each in buckets)
-    return chart(f"{total:,} replies over time, by version", int(height), parts, "traffic")
+    return chart(f"{total:,} replies over time, by version", int(height), parts, "traffic", width)
 
 
 def clock(at: float, seconds: float) -> str:
@@ -94,7 +100,7 @@ def whole(counts: Sequence[tuple[str, str, int]], name: str) -> Markup:
 
 def series(name: str, points: Sequence[tuple[int, float]], bad: Sequence[int] = ()) -> Markup:
     """A figure of each step over the versions. Versions in `bad` are marked."""
-    width, height, bottom, left = 340.0, 130.0, 104.0, 46.0
+    width, height, bottom, left = 340.0, 130.0, 104.0, 60.0
     known = [(version, value) for version, value in points if isfinite(value)]
     if not known:
         return Markup("")

@@ -21,7 +21,10 @@ async def compare(visit: Visit) -> Response:
     """`/a/{agent}/compare?a=&b=&prompt=`."""
     told = await visit.api.get(on(visit.agent, "/versions"))
     live = told["live"] or 0
-    known = [0, *(row["version"] for row in told["versions"] if row["removed_at"] is None and row["state"] != "refused")]
+    known = [
+        0,
+        *(row["version"] for row in told["versions"] if row["removed_at"] is None and row["state"] != "refused"),
+    ]
     one, other = visit.number("a"), visit.number("b")
     chosen = (live if one is None else one, (told["previous"] or 0) if other is None else other)
     return await visit.page(

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
-from burnish.server.ui.admin_api import ApiError, Tree, on
+from burnish.server.ui.admin_api import ApiError, Tree, on, segment
 from burnish.server.ui.charts import plots
 from burnish.server.ui.visit import Visit
 
@@ -21,12 +21,12 @@ async def inbox(visit: Visit) -> Response:
     """`/a/{agent}/feedback?said=&before=`."""
     said = visit.asked("said")
     listed, told = await asyncio.gather(
-        _listed(visit, "/feedback", "feedback", LIMIT, said=said), visit.api.get(on(visit.agent, "/overview"))
+        _listed(visit, "/feedback", "feedback", LIMIT, said=said), visit.api.get(on(visit.agent, "/status"))
     )
     rated = [row for row in told["scores"] if row["by_people"]["n"]]
     chart = plots.scores(told["scores"], told["aliases"].get("live"), "by_people") if rated else None
     found, following = listed
-    options = {"said": said, "kinds": KINDS, "chart": chart, "rated": rated}
+    options: Tree = {"said": said, "kinds": KINDS, "chart": chart, "rated": rated}
     return await visit.page(
         "feedback.html", f"Feedback on {visit.agent}", "feedback", found=found, following=following, **options
     )
@@ -35,12 +35,12 @@ async def inbox(visit: Visit) -> Response:
 async def labels(visit: Visit) -> Response:
     """`/a/{agent}/labels?why=&before=`: one turn at a time."""
     why = visit.asked("why") or WHY[0][0]
-    found, following = await _listed(visit, "/labels", "turns", 2, why=why)
+    found, following = await _listed(visit, "/judges/label", "turns", 2, why=why)
     turn = found[0] if found else None
     skip = f"{turn['ended_at']!r}:{turn['turn']}" if turn else None
-    return await visit.page(
-        "labels.html", "Label turns", "labels", why=why, reasons=WHY, turn=turn, skip=skip, following=following
-    )
+    told = await visit.api.get(f"/admin/turns/{segment(turn['turn'])}") if turn else None
+    options: Tree = {"why": why, "reasons": WHY, "turn": turn, "told": told, "skip": skip, "following": following}
+    return await visit.page("labels.html", "Label turns", "labels", **options)
 
 
 async def say(visit: Visit) -> Response:

@@ -9,16 +9,16 @@ from burnish.server.ui.charts import plots
 from burnish.server.ui.visit import Visit
 
 STEPS = 60
-FIRST = ("reward_mean", "loss", "kl", "entropy", "grad_norm", "seconds")
-"""Metrics that are shown first, by the beginning of their names."""
+FIRST = ("loss", "kl_to_base/k3", "reward_mean", "entropy", "grad_norm", "seconds")
+"""Metrics that are shown first."""
 MOST_CHARTS = 12
 
 
 async def learner(visit: Visit) -> Response:
     """`/a/{agent}/learner`."""
     told, overview = await asyncio.gather(
-        visit.api.get(on(visit.agent, "/learner/steps"), limit=STEPS),
-        visit.api.get(on(visit.agent, "/overview"), seconds=3600),
+        visit.api.get(on(visit.agent, "/learner/runs"), limit=STEPS),
+        visit.api.get(on(visit.agent, "/status"), seconds=3600),
     )
     steps = told["steps"]
     return await visit.page(
@@ -50,14 +50,13 @@ def charts(steps: list[Tree]) -> list[tuple[str, object]]:
 
 def _rank(name: str) -> tuple[int, str]:
     """Where a metric stands: by its place in `FIRST`, else behind."""
-    places = [i for i, beginning in enumerate(FIRST) if beginning in name]
-    return (min(places, default=len(FIRST)), name)
+    return (FIRST.index(name) if name in FIRST else len(FIRST), name)
 
 
 async def step(visit: Visit) -> Response:
     """`/a/{agent}/learner/{version}`."""
     number = int(visit.request.path_params["version"])
-    told = await visit.api.get(on(visit.agent, f"/learner/steps/{number}"))
+    told = await visit.api.get(on(visit.agent, f"/learner/runs/{number}"))
     return await visit.page("step.html", f"Step to v{number}", "learner", told=told)
 
 

@@ -21,7 +21,7 @@ async def overview(visit: Visit) -> Response:
     """`/a/{agent}/overview?seconds=`."""
     seconds = visit.number("seconds") or 86_400
     told, latest = await asyncio.gather(
-        visit.api.get(on(visit.agent, "/overview"), seconds=seconds),
+        visit.api.get(on(visit.agent, "/status"), seconds=seconds),
         visit.api.get(on(visit.agent, "/turns"), limit=8),
     )
     live = told["aliases"].get("live")
@@ -45,6 +45,6 @@ async def overview(visit: Visit) -> Response:
         fates=fates,
         turns=latest["turns"],
         scores_chart=plots.scores(told["scores"], live) if told["scores"] else None,
-        traffic_chart=plots.traffic(told["traffic"], seconds) if total else None,
+        traffic_chart=plots.traffic(told["traffic"], seconds, live) if total else None,
         fates_chart=plots.whole(fates, "What became of the latest replies"),
     )

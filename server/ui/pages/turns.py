@@ -58,7 +58,7 @@ async def _search(visit: Visit, wanted: Tree) -> tuple[list[Tree], str | None, f
 async def session(visit: Visit) -> Response:
     """`/a/{agent}/sessions/{session}`."""
     name = str(visit.request.path_params["session"])
-    told = await visit.api.get(on(visit.agent, f"/sessions/{segment(name)}"))
+    told = await visit.api.get(on(visit.agent, f"/turns/session/{segment(name)}"))
     if not told["turns"]:
         raise ApiError(404, f"{visit.agent} has no session {name[:200]!r}")
     return await visit.page("session.html", "Session", "conversations", session=name, turns=told["turns"])
@@ -71,7 +71,7 @@ async def turn(visit: Visit) -> Response:
     agent, _, version = str(told["agent"]).rpartition("@v")
     if agent != visit.agent:
         return visit.go(visit.path(f"turns/{segment(name)}", agent))
-    thread = await visit.api.get(on(agent, f"/sessions/{segment(told['session'])}"))
+    thread = await visit.api.get(on(agent, f"/turns/session/{segment(told['session'])}"))
     names = [each["turn"] for each in thread["turns"]]
     at = names.index(name) if name in names else 0
     steps = await asyncio.gather(*(_step(visit, told, version) for _ in told["used"][-1:]))
@@ -96,6 +96,6 @@ async def _step(visit: Visit, told: Tree, version: str) -> Tree | None:
         return None
     made = status.removeprefix("trained into v")
     try:
-        return await visit.api.get(on(visit.agent, f"/learner/steps/{made}"))
+        return await visit.api.get(on(visit.agent, f"/learner/runs/{made}"))
     except ApiError:
         return None

@@ -5,10 +5,10 @@ import asyncio
 from starlette.responses import Response
 
 from burnish.server.ui.admin_api import ApiError, on
-from burnish.server.ui.charts import lineage
+from burnish.server.ui.charts import version_graph
 from burnish.server.ui.visit import Visit
 
-PER_PAGE = 50
+PER_PAGE = 30
 VERBS = ("promote", "rollback", "pin", "unpin", "canary", "stop-canary", "end-hold")
 
 
@@ -17,7 +17,7 @@ async def versions(visit: Visit) -> Response:
     told, canary, overview = await asyncio.gather(
         visit.api.get(on(visit.agent, "/versions")),
         visit.api.get(on(visit.agent, "/canary")),
-        visit.api.get(on(visit.agent, "/overview"), seconds=3600),
+        visit.api.get(on(visit.agent, "/status"), seconds=3600),
     )
     rows = told["versions"]
     to = visit.number("to") or (rows[-1]["version"] if rows else 0)
@@ -31,7 +31,7 @@ async def versions(visit: Visit) -> Response:
         rows=shown[:PER_PAGE],
         following=shown[PER_PAGE]["version"] if len(shown) > PER_PAGE else None,
         scores={row["version"]: row for row in overview["scores"]},
-        graph=lineage.graph(visit.agent, rows, told["live"]) if rows else None,
+        graph=version_graph.graph(visit.agent, rows, told["live"]) if rows else None,
     )
 
 
@@ -42,7 +42,7 @@ async def version(visit: Visit) -> Response:
         visit.api.get(on(visit.agent, f"/versions/{number}/lineage")),
         visit.api.get(on(visit.agent, f"/versions/{number}")),
         visit.api.get(on(visit.agent, "/versions")),
-        visit.api.get(on(visit.agent, "/overview"), seconds=3600),
+        visit.api.get(on(visit.agent, "/status"), seconds=3600),
     )
     scores = {row["version"]: row for row in overview["scores"]}
     return await visit.page(

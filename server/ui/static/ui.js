@@ -142,4 +142,5 @@ function setUpCompare() {
 
 for (const each of all("[data-submit]")) each.addEventListener("change", () => each.form.requestSubmit());
 for (const each of all("[data-scroll-end]")) each.scrollLeft = each.scrollWidth;
+one(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 setUpTheme(); setUpKeys(); setUpLive(); setUpCompare(); tellTimes(); setInterval(tellTimes, 10000);

@@ -18,8 +18,6 @@ from burnish.errors import ConfigError
 from burnish.processes.parts import DESCRIPTIONS
 
 LOOK = 0.5
-LINK = "ui.link"
-"""The token of the one-time link to the pages, in `run/`."""
 app = typer.Typer(
     help="Run one part alone until it is stopped.",
     epilog=example("run gateway", "run engine --set engine.port=8711"),
@@ -127,12 +125,9 @@ def _learner(settings: config.Settings) -> None:
 
 
 def _ui(settings: config.Settings) -> None:
-    from burnish.adapters.serving.prepare import ui_key_file
-    from burnish.processes.parts import gateway_url
-    from burnish.server.ui.process import run
+    from burnish.cli.ui import serve
 
-    own = {"own_key_file": ui_key_file(settings), "link_file": settings.run_dir / LINK}
-    run(settings.ui, gateway_url(settings), **own)
+    serve(settings)
 
 
 _RUNNERS: dict[str, Callable[[config.Settings], None]] = {

@@ -107,13 +107,14 @@ async def _up(settings: Settings) -> None:
 async def _greet(settings: Settings, supervisor: Supervisor) -> None:
     console.print("burnish: starting; the model takes half a minute or more to load", style="dim")
     await supervisor.wait_ready([name for name in supervisor.states if name != "ui"])
-    pages = f"Look inside (signs in once): [bold]{one_time_link(settings)}[/]\n" if settings.ui.enabled else ""
+    pages = f"Look inside (signs in once): [bold]{one_time_link(settings)}[/]\n" if settings.gateway.ui_port else ""
     console.print(
         f"\n[bold green]Ready.[/] Point your client at [bold]{gateway_url(settings)}/v1[/], model "
         f"[bold]{settings.agent.name}[/].\n"
         f"{pages}"
         f"Admin key: {settings.state_dir / 'admin.key'}   Ctrl-C ends all parts.\n",
         highlight=False,
+        soft_wrap=True,
     )
 
 

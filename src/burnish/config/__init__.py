@@ -28,7 +28,7 @@ from burnish.config.section import (
     SANDBOX_MODEL,
     Section,
 )
-from burnish.config.serving import Engine, Gateway, Journal, Remote, Ui
+from burnish.config.serving import Engine, Gateway, Journal, Remote
 from burnish.config.versions import Agent, Alerts, Canary, Gate, Personal, Versions
 from burnish.errors import ConfigError
 
@@ -55,7 +55,6 @@ __all__ = [
     "Recipe",
     "Remote",
     "Settings",
-    "Ui",
     "Versions",
     "defaults",
     "described",
@@ -81,7 +80,6 @@ class Settings(BaseSettings):
     engine: Engine = Engine()
     gateway: Gateway = Gateway()
     remote: Remote = Remote()
-    ui: Ui = Ui()
     journal: Journal = Journal()
     judge: Judge = Judge()
     learner: Learner = Learner()

@@ -80,16 +80,13 @@ class Gateway(Section):
         description="Model names for harnesses that insist on their own: pattern to model, e.g. `claude-*` to "
         "`agent`. The name of an existing model comes first, then the first pattern that matches.",
     )
+    ui_port: int = Field(
+        8703,
+        ge=0,
+        le=65535,
+        description="Loopback port of the pages for people, which `burnish up` starts. 0: no pages.",
+    )
     processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
-
-
-class Ui(Section):
-    """The pages for people (`burnish ui`)."""
-
-    enabled: bool = Field(True, description="Whether `burnish up` starts the pages.")
-    host: str = Field("127.0.0.1", description="Address that the pages listen on.")
-    port: int = Field(8703, ge=1, le=65535, description="Port of the pages.")
-    allowed_hosts: tuple[str, ...] = Field((), description="Accepted Host header names besides loopback and `host`.")
 
 
 class Remote(Section):

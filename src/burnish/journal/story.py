@@ -17,17 +17,6 @@ WAITING = "waits for what comes back"
 _JOB_FATES = {"queued": "waits for the judge", "leased": "is with the judge", "dead": "left unjudged"}
 
 
-def recent(session: Session, agent: str, limit: int) -> list[InteractionRow]:
-    """The agent's last `limit` turns, newest first."""
-    rows = (
-        select(InteractionRow)
-        .where(col(InteractionRow.agent) == agent)
-        .order_by(col(InteractionRow.ended_at).desc())
-        .limit(limit)
-    )
-    return list(session.scalars(rows))
-
-
 def tell(session: Session, interaction_id: str) -> Tree:
     """Everything about one turn as a tree of plain values. Raises NotFound if there is no such turn."""
     row = session.get(InteractionRow, interaction_id)

@@ -30,7 +30,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
     left_out = {"engine"} if settings.engine.urls else set()
     left_out |= set() if settings.learner.enabled and model_files.lack(settings.engine.model) is None else {"learner"}
     left_out |= set() if settings.remote.model else {"remote"}
-    left_out |= set() if settings.ui.enabled else {"ui"}
+    left_out |= set() if settings.gateway.ui_port else {"ui"}
     kinds = [kind for kind in DESCRIPTIONS if kind not in left_out]
     # gateways that share a port are separate parts; a health check reaches any of them
     instances = [
@@ -75,17 +75,13 @@ def _n_of(kind: str, settings: config.Settings) -> int:
 
 
 def gateway_url(settings: config.Settings) -> str:
-    return _url(settings.gateway.host, settings.gateway.port)
+    host = settings.gateway.host
+    return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{settings.gateway.port}"
 
 
 def ui_url(settings: config.Settings) -> str:
     """Where a browser on this machine finds the pages."""
-    return _url(settings.ui.host, settings.ui.port)
-
-
-def _url(host: str, port: int) -> str:
-    reached = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-    return f"http://{f'[{reached}]' if ':' in reached else reached}:{port}"
+    return f"http://127.0.0.1:{settings.gateway.ui_port}"
 
 
 def _answers(url: str, key: str) -> Callable[[], Awaitable[bool]]:

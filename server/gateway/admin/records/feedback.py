@@ -14,7 +14,7 @@ from burnish.server.gateway.admin.field_types import AgentPath, Before, place
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /agents/{agent}/feedback` and `GET /agents/{agent}/labels`."""
+    """`GET /agents/{agent}/feedback` and `GET /agents/{agent}/judges/label`."""
     may_see = access.on_agent(Scope.VIEWER)
     made = APIRouter()
 
@@ -35,7 +35,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             )
         return {"agent": agent, "feedback": found, "next": following}
 
-    @made.get("/agents/{agent}/labels", dependencies=[Depends(may_see)])
+    @made.get("/agents/{agent}/judges/label", dependencies=[Depends(may_see)])
     def list_labels(
         agent: AgentPath,
         why: Annotated[label_queue.Why, Query(description="Why a turn is in the queue.")] = label_queue.Why.ABSTAINED,

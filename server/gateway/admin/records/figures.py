@@ -23,12 +23,12 @@ DAY = 86_400.0
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /agents/{agent}/overview` and `GET /agents/{agent}/judges`."""
+    """`GET /agents/{agent}/status` and `GET /agents/{agent}/judges`."""
     may_see = Depends(access.on_agent(Scope.VIEWER))
     made = APIRouter()
 
-    @made.get("/agents/{agent}/overview", dependencies=[may_see])
-    def show_overview(
+    @made.get("/agents/{agent}/status", dependencies=[may_see])
+    def show_status(
         agent: AgentPath,
         seconds: Annotated[float, Query(ge=60, le=366 * DAY, description="How far back the traffic goes.")] = DAY,
     ) -> dict[str, Any]:

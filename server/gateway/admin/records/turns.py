@@ -21,7 +21,7 @@ SessionPath = Annotated[str, Path(max_length=512, pattern=r"^[^\x00]+$", descrip
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /turns/{turn}`, `GET /agents/{agent}/turns` and `GET /agents/{agent}/sessions/{session}`."""
+    """`GET /turns/{turn}`, `GET /agents/{agent}/turns` and `GET /agents/{agent}/turns/session/{session}`."""
     may_see = Depends(access.anywhere(Scope.VIEWER, Reach.TURN))
     on_agent = Depends(access.on_agent(Scope.VIEWER))
     made = APIRouter()
@@ -58,9 +58,9 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             page = turns.page(session, agent, wanted, before=place(before), limit=limit)
         return {"agent": agent, "turns": page.turns, "next": page.next, "looked_to": page.looked_to}
 
-    @made.get("/agents/{agent}/sessions/{session_id}", dependencies=[on_agent])
+    @made.get("/agents/{agent}/turns/session/{session_id}", dependencies=[on_agent])
     def show_session(agent: AgentPath, session_id: SessionPath) -> dict[str, Any]:
-        """The turns of one session with this agent, oldest first, at most 200. Empty if there is none."""
+        """The turns of one session with this agent in full, oldest first, at most 200. Empty if there is none."""
         with journal.read() as session:
             return {"agent": agent, "session": session_id, "turns": turns.of_session(session, agent, session_id)}
 

@@ -52,6 +52,18 @@ def page(
     return found, str(places[-1]) if len(places) == LOOKS else None
 
 
+def found(session: Session, agent: str, tenant: str, said: Said | None, n: int) -> list[Tree]:
+    """The `n` newest pieces of feedback on replies of `agent`, however far back they are."""
+    made: list[Tree] = []
+    before: Place | None = None
+    while True:
+        some, following = page(session, agent, tenant, said=said, before=before, limit=min(n - len(made), LOOKS))
+        made += some
+        if following is None or len(made) >= n:
+            return made
+        before = Place.read(following)
+
+
 def _holds(said: Said | None) -> list[ColumnElement[bool]]:
     match said:
         case None:

@@ -74,7 +74,7 @@ def fates(session: Session, agent: str) -> Tree:
     """What became of the agent's latest `LOOKS` turns: counts by fate, and by reason for those that are dropped."""
     columns = (InteractionRow.skip_reason, InteractionRow.spent_step, InteractionRow.is_ready)
     latest = select(*map(col, columns)).where(col(InteractionRow.agent) == agent)
-    rows = session.connection().execute(latest.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKS)).all()
+    rows: Any = session.connection().execute(latest.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKS)).all()
     counts = Counter(str(fate(*row)) for row in rows)
     # "stale: 5 versions behind" is one reason, whatever the number
     dropped = Counter(str(row[0]).partition(":")[0] for row in rows if row[0] is not None)

@@ -34,11 +34,11 @@ def queue(session: Session, agent: str, why: Why, *, before: Place | None, limit
     Turns that a user has rated are left out. The judge's verdict is not shown, because it would influence the label.
     """
     places = newest(session, agent, Wanted(), before, TEXTS)
-    names = [place.name for place in places]
+    names = [each.name for each in places]
     chosen = _chosen(session, names, why) - _rated(session, names)
-    kept = [place for place in places if place.name in chosen][:limit]
+    kept = [each for each in places if each.name in chosen][:limit]
     found = []
-    for line in lines(session, [place.name for place in kept]):
+    for line in lines(session, [each.name for each in kept]):
         came = session.get(NextStateRow, line["turn"])
         after = messages_of(session, came.message_digests) if came is not None else []
         shown = {key: value for key, value in line.items() if key not in _HIDDEN}

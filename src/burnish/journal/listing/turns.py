@@ -63,6 +63,20 @@ def page(session: Session, agent: str, wanted: Wanted, *, before: Place | None =
     return Page(lines(session, names), None if is_end or last is None else str(last), last.at if last else None)
 
 
+def found(session: Session, agent: str, wanted: Wanted, n: int) -> list[InteractionRow]:
+    """The agent's `n` newest turns that are `wanted`, however far back they are."""
+    names: list[str] = []
+    before: Place | None = None
+    while len(names) < n:
+        places = newest(session, agent, wanted, before, TEXTS)
+        names += [place.name for place in _chosen(session, wanted, places, n - len(names))]
+        if len(places) < TEXTS:
+            break
+        before = places[-1]
+    rows = session.scalars(select(InteractionRow).where(col(InteractionRow.interaction_id).in_(names)))
+    return sorted(rows, key=lambda row: (row.ended_at, row.interaction_id), reverse=True)
+
+
 def newest(session: Session, agent: str, wanted: Wanted, before: Place | None, n: int) -> list[Place]:
     """The places of the agent's `n` newest turns in the time and of the version that is `wanted`."""
     seen = session.connection().execute(
@@ -75,11 +89,23 @@ def newest(session: Session, agent: str, wanted: Wanted, before: Place | None, n
 
 
 def of_session(session: Session, agent: str, session_id: str) -> list[Tree]:
-    """The first turns of one session, oldest first, at most `MOST_OF_SESSION`."""
+    """The first turns of one session, oldest first, at most `MOST_OF_SESSION`, with all that was said: `said` are the
+    messages since the reply that the turn continues, `answer` is the reply.
+    """
     mine = (col(InteractionRow.session_id) == session_id, col(InteractionRow.agent) == agent)
-    found = select(col(InteractionRow.interaction_id)).where(*mine)
-    ordered = found.order_by(col(InteractionRow.started_at), col(InteractionRow.interaction_id))
-    return lines(session, [str(name) for name in session.scalars(ordered.limit(MOST_OF_SESSION))])
+    ids = select(col(InteractionRow.interaction_id)).where(*mine)
+    ordered = ids.order_by(col(InteractionRow.started_at), col(InteractionRow.interaction_id))
+    found = lines(session, [str(name) for name in session.scalars(ordered.limit(MOST_OF_SESSION))])
+    columns = (InteractionRow.interaction_id, InteractionRow.message_digests, InteractionRow.n_behind)
+    names = col(InteractionRow.interaction_id).in_([line["turn"] for line in found])
+    said_by = select(*map(col, columns), col(InteractionRow.reply_digest)).where(names)
+    rows: Any = session.connection().execute(said_by).all()
+    said = {str(name): (digests[-max(1, n_behind) :], reply) for name, digests, n_behind, reply in rows}
+    texts = blobs_of(session, {digest for messages, reply in said.values() for digest in (*messages, reply)})
+    for line in found:
+        messages, reply = said[line["turn"]]
+        line |= {"said": [texts[digest] for digest in messages], "answer": texts[reply]}
+    return found
 
 
 def lines(session: Session, names: Sequence[str]) -> list[Tree]:
@@ -178,11 +204,11 @@ def _matching(session: Session, wanted: Wanted, names: Sequence[str]) -> set[str
     if wanted.fate is not None:
         conditions.append(_OF_FATE[wanted.fate])
     columns = (InteractionRow.interaction_id, InteractionRow.message_digests, InteractionRow.reply_digest)
-    rows = session.connection().execute(select(*map(col, columns)).where(*conditions)).all()
+    rows: Any = session.connection().execute(select(*map(col, columns)).where(*conditions)).all()
     if not wanted.text:
         return {str(row[0]) for row in rows}
     text = wanted.text.casefold()
-    digests = {str(row[0]): _digests(row[1], row[2]) for row in rows}
+    digests = {str(row[0]): _digests(row[1], str(row[2])) for row in rows}
     texts = blobs_of(session, {digest for some in digests.values() for digest in some})
     hits = {digest for digest, message in texts.items() if text in text_of(message).casefold()}
     return {name for name, some in digests.items() if not hits.isdisjoint(some)}

@@ -17,7 +17,9 @@ def ago(at: float | None) -> Markup:
         return Markup("")
     exact = datetime.fromtimestamp(at, UTC)
     shown, stamp = f"{span(max(0.0, time.time() - at))} ago", exact.isoformat(timespec="seconds")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, exact.strftime("%Y-%m-%d %H:%M:%S UTC"), shown)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        stamp, exact.strftime("%Y-%m-%d %H:%M:%S UTC"), shown
+    )
 
 
 def span(seconds: float | None) -> str:
@@ -34,7 +36,7 @@ def number(value: Any) -> str:
     """A number with thousands separators, or with three significant digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
-    if isinstance(value, int) or float(value).is_integer() and abs(value) < 1e15:
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
@@ -83,6 +85,15 @@ def plain(name: str) -> str:
     return name.replace("_", " ").replace(".", " · ")
 
 
+def told(value: Any) -> str:
+    """A value of evidence in words: a number, two numbers as a range, or a list. A tree stays JSON."""
+    if isinstance(value, list) and all(isinstance(each, int | float) for each in value) and len(value) == 2:
+        return f"{number(value[0])} to {number(value[1])}"
+    if isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
+        return "; ".join(number(each) for each in value) or "none"
+    return pretty(value) if isinstance(value, list | dict) else number(value)
+
+
 def pretty(value: Any) -> str:
     """A tree as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -109,6 +120,7 @@ FILTERS = {
     "message_text": message_text,
     "tool_calls": tool_calls,
     "plain": plain,
+    "told": told,
     "pretty": pretty,
     "hit": hit,
 }
