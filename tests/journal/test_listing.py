@@ -79,6 +79,15 @@ def test_a_rare_match_costs_many_short_calls(journal: Journal, monkeypatch: pyte
         assert [row.interaction_id for row in turns.found(session, "agent", Wanted(text="rare"), 5)] == ["t0"]
 
 
+def test_a_versions_turns_are_found_behind_many_others(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WALK", 3)
+    for i in range(12):
+        add(journal, f"t{i:02}", float(i // 2), version=int(i in (0, 1, 9)))
+    found = [name for page in walked(journal, Wanted(version=1), 5) for name in page]
+    assert found == ["t09", "t01", "t00"]
+    assert [name for page in walked(journal, Wanted(version=1, since=1.0), 5) for name in page] == ["t09"]
+
+
 def test_a_place_that_no_answer_named_is_refused() -> None:
     assert Place.read("") is None and Place.read(str(Place(0.1, "a:b"))) == Place(0.1, "a:b")
     for text in ("1.0", "x:y"):

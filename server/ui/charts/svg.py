@@ -7,11 +7,13 @@ from markupsafe import Markup, escape
 WIDTH = 720
 
 
-def chart(name: str, height: int, parts: Iterable[str], kind: str = "", width: int = WIDTH) -> Markup:
-    """An SVG of that height, in its own units, with `name` for screen readers."""
+def chart(
+    name: str, height: int, parts: Iterable[str], kind: str = "", width: int = WIDTH, *, role: str = "img"
+) -> Markup:
+    """An SVG of that height, in its own units, with `name` for screen readers. `role` is `group` if it holds links."""
     body = Markup("").join(Markup(part) for part in parts)
-    return Markup('<svg class="chart {}" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        kind, width, height, name, body
+    return Markup('<svg class="chart {}" viewBox="0 0 {} {}" role="{}" aria-label="{}">{}</svg>').format(
+        kind, width, height, role, name, body
     )
 
 

@@ -29,11 +29,8 @@ def graph(agent: str, rows: Sequence[Tree], live: int | None) -> Markup:
     ]
     width = int(28.0 + STEP * (len(shown) + 1))
     spoken = f"Lineage of {len(shown)} versions" + (f", v{live} is live" if live is not None else "")
-    return (
-        chart(spoken, 140, parts, "lineage", width)
-        .replace("<svg ", Markup('<svg width="{}" height="140" ').format(width), 1)
-        .replace('role="img"', 'role="group"', 1)
-    )
+    drawn = chart(spoken, 140, parts, "lineage", width, role="group")
+    return Markup(str(drawn).replace("<svg ", f'<svg width="{width}" height="140" ', 1))
 
 
 def _edge(start: tuple[float, float], end: tuple[float, float], row: Tree) -> str:

@@ -78,13 +78,16 @@ ANSWERS: dict[str, Tree] = {
                         "reason": "unclear",
                         "hint_status": "accepted", "findings": ["told to vote"], "candidates": []}],
         "reward": {"value": -1.0, "source": "user", "records": ["f-1"], "hint": None}, "withheld": None,
-        "used": [{**ROW, "step_id": 3, "record_ids": ["f-1"]}], "shadow_group": None,
+        "used": [{**{key: value for key, value in ROW.items() if key != "interaction_id"}, "step_id": 3}],
+        "shadow_group": None,
         "training_status": "trained into v3",
     },
     f"{ON}/versions": {"agent": "agent", "live": 3, "previous": 2, "versions": [
         {**VERSION, "version": 1, "parent": 0, "state": "retired"},
         {**VERSION, "version": 2, "parent": 1, "state": "refused", "reason": "forgot 9 of 64"}, VERSION]},
-    f"{ON}/versions/3": {**{key: value for key, value in VERSION.items() if key != "aliases"}, "manifest": {"rank": 8}, "fault": None},
+    f"{ON}/versions/3": {
+        **{key: value for key, value in VERSION.items() if key != "aliases"}, "manifest": {"rank": 8}, "fault": None,
+    },
     f"{ON}/versions/3/lineage": {
         **VERSION, "name": "agent@v3", "ancestors": ["agent@v2", "agent@v1", "agent@v0"], "children": ["agent@v4"],
         "step": STEP, "canaries": [], "comparisons": {"won": 3, "lost": 1}, "n_turns": 12,

@@ -34,22 +34,18 @@ def page(
     reach: list[ColumnElement[bool]] = [col(FeedbackRow.tenant) == tenant]
     if before is not None:
         reach += [at <= before.at, or_(at < before.at, name < before.name)]
-    looked = session.connection().execute(select(name, at).where(*reach).order_by(at.desc(), name.desc()).limit(LOOKS))
-    places = [Place(float(when), str(key)) for key, when in looked]
-    mine = (
-        select(FeedbackRow)
-        .join(InteractionRow, col(InteractionRow.interaction_id) == col(FeedbackRow.interaction_id))
-        .where(name.in_([place.name for place in places]), col(InteractionRow.agent) == agent)
-        .where(col(FeedbackRow.is_deleted).is_(False), *_holds(said))
-        .order_by(at.desc(), name.desc())
-        .limit(limit)
+    latest = select(name, at, col(FeedbackRow.interaction_id)).where(*reach).order_by(at.desc(), name.desc())
+    looked = [(str(key), float(when), of) for key, when, of in session.connection().execute(latest.limit(LOOKS))]
+    mine = _of_agent(session, agent, {str(of) for _, _, of in looked if of is not None})
+    kept = select(FeedbackRow).where(
+        name.in_([key for key, _, of in looked if of in mine]), col(FeedbackRow.is_deleted).is_(False), *_holds(said)
     )
-    rows = session.scalars(mine).all()
+    rows = session.scalars(kept.order_by(at.desc(), name.desc()).limit(limit)).all()
     turns = {line["turn"]: line for line in lines(session, [row.interaction_id for row in rows if row.interaction_id])}
     found = [{**{key: getattr(row, key) for key in _SHOWN}, "turn": turns.get(str(row.interaction_id))} for row in rows]
     if len(rows) == limit:
         return found, str(Place(rows[-1].created_at, rows[-1].feedback_id))
-    return found, str(places[-1]) if len(places) == LOOKS else None
+    return found, str(Place(looked[-1][1], looked[-1][0])) if len(looked) == LOOKS else None
 
 
 def found(session: Session, agent: str, tenant: str, said: Said | None, n: int) -> list[Tree]:
@@ -62,6 +58,15 @@ def found(session: Session, agent: str, tenant: str, said: Said | None, n: int) 
         if following is None or len(made) >= n:
             return made
         before = Place.read(following)
+
+
+def _of_agent(session: Session, agent: str, names: set[str]) -> set[str]:
+    """The turns among `names` that are the agent's. The database is asked by name alone: with the agent as a condition,
+    SQLite walks over all of its turns.
+    """
+    columns = (col(InteractionRow.interaction_id), col(InteractionRow.agent))
+    rows = session.connection().execute(select(*columns).where(columns[0].in_(names)))
+    return {str(name) for name, of in rows if of == agent}
 
 
 def _holds(said: Said | None) -> list[ColumnElement[bool]]:

@@ -33,7 +33,7 @@ def queue(session: Session, agent: str, why: Why, *, before: Place | None, limit
 
     Turns that a user has rated are left out. The judge's verdict is not shown, because it would influence the label.
     """
-    places = newest(session, agent, Wanted(), before, TEXTS)
+    places, rest = newest(session, agent, Wanted(), before, TEXTS)
     names = [each.name for each in places]
     chosen = _chosen(session, names, why) - _rated(session, names)
     kept = [each for each in places if each.name in chosen][:limit]
@@ -45,7 +45,7 @@ def queue(session: Session, agent: str, why: Why, *, before: Place | None, limit
         found.append({**shown, "next_state": after})
     if len(kept) == limit:
         return found, str(kept[-1])
-    return found, str(places[-1]) if len(places) == TEXTS else None
+    return found, str(rest) if rest else None
 
 
 def _chosen(session: Session, names: Sequence[str], why: Why) -> set[str]:

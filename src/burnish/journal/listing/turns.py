@@ -20,6 +20,8 @@ Tree = dict[str, Any]
 EXCERPT = 280
 """Most characters of a text in a list."""
 MOST_OF_SESSION = 200
+WALK = 200_000
+"""Most entries of the index that one call walks over to find a version's turns."""
 
 
 class Fate(StrEnum):
@@ -53,14 +55,12 @@ class Page:
 
 def page(session: Session, agent: str, wanted: Wanted, *, before: Place | None = None, limit: int = 50) -> Page:
     """The agent's turns that are `wanted`, newest first."""
-    most = TEXTS if wanted.text else LOOKS
-    places = newest(session, agent, wanted, before, most)
-    found = _chosen(session, wanted, places, limit)
-    is_full = len(found) == limit
-    last = found[-1] if is_full else (places[-1] if places else None)
-    is_end = not is_full and len(places) < most
-    names = [place.name for place in found]
-    return Page(lines(session, names), None if is_end or last is None else str(last), last.at if last else None)
+    places, rest = newest(session, agent, wanted, before, TEXTS if wanted.text else LOOKS)
+    kept = _chosen(session, wanted, places, limit)
+    following = kept[-1] if len(kept) == limit else rest
+    last = following or (places[-1] if places else None)
+    names = [place.name for place in kept]
+    return Page(lines(session, names), str(following) if following else None, last.at if last else None)
 
 
 def found(session: Session, agent: str, wanted: Wanted, n: int) -> list[InteractionRow]:
@@ -68,24 +68,34 @@ def found(session: Session, agent: str, wanted: Wanted, n: int) -> list[Interact
     names: list[str] = []
     before: Place | None = None
     while len(names) < n:
-        places = newest(session, agent, wanted, before, TEXTS)
+        places, before = newest(session, agent, wanted, before, TEXTS)
         names += [place.name for place in _chosen(session, wanted, places, n - len(names))]
-        if len(places) < TEXTS:
+        if before is None:
             break
-        before = places[-1]
     rows = session.scalars(select(InteractionRow).where(col(InteractionRow.interaction_id).in_(names)))
     return sorted(rows, key=lambda row: (row.ended_at, row.interaction_id), reverse=True)
 
 
-def newest(session: Session, agent: str, wanted: Wanted, before: Place | None, n: int) -> list[Place]:
-    """The places of the agent's `n` newest turns in the time and of the version that is `wanted`."""
-    seen = session.connection().execute(
-        select(col(InteractionRow.interaction_id), col(InteractionRow.ended_at))
-        .where(*_reach(session, agent, wanted), *_after(before))
-        .order_by(col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id).desc())
-        .limit(n)
-    )
-    return [Place(float(at), str(name)) for name, at in seen]
+def newest(
+    session: Session, agent: str, wanted: Wanted, before: Place | None, n: int
+) -> tuple[list[Place], Place | None]:
+    """The places of the agent's `n` newest turns in the time and of the version that is `wanted`, and where to go on
+    (None: there is no more). For a version, the `WALK` newest entries of the index are looked at.
+    """
+    at, name = col(InteractionRow.ended_at), col(InteractionRow.interaction_id)
+    reach = [col(InteractionRow.agent) == agent, *_after(before)]
+    since, bound = _since(session, agent, wanted), None
+    if wanted.version is not None:
+        entries = select(at).where(col(InteractionRow.agent) == agent, *([at <= before.at] if before else []))
+        bound = session.scalars(entries.order_by(at.desc()).offset(WALK).limit(1)).first()
+        reach.append(col(InteractionRow.version) == wanted.version)
+    if (start := max((each for each in (since, bound) if each is not None), default=None)) is not None:
+        reach.append(at >= start)
+    rows = session.connection().execute(select(name, at).where(*reach).order_by(at.desc(), name.desc()).limit(n))
+    places = [Place(float(when), str(key)) for key, when in rows]
+    if len(places) == n:
+        return places, places[-1]
+    return places, Place(bound, "") if bound is not None and (since is None or since < bound) else None
 
 
 def of_session(session: Session, agent: str, session_id: str) -> list[Tree]:
@@ -164,15 +174,11 @@ def fate(skip_reason: str | None, spent_step: int | None, is_ready: bool) -> Fat
     return Fate.READY if is_ready else Fate.WAITING
 
 
-def _reach(session: Session, agent: str, wanted: Wanted) -> list[ColumnElement[bool]]:
-    """Conditions that the index answers alone."""
-    found: list[ColumnElement[bool]] = [col(InteractionRow.agent) == agent]
-    since = wanted.since
-    if wanted.version is not None:
-        found.append(col(InteractionRow.version) == wanted.version)
-        made = session.get(VersionRow, (agent, wanted.version))
-        since = max(since or 0.0, made.created_at) if made is not None else since  # it answered nothing before
-    return found if since is None else [*found, col(InteractionRow.ended_at) >= since]
+def _since(session: Session, agent: str, wanted: Wanted) -> float | None:
+    """The time from which on turns are wanted. A version answered nothing before it was made."""
+    made = session.get(VersionRow, (agent, wanted.version)) if wanted.version is not None else None
+    times = [at for at in (wanted.since, made and made.created_at) if at is not None]
+    return max(times, default=None)
 
 
 def _after(before: Place | None) -> list[ColumnElement[bool]]:
