@@ -22,7 +22,7 @@ ALARM_BATCHES = 8
 """Replies since the last step, in batches of `learner.min_rows`, from which on something must be wrong."""
 
 MOST = 5000
-"""Most replies since the last step that are counted."""
+"""Replies since the last step that are counted, or more where the alarm needs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,8 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
         return f"a step on {n_ready} rated replies is due", False
     latest = select(col(StepRow.started_at)).where(col(StepRow.agent) == agent)
     since = session.scalars(latest.order_by(col(StepRow.step_id).desc()).limit(1)).first()
-    n_since, n_unrated, n_cut = _since(session, agent, since or 0.0)
+    most = max(MOST, ALARM_BATCHES * needed)
+    n_since, n_unrated, n_cut = _since(session, agent, since or 0.0, most)
     waits = f"waits for {needed - n_ready} more rated replies ({n_ready} of {needed})"
     is_alarm = n_since >= ALARM_BATCHES * needed
     if n_cut:
@@ -104,20 +105,20 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
     if n_unrated and (unfit := _unfit_judge(session)) is not None:
         waits += f"; {n_unrated} replies since the last step have no rating, and {unfit}"
     elif is_alarm:
-        many = f"{n_since} or more" if n_since == MOST else f"{n_since}"
+        many = f"{n_since} or more" if n_since == most else f"{n_since}"
         waits += f"; {many} replies have come since the last step; `burnish turns list` shows why they do not count"
     return waits, is_alarm
 
 
-def _since(session: Session, agent: str, since: float) -> tuple[int, int, int]:
-    """Of the replies after `since` (the latest `MOST`): all, those without a rating, and those that were cut off."""
+def _since(session: Session, agent: str, since: float, most: int) -> tuple[int, int, int]:
+    """Of the replies after `since` (the latest `most`): all, those without a rating, and those that were cut off."""
     state = (InteractionRow.is_ready, InteractionRow.spent_step, InteractionRow.skip_reason)
     latest = (
         select(*map(col, state))
         .where(col(InteractionRow.agent) == agent, col(InteractionRow.ended_at) > since)
         .where(col(InteractionRow.may_train).is_(True))
         .order_by(col(InteractionRow.ended_at).desc())
-        .limit(MOST)
+        .limit(most)
         .subquery()
     )
     is_unrated = (latest.c.is_ready.is_(False), latest.c.spent_step.is_(None), latest.c.skip_reason.is_(None))

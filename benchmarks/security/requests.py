@@ -104,7 +104,7 @@ REQUESTS: dict[str, Request] = {
     f"GET {_ON_AGENT}/status": _PLAIN,
     f"GET {_ON_AGENT}/judges": _PLAIN,
     f"GET {_ON_AGENT}/turns": _PLAIN,
-    f"GET {_ON_AGENT}/turns/session/{{session_id}}": _PLAIN,
+    f"GET {_ON_AGENT}/turns/session/{{session_id:path}}": _PLAIN,
     f"GET {_ON_AGENT}/feedback": _PLAIN,
     f"GET {_ON_AGENT}/judges/label": _PLAIN,
     f"GET {_ON_AGENT}/canary": _PLAIN,
@@ -130,7 +130,7 @@ def path_of(route: str, things: Things) -> str:
         "{version}": "1",
         "{id}": AGENT,
         "{turn}": things.turn,
-        "{session_id}": things.turn,
+        "{session_id:path}": things.turn,
         "{feedback_id:path}": things.feedback,
     }
     path = route.partition(" ")[2]

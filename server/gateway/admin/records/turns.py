@@ -58,7 +58,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             page = turns.page(session, agent, wanted, before=place(before), limit=limit)
         return {"agent": agent, "turns": page.turns, "next": page.next, "looked_to": page.looked_to}
 
-    @made.get("/agents/{agent}/turns/session/{session_id}", dependencies=[on_agent])
+    @made.get("/agents/{agent}/turns/session/{session_id:path}", dependencies=[on_agent])
     def show_session(agent: AgentPath, session_id: SessionPath) -> dict[str, Any]:
         """The turns of one session with this agent in full, oldest first, at most 200. Empty if there is none."""
         with journal.read() as session:
