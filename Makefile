@@ -43,7 +43,7 @@ test-slow: setup ## The long suites
 test-harness: setup ## Real agent harnesses against the gateway (installs them under .work/ at first)
 	$(BIN)/pytest -m harness tests/harness
 
-test-browser: setup ## The thumbs for web pages in a real Chromium (installs Debian's where there is none)
+test-browser: setup ## Thumbs and pages in a real Chromium (installs Debian's where there is none; axe-core from npm)
 	$(BIN)/pytest -m browser tests/browser
 
 audit: setup ## SBOMs of the locks, and their known vulnerabilities

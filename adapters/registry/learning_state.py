@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, case, func, select
 from sqlmodel import Session, col
 
 from burnish.adapters import model_files
@@ -21,6 +21,9 @@ TRUNCATED = "truncated"
 """The learner's skip reason of rated replies that it cannot use, because they did not end by themselves."""
 ALARM_BATCHES = 8
 """Replies since the last step, in batches of `learner.min_rows`, from which on something must be wrong."""
+
+MOST = 5000
+"""Replies since the last step that are counted, or more where the alarm needs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +97,11 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
         return f"a step on {n_ready} rated replies is due", False
     latest = select(col(StepRow.started_at)).where(col(StepRow.agent) == agent)
     since = session.scalars(latest.order_by(col(StepRow.step_id).desc()).limit(1)).first()
-    is_new = col(InteractionRow.ended_at) > (since or 0.0)
-    n_since = _count(session, agent, is_new)
-    n_unrated = _count(session, agent, is_new, col(InteractionRow.is_ready).is_(False), *_UNSPENT)
+    most = max(MOST, ALARM_BATCHES * needed)
+    n_since, n_unrated, n_cut = _since(session, agent, since or 0.0, most)
     waits = f"waits for {needed - n_ready} more rated replies ({n_ready} of {needed})"
     is_alarm = n_since >= ALARM_BATCHES * needed
-    if n_cut := _count(session, agent, is_new, col(InteractionRow.skip_reason) == TRUNCATED):
+    if n_cut:
         waits += f"; {n_cut} more do not count, because their length limit cut them: raise max_tokens, or add a comment"
     if n_unbacked := _unbacked(session, agent):
         said = "hint was" if n_unbacked == 1 else "hints were"
@@ -108,8 +110,27 @@ def _waits(session: Session, settings: Settings, agent: str) -> tuple[str, bool]
     if n_unrated and (unfit := _unfit_judge(session)) is not None:
         waits += f"; {n_unrated} replies since the last step have no rating, and {unfit}"
     elif is_alarm:
-        waits += f"; {n_since} replies have come since the last step; `burnish turns list` shows why they do not count"
+        many = f"{n_since} or more" if n_since == most else f"{n_since}"
+        waits += f"; {many} replies have come since the last step; `burnish turns list` shows why they do not count"
     return waits, is_alarm
+
+
+def _since(session: Session, agent: str, since: float, most: int) -> tuple[int, int, int]:
+    """Of the replies after `since` (the latest `most`): all, those without a rating, and those that were cut off."""
+    state = (InteractionRow.is_ready, InteractionRow.spent_step, InteractionRow.skip_reason)
+    latest = (
+        select(*map(col, state))
+        .where(col(InteractionRow.agent) == agent, col(InteractionRow.ended_at) > since)
+        .where(col(InteractionRow.may_train).is_(True))
+        .order_by(col(InteractionRow.ended_at).desc())
+        .limit(most)
+        .subquery()
+    )
+    is_unrated = (latest.c.is_ready.is_(False), latest.c.spent_step.is_(None), latest.c.skip_reason.is_(None))
+    n_unrated = func.sum(case((and_(*is_unrated), 1), else_=0))
+    n_cut = func.sum(case((latest.c.skip_reason == TRUNCATED, 1), else_=0))
+    found = session.connection().execute(select(func.count(), n_unrated, n_cut).select_from(latest)).one()
+    return int(found[0]), int(found[1] or 0), int(found[2] or 0)
 
 
 _UNSPENT: tuple[Any, ...] = (col(InteractionRow.spent_step).is_(None), col(InteractionRow.skip_reason).is_(None))

@@ -1,4 +1,4 @@
-"""Preparation before serving: directories, the journal's schema, the agent, the admin key, the serving table."""
+"""Preparation before serving: directories, the journal's schema, the agent, Burnish's own keys, the serving table."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -87,13 +87,20 @@ def admin_key_file(settings: Settings) -> Path:
     return settings.state_dir / "admin.key"
 
 
+def ui_key_file(settings: Settings) -> Path:
+    """The key of the pages for people, for whoever signs in with a link that `burnish up` printed."""
+    return settings.state_dir / "ui.key"
+
+
 def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes:
     """Write keys, engines and aliases from the settings and the registry into the serving table. A missing table is
     made.
 
     Without a journal, the keys and aliases stay as they are. Raises TableError if there is then no table to read.
     """
-    admin = keys.ensure_secret(admin_key_file(settings))
+    own = [_own("admin", admin_key_file(settings), keys.Scope.ADMIN)]
+    if settings.gateway.ui_port:
+        own.append(_own(keys.UI, ui_key_file(settings), keys.Scope.OPERATOR, *keys.OF_USERS))
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
         agents, known, opt_outs = table.agents, table.keys, table.opt_outs
@@ -102,7 +109,6 @@ def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes
                 agents = {row.name: _route(session, table, row) for row in _served(session, table)}
                 known = {key.digest: key for key in _keys(session)}
                 opt_outs = {row.voice: row.may_record for row in session.scalars(select(OptOutRow))}
-        root = keys.Key("admin", keys.digest(admin), "default", frozenset({keys.Scope.ADMIN}), name="admin.key")
         return replace(
             table,
             base_name=BASE_NAME,
@@ -110,11 +116,16 @@ def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes
             engine_key=engine_key(settings),
             remote_url=f"http://127.0.0.1:{settings.remote_port}" if settings.remote.model else "",
             agents=agents,
-            keys={**known, root.digest: root},
+            keys={**known, **{key.digest: key for key in own}},
             opt_outs=opt_outs,
         )
 
     return serving_table.update(routes_file(settings), change, is_made_anew=journal is not None)
+
+
+def _own(key_id: str, file: Path, *scopes: keys.Scope) -> keys.Key:
+    """A key of Burnish itself, of the tenant `default`. Its secret is in `file`."""
+    return keys.Key(key_id, keys.digest(keys.ensure_secret(file)), "default", frozenset(scopes), name=file.name)
 
 
 def _served(session: Session, table: serving_table.Routes) -> list[AgentRow]:

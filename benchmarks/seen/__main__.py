@@ -6,10 +6,10 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.seen import metrics
+from benchmarks.seen import metrics, pages
 
-PARTS = ("metrics",)
-BARS: tuple[Bar, ...] = metrics.BARS
+PARTS = ("metrics", "pages")
+BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS)
 
 
 def main() -> None:
@@ -34,6 +34,8 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
     parts = given.only or PARTS
     if "metrics" in parts:
         figures |= metrics.measure(folder / "metrics", given.rounds, given.seconds, given.turns, tell)
+    if "pages" in parts:
+        figures |= pages.measure(folder / "pages", tell, given.turns)
     return figures
 
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from burnish import serving_table as table
 from burnish.config import Settings
 from burnish.errors import ConfigError
-from burnish.keys import Scope
+from burnish.keys import UI, Scope
 from burnish.server.gateway.access.host_guard import is_loopback
 from burnish.server.gateway.app import REPLIES, create_app
 from burnish.server.gateway.http.protocol import Protocol
@@ -53,7 +53,8 @@ def check_bind(settings: Settings) -> None:
     if is_loopback(host):
         return
     keys = table.watch(settings.run_dir / "routes.json").current().keys
-    if not any(key.covers(Scope.INFERENCE) for key in keys.values() if Scope.ADMIN not in key.scopes):
+    clients = [key for key in keys.values() if Scope.ADMIN not in key.scopes and key.key_id != UI]
+    if not any(key.covers(Scope.INFERENCE) for key in clients):
         raise ConfigError(
             f"gateway.host is {host!r}, which others can reach, and there is no inference key; make one with "
             "`burnish keys create --scope inference`, or set gateway.host to 127.0.0.1"

@@ -37,6 +37,8 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
+UI = "ui"
+"""The id of the key that the pages for people use after a one-time link. It is Burnish's own and no client's."""
 OF_USERS = frozenset({Scope.INFERENCE, Scope.FEEDBACK})
 """What somebody may do who is a user and nothing else."""
 

@@ -18,16 +18,18 @@ LARGE_FOLDERS = {
 ONE_MEANING = {
     "__init__.py": "a package",
     "__main__.py": "a package that runs",
-    "agents.py": "agents: rows, routes, commands",
+    "agents.py": "agents: rows, routes, commands, pages",
     "audit.py": "the audit log: rows, route",
     "base_model.py": "the base model: its identity, its place",
     "canary.py": "canaries: verbs, routes, commands",
     "error_envelope.py": "an error as a dialect's clients read it",
+    "feedback.py": "feedback: filing it, queries, routes, pages",
+    "figures.py": "figures about an agent: queries, routes",
     "groups.py": "shadow groups: settings, rows",
     "heldout_replay.py": "the held-out replay: doing it, judging it",
     "jobs.py": "jobs: rows, leases",
-    "keys.py": "API keys: what they are, commands",
-    "learner.py": "the learner: routes, commands, tables",
+    "keys.py": "API keys: what they are, routes, commands",
+    "learner.py": "the learner: routes, commands, tables, pages",
     "parts.py": "the parts: what they are, the command that runs one",
     "privacy.py": "a user's data: verbs, routes, commands",
     "process.py": "a part's process: its entry point",
@@ -36,9 +38,9 @@ ONE_MEANING = {
     "request.py": "a dialect's request body",
     "steps.py": "the learner's steps: rows, queries",
     "tools.py": "a dialect's tools",
-    "turns.py": "turns: rows, queries, routes, commands, tables",
+    "turns.py": "turns: rows, queries, routes, commands, tables, pages",
     "users.py": "the simulated users of a world",
-    "versions.py": "versions: rows, queries, routes, commands, tables",
+    "versions.py": "versions: rows, queries, routes, commands, tables, pages",
 }
 """File names that occur more than once in the product, each with its one meaning."""
 PRODUCT = ("adapters/", "judges/", "learner/", "sandbox/", "server/", "src/")

@@ -46,7 +46,7 @@ class Whole:
         return f"http://127.0.0.1:{self.gateway}"
 
     def start(self) -> None:
-        chosen = {"gateway.port": self.gateway, "engine.port": self.engine, **self.settings}
+        chosen = {"gateway.ui_port": 0, "gateway.port": self.gateway, "engine.port": self.engine, **self.settings}
         flags = [text for key, value in chosen.items() for text in ("--set", f"{key}={json.dumps(value)}")]
         self.log = (self.state.parent / "up.log").open("ab")
         self.process = subprocess.Popen(

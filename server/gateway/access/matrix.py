@@ -179,7 +179,7 @@ def expected(route: Declared, asker: Asker) -> Expected:
             return Expected(ALLOWED, asker.is_in_reach and not asker.is_other_user)
         case Reach.NEW_AGENT | Reach.USER:
             return Expected(403 if asker.agents is Agents.OTHER else ALLOWED)
-        case Reach.PERSON:
+        case Reach.PERSON | Reach.TENANT:
             return Expected(ALLOWED if asker.agents is Agents.ALL else 403, asker.is_own_tenant)
         case Reach.MODEL:
             status = 403 if asker.is_own_tenant and asker.agents is Agents.OTHER else _there(asker.is_in_reach)

@@ -18,6 +18,7 @@ class Reach(StrEnum):
     AGENT = "agent"  # the agent in the path
     NEW_AGENT = "new agent"  # an agent that is to be made, in the caller's tenant
     USER = "user"  # a user of the caller's tenant, for whom a token is made
+    TENANT = "tenant"  # what belongs to no agent of the caller's tenant: its keys
     PERSON = "person"  # what is stored of a user of the caller's tenant, in all agents
     TURN = "turn"  # one turn
     FEEDBACK = "feedback"  # one piece of feedback

@@ -17,13 +17,14 @@ from burnish.server.gateway.admin import (
     canary,
     exports,
     imports,
+    keys,
     learner,
     privacy,
     releases,
-    turns,
     versions,
 )
 from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.admin.records import feedback, figures, turns
 from burnish.server.gateway.feedback import stored
 from burnish.server.gateway.http.error_envelope import install
 from burnish.server.gateway.metrics import scrape
@@ -33,7 +34,21 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     """The application that answers all requests outside the hot path."""
     app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
     access = Access(settings, journal)
-    for noun in (agents, imports, versions, releases, learner, turns, exports, audit, canary, privacy):
+    for noun in (
+        agents,
+        imports,
+        versions,
+        releases,
+        learner,
+        turns,
+        feedback,
+        figures,
+        exports,
+        audit,
+        canary,
+        privacy,
+        keys,
+    ):
         app.include_router(noun.router(settings, journal, access), prefix="/admin", tags=["admin"])
     app.include_router(stored.router(settings, journal))
     app.include_router(scrape.router(settings, journal))

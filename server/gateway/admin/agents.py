@@ -55,9 +55,11 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.get("/agents")
     def list_agents(caller: Caller = Depends(access.anywhere(Scope.VIEWER))) -> dict[str, Any]:  # noqa: B008
-        """The tenant's agents with the targets of their aliases."""
+        """The tenant's agents with the targets of their aliases, and what the key of this request may do."""
+        key = {"key_id": caller.key_id, "scopes": sorted(caller.scopes), "agents": sorted(caller.agents)}
         with journal.read() as session:
-            return {"agents": [described(row, aliases_of(session, row.name)) for row in visible(session, caller)]}
+            found = [described(row, aliases_of(session, row.name)) for row in visible(session, caller)]
+        return {"agents": found, "key": key}
 
     @made.post("/agents")
     def create_agent(body: NewAgent, caller: Caller = may_make) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from burnish.cli import (
     privacy,
     settings,
     turns,
+    ui,
     up,
     versions,
 )
@@ -37,6 +38,7 @@ PANELS: dict[str, dict[str, typer.Typer | tuple[Callable[..., None], str]]] = {
         "demo": (demo.demo, "demo --seed 1"),
         "models": models.app,
         "up": (up.up, "up --set gateway.port=8700"),
+        "ui": (ui.ui, "ui --link"),
         "status": (up.status, "status --json"),
         "config": (settings.config, "config --set learner.min_rows=8"),
     },

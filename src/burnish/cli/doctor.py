@@ -141,10 +141,13 @@ def _disk(settings: Settings) -> Iterator[Finding]:
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    wanted = [("gateway", settings.gateway.host, settings.gateway.port)]
+    known = [("gateway", settings.gateway.host, settings.gateway.port)]
     if not settings.engine.urls:
-        wanted.append(("engine", "127.0.0.1", settings.engine.port))
-    for part, host, port in wanted:
+        known.append(("engine", "127.0.0.1", settings.engine.port))
+    wanted = [(part, host, port, f"{part}.port") for part, host, port in known]
+    if settings.gateway.ui_port:
+        wanted.append(("pages", "127.0.0.1", settings.gateway.ui_port, "gateway.ui_port"))
+    for part, host, port, setting in wanted:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -153,7 +156,7 @@ def _ports(settings: Settings) -> Iterator[Finding]:
                 yield Finding(
                     "fault",
                     f"port {port} for the {part} cannot be used: {error.strerror}",
-                    f"End the process that listens there, or choose another port: --set {part}.port=…",
+                    f"End the process that listens there, or choose another port: --set {setting}=…",
                 )
             else:
                 yield Finding("ok", f"port {port} is free for the {part}")

@@ -124,6 +124,12 @@ def _learner(settings: config.Settings) -> None:
     run(settings, stopping)
 
 
+def _ui(settings: config.Settings) -> None:
+    from burnish.cli.ui import serve
+
+    serve(settings)
+
+
 _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "engine": _engine,
     "gateway": _gateway,
@@ -132,6 +138,7 @@ _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "swapper": _swapper,
     "judge": _judge,
     "learner": _learner,
+    "ui": _ui,
 }
 
 for _name, _description in DESCRIPTIONS.items():

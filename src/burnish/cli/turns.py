@@ -24,11 +24,15 @@ from burnish.cli.common import (
 from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
 from burnish.journal import story
+from burnish.journal.listing import feedback as said_about
+from burnish.journal.listing import turns as listing
+from burnish.journal.listing.feedback import Said
+from burnish.journal.listing.turns import Fate, Wanted
 from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
 
 app = typer.Typer(
-    help="List the latest turns, or show one with its judgements, reward and training.",
+    help="List turns and feedback, or show a turn with its judgements, reward and training.",
     epilog=example("turns list", "turns show chatcmpl-6cd9ac5f"),
     no_args_is_help=True,
 )
@@ -36,16 +40,59 @@ app = typer.Typer(
 
 @app.command("list", epilog=example("turns list --limit 5", "turns list --agent support --json"))
 def list_(
-    agent: AgentName = None, limit: Limit = 20, file: ConfigFile = None, state: StateDir = None, as_json: AsJson = False
+    agent: AgentName = None,
+    text: Annotated[str, typer.Option(help="Only turns with this text in the newest message or the reply.")] = "",
+    version: Annotated[int | None, typer.Option(min=0, help="Only replies of this version.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only this user's turns.")] = None,
+    fate: Annotated[Fate | None, typer.Option(help="Only turns of which this became.")] = None,
+    since: Since = None,
+    limit: Limit = 20,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """List an agent's latest turns, newest first."""
     _, journal, name = existing(file, state, agent)
+    wanted = Wanted(version=version, user=user, fate=fate, text=text, since=moment(since))
     with journal.read() as session:
-        found = [(row, story.training_status(session, row)) for row in story.recent(session, name, limit)]
+        rows = listing.found(session, name, wanted, limit)
+        found = [(row, story.training_status(session, row)) for row in rows]
     if as_json:
         print_json([_line(row, status) for row, status in found])
     else:
         out.print(turns.listed(name, found))
+
+
+@app.command("session", epilog=example("turns session s-1f0c2a", "turns session s-1f0c2a --json"))
+def session_(
+    name: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id, from `turns show`.")],
+    agent: AgentName = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the turns of one session, oldest first."""
+    _, journal, of = existing(file, state, agent)
+    with journal.read() as session:
+        found = listing.of_session(session, of, name)
+    print_json(found) if as_json else out.print(turns.thread(found))
+
+
+@app.command(epilog=example("turns feedback --said correction", "turns feedback --json"))
+def feedback(
+    said: Annotated[Said | None, typer.Option(help="Only feedback with this in it.")] = None,
+    agent: AgentName = None,
+    limit: Limit = 20,
+    tenant: Annotated[str, typer.Option(help="Tenant that the agent belongs to.")] = "default",
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what people and harnesses said about an agent's replies, newest first."""
+    _, journal, name = existing(file, state, agent)
+    with journal.read() as session:
+        found = said_about.found(session, name, tenant, said, limit)
+    print_json(found) if as_json else out.print(turns.said(name, found))
 
 
 @app.command(epilog=example("turns show chatcmpl-6cd9ac5f", "turns show chatcmpl-6cd9ac5f --json"))

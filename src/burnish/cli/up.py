@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from burnish import logs
 from burnish.adapters.registry.learning_state import LearningState, learning_state
 from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console, load_settings, out, print_json
+from burnish.cli.ui import one_time_link
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.files import hold, is_held, read_json
@@ -35,11 +36,12 @@ COLOURS = {
     "swapper": "cyan",
     "judge": "yellow",
     "learner": "bright_red",
+    "ui": "bright_blue",
 }
 
 
 def up(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None) -> None:
-    """Start engine, gateway, ingester, swapper, judge and learner, and keep them running until Ctrl-C."""
+    """Start engine, gateway, ingester, swapper, judge, learner and pages, and keep them running until Ctrl-C."""
     settings = load_settings(file, overrides, state)
     logs.configure(settings.log_format, "up")
     with alone(settings):
@@ -104,12 +106,15 @@ async def _up(settings: Settings) -> None:
 
 async def _greet(settings: Settings, supervisor: Supervisor) -> None:
     console.print("burnish: starting; the model takes half a minute or more to load", style="dim")
-    await supervisor.wait_ready()
+    await supervisor.wait_ready([name for name in supervisor.states if name != "ui"])
+    pages = f"Look inside (signs in once): [bold]{one_time_link(settings)}[/]\n" if settings.gateway.ui_port else ""
     console.print(
         f"\n[bold green]Ready.[/] Point your client at [bold]{gateway_url(settings)}/v1[/], model "
         f"[bold]{settings.agent.name}[/].\n"
+        f"{pages}"
         f"Admin key: {settings.state_dir / 'admin.key'}   Ctrl-C ends all parts.\n",
         highlight=False,
+        soft_wrap=True,
     )
 
 

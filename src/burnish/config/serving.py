@@ -85,6 +85,12 @@ class Gateway(Section):
         description="Agents whose users may rate the last reply by saying `/good`, `/bad …` or `/undo`, e.g. "
         '["agent"]; "*" for all. The gateway answers these itself.',
     )
+    ui_port: int = Field(
+        8703,
+        ge=0,
+        le=65535,
+        description="Loopback port of the pages for people, which `burnish up` starts. 0: no pages.",
+    )
     processes: int = Field(1, ge=1, le=64, description="Gateway processes that share the port (Linux: SO_REUSEPORT).")
 
 

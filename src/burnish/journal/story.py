@@ -9,23 +9,12 @@ from burnish.errors import NotFound
 from burnish.journal import shadows
 from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import FeedbackRow, InteractionRow, JudgeJob, JudgementRow, NextStateRow, SampleRow, StepRow
-from burnish.journal.turns import judge_subject, messages_of, rows_of
+from burnish.journal.turns import from_bytes, judge_subject, messages_of, rows_of
 from burnish.rewards import FEEDBACK, NEXT_STATE, compose
 
 Tree = dict[str, Any]
 WAITING = "waits for what comes back"
 _JOB_FATES = {"queued": "waits for the judge", "leased": "is with the judge", "dead": "left unjudged"}
-
-
-def recent(session: Session, agent: str, limit: int) -> list[InteractionRow]:
-    """The agent's last `limit` turns, newest first."""
-    rows = (
-        select(InteractionRow)
-        .where(col(InteractionRow.agent) == agent)
-        .order_by(col(InteractionRow.ended_at).desc())
-        .limit(limit)
-    )
-    return list(session.scalars(rows))
 
 
 def tell(session: Session, interaction_id: str) -> Tree:
@@ -48,7 +37,9 @@ def tell(session: Session, interaction_id: str) -> Tree:
         "finish_reason": row.finish_reason,
         "messages": messages_of(session, row.message_digests),
         "reply": messages_of(session, [row.reply_digest])[0],
+        "seconds": round(row.ended_at - row.started_at, 3),
         "n_tokens": len(row.token_ids) // 4,
+        "logprobs": [round(value, 4) for value in from_bytes("f", row.logprobs)],
         "next_state": _next_state(session, interaction_id),
         "feedback": [_plain(each, FeedbackRow) for each in rows_of(session, FeedbackRow, interaction_id)],
         "judgements": [_plain(each, JudgementRow) for each in rows_of(session, JudgementRow, interaction_id)],

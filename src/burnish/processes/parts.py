@@ -18,6 +18,7 @@ DESCRIPTIONS = {
     "swapper": "Try candidate versions on the engine and make the good ones live.",
     "judge": "Judge recorded turns.",
     "learner": "Train on judged turns.",
+    "ui": "Show the pages for people in a browser.",
 }
 
 
@@ -33,6 +34,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
     left_out = {"engine"} if settings.engine.urls else set()
     left_out |= set() if settings.learner.enabled and model_files.lack(settings.engine.model) is None else {"learner"}
     left_out |= set() if settings.remote.model else {"remote"}
+    left_out |= set() if settings.gateway.ui_port else {"ui"}
     kinds = [kind for kind in DESCRIPTIONS if kind not in left_out]
     # gateways that share a port are separate parts; a health check reaches any of them
     instances = [
@@ -42,6 +44,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         "engine": engine_url(settings) + "/health",
         "gateway": gateway_url(settings) + "/healthz",
         "remote": f"http://127.0.0.1:{settings.remote_port}/health",
+        "ui": ui_url(settings) + "/healthz",
     }
     key = "" if settings.engine.urls else engine_key(settings)
     patience = {"engine": 900.0}
@@ -83,6 +86,11 @@ def _n_of(kind: str, settings: config.Settings) -> int:
 def gateway_url(settings: config.Settings) -> str:
     host = settings.gateway.host
     return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{settings.gateway.port}"
+
+
+def ui_url(settings: config.Settings) -> str:
+    """Where a browser on this machine finds the pages."""
+    return f"http://127.0.0.1:{settings.gateway.ui_port}"
 
 
 def _answers(url: str, key: str) -> Callable[[], Awaitable[bool]]:

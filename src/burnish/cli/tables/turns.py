@@ -24,6 +24,28 @@ def listed(agent: str, rows: Sequence[tuple[InteractionRow, str]]) -> Table:
     return table
 
 
+def thread(found: Sequence[Tree]) -> Group:
+    """The turns of a session as they were said."""
+    parts: list[RenderableType] = []
+    for line in found:
+        parts += [message_panel(message, f"v{line['version']}") for message in line["said"]]
+        parts.append(message_panel(line["answer"], f"reply of v{line['version']}"))
+        parts.append(f"[dim]{escape(line['turn'])}  {escape(line['training_status'])}[/]")
+    return Group(*parts)
+
+
+def said(agent: str, found: Sequence[Tree]) -> Table:
+    """One piece of feedback a line."""
+    table = Table("at", "source", "value", "words", "turn", "version", title=f"feedback on {agent}")
+    for row in found:
+        values = [f"{row[name]:+g}" for name in ("rating", "score", "outcome") if row[name] is not None]
+        words = " / ".join(filter(None, (row["comment"], row["correction"], row["demonstration"])))
+        version = f"v{row['turn']['version']}" if row["turn"] else ""
+        cells = (when(row["created_at"]), row["source"], ", ".join(values))
+        table.add_row(*cells, escape(words[:MAX_CHARS]), row["interaction_id"] or "", version)
+    return table
+
+
 def shown(report: Tree) -> Group:
     """One turn with its next state, feedback, judgements, reward and training."""
     facts = Table.grid(padding=(0, 2))

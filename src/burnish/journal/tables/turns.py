@@ -54,6 +54,7 @@ class InteractionRow(SQLModel, table=True):
     __tablename__ = "interaction"
     __table_args__ = (
         Index("ix_interaction_ready", "agent", "is_ready", "spent_step"),
+        Index("ix_interaction_of_agent", "agent", "ended_at", "version"),
         Index("ix_interaction_latest_request", "request_hash", "ended_at"),
         Index("ix_interaction_latest_tail", "tail_hash", "ended_at"),
         Index("ix_interaction_latest_suffix", "suffix_hash", "ended_at"),
@@ -126,6 +127,7 @@ class FeedbackRow(SQLModel, table=True):
     """
 
     __tablename__ = "feedback"
+    __table_args__ = (Index("ix_feedback_newest", "tenant", "created_at"),)
     feedback_id: str = Field(primary_key=True)
     target: str = Field(index=True)
     interaction_id: str | None = Field(default=None, index=True)

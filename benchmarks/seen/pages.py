@@ -1,0 +1,208 @@
+"""The pages over a long journal: how soon each is seen, the slowest query, their process's memory, and axe's word.
+
+The gateway and the pages run as their own processes, as `burnish up` starts them. Chromium shows each page at two
+widths and in both themes.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from sqlalchemy import event
+from sqlmodel import Session
+
+from benchmarks.bars import Bar, Tell
+from benchmarks.seen.journal import fill
+from burnish.adapters.serving.prepare import prepare, ui_key_file
+from burnish.config import Engine, Gateway, Settings, to_environment
+from burnish.journal import Journal
+from burnish.journal.listing import feedback, figures, label_queue, turns
+from burnish.journal.listing.turns import Fate, Wanted
+from tests.browser import axe
+from tests.browser.chromium import Page, running, tab
+from tests.e2e.whole import free_port
+
+BARS: tuple[Bar, ...] = (
+    ("pages shown at both widths and in both themes, of all", "pages", "all", lambda f: f["pages"] == f["pages_all"]),
+    ("serious violations that axe finds", "axe_serious", "0", lambda f: f["axe_serious"] == 0),
+    ("first contentful paint of a page, p95, seconds", "page_p95_s", "≤ 1.5", lambda f: f["page_p95_s"] <= 1.5),
+    ("slowest query, ms", "query_ms", "≤ 50", lambda f: f["query_ms"] <= 50),
+    ("memory of the pages' process, MB", "ui_rss_mb", "≤ 250", lambda f: f["ui_rss_mb"] <= 250),
+)
+VIEWS = tuple((width, theme) for width in (1440, 390) for theme in ("light", "dark"))
+VISITS = 5
+AGENT = "agent"
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+
+
+def measure(folder: Path, tell: Tell, n_turns: int) -> dict[str, float]:
+    """The figures for a journal of `n_turns` turns. Violations and the slowest queries are told."""
+    urls: dict[str, Any] = {"engine": Engine(urls=("http://127.0.0.1:9",), api_key="none")}  # nobody is asked
+    ports = Gateway(port=free_port(), ui_port=free_port())
+    settings = Settings(state_dir=folder / "state", gateway=ports, **urls)
+    journal = prepare(settings)
+    began = time.monotonic()
+    trained = fill(journal, AGENT, n_turns, tell)[0]
+    filled = time.monotonic() - began
+    found: dict[str, float] = {"turns": n_turns, "fill_s": round(filled, 1)}
+    found |= _queries(journal, tell)
+    journal.close()
+    with _parts(settings) as pid, ExitStack() as stack:
+        profile = folder / "browser"
+        profile.mkdir()
+        port = stack.enter_context(running(profile))
+        found |= asyncio.run(_look(port, settings, _paths(trained), tell))
+        found["ui_rss_mb"] = _peak_memory(pid)
+    return found
+
+
+def _paths(turn: str) -> list[str]:
+    home = f"/a/{AGENT}"
+    return [
+        *(f"{home}/{page}" for page in ("overview", "conversations", "feedback", "labels", "versions", "compare")),
+        *(f"{home}/{page}" for page in ("learner", "judges", f"turns/{turn}", "versions/60", "learner/12")),
+        f"{home}/conversations?version=12",
+        f"{home}/conversations?text=hinge&fate=trained",
+        f"{home}/sessions/s-00000007",
+        *("/agents", "/keys", "/people?user=user-3", "/audit", "/login"),
+    ]
+
+
+async def _look(port: int, settings: Settings, paths: list[str], tell: Tell) -> dict[str, float]:
+    origin = f"http://127.0.0.1:{settings.gateway.ui_port}"
+    paints: list[float] = []
+    n_shown = n_serious = 0
+    async with tab(port) as page:
+        await _sign_in(page, origin, ui_key_file(settings).read_text(encoding="utf-8").strip())
+        for width, theme in VIEWS:
+            await _view(page, width, theme)
+            for path in paths:
+                tell(f"{path} at {width} pixels, {theme}")
+                for _ in range(VISITS):
+                    await page.open(origin + path)
+                    await page.until(PAINT)
+                    paints.append(await page.value(PAINT) / 1000)
+                serious = await axe.violations(page)
+                is_wide = await page.value("document.documentElement.scrollWidth > innerWidth")
+                for each in serious:
+                    tell(f"{path} at {width} pixels, {theme}: {each}")
+                if is_wide:
+                    tell(f"{path} is wider than {width} pixels")
+                n_serious += len(serious)
+                n_shown += not is_wide
+    shown = {"pages": n_shown, "pages_all": len(paths) * len(VIEWS), "axe_serious": n_serious}
+    return {**shown, "page_p95_s": round(quantiles(paints, n=20)[-1], 3), "page_p50_s": round(median(paints), 3)}
+
+
+async def _sign_in(page: Page, origin: str, key: str) -> None:
+    await page.open(f"{origin}/login")
+    await page.value("document.querySelector('#key').focus()")
+    await page.write(key)
+    await page.press("Enter")
+    await page.until("location.pathname.endsWith('/overview')")
+
+
+async def _view(page: Page, width: int, theme: str) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    await page.call("Emulation.setDeviceMetricsOverride", **size)
+    await page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+
+
+@contextmanager
+def _parts(settings: Settings) -> Iterator[int]:
+    """The gateway and the pages. Gives the pid of the pages."""
+    environment = {**os.environ, **to_environment(settings)}
+    command = [sys.executable, "-m", "burnish", "run"]
+    log = (settings.state_dir / "parts.log").open("wb")
+    started = [
+        subprocess.Popen([*command, part], env=environment, stdout=log, stderr=log) for part in ("gateway", "ui")
+    ]
+    try:
+        for port in (settings.gateway.port, settings.gateway.ui_port):
+            _wait(f"http://127.0.0.1:{port}/healthz")
+        yield started[1].pid
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(40)
+        log.close()
+
+
+def _wait(url: str) -> None:
+    until = time.monotonic() + 120
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
+def _peak_memory(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return round(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024, 1)
+
+
+def _queries(journal: Journal, tell: Tell) -> dict[str, float]:
+    """The slowest query of all lists and figures, and the slowest list (the median of five runs after one), in ms."""
+    asked: dict[str, Callable[[Session], Any]] = {
+        "turns": lambda s: turns.page(s, AGENT, Wanted()),
+        "turns of a version": lambda s: turns.page(s, AGENT, Wanted(version=12)),
+        "turns of a user": lambda s: turns.page(s, AGENT, Wanted(user="user-3")),
+        "turns by fate": lambda s: turns.page(s, AGENT, Wanted(fate=Fate.TRAINED)),
+        "turns by text": lambda s: turns.page(s, AGENT, Wanted(text="hinge")),
+        "a session": lambda s: turns.of_session(s, AGENT, "s-00000007"),
+        "feedback": lambda s: feedback.page(s, AGENT, "default", said=None, before=None, limit=50),
+        "corrections": lambda s: feedback.page(
+            s, AGENT, "default", said=feedback.Said.CORRECTION, before=None, limit=50
+        ),
+        "turns to label": lambda s: label_queue.queue(s, AGENT, label_queue.Why.DISAGREED, before=None, limit=20),
+        "traffic": lambda s: figures.traffic(s, AGENT, time.time(), 30 * 86_400 / figures.BUCKETS),
+        "scores": lambda s: figures.scores(s, AGENT),
+        "fates": lambda s: figures.fates(s, AGENT),
+    }
+    lists: list[float] = []
+    queries: list[float] = []
+    for name, ask in asked.items():
+        said: list[tuple[str, Any]] = []
+
+        def note(_connection: Any, _cursor: Any, text: str, given: Any, *_: Any, said: Any = said) -> None:
+            said.append((text, given))
+
+        event.listen(journal.engine, "before_cursor_execute", note)
+        spent = []
+        for _ in range(6):
+            said.clear()
+            began = time.perf_counter()
+            with journal.read() as session:
+                ask(session)
+            spent.append(1000 * (time.perf_counter() - began))
+        event.remove(journal.engine, "before_cursor_execute", note)
+        slowest = _slowest(journal, said)
+        tell(f"{name}: {median(spent[1:]):.1f} ms, at first {spent[0]:.1f} ms; its slowest query {slowest:.1f} ms")
+        lists.append(median(spent[1:]))
+        queries.append(slowest)
+    return {"query_ms": round(max(queries), 1), "list_ms": round(max(lists), 1)}
+
+
+def _slowest(journal: Journal, said: list[tuple[str, Any]]) -> float:
+    """The slowest of the statements with all of its rows, in ms."""
+    found = 0.0
+    with journal.engine.connect() as connection:
+        for text, given in said:
+            began = time.perf_counter()
+            connection.exec_driver_sql(text, given).fetchall()
+            found = max(found, 1000 * (time.perf_counter() - began))
+    return found

@@ -1,0 +1,84 @@
+"""Figures about an agent over HTTP: what learning does, traffic, scores by version, fates of turns, judges."""
+
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from sqlmodel import Session
+
+from burnish.adapters.registry import agents
+from burnish.adapters.registry.learning_state import learning_state
+from burnish.adapters.registry.lineage import aliases_of
+from burnish.config import Settings, overrides
+from burnish.errors import RequestError
+from burnish.journal import Journal, judge_checks
+from burnish.journal.listing import figures
+from burnish.journal.tables import AgentRow
+from burnish.keys import Scope
+from burnish.server.gateway.admin.caller import Access
+from burnish.server.gateway.admin.field_types import AgentPath
+
+DAY = 86_400.0
+
+
+def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
+    """`GET /agents/{agent}/status` and `GET /agents/{agent}/judges`."""
+    may_see = Depends(access.on_agent(Scope.VIEWER))
+    made = APIRouter()
+
+    @made.get("/agents/{agent}/status", dependencies=[may_see])
+    def show_status(
+        agent: AgentPath,
+        seconds: Annotated[float, Query(ge=60, le=366 * DAY, description="How far back the traffic goes.")] = DAY,
+    ) -> dict[str, Any]:
+        """What learning does and why not, the aliases, the traffic by version, and the score of rated replies by
+        version with the bounds of its 95 % interval. `alarms` are sentences about what needs a person.
+        """
+        now = time.time()
+        with journal.read() as session:
+            row = agents.find(session, agent)
+            learning = asdict(learning_state(session, _own(settings, row), agent))
+            pointed = aliases_of(session, agent)
+            return {
+                "agent": agent,
+                "at": now,
+                "learning": learning,
+                "aliases": {alias: version for version, names in pointed.items() for alias in names},
+                "held": row.held,
+                "is_paused": row.is_paused,
+                "alarms": _alarms(session, learning, row),
+                "seconds": seconds,
+                "traffic": figures.traffic(session, agent, now, seconds / figures.BUCKETS),
+                "scores": figures.scores(session, agent),
+                "latest": figures.fates(session, agent),
+            }
+
+    @made.get("/agents/{agent}/judges", dependencies=[may_see])
+    def list_judges(agent: AgentPath) -> dict[str, Any]:
+        """Every judge on file: whether it may speak, why, and the figures of its latest check."""
+        with journal.read() as session:
+            rows = judge_checks.filed(session).values()
+            found = [row.model_dump() for row in sorted(rows, key=lambda row: row.judge_id)]
+        return {"agent": agent, "model": settings.judge.model, "votes": settings.judge.votes, "judges": found}
+
+    return made
+
+
+def _own(settings: Settings, row: AgentRow) -> Settings:
+    try:
+        return overrides.laid_over(settings, row.settings)
+    except RequestError:  # stored by an earlier release; the learner says so
+        return settings
+
+
+def _alarms(session: Session, learning: dict[str, Any], row: AgentRow) -> list[str]:
+    found = [learning["sentence"]] if learning["is_alarm"] else []
+    if row.held is not None:
+        found.append(f"nothing is promoted automatically: {row.held}")
+    found += [
+        f"judge {each.judge_id} is unfit: {each.reason}"
+        for each in judge_checks.filed(session).values()
+        if each.state == "unfit"
+    ]
+    return found

@@ -1,0 +1,73 @@
+"""Compare: one prompt, two versions side by side, blind until the vote. A vote is recorded as feedback on both replies.
+
+The better reply gets a rating. The other one gets it as its correction, which is a pair for preference training. A tie
+rates both as neutral.
+"""
+
+import json
+from collections.abc import AsyncIterator
+
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from burnish.server.ui.admin_api import ApiError, Tree, on
+from burnish.server.ui.visit import Visit
+
+MAX_TOKENS = 1024
+MOST = 60
+"""Most versions that can be chosen."""
+
+
+async def compare(visit: Visit) -> Response:
+    """`/a/{agent}/compare?a=&b=&prompt=`."""
+    told = await visit.api.get(on(visit.agent, "/versions"))
+    live = told["live"] or 0
+    known = [
+        0,
+        *(row["version"] for row in told["versions"] if row["removed_at"] is None and row["state"] != "refused"),
+    ]
+    one, other = visit.number("a"), visit.number("b")
+    chosen = (live if one is None else one, (told["previous"] or 0) if other is None else other)
+    return await visit.page(
+        "compare.html",
+        "Compare two versions",
+        "compare",
+        known=known[-MOST:][::-1] + ([0] if len(known) > MOST else []),
+        live=live,
+        chosen=chosen,
+        prompt=visit.asked("prompt")[:20_000],
+        may_compare=visit.login.may("inference") and visit.login.may("feedback"),
+    )
+
+
+async def reply(visit: Visit) -> Response:
+    """One reply, as JSON lines while it comes: `{"text": …}`, then `{"turn": …}` or `{"error": …}`."""
+    form = await visit.form()
+    version, prompt = form.get("version", ""), form.get("prompt", "")
+    if not version.isdecimal() or not prompt:
+        raise ApiError(400, "expected a version and a prompt")
+    model = f"{visit.agent}@v{int(version)}"
+    pieces = visit.api.chat(model, prompt, {"max_tokens": MAX_TOKENS})
+    return StreamingResponse(_lines(pieces), media_type="application/x-ndjson")
+
+
+async def _lines(pieces: AsyncIterator[Tree]) -> AsyncIterator[str]:
+    try:
+        async for piece in pieces:
+            yield json.dumps(piece) + "\n"
+    except ApiError as error:
+        yield json.dumps({"error": error.message}) + "\n"
+
+
+async def vote(visit: Visit) -> Response:
+    """A vote on two replies: `better` and `worse` are turns, `text` is the better one's. With `tie` they are equal."""
+    form = await visit.form()
+    better, worse, text = form.get("better", ""), form.get("worse", ""), form.get("text", "")
+    if not better or not worse:
+        raise ApiError(400, "expected the turns of both replies")
+    if form.get("tie"):
+        said: list[Tree] = [{"target": better, "rating": 0.0}, {"target": worse, "rating": 0.0}]
+    else:
+        said = [{"target": better, "rating": 1.0}, {"target": worse, "correction": text}]
+        said = said if text else said[:1]
+    await visit.api.post("/v1/feedback/batch", {"feedback": said})
+    return JSONResponse({"recorded": len(said)})

@@ -1,0 +1,86 @@
+"""Versions: the lineage, one version with its evidence, and what an operator does with it."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from burnish.server.ui.admin_api import ApiError, on
+from burnish.server.ui.charts import version_graph
+from burnish.server.ui.visit import Visit
+
+PER_PAGE = 30
+VERBS = ("promote", "rollback", "pin", "unpin", "canary", "stop-canary", "end-hold")
+
+
+async def versions(visit: Visit) -> Response:
+    """`/a/{agent}/versions?to=`: newest first, from version `to` down."""
+    told, canary, overview = await asyncio.gather(
+        visit.api.get(on(visit.agent, "/versions")),
+        visit.api.get(on(visit.agent, "/canary")),
+        visit.api.get(on(visit.agent, "/status"), seconds=3600),
+    )
+    rows = told["versions"]
+    to = visit.number("to") or (rows[-1]["version"] if rows else 0)
+    shown = [row for row in reversed(rows) if row["version"] <= to]
+    return await visit.page(
+        "versions.html",
+        f"Versions of {visit.agent}",
+        "versions",
+        told=told,
+        canary=canary,
+        rows=shown[:PER_PAGE],
+        following=shown[PER_PAGE]["version"] if len(shown) > PER_PAGE else None,
+        scores={row["version"]: row for row in overview["scores"]},
+        graph=version_graph.graph(visit.agent, rows, told["live"]) if rows else None,
+    )
+
+
+async def version(visit: Visit) -> Response:
+    """`/a/{agent}/versions/{version}`."""
+    number = int(visit.request.path_params["version"])
+    told, shown, listed, overview = await asyncio.gather(
+        visit.api.get(on(visit.agent, f"/versions/{number}/lineage")),
+        visit.api.get(on(visit.agent, f"/versions/{number}")),
+        visit.api.get(on(visit.agent, "/versions")),
+        visit.api.get(on(visit.agent, "/status"), seconds=3600),
+    )
+    scores = {row["version"]: row for row in overview["scores"]}
+    return await visit.page(
+        "version.html",
+        f"{visit.agent}@v{number}",
+        "versions",
+        told=told,
+        manifest=shown["manifest"],
+        fault=shown["fault"],
+        live=listed["live"],
+        previous=listed["previous"],
+        score=scores.get(number),
+        parent_score=scores.get(told["parent"]),
+    )
+
+
+async def release(visit: Visit) -> Response:
+    """A posted verb on a version."""
+    form = await visit.form()
+    verb, reason = form.get("verb", ""), form.get("reason") or None
+    text = form.get("version", "")
+    number = int(text) if text.isdecimal() and len(text) < 10 else None
+    expected = int(form["expected"]) if form.get("expected", "").isdecimal() else None
+    match verb:
+        case "promote" if number is not None:
+            path, body = "/promote", {"version": number, "expected": expected, "reason": reason}
+        case "rollback":
+            path, body = "/rollback", {"to": number, "expected": expected, "reason": reason}
+        case "pin" | "unpin" if number is not None:
+            path, body = f"/versions/{number}/{verb}", {"reason": reason}
+        case "canary" if number is not None:
+            path, body = "/canary/start", {"version": number}
+        case "stop-canary":
+            path, body = "/canary/stop", {"kind": form.get("kind", "canary"), "reason": reason}
+        case "end-hold":
+            path, body = "/end-hold", {"reason": reason}
+        case _:
+            raise ApiError(400, f"expected one of {', '.join(VERBS)} and a version, got {verb[:80]!r}")
+    told = await visit.api.post(on(visit.agent, path), body)
+    page = f"versions/{number}" if number else "versions"
+    return visit.go(visit.path(page), str(told["status"]))

@@ -1,0 +1,224 @@
+"""Lists of turns and feedback, pages after pages, and figures that stay cheap however long the journal is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from burnish.journal import Journal
+from burnish.journal.listing import Place, feedback, figures, label_queue, turns
+from burnish.journal.listing.turns import Fate, Wanted
+from burnish.journal.tables import JudgementRow, SampleRow, StepRow, VersionRow
+from burnish.records import NextStateKind
+from tests.factories import interaction, user
+from tests.turns import add_feedback, add_next_state, add_turn
+
+
+def add(journal: Journal, name: str, at: float, text: str = "hello", reply: str = "ok", **state: Any) -> str:
+    known = {key: state.pop(key) for key in ("version", "agent", "user") if key in state}
+    made = interaction([user(text)], reply, interaction_id=name, started_at=at - 0.5, ended_at=at, **known)
+    return add_turn(journal, made, **state)
+
+
+def names(page: turns.Page) -> list[str]:
+    return [line["turn"] for line in page.turns]
+
+
+def walked(journal: Journal, wanted: Wanted, limit: int) -> list[list[str]]:
+    """The turns of each page."""
+    pages, before = [], None
+    while True:
+        with journal.read() as session:
+            page = turns.page(session, "agent", wanted, before=before, limit=limit)
+        pages.append(names(page))
+        if page.next is None:
+            return pages
+        before = Place.read(page.next)
+
+
+def test_pages_follow_one_another_without_a_gap_or_a_repetition(any_journal: Journal) -> None:
+    for i, at in enumerate((1.0, 2.0, 2.0, 2.0, 3.0, 4.0)):
+        add(any_journal, f"t{i}", at)
+    add(any_journal, "other", 2.5, agent="other")
+    assert walked(any_journal, Wanted(), 2) == [["t5", "t4"], ["t3", "t2"], ["t1", "t0"], []]
+
+
+def test_filters_choose_turns(any_journal: Journal) -> None:
+    add(any_journal, "a", 1.0, "The HINGE is broken", version=1, user="ann", spent_step=1)
+    add(any_journal, "b", 2.0, "an invoice", "about the hinge", version=2, is_ready=True)
+    add(any_journal, "c", 3.0, "an invoice", version=2, skip_reason="stale: 5 versions behind")
+    add(any_journal, "d", 4.0, "an invoice", version=2)
+    with any_journal.write() as session:
+        session.add(
+            VersionRow(agent="agent", version=2, parent=1, digest="", state="live", evidence={}, created_at=1.5)
+        )
+    for wanted, found in (
+        (Wanted(text="hinge"), ["b", "a"]),
+        (Wanted(version=2), ["d", "c", "b"]),
+        (Wanted(user="ann"), ["a"]),
+        (Wanted(fate=Fate.TRAINED), ["a"]),
+        (Wanted(fate=Fate.READY), ["b"]),
+        (Wanted(fate=Fate.DROPPED), ["c"]),
+        (Wanted(fate=Fate.WAITING), ["d"]),
+        (Wanted(version=2, text="invoice", since=2.5), ["d", "c"]),
+    ):
+        with any_journal.read() as session:
+            assert names(turns.page(session, "agent", wanted)) == found, wanted
+            assert [row.interaction_id for row in turns.found(session, "agent", wanted, 9)] == found, wanted
+
+
+def test_a_rare_match_costs_many_short_calls(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TEXTS", 2)
+    for i in range(7):
+        add(journal, f"t{i}", float(i), "rare" if i == 0 else "common")
+    assert walked(journal, Wanted(text="rare"), 5) == [[], [], [], ["t0"]]
+    with journal.read() as session:
+        first = turns.page(session, "agent", Wanted(text="rare"))
+        assert (first.turns, first.looked_to) == ([], 5.0)
+        assert [row.interaction_id for row in turns.found(session, "agent", Wanted(text="rare"), 5)] == ["t0"]
+
+
+def test_a_versions_turns_are_found_behind_many_others(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WALK", 3)
+    for i in range(12):
+        add(journal, f"t{i:02}", float(i // 2), version=int(i in (0, 1, 9)))
+    found = [name for page in walked(journal, Wanted(version=1), 5) for name in page]
+    assert found == ["t09", "t01", "t00"]
+    assert [name for page in walked(journal, Wanted(version=1, since=1.0), 5) for name in page] == ["t09"]
+
+
+def test_a_place_that_no_answer_named_is_refused() -> None:
+    assert Place.read("") is None and Place.read(str(Place(0.1, "a:b"))) == Place(0.1, "a:b")
+    for text in ("1.0", "x:y"):
+        with pytest.raises(ValueError):
+            Place.read(text)
+
+
+def test_a_session_is_told_in_full(journal: Journal) -> None:
+    long = "word " * 200
+    add(journal, "a", 1.0, long, long, session_id="s")
+    add(journal, "b", 2.0, "short", session_id="s")
+    with journal.read() as session:
+        first, second = turns.of_session(session, "agent", "s")
+        assert turns.of_session(session, "other", "s") == []
+    assert (first["said"], first["answer"]["content"]) == ([user(long)], long)
+    assert len(first["reply"]) == turns.EXCERPT and second["turn"] == "b"
+
+
+def test_feedback_is_listed_by_kind_with_its_turn(any_journal: Journal) -> None:
+    for i in range(3):
+        add(any_journal, f"t{i}", float(i), version=i)
+    add(any_journal, "x", 9.0, agent="other")
+    add_feedback(any_journal, "t0", 1.0)
+    add_feedback(any_journal, "t1", None, comment="too long")
+    add_feedback(any_journal, "t2", None, correction="Right.")
+    add_feedback(any_journal, "x", 1.0)
+    add_feedback(any_journal, "t0", -1.0, is_deleted=True)
+
+    def listed(
+        said: feedback.Said | None = None, limit: int = 9, before: Place | None = None
+    ) -> tuple[list[str], str | None]:
+        with any_journal.read() as session:
+            found, following = feedback.page(session, "agent", "default", said=said, before=before, limit=limit)
+        return [row["interaction_id"] for row in found], following
+
+    assert listed() == (["t2", "t1", "t0"], None)
+    assert listed(feedback.Said.COMMENT) == (["t1"], None)
+    assert listed(feedback.Said.RATING) == (["t0"], None)
+    first, following = listed(limit=2)
+    assert (first, listed(before=Place.read(following))[0]) == (["t2", "t1"], ["t0"])
+    with any_journal.read() as session:
+        assert feedback.page(session, "agent", "foreign", said=None, before=None, limit=9) == ([], None)
+        assert len(feedback.found(session, "agent", "default", None, 2)) == 2
+
+
+def judged(journal: Journal, name: str, score: int | None, votes: Sequence[int | None]) -> None:
+    fields: dict[str, Any] = {"judge_id": "base/1", "origin": "next_state", "confidence": 1.0, "n_failed": 0}
+    with journal.write() as session:
+        session.add(
+            JudgementRow(
+                judgement_id=f"j-{name}", interaction_id=name, score=score, votes=list(votes), created_at=1.0, **fields
+            )
+        )
+
+
+def test_the_queue_holds_what_the_judge_is_unsure_of_and_nobody_has_rated(journal: Journal) -> None:
+    for i, (score, votes) in enumerate(((None, [1, None]), (1, [1, -1, 1]), (1, [1, 1, 1]), (None, [None]))):
+        judged(journal, add(journal, f"t{i}", float(i)), score, votes)
+    add_feedback(journal, "t3", 1.0)
+    add_next_state(journal, "t0", NextStateKind.USER_REPLY, user("No."))
+
+    def queued(why: label_queue.Why) -> list[str]:
+        with journal.read() as session:
+            found, following = label_queue.queue(session, "agent", why, before=None, limit=5)
+        assert following is None and all("reward" not in each for each in found)
+        return [each["turn"] for each in found]
+
+    assert queued(label_queue.Why.ABSTAINED) == ["t0"]
+    assert queued(label_queue.Why.DISAGREED) == ["t1"]
+
+
+def test_scores_by_version_have_bounds_and_leave_out_what_is_neutral(any_journal: Journal) -> None:
+    with any_journal.write() as session:
+        session.add(StepRow(agent="agent", version=1, parent=0, outcome="published", metrics={}, started_at=1.0))
+        session.flush()
+    for i, (version, value, source) in enumerate(
+        [(0, -1.0, "user"), (0, 1.0, "judge"), (0, 0.0, "user"), (1, 1.0, "user"), (1, None, None)]
+    ):
+        name = add(any_journal, f"t{i}", float(i), version=version, spent_step=1)
+        with any_journal.write() as session:
+            fields: dict[str, Any] = {"reward": value, "reward_source": source, "record_ids": []}
+            session.add(SampleRow(step_id=1, interaction_id=name, **fields))
+    add_feedback(any_journal, add(any_journal, "waits", 9.0, version=1, is_ready=True), -1.0)
+    with any_journal.read() as session:
+        base, first = figures.scores(session, "agent")
+        told = figures.fates(session, "agent")
+    assert (base["n"], base["share"], base["by_people"]["n"], base["by_people"]["share"]) == (2, 0.5, 1, 0.0)
+    assert (first["n"], first["share"]) == (2, 0.5)
+    assert 0.0 <= base["low"] < 0.5 < base["high"] <= 1.0
+    assert told == {"n": 6, "counts": {"trained": 5, "ready": 1}, "dropped": {}}
+
+
+@pytest.mark.parametrize(("good", "bad", "low", "high"), [(8, 2, 0.4902, 0.9433), (10, 0, 0.7225, 1.0)])
+def test_the_bounds_are_wilsons(good: int, bad: int, low: float, high: float) -> None:
+    found = figures.share(good, bad)
+    assert (found["low"], found["high"]) == (low, high)
+    assert figures.share(0, 0)["share"] is None
+
+
+def test_traffic_counts_replies_by_version(any_journal: Journal) -> None:
+    for at, version in ((10.0, 1), (99.5, 1), (99.6, 2), (100.0, 2)):
+        add(any_journal, f"t{at}", at, version=version)
+    with any_journal.read() as session:
+        found = figures.traffic(session, "agent", 100.0, 1.0)
+    assert len(found) == figures.BUCKETS
+    assert found[-1] == {"at": 99.0, "by_version": {"1": 1, "2": 1}}
+
+
+def test_no_list_reads_the_whole_table(journal: Journal) -> None:
+    """SQLite searches by an index wherever it reads turns or feedback, and sorts no more than equal times."""
+    add_feedback(journal, add(journal, "t", 1.0), 1.0)
+    said: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
+        said.append((statement, parameters))
+
+    event.listen(journal.engine, "before_cursor_execute", note)
+    try:
+        with journal.read() as session:
+            place = Place(5.0, "t")
+            turns.page(session, "agent", Wanted(version=0, user="u", fate=Fate.READY, text="x"), before=place)
+            turns.of_session(session, "agent", "s")
+            feedback.page(session, "agent", "default", said=feedback.Said.COMMENT, before=place, limit=5)
+            label_queue.queue(session, "agent", label_queue.Why.DISAGREED, before=place, limit=5)
+            figures.traffic(session, "agent", 9.0, 1.0)
+            figures.scores(session, "agent")
+            figures.fates(session, "agent")
+    finally:
+        event.remove(journal.engine, "before_cursor_execute", note)
+    with journal.engine.connect() as connection:
+        for statement, parameters in {str(each): each for each in said if each[0].startswith("SELECT")}.values():
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            steps = [str(row[3]) for row in plan]
+            assert [step for step in steps if step.startswith(("SCAN interaction", "SCAN feedback"))] == [], statement
