@@ -177,7 +177,7 @@ def fate(skip_reason: str | None, spent_step: int | None, is_ready: bool) -> Fat
 def _since(session: Session, agent: str, wanted: Wanted) -> float | None:
     """The time from which on turns are wanted. A version answered nothing before it was made."""
     made = session.get(VersionRow, (agent, wanted.version)) if wanted.version is not None else None
-    times = [at for at in (wanted.since, made and made.created_at) if at is not None]
+    times = [at for at in (wanted.since, made.created_at if made is not None else None) if at is not None]
     return max(times, default=None)
 
 
