@@ -62,7 +62,7 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
-            grader = GRADERS.get(chosen.grader)
+            grader = GRADERS.get(chosen.groups.grader)
             scorer = grader(journal, agent, trainer.policy) if grader else None
             groups = GroupLedger(journal, agent, scorer) if chosen.has_groups else None
             return Loop(

@@ -103,17 +103,13 @@ def test_no_field_of_the_recipe_is_a_file_or_a_device() -> None:
 @pytest.mark.parametrize(
     ("flags", "has_groups"),
     [
-        ({}, True),
-        ({"groups.grader": "rubric"}, False),
-        ({"groups.grader": "likelihood"}, True),
-        ({"groups.enabled": False}, False),
-        ({"learner.enabled": False}, False),
-        ({"learner.recipe.group_weight": 0.0}, False),
+        ({}, False),
+        ({"groups.earlier_hints": 4}, False),
         ({"learner.recipe.rl_weight": 0.0}, True),
         ({"learner.recipe.rl_weight": 0.0, "learner.recipe.distill_weight": 0.0}, False),
         ({"learner.recipe.rl_weight": 0.0, "learner.enabled": False}, False),
-        ({"learner.recipe.rl_weight": 0.0, "groups.grader": "ratings"}, False),
-        ({"groups.enabled": True, "groups.grader": "rubric"}, True),
+        ({"learner.recipe.rl_weight": 0.0, "groups.enabled": False}, False),
+        ({"groups.enabled": True}, True),
     ],
 )
 def test_shadow_groups_are_on_where_they_pay_or_where_told(flags: dict[str, object], has_groups: bool) -> None:

@@ -19,7 +19,6 @@ COMMON: Mapping[str, Any] = {
 
 OWN_GROUPS: Mapping[str, Any] = {
     "groups.enabled": True,
-    "groups.grader": "likelihood",
     # other runs share the engine, so it is never idle, and no client waits for it
     "learner.recipe.group_max_others": 1000,
     "groups.tokens_per_minute": 1_000_000,

@@ -15,6 +15,8 @@ COMMON: Mapping[str, Any] = {
 GROUPS: Mapping[str, Any] = {
     **STYLE_GROUPS,
     "learner.recipe.group_max_tokens": world.MAX_TOKENS,
+    # the base is unfit to judge in words
+    "groups.grader": "ratings",
 }
 
 
@@ -37,14 +39,10 @@ PRODUCT, BASELINE = "both", "rewards"
 """The arm with the product's defaults, and the one that it must beat."""
 _ARMS = (
     Arm("off", "nothing is learned", {"learner.enabled": False}),
-    Arm(
-        BASELINE,
-        "policy gradient alone",
-        {"learner.recipe.distill_weight": 0.0, "learner.recipe.sft_weight": 0.0, "groups.enabled": False},
-    ),
+    Arm(BASELINE, "policy gradient alone", {"learner.recipe.distill_weight": 0.0, "learner.recipe.sft_weight": 0.0}),
     Arm("hints", "hints alone", {**_WORDS_ALONE, "groups.enabled": False}),
     Arm(PRODUCT, "both: the defaults"),
-    Arm("both+groups", "both, and shadow groups scored by hints", GROUPS),
+    Arm("both+groups", "both, and shadow groups", GROUPS),
     Arm("shuffled", "rewards shuffled, words left out", {"learner.recipe.shuffle_rewards": True}),
     Arm("memory", "a note per user in the system prompt, nothing is learned", {"learner.enabled": False}, True),
 )

@@ -119,7 +119,7 @@ class Drawer:
             if not settings.has_groups:
                 continue
             with self._journal.read() as session:
-                if settings.grader == "rubric" and judge_checks.are_unfit(session, _judges(settings)):
+                if settings.groups.grader == "rubric" and judge_checks.are_unfit(session, _judges(settings)):
                     continue
                 picked = pick(session, agent.name, {agent.live, *agent.loaded}, settings)
             if picked:
@@ -173,7 +173,7 @@ class Drawer:
         name, settings = str(job.payload["interaction_id"]), self._of(str(job.payload["agent"]))
         with self._journal.write() as session:
             if jobs.finish(session, ShadowJob, job):
-                shadows.file(session, name, replies, for_judge=settings.grader == "rubric")
+                shadows.file(session, name, replies, for_judge=settings.groups.grader == "rubric")
         log.info("drew shadows", turn=name, n=len(replies), tokens=sum(len(each.token_ids) for each in replies))
 
     def _asked(self, name: str) -> _Asked | None:

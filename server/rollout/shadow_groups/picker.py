@@ -41,7 +41,7 @@ class Picked(NamedTuple):
 def pick(session: Session, agent: str, loaded: Collection[int], settings: Settings) -> list[Picked]:
     """Turns that `loaded` versions of `agent` answered and that get a group now, the latest first."""
     n_free = WAITING - _n_drawing(session, agent)
-    by_ratings = settings.grader == "ratings"
+    by_ratings = settings.groups.grader == "ratings"
     if n_free <= 0 or (by_ratings and not _are_rated(session, agent)):
         return []
     most, counts, picked = settings.groups.max_per_user_hour, Counter[Who](), list[Picked]()

@@ -163,13 +163,7 @@ class Settings(BaseSettings):
         if self.groups.enabled is not None:
             return self.groups.enabled
         recipe = self.recipe
-        weight = {"ratings": recipe.rl_weight, "likelihood": recipe.distill_weight}.get(self.grader, 0.0)
-        return self.learner.enabled and weight > 0 and recipe.group_weight > 0
-
-    @property
-    def grader(self) -> str:
-        """Who scores shadow groups."""
-        return self.groups.grader or ("ratings" if self.recipe.rl_weight else "likelihood")
+        return self.learner.enabled and not recipe.rl_weight and recipe.distill_weight > 0
 
     @property
     def journal_url(self) -> str:
