@@ -31,11 +31,15 @@ docs: setup ## Write the generated pages and build the site into .work/site
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Tests that start no server run in two processes. A real engine takes both cores, so its tests run in one.
+PLAIN = $(BIN)/pytest --numprocesses 2 --dist loadfile --durations 15
+
 check: lint ## Lint and the tests that start no server
-	$(BIN)/pytest -m "not engine and not slow and not harness and not browser and not fuzz"
+	$(PLAIN) -m "not engine and not slow and not harness and not browser and not fuzz"
 
 test: lint ## Everything that CI runs: lint and all tests with real servers
-	$(BIN)/pytest -m "not slow and not harness and not browser" --durations 15
+	$(PLAIN) -m "not engine and not slow and not harness and not browser"
+	$(BIN)/pytest -m "engine and not slow and not harness and not browser" --durations 15
 
 test-slow: setup ## The long suites
 	$(BIN)/pytest -m slow --timeout 3600

@@ -1,5 +1,6 @@
 """Fixtures for several folders: a real vLLM server, started once, for the tests marked `engine`."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from vllm_process import VllmServer, boot, tail
 
 from burnish.config import SANDBOX_MODEL
 
+os.environ.pop("COLUMNS", None)  # xdist sets it, and Rich would take this width for a console's whole life
 hypothesis.settings.register_profile("burnish", deadline=None)  # a busy machine is no defect
 hypothesis.settings.load_profile("burnish")
 _RUNNING = pytest.StashKey[VllmServer]()

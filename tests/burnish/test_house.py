@@ -104,5 +104,5 @@ def test_a_file_name_stands_for_one_meaning() -> None:
 
 
 def test_the_repository_is_small() -> None:
-    """16 MB at most; the sandbox's two models are 10 of them."""
-    assert sum((HOME / name).stat().st_size for name in tracked()) <= 16 * 2**20
+    """18 MB at most; the sandbox's two models are 9 of them."""
+    assert sum((HOME / name).stat().st_size for name in tracked()) <= 18 * 2**20

@@ -40,7 +40,7 @@ def test_a_part_that_serves_starts_from_the_last_table(
 ) -> None:
     assert run("keys", "create", "--scope", "inference", "--name", "ana").status == 0
     before = table(tmp_path)
-    assert {key.name for key in before.keys.values()} == {"ana", "admin.key"}
+    assert {key.name for key in before.keys.values()} == {"ana", "admin.key", "ui.key"}
     done = run(*part, "--set", DEAD, "--set", "gateway.port=0", "--set", 'engine.urls=["http://10.0.0.7:1"]')
     assert (done.status, len(started)) == (0, 1), done.error
     after = table(tmp_path)

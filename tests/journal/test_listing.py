@@ -161,15 +161,16 @@ def test_the_queue_holds_what_the_judge_is_unsure_of_and_nobody_has_rated(journa
 
 def test_scores_by_version_have_bounds_and_leave_out_what_is_neutral(any_journal: Journal) -> None:
     with any_journal.write() as session:
-        session.add(StepRow(agent="agent", version=1, parent=0, outcome="published", metrics={}, started_at=1.0))
+        step = StepRow(agent="agent", version=1, parent=0, outcome="published", metrics={}, started_at=1.0)
+        session.add(step)
         session.flush()
     for i, (version, value, source) in enumerate(
         [(0, -1.0, "user"), (0, 1.0, "judge"), (0, 0.0, "user"), (1, 1.0, "user"), (1, None, None)]
     ):
-        name = add(any_journal, f"t{i}", float(i), version=version, spent_step=1)
+        name = add(any_journal, f"t{i}", float(i), version=version, spent_step=step.step_id)
         with any_journal.write() as session:
             fields: dict[str, Any] = {"reward": value, "reward_source": source, "record_ids": []}
-            session.add(SampleRow(step_id=1, interaction_id=name, **fields))
+            session.add(SampleRow(step_id=step.step_id, interaction_id=name, **fields))
     add_feedback(any_journal, add(any_journal, "waits", 9.0, version=1, is_ready=True), -1.0)
     with any_journal.read() as session:
         base, first = figures.scores(session, "agent")

@@ -18,6 +18,7 @@ from burnish.learner.data.teacher_prompts import hinted_prompt, neutral, render
 from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.model.policy import Policy
 from burnish.learner.run import reproduce
+from burnish.learner.run.ledger import Ledger
 from burnish.learner.safety import hint_validation
 from burnish.learner.safety.hint_validation import DISPUTED, MIN_VOTES, latest_liked, sign_test, validate_hints
 from burnish.rewards import FEEDBACK
@@ -214,6 +215,8 @@ def test_a_contradicted_hint_is_named_in_the_journal_and_a_replay_uses_the_same_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hint_validation, "_is_disputed", lambda case, gains: case.sample.user == "liar")
+    world.ledger = Ledger(world.journal, "agent", hint_quorum=1)
+    world.loop = world.learner(world.trainer)
     say(world, [f"user {i}" for i in range(8)], 1.0)
     assert world.loop.run_once()
     world.promote(1, 0)

@@ -133,7 +133,7 @@ def test_preparing_twice_keeps_keys_and_aliases(settings: config.Settings) -> No
     assert (route.live, route.previous, route.loaded) == (2, 1, (1, 2))
     assert present.engines == settings.engine_urls == ("http://127.0.0.1:8701",)
     assert present.engine_key == engine_key(settings)
-    assert [k.name for k in present.keys.values()] == ["admin.key"]
+    assert [k.name for k in present.keys.values()] == ["admin.key", "ui.key"]
 
 
 def modes(folder: Path) -> dict[str, str]:
