@@ -16,8 +16,13 @@ def main() -> None:
     """Read the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.seen", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; repeatable")
-    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds of the metrics")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement of the metrics")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of the metrics")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=16.0,
+        help="length of one measurement of the metrics; a scrape comes every 15 s",
+    )
     parser.add_argument("--turns", type=int, default=1_000_000, help="turns in the journal")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
