@@ -179,7 +179,8 @@ def _queries(journal: Journal, tell: Tell) -> dict[str, float]:
         said: list[tuple[str, Any]] = []
 
         def note(_connection: Any, _cursor: Any, text: str, given: Any, *_: Any, said: Any = said) -> None:
-            said.append((text, given))
+            if text != "BEGIN":
+                said.append((text, given))
 
         event.listen(journal.engine, "before_cursor_execute", note)
         spent = []
