@@ -172,9 +172,10 @@ class Drawer:
     def _store(self, job: jobs.Leased, replies: Sequence[shadows.Drawn]) -> None:
         name, settings = str(job.payload["interaction_id"]), self._of(str(job.payload["agent"]))
         with self._journal.write() as session:
-            if jobs.finish(session, ShadowJob, job):
-                shadows.file(session, name, replies, for_judge=settings.groups.grader == "rubric")
-        log.info("drew shadows", turn=name, n=len(replies), tokens=sum(len(each.token_ids) for each in replies))
+            for_judge = settings.groups.grader == "rubric"
+            if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, replies, for_judge=for_judge):
+                n_tokens = sum(len(each.token_ids) for each in replies)
+                log.info("drew shadows", turn=name, n=len(replies), tokens=n_tokens)
 
     def _asked(self, name: str) -> _Asked | None:
         """What is to be drawn for a turn. None if the turn or its group is gone."""
