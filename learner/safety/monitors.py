@@ -16,6 +16,8 @@ WINDOW, RECENT, FIRST = 20, 5, 5
 """Numbers of steps: for a peak, for the mean of a present value, and for the mean of a start."""
 N_EQUAL_STEPS = 3
 """Steps in a row with equal rewards that make their spread red."""
+FEW_PRAISED, MOST_PRAISED = -0.8, 0.8
+"""Mean rewards at which one of ten replies is praised, and nine of ten. Beyond them rewards vary little in any case."""
 NORMS, MIN_NORMS = 64, 16
 """Gradient norms that a norm is compared with, and the least number needed."""
 MIN_CALLS = 50
@@ -74,17 +76,24 @@ def spread(history: History, limits: tuple[float, float]) -> Reading | None:
     """Fall of the rewards' standard deviation from its peak. It falls first when a policy collapses.
 
     It also falls when all goes well: if the mean reward is above its value at the peak, that is success and green.
+    Where hardly any reply has been praised so far, there is nothing to fall from. A few lucky replies are no peak.
     """
     stds, means = history.values("reward_std"), history.values("reward_mean")
     if history.present("reward_std") is None or len(stds) < FIRST or len(means) != len(stds):
         return None
-    smooth = [sum(stds[i - RECENT : i]) / RECENT for i in range(RECENT, len(stds) + 1)]
+    smooth, mean = (
+        [sum(values[i - RECENT : i]) / RECENT for i in range(RECENT, len(values) + 1)] for values in (stds, means)
+    )
+    if max(mean) < FEW_PRAISED:
+        return Reading(Level.GREEN, 0.0, f"hardly any reply was praised in the last {len(stds)} steps")
+    if mean[-1] > MOST_PRAISED:
+        return Reading(Level.GREEN, 0.0, "nearly every reply is praised")
     peak = max(range(len(smooth)), key=lambda i: smooth[i])
     if smooth[peak] == 0.0:
         return Reading(Level.YELLOW, 0.0, f"the rewards were equal in each of the last {len(stds)} steps")
     fall = 1.0 - smooth[-1] / smooth[peak]
     level = Level.RED if not any(stds[-N_EQUAL_STEPS:]) else _level(fall, limits)
-    if level and sum(means[-RECENT:]) > sum(means[peak : peak + RECENT]):
+    if level and mean[-1] > mean[peak]:
         return Reading(Level.GREEN, fall, f"rewards vary {fall:.0%} less than at their peak, and are better")
     return Reading(level, fall, f"rewards vary {fall:.0%} less than at their peak, and are not better")
 
