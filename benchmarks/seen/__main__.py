@@ -6,10 +6,10 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.seen import metrics, pages
+from benchmarks.seen import metrics, pages, slices
 
-PARTS = ("metrics", "pages")
-BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS)
+PARTS = ("metrics", "pages", "slices")
+BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS, *slices.BARS)
 
 
 def main() -> None:
@@ -41,6 +41,8 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
         figures |= metrics.measure(folder / "metrics", given.rounds, given.seconds, given.turns, tell)
     if "pages" in parts:
         figures |= pages.measure(folder / "pages", tell, given.turns)
+    if "slices" in parts:
+        figures |= slices.measure(tell)
     return figures
 
 

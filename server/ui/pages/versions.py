@@ -9,6 +9,8 @@ from burnish.server.ui.charts import version_graph
 from burnish.server.ui.visit import Visit
 
 PER_PAGE = 30
+LOOKED_AT = 50
+"""Latest observations among which a version's own are looked for."""
 VERBS = ("promote", "rollback", "pin", "unpin", "canary", "stop-canary", "end-hold")
 
 
@@ -38,11 +40,12 @@ async def versions(visit: Visit) -> Response:
 async def version(visit: Visit) -> Response:
     """`/a/{agent}/versions/{version}`."""
     number = int(visit.request.path_params["version"])
-    told, shown, listed, overview = await asyncio.gather(
+    told, shown, listed, overview, canary = await asyncio.gather(
         visit.api.get(on(visit.agent, f"/versions/{number}/lineage")),
         visit.api.get(on(visit.agent, f"/versions/{number}")),
         visit.api.get(on(visit.agent, "/versions")),
         visit.api.get(on(visit.agent, "/status"), seconds=3600),
+        visit.api.get(on(visit.agent, "/canary"), limit=LOOKED_AT),
     )
     scores = {row["version"]: row for row in overview["scores"]}
     return await visit.page(
@@ -56,6 +59,7 @@ async def version(visit: Visit) -> Response:
         previous=listed["previous"],
         score=scores.get(number),
         parent_score=scores.get(told["parent"]),
+        observations=[each for each in canary["observations"] if each["version"] == number and "slices" in each],
     )
 
 

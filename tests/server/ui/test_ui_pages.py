@@ -10,12 +10,31 @@ from tests.server.ui.fake_api import ANSWERS, FakeApi
 from tests.server.ui.visitors import post, visiting
 
 SHOWN = {
-    "/a/agent/overview": ["waits for 3 more rated replies", "judge x is unfit", "80%", "stale", "trained into v3"],
+    "/a/agent/overview": [
+        "waits for 3 more rated replies",
+        "judge x is unfit",
+        "80%",
+        "stale",
+        "trained into v3",
+        "Worst in <b>route: messages</b>",
+        "-30 points",
+        "5,000 to 1",
+        "no change",
+    ],
     "/a/agent/conversations": ["Where is &lt;order&gt; 7?", "On its way.", "trained into v3", "Older"],
     "/a/agent/sessions/s-1": ["Where is &lt;order&gt; 7?", "reply of v2"],
     "/a/agent/turns/chatcmpl-1": ["trained into", "by user", "too long", "hint, accepted", "told to vote", "exit code"],
     "/a/agent/versions": ["forgot 9 of 64", "rolled back twice", "Roll back to v2", "v3 compared with v2"],
-    "/a/agent/versions/3": ["12 turns", "mechanical", "Roll back to v2", "Compare with v2", "won <b>3</b>"],
+    "/a/agent/versions/3": [
+        "12 turns",
+        "mechanical",
+        "Roll back to v2",
+        "Compare with v2",
+        "won <b>3</b>",
+        "By slice, in its watch beside v2",
+        "Worst in <b>tool: ls</b>",
+        "-15 points",
+    ],
     "/a/agent/feedback": ["too long", "ann", "Correct"],
     "/a/agent/labels": ["Cannot tell", "On its way."],
     "/a/agent/compare": ["v3 (live)", "Ask both"],

@@ -10,6 +10,7 @@ from sqlmodel import Session
 from burnish.adapters.registry import agents
 from burnish.adapters.registry.learning_state import learning_state
 from burnish.adapters.registry.lineage import aliases_of
+from burnish.adapters.verbs.canary import by_slice
 from burnish.config import Settings, overrides
 from burnish.errors import RequestError
 from burnish.journal import Journal, judge_checks
@@ -33,7 +34,8 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         seconds: Annotated[float, Query(ge=60, le=366 * DAY, description="How far back the traffic goes.")] = DAY,
     ) -> dict[str, Any]:
         """What learning does and why not, the aliases, the traffic by version, and the score of rated replies by
-        version with the bounds of its 95 % interval. `alarms` are sentences about what needs a person.
+        version with the bounds of its 95 % interval. `slices` is the live version by slice of the traffic, the worst
+        first. `alarms` are sentences about what needs a person.
         """
         now = time.time()
         with journal.read() as session:
@@ -51,6 +53,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
                 "seconds": seconds,
                 "traffic": figures.traffic(session, agent, now, seconds / figures.BUCKETS),
                 "scores": figures.scores(session, agent),
+                "slices": by_slice(session, agent),
                 "latest": figures.fates(session, agent),
             }
 
