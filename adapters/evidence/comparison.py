@@ -20,6 +20,8 @@ N_GUARDS = 4
 FLOOR = 10
 """Turns that a user may always have in an arm, whatever the cap."""
 MAX_WAITING = 500
+MOST_POINTS = 48
+"""Points of the course that are kept. Beyond it, every second one is dropped."""
 PAIRED, AMOUNTS = ("reward", "feedback", "tools"), ("length", "latency")
 
 
@@ -113,6 +115,9 @@ class Comparison:
         self.baseline, self.version = Arm(), Arm()
         self.has_mirrored = False
         self.slices = SlicedRewards()
+        self.course: list[list[float]] = []
+        """The comparison over time: judged and good turns of the version, those of the baseline, log E of rewards."""
+        self._stride = 1
         self._waiting: dict[str, list[list[float]]] = {name: [[], []] for name in (*PAIRED, *AMOUNTS)}
 
     def add(self, is_version: bool, user: str, turn: Turn) -> None:
@@ -129,6 +134,7 @@ class Comparison:
             value = getattr(turn, name)
             if value is not None:
                 self._pair(name, is_version, float(value))
+        self._note()
 
     def add_mirrored(self, user: str, outcome: int | None, baseline: Turn, version: Turn) -> None:
         """Both versions' replies to one turn, with the metrics that a program can measure (`reward` is not used).
@@ -149,6 +155,18 @@ class Comparison:
             self.pairs["tools"].update(baseline.tools, version.tools)
         if baseline.length is not None and version.length is not None:
             self.amounts["length"].update(share(baseline.length, version.length))
+        self._note()
+
+    def _note(self) -> None:
+        """Add a point to the course at every `_stride`th judged turn of the version."""
+        n = self.version.n_judged
+        if not n or n % self._stride or (self.course and self.course[-1][0] == n):
+            return
+        log_e = (self.known or self.pairs["reward"]).log_e
+        self.course.append([n, self.version.n_good, self.baseline.n_judged, self.baseline.n_good, round(log_e, 3)])
+        if len(self.course) > MOST_POINTS:
+            self.course = self.course[1::2]
+            self._stride *= 2
 
     def _pair(self, name: str, is_version: bool, value: float) -> None:
         mine, others = self._waiting[name][is_version], self._waiting[name][not is_version]
@@ -195,6 +213,7 @@ class Comparison:
             "waiting": self._waiting,
             "has_mirrored": self.has_mirrored,
             "slices": self.slices.as_dict(),
+            "course": {"points": self.course, "stride": self._stride},
         }
 
     @classmethod
@@ -209,6 +228,8 @@ class Comparison:
         made._waiting = state["waiting"]
         made.has_mirrored = state.get("has_mirrored", False)
         made.slices = SlicedRewards.of(state.get("slices", {}))
+        course = state.get("course", {"points": [], "stride": 1})  # begun by an earlier release
+        made.course, made._stride = course["points"], course["stride"]
         return made
 
 

@@ -109,7 +109,8 @@ def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
 
 def summary(row: CanaryRow) -> dict[str, Any]:
     """One observation as plain values. `tests` has E and its bound by metric, `slices` the judged rewards by slice, the
-    worst first, if anything was compared.
+    worst first, and `course` both shares of good turns with their bounds as the version's judged turns came in, if
+    anything was compared.
     """
     columns = (
         "canary_id",
@@ -152,7 +153,16 @@ def summary(row: CanaryRow) -> dict[str, Any]:
     hours = ((row.ended_at or time.time()) - row.started_at) / 3600
     slices = seen.slices.table(seen.rules.slice_margin, seen.rules.alpha)
     counts = {"hours": round(hours, 3), "baseline_rate": rate, "turns": arms, "pairs": pairs}
-    return {**shown, **counts, "tests": tests, "slices": slices}
+    course = [
+        {
+            "judged": int(n),
+            "version": share(int(good), int(n - good)),
+            "baseline": share(int(base_good), int(base_n - base_good)),
+            "log_e": log_e,
+        }
+        for n, good, base_n, base_good, log_e in seen.course
+    ]
+    return {**shown, **counts, "tests": tests, "slices": slices, "course": course}
 
 
 def by_slice(session: Session, agent: str) -> dict[str, Any] | None:

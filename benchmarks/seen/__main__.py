@@ -6,10 +6,10 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.seen import metrics, pages, slices
+from benchmarks.seen import live, metrics, pages, slices, tasks
 
-PARTS = ("metrics", "pages", "slices")
-BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS, *slices.BARS)
+PARTS = ("metrics", "pages", "slices", "tasks", "live")
+BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS, *slices.BARS, *tasks.BARS, *live.BARS)
 
 
 def main() -> None:
@@ -43,6 +43,10 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
         figures |= pages.measure(folder / "pages", tell, given.turns)
     if "slices" in parts:
         figures |= slices.measure(tell)
+    if "tasks" in parts:
+        figures |= tasks.measure(folder / "tasks", tell)
+    if "live" in parts:
+        figures |= live.measure(folder / "live", tell)
     return figures
 
 

@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from burnish.adapters.evidence.comparison import Comparison, Decision, Rules, Turn, decide_canary, decide_watch, odds
+from burnish.adapters.evidence.comparison import (
+    MOST_POINTS,
+    Comparison,
+    Decision,
+    Rules,
+    Turn,
+    decide_canary,
+    decide_watch,
+)
+from burnish.adapters.evidence.sequential import odds
 from burnish.records import CanaryState
 
 Make = Callable[[random.Random], Turn]
@@ -206,3 +215,15 @@ def test_a_mirrored_pair_counts_in_its_slices() -> None:
         seen.add_mirrored("u", outcome, turn(), turn(name="t", slices=("route: chat",)))
     one = seen.slices.all["route: chat"]
     assert (one.judged, one.good, one.test.n_losses, one.test.n_wins, one.bad) == ([4, 4], [2, 1], 2, 1, ["t", "t"])
+
+
+def test_the_course_keeps_few_points_and_continues_after_a_restart() -> None:
+    seen = Comparison(Rules(user_cap=1.0))
+    for number in range(1000):
+        seen.add(number % 2 == 0, "u", turn(number % 3 > 0))
+        if number % 100 == 0:
+            seen = Comparison.of(seen.rules, json.loads(json.dumps(seen.as_dict())))
+    points = [int(n) for n, *_ in seen.course]
+    assert len(points) <= MOST_POINTS and points == sorted(set(points)) and points[-1] >= 480
+    n, good, base_n, base_good, _ = seen.course[-1]
+    assert good / n == pytest.approx(2 / 3, abs=0.01) and base_good / base_n == pytest.approx(2 / 3, abs=0.01)
