@@ -21,6 +21,7 @@ PATHS = [
     *(f"/a/agent/{page}" for page in ("overview", "conversations", "feedback", "labels", "versions", "compare")),
     *(f"/a/agent/{page}" for page in ("learner", "judges", "turns/chatcmpl-1", "versions/3", "learner/3")),
     *("/a/agent/sessions/s-1", "/agents", "/keys", "/people?user=ann", "/audit", "/a/agent/turns/none"),
+    "/a/agent/turns/chatcmpl-1?tokens=1",
 ]
 
 
