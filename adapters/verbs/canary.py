@@ -10,6 +10,7 @@ from burnish import serving_table
 from burnish.adapters.evidence import observation
 from burnish.adapters.evidence.comparison import Comparison, Rules
 from burnish.adapters.evidence.sequential import odds
+from burnish.adapters.evidence.turn_slices import with_heads
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, auto_rollback, canaries, lifecycle
 from burnish.adapters.registry.versions import check_servable
@@ -96,6 +97,8 @@ def stop(
 
 def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
     """The agent's hold, its observations, newest first, with the state of each test, and the live version by slice."""
+    seen = [summary(row) for row in canaries.history(session, agent, limit)]
+    seen = [{**each, "slices": with_heads(session, each["slices"])} if "slices" in each else each for each in seen]
     found = agents.find(session, agent)
     return {
         "agent": agent,
@@ -103,7 +106,7 @@ def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
         "held": found.held,
         "learning_paused": found.is_paused,
         "slices": by_slice(session, agent),
-        "observations": [summary(row) for row in canaries.history(session, agent, limit)],
+        "observations": seen,
     }
 
 
@@ -175,12 +178,15 @@ def by_slice(session: Session, agent: str) -> dict[str, Any] | None:
     for row in canaries.history(session, agent, 10):
         found = summary(row).get("slices") if row.version == live else None
         if found:
-            shares = [{**each, **_shares(each)} for each in found]
+            shares = [{**each, **_shares(each)} for each in with_heads(session, found)]
             where = {"of": row.kind, "version": live, "baseline": row.baseline}
             return {**where, "worst": found[0]["slice"], "by_slice": shares}
     evidence = lifecycle.version(session, agent, live).evidence if live else {}
     told: Any = evidence.get("slices")
-    return {"of": "held-out replay", "version": live, "baseline": None, **told} if told else None
+    if not told:
+        return None
+    found = with_heads(session, told["by_slice"])
+    return {**told, "of": "held-out replay", "version": live, "baseline": None, "by_slice": found}
 
 
 def _shares(each: Mapping[str, Any]) -> dict[str, Any]:
