@@ -144,9 +144,9 @@ async def test_the_overview_is_live_and_the_theme_is_remembered(seen: Seen) -> N
     assert await seen.page.value("document.documentElement.dataset.theme") == "dark"
 
 
-async def test_what_a_click_opens_to_write_in_has_the_focus(seen: Seen) -> None:
+async def test_what_opens_to_write_in_has_the_focus(seen: Seen) -> None:
     await seen.open("/a/agent/turns/chatcmpl-1")
-    await seen.page.click("summary[data-key=c]")
+    await seen.key("c")
     await seen.page.until("document.activeElement.name === 'correction'")
     await seen.open("/a/agent/compare")
     await seen.page.until("document.activeElement.name === 'prompt'")
