@@ -3,21 +3,25 @@
 A turn is added once, in the order in which turns were settled. Metrics that need the other version are compared in
 pairs: a turn meets the newest turn of the other arm that has no partner yet. Each turn is used once, and its verdict
 plays no part in the choice. So every test keeps its guarantee (adapters/evidence/sequential.py). Judged rewards act at
-α. Feedback, tool errors, length and latency act at α/4 each, which makes 2α for all together.
+α. Feedback, tool errors, length and latency act at α/4 each. The judged rewards of all slices of the traffic
+(adapters/evidence/sliced_rewards.py) act at α together. That makes 3α in all.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import log
 from typing import Any
 
-from burnish.adapters.evidence.sequential import BoundedMean, KnownBaseline, Paired, gain, larger, no_worse, share
+from burnish.adapters.evidence.sequential import BoundedMean, KnownBaseline, Paired, gain, larger, no_worse, odds, share
+from burnish.adapters.evidence.sliced_rewards import SlicedRewards
 from burnish.records import CanaryState
 
 N_GUARDS = 4
 FLOOR = 10
 """Turns that a user may always have in an arm, whatever the cap."""
 MAX_WAITING = 500
+MOST_POINTS = 48
+"""Points of the course that are kept. Beyond it, every second one is dropped."""
 PAIRED, AMOUNTS = ("reward", "feedback", "tools"), ("length", "latency")
 
 
@@ -49,6 +53,8 @@ class Rules:
     """Seconds after which a turn without a verdict counts as unjudged."""
     shadow_share: float = 0.25
     """Share of the live turns that a shadow canary answers too."""
+    slice_margin: float = 0.1
+    """Loss of judged success in a slice that counts. Operators set it (`gate.slice_margin`). 1: off."""
     max_rollbacks: int = 3
     """Automatic rollbacks within a day after which learning is paused."""
 
@@ -57,6 +63,8 @@ class Rules:
 class Turn:
     """What one settled turn shows, None if it shows nothing: a reward above 0, an explicit rating, tools free of
     errors, the reply's length in tokens, and its time in seconds.
+
+    `name` is the turn's id and `slices` are the slices of the traffic that it belongs to.
     """
 
     reward: bool | None
@@ -64,6 +72,8 @@ class Turn:
     tools: bool | None
     length: float | None
     latency: float | None
+    name: str = ""
+    slices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -104,6 +114,10 @@ class Comparison:
         self.amounts = {"length": larger(rules.length_ratio), "latency": larger(rules.latency_ratio)}
         self.baseline, self.version = Arm(), Arm()
         self.has_mirrored = False
+        self.slices = SlicedRewards()
+        self.course: list[list[float]] = []
+        """The comparison over time: judged and good turns of the version, those of the baseline, log E of rewards."""
+        self._stride = 1
         self._waiting: dict[str, list[list[float]]] = {name: [[], []] for name in (*PAIRED, *AMOUNTS)}
 
     def add(self, is_version: bool, user: str, turn: Turn) -> None:
@@ -114,10 +128,13 @@ class Comparison:
         arm.count(user, turn)
         if is_version and self.known is not None and turn.reward is not None:
             self.known.update(turn.reward)
+        if turn.reward is not None:
+            self.slices.add(is_version, turn.name, turn.slices, turn.reward)
         for name in (*PAIRED, *AMOUNTS):
             value = getattr(turn, name)
             if value is not None:
                 self._pair(name, is_version, float(value))
+        self._note()
 
     def add_mirrored(self, user: str, outcome: int | None, baseline: Turn, version: Turn) -> None:
         """Both versions' replies to one turn, with the metrics that a program can measure (`reward` is not used).
@@ -133,10 +150,23 @@ class Comparison:
         if is_known:
             self.pairs["reward"].update(outcome == -1, outcome == 1)
             self.no_worse.update(gain(outcome == -1, outcome == 1))
+            self.slices.add_pair(version.name, version.slices, outcome == -1, outcome == 1)
         if baseline.tools is not None and version.tools is not None:
             self.pairs["tools"].update(baseline.tools, version.tools)
         if baseline.length is not None and version.length is not None:
             self.amounts["length"].update(share(baseline.length, version.length))
+        self._note()
+
+    def _note(self) -> None:
+        """Add a point to the course at every `_stride`th judged turn of the version."""
+        n = self.version.n_judged
+        if not n or n % self._stride or (self.course and self.course[-1][0] == n):
+            return
+        log_e = (self.known or self.pairs["reward"]).log_e
+        self.course.append([n, self.version.n_good, self.baseline.n_judged, self.baseline.n_good, round(log_e, 3)])
+        if len(self.course) > MOST_POINTS:
+            self.course = self.course[1::2]
+            self._stride *= 2
 
     def _pair(self, name: str, is_version: bool, value: float) -> None:
         mine, others = self._waiting[name][is_version], self._waiting[name][not is_version]
@@ -182,6 +212,8 @@ class Comparison:
             "arms": [_arm(self.baseline), _arm(self.version)],
             "waiting": self._waiting,
             "has_mirrored": self.has_mirrored,
+            "slices": self.slices.as_dict(),
+            "course": {"points": self.course, "stride": self._stride},
         }
 
     @classmethod
@@ -195,6 +227,9 @@ class Comparison:
         made.baseline, made.version = (Arm(**arm) for arm in state["arms"])
         made._waiting = state["waiting"]
         made.has_mirrored = state.get("has_mirrored", False)
+        made.slices = SlicedRewards.of(state.get("slices", {}))
+        course = state.get("course", {"points": [], "stride": 1})  # begun by an earlier release
+        made.course, made._stride = course["points"], course["stride"]
         return made
 
 
@@ -239,12 +274,8 @@ def _stopped(seen: Comparison) -> Decision | None:
         for name, (test, alpha) in seen.tests.items()
         if test.peak >= -log(alpha)
     ]
+    faults += seen.slices.faults(seen.rules.slice_margin, seen.rules.alpha)
     return Decision(CanaryState.STOPPED, "; ".join(faults)) if faults else None
-
-
-def odds(log_e: float) -> str:
-    """E in a readable form, however large it is."""
-    return f"{exp(log_e):,.0f}" if log_e < 14 else f"10^{log_e / log(10):.0f}"
 
 
 def _rates(seen: Comparison) -> str:

@@ -124,6 +124,8 @@ class Evidence:
             shown["acceptance"] = self.acceptance.as_dict()
         if self.replay is not None:
             shown["replay"] = self.replay.as_dict()
+            if self.replay.slices is not None:
+                shown["slices"] = self.replay.slices.as_dict()
         if self.left_out:
             shown["left_out"] = list(self.left_out)
         return shown

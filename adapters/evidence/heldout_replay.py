@@ -2,13 +2,15 @@
 
 The turns belong to sessions that nothing was trained on (adapters/evidence/holdout.py). Both versions answer greedily.
 A judge compares the replies (judges/comparison/reply_pair.py), and programs measure length, repetition and tool calls.
-Everything is paired: both versions answer the same turns.
+Everything is paired: both versions answer the same turns. A candidate that holds overall may have fallen in a slice of
+the traffic (adapters/evidence/slices.py). Slices that are still open get further rounds of turns.
 """
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-Z95 = 1.6448536269514722
+from burnish.adapters.evidence import slices as slicing
+from burnish.adapters.evidence.slices import Slices, net_loss_bound
+
 MAX_SHARE_UNDECIDED = 0.2
 """Largest share of undecided pairs. With more of them, the decided pairs may not be like the others."""
 UNASKED = "cannot be asked: "
@@ -48,6 +50,10 @@ class Rules:
     """Largest rise of the share of tool calls that cannot be parsed."""
     judge_seconds: float = 3600.0
     """Seconds that the judge has to compare all pairs of a candidate. After that, the decided pairs count."""
+    slice_margin: float = 0.1
+    """Net share of a slice's pairs whose loss counts. Operators set it (`gate.slice_margin`). 1: off."""
+    most_turns: int = 2400
+    """Held-out turns with those of the further rounds for slices that are still open, `n_turns` a round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class Replay:
     live: Measures
     rules: Rules
     n_unasked: int = 0
+    slices: Slices | None = None
+    """By slice, with the pairs of the further rounds, which count nowhere else."""
 
     @property
     def n_decided(self) -> int:
@@ -74,19 +82,14 @@ class Replay:
 
     @property
     def loss_bound(self) -> float:
-        """Upper 95 % bound on the net share of pairs lost: Wald's interval for matched pairs, half a pair added to each
-        cell.
-
-        Agresti and Min, "Simple improved confidence intervals for comparing matched proportions", Statistics in
-        Medicine 24 (2005).
-        """
-        lost, won, n = self.n_lost + 0.5, self.n_won + 0.5, self.n_decided + 2.0
-        spread = math.sqrt(max(0.0, lost + won - (lost - won) ** 2 / n)) / n
-        return (lost - won) / n + Z95 * spread
+        """Upper 95 % bound on the net share of pairs lost."""
+        return net_loss_bound(self.n_lost, self.n_won, self.n_decided)
 
     def as_dict(self) -> dict[str, object]:
-        """The figures, to store and to read."""
-        return {**asdict(self), "n_decided": self.n_decided, "loss_bound": self.loss_bound}
+        """The figures without the slices, to store and to read."""
+        shown = asdict(replace(self, slices=None))
+        del shown["slices"]
+        return {**shown, "n_decided": self.n_decided, "loss_bound": self.loss_bound}
 
 
 def faults(replay: Replay | None) -> list[str]:
@@ -111,7 +114,7 @@ def faults(replay: Replay | None) -> list[str]:
             f"{replay.loss_bound:.1%} net lost "
             f"at 95 % confidence, {100 * rules.margin:.3g}% tolerated"
         )
-    return found + _measured(replay)
+    return found + slicing.faults(replay.slices) + _measured(replay)
 
 
 def _measured(replay: Replay) -> list[str]:

@@ -61,14 +61,16 @@ def ready(journal: Journal, rules: Rules, agent: str, baseline: int, kind: Obser
 
 def canary(
     journal: Journal,
-    settings: config.Canary,
+    settings: config.Settings,
     agent: str,
     baseline: int,
     share: float | None,
     rules: Rules = Rules(),  # noqa: B008
 ) -> Beginning:
     """A canary beside `baseline`, with `canary.share` unless a share is given."""
-    return ready(journal, rules_of(settings, rules), agent, baseline, Observation.CANARY, share or settings.share)
+    return ready(
+        journal, rules_of(settings, rules), agent, baseline, Observation.CANARY, share or settings.canary.share
+    )
 
 
 def lower_rate(n_good: int, n: int) -> float:
@@ -86,9 +88,10 @@ def shown(turn: Turn, share: float) -> Turn:
     return turn if share else replace(turn, latency=None)
 
 
-def rules_of(settings: config.Canary, rules: Rules) -> Rules:
+def rules_of(settings: config.Settings, rules: Rules) -> Rules:
     """`rules` with the operator's settings."""
-    return replace(rules, margin=settings.margin, max_hours=settings.max_hours)
+    chosen = settings.canary
+    return replace(rules, margin=chosen.margin, max_hours=chosen.max_hours, slice_margin=settings.gate.slice_margin)
 
 
 def evidence_of(seen: Comparison, cursor: Cursor) -> dict[str, object]:

@@ -157,6 +157,11 @@ def share(baseline: float, version: float) -> float:
     return version / total if total > 0 else 0.5
 
 
+def odds(log_e: float) -> str:
+    """E in a readable form, however large it is."""
+    return f"{exp(log_e):,.0f}" if log_e < 14 else f"10^{log_e / log(10):.0f}"
+
+
 def _log_sum(logs: Sequence[float]) -> float:
     """log Σ exp."""
     top = max(logs)

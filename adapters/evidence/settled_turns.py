@@ -11,6 +11,7 @@ from sqlalchemy import Row, TextClause, text
 from sqlmodel import Session
 
 from burnish.adapters.evidence.comparison import Turn
+from burnish.adapters.evidence.turn_slices import slices_of
 from burnish.journal.evidence import evidence_of
 from burnish.journal.tables import FeedbackRow, NextStateRow
 from burnish.journal.turns import feedback_of, rows_of, signal_of
@@ -70,20 +71,20 @@ def settled(
     query = _select(session, "AND ended_at > :since AND version IN (:first, :second) ORDER BY ended_at")
     values = {"agent": agent, "since": cursor.since, "first": versions[0], "second": versions[-1]}
     seen = set(cursor.seen)
-    found: list[Settled] = []
+    rows: list[Row[*tuple[Any, ...]]] = []
     horizon, ends = now, {}
     for row in session.connection().execute(query, values):
         name, ended_at = str(row[0]), float(row[5])
         ends[name] = ended_at
         if name in seen:
             continue
-        if len(found) < most and (row[6] or row[7] is not None or ended_at < now - patience):
-            found.append(_settled(session, row))
+        if len(rows) < most and (row[6] or row[7] is not None or ended_at < now - patience):
+            rows.append(row)
             seen.add(name)
         else:
             horizon = min(horizon, ended_at)
     cursor.move_on(ends, seen, horizon)
-    return found
+    return _all_settled(session, rows)
 
 
 def latest(session: Session, agent: str, version: int, n: int, before: float) -> list[Settled]:
@@ -95,7 +96,7 @@ def latest(session: Session, agent: str, version: int, n: int, before: float) ->
     )
     values = {"agent": agent, "before": before, "version": version, "n": n}
     rows = session.connection().execute(query, values).all()
-    return [_settled(session, row) for row in reversed(rows)]
+    return _all_settled(session, list(reversed(rows)))
 
 
 def _select(session: Session, where: str) -> TextClause:
@@ -103,7 +104,12 @@ def _select(session: Session, where: str) -> TextClause:
     return text(_TURNS.format(user=quoted) + where)
 
 
-def _settled(session: Session, row: Row[*tuple[Any, ...]]) -> Settled:
+def _all_settled(session: Session, rows: Sequence[Row[*tuple[Any, ...]]]) -> list[Settled]:
+    slices = slices_of(session, [str(row[0]) for row in rows])
+    return [_settled(session, row, slices.get(str(row[0]), ())) for row in rows]
+
+
+def _settled(session: Session, row: Row[*tuple[Any, ...]], slices: tuple[str, ...]) -> Settled:
     name = str(row[0])
     reward = _reward(session, name)
     is_good = None if reward is None or reward.value == 0 else reward.value > 0
@@ -113,6 +119,8 @@ def _settled(session: Session, row: Row[*tuple[Any, ...]]) -> Settled:
         tools=_tools(session, name),
         length=float(row[8] // 4),
         latency=max(0.0, float(row[5]) - float(row[4])),
+        name=name,
+        slices=slices,
     )
     return Settled(name, int(row[1]), float(row[5]), str(row[3] or row[2]), shown)
 

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.heldout_replay import UNASKED
+from burnish.adapters.evidence.turn_slices import with_heads
 from burnish.adapters.registry.agents import LIVE
 from burnish.adapters.registry.versions import version
 from burnish.journal import steps
@@ -33,6 +34,7 @@ def lineage(session: Session, agent: str, number: int) -> Tree:
     )
     return {
         **row.model_dump(),
+        "evidence": _evidence(session, row),
         "name": str(VersionName(agent, number)),
         "aliases": aliases_of(session, agent).get(number, []),
         "ancestors": _ancestors(session, row),
@@ -44,6 +46,14 @@ def lineage(session: Session, agent: str, number: int) -> Tree:
         "live": _spans(history, number),
         "history": history,
     }
+
+
+def _evidence(session: Session, row: VersionRow) -> Tree:
+    """The evidence, with what its slices stand for."""
+    told: Any = row.evidence.get("slices")
+    if not told:
+        return row.evidence
+    return {**row.evidence, "slices": {**told, "by_slice": with_heads(session, told["by_slice"])}}
 
 
 def aliases_of(session: Session, agent: str) -> dict[int, list[str]]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlmodel import Session, col
@@ -34,6 +35,14 @@ def versions(session: Session, agent: str) -> Sequence[VersionRow]:
     return session.scalars(
         select(VersionRow).where(col(VersionRow.agent) == agent).order_by(col(VersionRow.version))
     ).all()
+
+
+def latest(session: Session, agent: str, limit: int) -> list[dict[str, Any]]:
+    """The agent's latest versions, newest first: number, parent, state, reason, and when it was made and decided."""
+    names = ("version", "parent", "state", "reason", "created_at", "decided_at")
+    wanted = select(*(getattr(VersionRow, name) for name in names)).where(col(VersionRow.agent) == agent)
+    rows = session.connection().execute(wanted.order_by(col(VersionRow.version).desc()).limit(limit))
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def check_servable(row: VersionRow) -> None:

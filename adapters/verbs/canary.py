@@ -8,7 +8,9 @@ from sqlmodel import Session
 
 from burnish import serving_table
 from burnish.adapters.evidence import observation
-from burnish.adapters.evidence.comparison import Comparison, Rules, odds
+from burnish.adapters.evidence.comparison import Comparison, Rules
+from burnish.adapters.evidence.sequential import odds
+from burnish.adapters.evidence.turn_slices import with_heads
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import agents, auto_rollback, canaries, lifecycle
 from burnish.adapters.registry.versions import check_servable
@@ -18,6 +20,7 @@ from burnish.config import Settings
 from burnish.errors import Conflict
 from burnish.journal import Journal
 from burnish.journal.jobs import enqueue
+from burnish.journal.listing.figures import share
 from burnish.journal.tables import CanaryRow, LoadJob
 from burnish.records import TRIALS, UNDECIDED, CanaryState, Observation, VersionName
 
@@ -47,7 +50,7 @@ def start(settings: Settings, journal: Journal, agent: str, version: int, *, sha
     file = routes_file(settings)
     route = serving_table.watch(file).current().agents.get(agent)
     if route is not None and version in route.loaded:
-        canary = observation.canary(journal, settings.canary, agent, live, share)
+        canary = observation.canary(journal, settings, agent, live, share)
         publish.move(journal, file, agent, version, lambda session: canary.of(session, name, actor))
         return f"{name} answers {canary.share:.0%} of the conversations, beside v{live}"
     subject = f"{name}#canary"
@@ -93,19 +96,25 @@ def stop(
 
 
 def status(session: Session, agent: str, limit: int = 10) -> dict[str, Any]:
-    """The agent's hold and its observations, newest first, with the state of each test."""
+    """The agent's hold, its observations, newest first, with the state of each test, and the live version by slice."""
+    seen = [summary(row) for row in canaries.history(session, agent, limit)]
+    seen = [{**each, "slices": with_heads(session, each["slices"])} if "slices" in each else each for each in seen]
     found = agents.find(session, agent)
     return {
         "agent": agent,
         "live": lifecycle.alias(session, agent),
         "held": found.held,
         "learning_paused": found.is_paused,
-        "observations": [summary(row) for row in canaries.history(session, agent, limit)],
+        "slices": by_slice(session, agent),
+        "observations": seen,
     }
 
 
 def summary(row: CanaryRow) -> dict[str, Any]:
-    """One observation as plain values. `tests` has E and its bound by metric, if anything was compared."""
+    """One observation as plain values. `tests` has E and its bound by metric, `slices` the judged rewards by slice, the
+    worst first, and `course` both shares of good turns with their bounds as the version's judged turns came in, if
+    anything was compared.
+    """
     columns = (
         "canary_id",
         "agent",
@@ -145,4 +154,43 @@ def summary(row: CanaryRow) -> dict[str, Any]:
     rate = seen.known.rate if seen.known else None
     pairs = {name: {"lost": p.n_losses, "won": p.n_wins, "tied": p.n_ties} for name, p in seen.pairs.items()}
     hours = ((row.ended_at or time.time()) - row.started_at) / 3600
-    return {**shown, "hours": round(hours, 3), "baseline_rate": rate, "turns": arms, "pairs": pairs, "tests": tests}
+    slices = seen.slices.table(seen.rules.slice_margin, seen.rules.alpha)
+    counts = {"hours": round(hours, 3), "baseline_rate": rate, "turns": arms, "pairs": pairs}
+    course = [
+        {
+            "judged": int(n),
+            "version": share(int(good), int(n - good)),
+            "baseline": share(int(base_good), int(base_n - base_good)),
+            "log_e": log_e,
+        }
+        for n, good, base_n, base_good, log_e in seen.course
+    ]
+    return {**shown, **counts, "tests": tests, "slices": slices, "course": course}
+
+
+def by_slice(session: Session, agent: str) -> dict[str, Any] | None:
+    """How the live version does in each slice of the traffic, the worst first: by its latest observation with judged
+    turns, or by the gate's held-out replay. None if neither has slices.
+
+    `of` says where the figures are from. `worst` is the slice with the strongest evidence that it fell.
+    """
+    live = lifecycle.alias(session, agent) or 0
+    for row in canaries.history(session, agent, 10):
+        found = summary(row).get("slices") if row.version == live else None
+        if found:
+            shares = [{**each, **_shares(each)} for each in with_heads(session, found)]
+            where = {"of": row.kind, "version": live, "baseline": row.baseline}
+            return {**where, "worst": found[0]["slice"], "by_slice": shares}
+    evidence = lifecycle.version(session, agent, live).evidence if live else {}
+    told: Any = evidence.get("slices")
+    if not told:
+        return None
+    found = with_heads(session, told["by_slice"])
+    return {**told, "of": "held-out replay", "version": live, "baseline": None, "by_slice": found}
+
+
+def _shares(each: Mapping[str, Any]) -> dict[str, Any]:
+    """Both versions' shares of good turns with their bounds."""
+    return {
+        name: share(each[name]["good"], each[name]["judged"] - each[name]["good"]) for name in ("version", "baseline")
+    }

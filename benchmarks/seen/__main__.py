@@ -6,10 +6,10 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.seen import metrics, pages
+from benchmarks.seen import live, metrics, pages, slices, tasks
 
-PARTS = ("metrics", "pages")
-BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS)
+PARTS = ("metrics", "pages", "slices", "tasks", "live")
+BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS, *slices.BARS, *tasks.BARS, *live.BARS)
 
 
 def main() -> None:
@@ -41,6 +41,12 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
         figures |= metrics.measure(folder / "metrics", given.rounds, given.seconds, given.turns, tell)
     if "pages" in parts:
         figures |= pages.measure(folder / "pages", tell, given.turns)
+    if "slices" in parts:
+        figures |= slices.measure(tell)
+    if "tasks" in parts:
+        figures |= tasks.measure(folder / "tasks", tell)
+    if "live" in parts:
+        figures |= live.measure(folder / "live", tell)
     return figures
 
 

@@ -1,5 +1,5 @@
-"""A journal with many turns of one agent over thirty days: versions, steps, feedback, verdicts, sessions of three
-turns. It is written directly, in large batches, because an ingester would take hours.
+"""A journal with many turns of one agent over thirty days: versions, steps, feedback, verdicts, jobs, sessions of
+three turns. It is written directly, in large batches, because an ingester would take hours.
 """
 
 import random
@@ -22,6 +22,7 @@ from burnish.journal.tables import (
     FeedbackRow,
     InteractionRow,
     JudgeCheckRow,
+    JudgeJob,
     JudgementRow,
     NextStateRow,
     SampleRow,
@@ -33,6 +34,8 @@ from burnish.journal.tables import (
 DAYS = 30.0
 BATCH = 5000
 N_VERSIONS = 60
+QUEUED = 50_000
+"""Judge jobs of the latest turns that are still open."""
 ROWS = 32
 """Rows of a step."""
 REFUSED = frozenset({4, 9, 10, 23, 37, 51})
@@ -238,9 +241,16 @@ def _turns(
             yield JudgementRow, {
                 "judgement_id": f"j-{number}", "interaction_id": name, "judge_id": "openai/gpt-5/3f2a",
                 "origin": "next_state", "score": int(value) if rated else None, "confidence": 1.0 if rated else 0.33,
-                "hint": None, "votes": votes, "n_failed": 0, "created_at": at + 5, "hint_status": None,
+                "hint": None, "votes": votes, "n_failed": 0, "created_at": at + 5,
+                "hint_status": None if is_good else ("accepted", "length")[thread % 2],
                 "reason": "the user went on without a complaint" if is_good else "the user asked for another form",
                 "findings": [], "candidates": [],
+            }  # fmt: skip
+        if number % 2 == 0:
+            yield JudgeJob, {
+                "subject": f"{name}|next_state", "payload": {}, "state": "queued" if n - number < QUEUED else "done",
+                "attempts": 0, "run_after": 0.0, "lease_until": None, "worker": None, "error": None,
+                "created_at": at, "ended_at": None,
             }  # fmt: skip
         if number % 3 != 2:
             yield NextStateRow, {

@@ -20,7 +20,7 @@ from benchmarks.gateway import ours, servers
 from benchmarks.gateway.load import Job
 from benchmarks.gateway.rounds import RATE, quantile
 from benchmarks.gateway.servers import Server
-from benchmarks.seen.large_journal import fill
+from benchmarks.seen.journal import fill
 from burnish import serving_table
 from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
@@ -132,7 +132,7 @@ def _scraped(settings: Settings) -> Iterator[None]:
 def _scrape_times(folder: Path, turns: int, tell: Tell) -> dict[str, float]:
     settings = Settings(state_dir=folder)
     journal = prepare(settings)
-    fill(journal, turns)
+    fill(journal, "agent", turns, tell)
     scraper = Scraper(settings, journal)
     times = [_seconds(scraper.text) for _ in range(5)]
     text = scraper.text().decode()

@@ -5,14 +5,9 @@ widths and in both themes.
 """
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -21,15 +16,15 @@ from sqlalchemy import event
 from sqlmodel import Session
 
 from benchmarks.bars import Bar, Tell
+from benchmarks.seen import parts
 from benchmarks.seen.journal import fill
-from burnish.adapters.serving.prepare import prepare, ui_key_file
-from burnish.config import Engine, Gateway, Settings, to_environment
+from burnish.adapters.serving.prepare import prepare
+from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.listing import feedback, figures, label_queue, turns
 from burnish.journal.listing.turns import Fate, Wanted
 from tests.browser import axe
 from tests.browser.chromium import Page, running, tab
-from tests.e2e.whole import free_port
 
 BARS: tuple[Bar, ...] = (
     ("pages shown at both widths and in both themes, of all", "pages", "all", lambda f: f["pages"] == f["pages_all"]),
@@ -46,9 +41,7 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 def measure(folder: Path, tell: Tell, n_turns: int) -> dict[str, float]:
     """The figures for a journal of `n_turns` turns. Violations and the slowest queries are told."""
-    urls: dict[str, Any] = {"engine": Engine(urls=("http://127.0.0.1:9",), api_key="none")}  # nobody is asked
-    ports = Gateway(port=free_port(), ui_port=free_port())
-    settings = Settings(state_dir=folder / "state", gateway=ports, **urls)
+    settings = parts.settings_in(folder / "state")
     journal = prepare(settings)
     began = time.monotonic()
     trained = fill(journal, AGENT, n_turns, tell)[0]
@@ -56,12 +49,12 @@ def measure(folder: Path, tell: Tell, n_turns: int) -> dict[str, float]:
     found: dict[str, float] = {"turns": n_turns, "fill_s": round(filled, 1)}
     found |= _queries(journal, tell)
     journal.close()
-    with _parts(settings) as pid, ExitStack() as stack:
+    with parts.running(settings) as pids, ExitStack() as stack:
         profile = folder / "browser"
         profile.mkdir()
         port = stack.enter_context(running(profile))
         found |= asyncio.run(_look(port, settings, _paths(trained), tell))
-        found["ui_rss_mb"] = _peak_memory(pid)
+        found["ui_rss_mb"] = parts.peak_memory(pids["ui"])
     return found
 
 
@@ -78,11 +71,11 @@ def _paths(turn: str) -> list[str]:
 
 
 async def _look(port: int, settings: Settings, paths: list[str], tell: Tell) -> dict[str, float]:
-    origin = f"http://127.0.0.1:{settings.gateway.ui_port}"
+    origin = parts.origin_of(settings)
     paints: list[float] = []
     n_shown = n_serious = 0
     async with tab(port) as page:
-        await _sign_in(page, origin, ui_key_file(settings).read_text(encoding="utf-8").strip())
+        await parts.sign_in(page, settings)
         for width, theme in VIEWS:
             await _view(page, width, theme)
             for path in paths:
@@ -103,56 +96,10 @@ async def _look(port: int, settings: Settings, paths: list[str], tell: Tell) -> 
     return {**shown, "page_p95_s": round(quantiles(paints, n=20)[-1], 3), "page_p50_s": round(median(paints), 3)}
 
 
-async def _sign_in(page: Page, origin: str, key: str) -> None:
-    await page.open(f"{origin}/login")
-    await page.value("document.querySelector('#key').focus()")
-    await page.write(key)
-    await page.press("Enter")
-    await page.until("location.pathname.endsWith('/overview')")
-
-
 async def _view(page: Page, width: int, theme: str) -> None:
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
     await page.call("Emulation.setDeviceMetricsOverride", **size)
     await page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-
-
-@contextmanager
-def _parts(settings: Settings) -> Iterator[int]:
-    """The gateway and the pages. Gives the pid of the pages."""
-    environment = {**os.environ, **to_environment(settings)}
-    command = [sys.executable, "-m", "burnish", "run"]
-    log = (settings.state_dir / "parts.log").open("wb")
-    started = [
-        subprocess.Popen([*command, part], env=environment, stdout=log, stderr=log) for part in ("gateway", "ui")
-    ]
-    try:
-        for port in (settings.gateway.port, settings.gateway.ui_port):
-            _wait(f"http://127.0.0.1:{port}/healthz")
-        yield started[1].pid
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait(40)
-        log.close()
-
-
-def _wait(url: str) -> None:
-    until = time.monotonic() + 120
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.2)
-
-
-def _peak_memory(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return round(next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024, 1)
 
 
 def _queries(journal: Journal, tell: Tell) -> dict[str, float]:

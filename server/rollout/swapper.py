@@ -208,7 +208,7 @@ class Swapper:
             outcome = self._accept(job, name, live, evidence)
         else:
             await self._refuse(job, name, evidence, verdict)
-        shown = {key: value for key, value in evidence.as_dict().items() if key != "mechanical"}
+        shown = {key: value for key, value in evidence.as_dict().items() if key not in ("mechanical", "slices")}
         log.info(
             outcome,
             version=str(name),

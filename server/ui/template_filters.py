@@ -45,6 +45,12 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.0%}"
 
 
+def change(share: float) -> str:
+    """A difference of two shares in points, with its sign."""
+    points = round(100 * share)
+    return f"{points:+d} points" if points else "no change"
+
+
 def reward(value: float | None) -> Markup:
     """A reward with its sign and its colour."""
     if value is None:
@@ -115,6 +121,7 @@ FILTERS = {
     "span": span,
     "number": number,
     "percent": percent,
+    "change": change,
     "reward": reward,
     "vote": vote,
     "message_text": message_text,

@@ -21,6 +21,7 @@ PATHS = [
     *(f"/a/agent/{page}" for page in ("overview", "conversations", "feedback", "labels", "versions", "compare")),
     *(f"/a/agent/{page}" for page in ("learner", "judges", "turns/chatcmpl-1", "versions/3", "learner/3")),
     *("/a/agent/sessions/s-1", "/agents", "/keys", "/people?user=ann", "/audit", "/a/agent/turns/none"),
+    "/a/agent/turns/chatcmpl-1?tokens=1",
 ]
 
 
@@ -123,9 +124,7 @@ async def test_two_replies_are_compared_by_key(seen: Seen) -> None:
     )
     assert await seen.page.value("document.querySelector('[data-version]').hidden")  # blind until the vote
     await seen.key("b")
-    path, body = await seen.sent(3)
-    assert path == "/v1/feedback/batch"
-    assert [each.get("rating") or each.get("correction") for each in body["feedback"]] == [1.0, "hel"]
+    assert await seen.sent(3) == ("/v1/feedback/batch", {"feedback": [{"target": "chatcmpl-9", "correction": "hel"}]})
     await seen.page.until("document.querySelector('[data-tally]').textContent.includes('Recorded')")
     models = {body["model"] for sent, body in seen.api.sent if sent == "/v1/chat/completions"}
     assert models == {"agent@v3", "agent@v1"}
@@ -143,6 +142,14 @@ async def test_the_overview_is_live_and_the_theme_is_remembered(seen: Seen) -> N
     await seen.page.click("[data-theme-toggle]")
     await seen.open("/a/agent/versions")
     assert await seen.page.value("document.documentElement.dataset.theme") == "dark"
+
+
+async def test_what_opens_to_write_in_has_the_focus(seen: Seen) -> None:
+    await seen.open("/a/agent/turns/chatcmpl-1")
+    await seen.key("c")
+    await seen.page.until("document.activeElement.name === 'correction'")
+    await seen.open("/a/agent/compare")
+    await seen.page.until("document.activeElement.name === 'prompt'")
 
 
 async def test_a_keyboard_walks_a_list(seen: Seen) -> None:

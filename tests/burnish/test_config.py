@@ -141,7 +141,7 @@ def test_a_child_process_loads_exactly_the_same(monkeypatch: pytest.MonkeyPatch)
 
 def test_every_setting_has_a_sentence() -> None:
     described = config.described()
-    assert len(described) <= 86
+    assert len(described) <= 87
     assert sorted(key for keys in config.grouped().values() for key in keys) == sorted(described)
     assert len(config.FIRST) == 12
     assert [key for key, text in described.items() if not text.endswith((".", "…"))] == []

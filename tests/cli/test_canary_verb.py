@@ -40,6 +40,25 @@ def test_status_shows_turns_and_evidence(run: Run, journal: Journal) -> None:
     assert told["observations"][0]["turns"]["version"]["judged"] == 10
 
 
+def test_status_names_the_worst_slice_of_the_live_version(run: Run, journal: Journal) -> None:
+    seen = Comparison(Rules())
+    for number in range(40):
+        for is_version in (False, True):
+            route = "route: messages" if number % 4 else "route: chat"
+            is_good = not is_version or number % 4 == 0
+            seen.add(is_version, f"u{number}", Turn(is_good, None, None, 10.0, 1.0, f"t{number}", (route,)))
+    evidence = {"comparison": seen.as_dict(), "cursor": {"since": 0.0, "seen": []}}
+    with journal.write() as session:
+        canaries.begin(session, "agent", 1, 0, Observation.WATCH, share=0.0, actor="gate", evidence=evidence)
+    shown = run("canary", "status").out
+    assert "watch of v1, 2 slices: worst in 'route: messages'" in shown
+    slices = run("canary", "status", "--json").json["slices"]
+    assert (slices["of"], slices["version"], slices["baseline"], slices["worst"]) == ("watch", 1, 0, "route: messages")
+    worst, even = slices["by_slice"]
+    assert (worst["version"]["share"], worst["baseline"]["share"], worst["fall"], even["fall"]) == (0.0, 1.0, 1.0, 0.0)
+    assert worst["state"] == "fallen" and worst["lost"][-1] == "t39"
+
+
 def test_a_hold_is_told(run: Run, journal: Journal) -> None:
     with journal.write() as session:
         agents.hold(session, "agent", "v3 was rolled back by itself", actor="watch")

@@ -1,5 +1,6 @@
 """`burnish turns`: messages, next state, judgements, feedback and training status."""
 
+from array import array
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from burnish.journal.tables import JudgeJob
 from burnish.journal.turns import ask_judge, judge_subject, record_judgement
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
+from burnish.testing import StubEngine
 from tests.cli.conftest import Run
 from tests.factories import interaction, judgement, user
 from tests.turns import add_feedback, add_next_state, add_turn
@@ -84,3 +86,16 @@ def test_a_turn_that_is_not_there_is_one_readable_line(journal: Journal, run: Ru
 
 def test_without_a_journal_the_remedy_is_named(run: Run) -> None:
     assert "burnish up" in run("turns", "list").error
+
+
+def test_tokens_are_told_as_text_by_the_engine(journal: Journal, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampled = {"token_ids": array("i", list("hé".encode())), "logprobs": array("f", [-0.25, -3.0, -1.0])}
+    turn = interaction([user("hi")], "hé", interaction_id="t", **sampled)
+    add_turn(journal, turn)
+    with StubEngine() as engine:
+        monkeypatch.setenv("BURNISH_ENGINE__URLS", f'["{engine.url}"]')
+        tokens = run("turns", "tokens", "t", "--json").json["tokens"]
+        assert "-0.25  'h'" in run("turns", "tokens", "t").out
+        assert "no turn 'x'" in run("turns", "tokens", "x").error
+    assert [(each["text"], each["logprob"]) for each in tokens] == [("h", -0.25), ("\ufffd", -3.0), ("\ufffd", -1.0)]
+    assert "did not tell its tokens' text" in run("turns", "tokens", "t").error

@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy import event
 
 from burnish.journal import Journal
-from burnish.journal.listing import Place, feedback, figures, label_queue, turns
+from burnish.journal.blobs import store
+from burnish.journal.listing import Place, feedback, figures, label_queue, pairs, turns
 from burnish.journal.listing.turns import Fate, Wanted
-from burnish.journal.tables import JudgementRow, SampleRow, StepRow, VersionRow
+from burnish.journal.tables import ComparisonRow, JudgementRow, SampleRow, StepRow, VersionRow
 from burnish.records import NextStateKind
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_next_state, add_turn
@@ -188,6 +189,22 @@ def test_the_bounds_are_wilsons(good: int, bad: int, low: float, high: float) ->
     assert figures.share(0, 0)["share"] is None
 
 
+def test_progress_is_the_live_version_beside_the_oldest_with_enough_rated_replies() -> None:
+    def row(version: int, good: int, bad: int) -> dict[str, Any]:
+        return {"version": version, **figures.share(good, bad)}
+
+    rows = [row(0, 3, 2), row(1, 20, 60), row(2, 60, 20), row(3, 1, 1), row(4, 0, 90)]
+    told = figures.progress(rows, 3)  # v0 and v3 have too few, v4 is not live
+    assert told == {
+        "from": 1, "to": 2, "verdict": "better",
+        "sentence": "Yes: 75% of v2's rated replies were good, and 25% of v1's rated replies.",
+    }  # fmt: skip
+    worse, unclear = figures.progress(rows, None), figures.progress([row(1, 20, 20), row(2, 22, 18)], 2)
+    assert worse is not None and (worse["to"], worse["verdict"]) == (4, "worse")
+    assert unclear is not None and unclear["verdict"] == "open"
+    assert figures.progress(rows[:2], 1) is None
+
+
 def test_traffic_counts_replies_by_version(any_journal: Journal) -> None:
     for at, version in ((10.0, 1), (99.5, 1), (99.6, 2), (100.0, 2)):
         add(any_journal, f"t{at}", at, version=version)
@@ -223,3 +240,24 @@ def test_no_list_reads_the_whole_table(journal: Journal) -> None:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
             steps = [str(row[3]) for row in plan]
             assert [step for step in steps if step.startswith(("SCAN interaction", "SCAN feedback"))] == [], statement
+
+
+def test_pairs_are_those_with_different_replies_and_lost_ones_come_first(any_journal: Journal) -> None:
+    for number, outcome in enumerate((1, 0, -1, None, 0)):
+        name = add(any_journal, f"t{number}", float(number), f"ask {number}")
+        replies = [{"role": "assistant", "content": text} for text in ("new", "new" if number == 4 else "old")]
+        with any_journal.write() as session:
+            new, old = (store(session, reply) for reply in replies)
+            facts: dict[str, Any] = {"candidate_digest": new, "baseline_digest": old, "created_at": 1.0}
+            session.add(
+                ComparisonRow(agent="agent", version=2, interaction_id=name, baseline=1, outcome=outcome, **facts)
+            )
+    with any_journal.read() as session:
+        found = pairs.pairs(session, "agent", 2, outcome=None, limit=10)
+        won = pairs.pairs(session, "agent", 2, outcome="won", limit=10)
+    assert [(each["turn"], each["outcome"]) for each in found] == [
+        ("t2", "lost"), ("t0", "won"), ("t3", "undecided"), ("t1", "tied"),
+    ]  # fmt: skip
+    first = found[0]
+    assert (first["prompt"], first["reply"], first["baseline_reply"], first["baseline"]) == ("ask 2", "new", "old", 1)
+    assert won == found[1:2]

@@ -1,8 +1,8 @@
 """Versions over HTTP: list, show, lineage, pin, export, and removal of old files."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
 from burnish.adapters.files.export import as_tar
@@ -14,6 +14,7 @@ from burnish.adapters.verbs.answers import pinned
 from burnish.config import Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
+from burnish.journal.listing import pairs
 from burnish.keys import Scope
 from burnish.records import VersionName
 from burnish.server.gateway.access.keyring import Caller
@@ -67,6 +68,21 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         """One version's lineage: rows, step, ancestors, trials, and when it was live."""
         with journal.read() as session:
             return lineage(session, agent, version)
+
+    @made.get("/agents/{agent}/versions/{version}/pairs", dependencies=[may_see])
+    def list_pairs(
+        agent: AgentPath,
+        version: Number,
+        outcome: Annotated[Literal["won", "lost", "tied", "undecided"] | None, Query(description="Only these.")] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    ) -> dict[str, Any]:
+        """Prompts that the version answered otherwise than the version it was compared with, on held-out turns or in a
+        shadow canary: both replies, and which the judge preferred. Lost ones come first.
+        """
+        with journal.read() as session:
+            lifecycle.version(session, agent, version)
+            found = pairs.pairs(session, agent, version, outcome=outcome, limit=limit)
+        return {"agent": agent, "version": version, "pairs": found}
 
     @made.post("/agents/{agent}/versions/{version}/pin")
     def pin(agent: AgentPath, version: Known, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Pairs of a shadow canary that the judge has decided or given up, from the journal. Each pair is returned once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish.adapters.evidence.comparison import Turn
 from burnish.adapters.evidence.settled_turns import Cursor
+from burnish.adapters.evidence.turn_slices import slices_of
 from burnish.journal.tables import CanaryRow, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
 from burnish.records import Message
@@ -61,6 +62,8 @@ def _shown(session: Session, pair: ComparisonRow) -> Mirrored | None:
         _turn(reply, bool(turn.tools_digest))
         for reply in messages_of(session, [pair.baseline_digest, pair.candidate_digest])
     )
+    name = turn.interaction_id
+    new = replace(new, name=name, slices=slices_of(session, [name])[name])
     return Mirrored(turn.user or turn.key_id, pair.outcome, old, new)
 
 

@@ -85,7 +85,7 @@ class Observer:
 
     def canary_by_hand(self, agent: str, baseline: int, share: float | None) -> Beginning:
         """A canary beside `baseline`, with `canary.share` unless a share is given."""
-        return observation.canary(self._journal, self._settings_of(agent).canary, agent, baseline, share, self._rules)
+        return observation.canary(self._journal, self._settings_of(agent), agent, baseline, share, self._rules)
 
     def watch_beside(self, agent: str, baseline: int) -> Beginning | None:
         """A watch over the successor of `baseline`, to be begun in the promoting transaction. None if the settings say
@@ -213,7 +213,7 @@ class Observer:
         return observation.ready(self._journal, self._rules_of(agent), agent, baseline, kind, share)
 
     def _rules_of(self, agent: str) -> Rules:
-        return observation.rules_of(self._settings_of(agent).canary, self._rules)
+        return observation.rules_of(self._settings_of(agent), self._rules)
 
     def _drop_late_rows(self, row: CanaryRow) -> None:
         """Turns that were running when their version was stopped, or that were filed later."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from burnish.server.ui.charts.svg import WIDTH, box, chart, dot, every, line, path, text
+from burnish.server.ui.charts.svg import WIDTH, area, box, chart, dot, every, line, path, text
 from burnish.server.ui.template_filters import number, percent
 
 Tree = Mapping[str, Any]
@@ -56,6 +56,30 @@ def _level(word: str, y: float, width: int) -> str:
 
 def _y(share: float, bottom: float) -> float:
     return bottom - share * (bottom - TOP)
+
+
+def course(points: Sequence[Tree], version: int, baseline: int) -> Markup:
+    """A canary's or a watch's course: both shares of good turns over the version's judged turns, with 95 % bounds."""
+    known = [each for each in points if each["version"]["n"]]
+    if len(known) < 2:
+        return Markup("")
+    height, bottom, width = 190.0, 156.0, 520
+    parts = [_level(percent(share), _y(share, bottom), width) for share in (0.0, 0.5, 1.0)]
+    last = known[-1]["judged"]
+    for name, kind in (("baseline", "other"), ("version", "live")):
+        rows = [(each["judged"], each[name]) for each in known if each[name]["n"]]
+        at = [LEFT + (width - LEFT - RIGHT) * n / last for n, _ in rows]
+        upper = [(x, _y(each["high"], bottom)) for x, (_, each) in zip(at, rows, strict=True)]
+        lower = [(x, _y(each["low"], bottom)) for x, (_, each) in zip(at, rows, strict=True)]
+        parts.append(area([*upper, *reversed(lower)], f"band {kind}"))
+        parts.append(
+            path([(x, _y(each["share"], bottom)) for x, (_, each) in zip(at, rows, strict=True)], f"run {kind}")
+        )
+    parts.append(text(LEFT, height - 12, "judged turns"))
+    parts.append(text(width - RIGHT, height - 12, f"{last:,}", "strong", "end"))
+    now = known[-1]
+    spoken = f"v{version} {percent(now['version']['share'])} good of {last:,} judged turns"
+    return chart(f"{spoken}, v{baseline} {percent(now['baseline']['share'])}", int(height), parts, "course", width)
 
 
 def traffic(buckets: Sequence[Tree], seconds: float, live: int | None) -> Markup:

@@ -44,6 +44,12 @@ def path(points: Iterable[tuple[float, float]], kind: str) -> str:
     return f'<path class="{kind}" d="M{joined}"/>' if joined else ""
 
 
+def area(points: Iterable[tuple[float, float]], kind: str) -> str:
+    """The area that the points enclose."""
+    joined = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return f'<path class="{kind}" d="M{joined} Z"/>' if joined else ""
+
+
 def every(n: int, most: int) -> int:
     """The step with which at most `most` of `n` marks get a word."""
     return max(1, -(-n // most))

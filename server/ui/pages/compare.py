@@ -1,7 +1,7 @@
-"""Compare: one prompt, two versions side by side, blind until the vote. A vote is recorded as feedback on both replies.
+"""Compare: one prompt, two versions side by side, blind until the vote. A vote is recorded as feedback.
 
-The better reply gets a rating. The other one gets it as its correction, which is a pair for preference training. A tie
-rates both as neutral.
+The worse reply gets the better one as its correction, which is a pair for preference training. The better one gets no
+rating, because it may be the better of two bad ones. A tie rates both as neutral, and `neither` both as bad.
 """
 
 import json
@@ -13,6 +13,8 @@ from burnish.server.ui.admin_api import ApiError, Tree, on
 from burnish.server.ui.visit import Visit
 
 MAX_TOKENS = 1024
+ALIKE = {"tie": 0.0, "neither": -1.0}
+"""The rating of both replies where none is better."""
 MOST = 60
 """Most versions that can be chosen."""
 
@@ -59,15 +61,19 @@ async def _lines(pieces: AsyncIterator[Tree]) -> AsyncIterator[str]:
 
 
 async def vote(visit: Visit) -> Response:
-    """A vote on two replies: `better` and `worse` are turns, `text` is the better one's. With `tie` they are equal."""
+    """A vote on two replies: `better` and `worse` are turns, `text` is the better one's. With `both` they are equal:
+    a `tie`, or `neither` is good.
+    """
     form = await visit.form()
     better, worse, text = form.get("better", ""), form.get("worse", ""), form.get("text", "")
-    if not better or not worse:
-        raise ApiError(400, "expected the turns of both replies")
-    if form.get("tie"):
-        said: list[Tree] = [{"target": better, "rating": 0.0}, {"target": worse, "rating": 0.0}]
+    both = form.get("both", "")
+    if not better or not worse or both not in ("", *ALIKE):
+        raise ApiError(400, f"expected the turns of both replies, and for both {' or '.join(ALIKE)} or nothing")
+    if both:
+        said: list[Tree] = [{"target": turn, "rating": ALIKE[both]} for turn in (better, worse)]
+    elif text:
+        said = [{"target": worse, "correction": text}]
     else:
-        said = [{"target": better, "rating": 1.0}, {"target": worse, "correction": text}]
-        said = said if text else said[:1]
+        raise ApiError(400, "the better reply has no text, so it cannot be preferred; vote for a tie or for neither")
     await visit.api.post("/v1/feedback/batch", {"feedback": said})
     return JSONResponse({"recorded": len(said)})

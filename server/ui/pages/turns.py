@@ -12,6 +12,8 @@ from burnish.server.ui.visit import Visit
 LIMIT = 40
 SEARCH_SECONDS = 1.0
 """How long a search goes on by itself before it asks."""
+LEVELS = (-0.7, -1.4, -2.3, -4.6)
+"""Log-probs of 50, 25, 10 and 1 %."""
 FATES = ("trained", "ready", "waiting", "dropped")
 
 
@@ -65,7 +67,7 @@ async def session(visit: Visit) -> Response:
 
 
 async def turn(visit: Visit) -> Response:
-    """`/a/{agent}/turns/{turn}`."""
+    """`/a/{agent}/turns/{turn}?tokens=`."""
     name = str(visit.request.path_params["turn"])
     told = await visit.api.get(f"/admin/turns/{segment(name)}")
     agent, _, version = str(told["agent"]).rpartition("@v")
@@ -74,6 +76,7 @@ async def turn(visit: Visit) -> Response:
     thread = await visit.api.get(on(agent, f"/turns/session/{segment(told['session'])}"))
     names = [each["turn"] for each in thread["turns"]]
     at = names.index(name) if name in names else 0
+    tokens, fault = await _tokens(visit, name) if visit.asked("tokens") else (None, "")
     steps = await asyncio.gather(*(_step(visit, told, version) for _ in told["used"][-1:]))
     return await visit.page(
         "turn.html",
@@ -85,8 +88,24 @@ async def turn(visit: Visit) -> Response:
         earlier=names[at - 1] if at > 0 else None,
         later=names[at + 1] if at + 1 < len(names) else None,
         step=steps[0] if steps else None,
+        tokens=tokens,
+        tokens_fault=fault,
         logprobs_chart=plots.logprobs(told["logprobs"]),
     )
+
+
+async def _tokens(visit: Visit, name: str) -> tuple[list[Tree] | None, str]:
+    """The reply's tokens as text, each with its `level` of surprise from 0 to 4, or None and why there are none."""
+    try:
+        told = await visit.api.get(f"/admin/turns/{segment(name)}/tokens")
+    except ApiError as error:
+        return None, error.message
+    return [{**each, "level": _level(each["logprob"])} for each in told["tokens"]], ""
+
+
+def _level(logprob: float | None) -> int:
+    """0 for a token that was more likely than not, 4 for one of less than 1 %."""
+    return sum((logprob or 0.0) < bound for bound in LEVELS)
 
 
 async def _step(visit: Visit, told: Tree, version: str) -> Tree | None:

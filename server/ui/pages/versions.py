@@ -4,11 +4,14 @@ import asyncio
 
 from starlette.responses import Response
 
-from burnish.server.ui.admin_api import ApiError, on
-from burnish.server.ui.charts import version_graph
+from burnish.server.ui.admin_api import ApiError, Tree, on
+from burnish.server.ui.charts import plots, version_graph
 from burnish.server.ui.visit import Visit
 
 PER_PAGE = 30
+LOOKED_AT = 50
+"""Latest observations among which a version's own are looked for."""
+MOST_PAIRS = 20
 VERBS = ("promote", "rollback", "pin", "unpin", "canary", "stop-canary", "end-hold")
 
 
@@ -27,7 +30,8 @@ async def versions(visit: Visit) -> Response:
         f"Versions of {visit.agent}",
         "versions",
         told=told,
-        canary=canary,
+        held=canary["held"],
+        running=[_drawn(each) for each in canary["observations"] if each["state"] == "running"],
         rows=shown[:PER_PAGE],
         following=shown[PER_PAGE]["version"] if len(shown) > PER_PAGE else None,
         scores={row["version"]: row for row in overview["scores"]},
@@ -38,11 +42,13 @@ async def versions(visit: Visit) -> Response:
 async def version(visit: Visit) -> Response:
     """`/a/{agent}/versions/{version}`."""
     number = int(visit.request.path_params["version"])
-    told, shown, listed, overview = await asyncio.gather(
+    told, shown, listed, overview, canary, compared = await asyncio.gather(
         visit.api.get(on(visit.agent, f"/versions/{number}/lineage")),
         visit.api.get(on(visit.agent, f"/versions/{number}")),
         visit.api.get(on(visit.agent, "/versions")),
         visit.api.get(on(visit.agent, "/status"), seconds=3600),
+        visit.api.get(on(visit.agent, "/canary"), limit=LOOKED_AT),
+        visit.api.get(on(visit.agent, f"/versions/{number}/pairs"), limit=MOST_PAIRS),
     )
     scores = {row["version"]: row for row in overview["scores"]}
     return await visit.page(
@@ -56,7 +62,15 @@ async def version(visit: Visit) -> Response:
         previous=listed["previous"],
         score=scores.get(number),
         parent_score=scores.get(told["parent"]),
+        observations=[_drawn(each) for each in canary["observations"] if each["version"] == number],
+        pairs=compared["pairs"],
     )
+
+
+def _drawn(observation: Tree) -> Tree:
+    """An observation with the chart of its course."""
+    drawn = plots.course(observation.get("course", ()), observation["version"], observation["baseline"])
+    return {**observation, "chart": drawn}
 
 
 async def release(visit: Visit) -> Response:

@@ -129,10 +129,10 @@ function setUpCompare() {
     round = null; votes.hidden = true;
     sides.forEach((side, i) => { const chip = one("[data-version]", side); chip.textContent = `v${[first, second][i].version}`; chip.hidden = false; });
     if (vote === "skip") return;
-    if (vote !== "tie") sides[vote === "A" ? 0 : 1].classList.add("won");
-    const fields = { better: better.turn, worse: worse.turn, text: better.text.trim(), tie: vote === "tie" ? "1" : "" };
-    const answer = await post("vote", fields);
-    const winner = vote === "tie" ? "ties" : `v${better.version}`;
+    const both = ["A", "B"].includes(vote) ? "" : vote;
+    if (!both) sides[vote === "A" ? 0 : 1].classList.add("won");
+    const answer = await post("vote", { better: better.turn, worse: worse.turn, text: better.text.trim(), both });
+    const winner = both || `v${better.version}`;
     if (answer.ok) tally[winner] = (tally[winner] ?? 0) + 1;
     one("[data-tally]").textContent = answer.ok ? `Recorded: ${Object.entries(tally).map(([who, n]) => `${who} ${n}`).join(", ")}` : `Not recorded: ${await answer.text()}`;
     const prompt = one("textarea", form);
@@ -140,6 +140,8 @@ function setUpCompare() {
   };
 }
 
+// What a click opens to write in gets the focus.
+for (const each of all("details")) each.addEventListener("toggle", () => { if (each.open) one("textarea, input:not([type=hidden])", each)?.focus(); });
 for (const each of all("[data-submit]")) each.addEventListener("change", () => each.form.requestSubmit());
 for (const each of all("[data-scroll-end]")) each.scrollLeft = each.scrollWidth;
 one(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

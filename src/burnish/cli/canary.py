@@ -62,6 +62,10 @@ def status(
     for row in report["observations"]:
         if row["reason"]:
             out.print(f"{row['kind']} of v{row['version']} {row['state']}: {row['reason']}", soft_wrap=True)
+    if (slices := report["slices"]) and slices["by_slice"]:
+        worst = slices["by_slice"][0]
+        what = f"{slices['of']} of v{slices['version']}, {len(slices['by_slice'])} slices"
+        out.print(f"{what}: worst in {worst['slice']!r}, evidence {worst['odds']} to 1 that it fell", soft_wrap=True)
 
 
 @app.command(epilog=example("canary start 7 --share 0.2"))

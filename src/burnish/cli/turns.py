@@ -63,6 +63,25 @@ def list_(
         out.print(turns.listed(name, found))
 
 
+@app.command(epilog=example("turns tokens chatcmpl-6cd9ac5f"))
+def tokens(
+    turn: Annotated[str, typer.Argument(help="A reply's id.")],
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a reply's tokens as text, each with its log-prob. The running engine tells the texts."""
+    from burnish.server.gateway.admin.records.token_texts import tokens_of
+
+    settings, journal, _ = existing(file, state, None)
+    found = tokens_of(settings, journal, turn)
+    if as_json:
+        print_json({"turn": turn, "tokens": found})
+        return
+    for each in found:
+        out.print(f"{each['logprob']:>9}  {each['text']!r}", markup=False, highlight=False)
+
+
 @app.command("session", epilog=example("turns session s-1f0c2a", "turns session s-1f0c2a --json"))
 def session_(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="The session's id, from `turns show`.")],

@@ -31,6 +31,8 @@ from burnish.cli.common import (
 )
 from burnish.cli.tables import versions as tables
 from burnish.journal import Journal
+from burnish.journal.listing.pairs import WORDS
+from burnish.journal.listing.pairs import pairs as listed_pairs
 from burnish.journal.tables import VersionRow
 
 app = typer.Typer(
@@ -90,6 +92,34 @@ def lineage_(
     with journal.read() as session:
         report = lineage(session, name, version)
     print_json(report) if as_json else out.print(tables.story(report))
+
+
+@app.command("pairs", epilog=example("versions pairs 3 --outcome lost"))
+def pairs_(
+    version: Version,
+    outcome: Annotated[str | None, typer.Option(help="Only these: won, lost, tied or undecided.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="Most pairs.")] = 20,
+    agent: AgentName = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show prompts that a version answered otherwise than the version it was compared with. Lost ones come first."""
+    if outcome is not None and outcome not in WORDS.values():
+        raise typer.BadParameter(f"expected one of {', '.join(WORDS.values())}, got {outcome!r}")
+    _, journal, name = prepared(file, state, agent)
+    with journal.read() as session:
+        lifecycle.version(session, name, version)
+        found = listed_pairs(session, name, version, outcome=outcome, limit=limit)
+    if as_json:
+        print_json({"agent": name, "version": version, "pairs": found})
+        return
+    for each in found:
+        out.print(f"[b]{each['outcome']}[/b] {escape(each['turn'])}: {escape(each['prompt'])}", soft_wrap=True)
+        for who, key in ((f"v{version}", "reply"), (f"v{each['baseline']}", "baseline_reply")):
+            out.print(f"  {who}: {escape(each[key])}", soft_wrap=True)
+    if not found:
+        out.print(f"{name}@v{version} answered no compared prompt otherwise")
 
 
 @app.command(epilog=example("versions pin 3 --reason shipped"))

@@ -38,6 +38,13 @@ class Gate(Section):
         lt=1,
         description="Share of the acceptance prompts by which a version may be worse than the best one so far.",
     )
+    slice_margin: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="Largest tolerated loss in one slice of the traffic (a route, key, tool, language or system "
+        "prompt), of its held-out pairs or its judged success. 1: slices are only reported.",
+    )
     holdout: float = Field(
         0.05,
         ge=0,

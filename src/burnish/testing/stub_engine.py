@@ -99,6 +99,7 @@ class StubEngine:
         app.router.add_post("/v1/completions", self._complete)
         app.router.add_post("/v1/embeddings", self._embed)
         app.router.add_post("/tokenize", self._tokenize)
+        app.router.add_post("/detokenize", self._detokenize)
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/load_lora_adapter", self._load)
         app.router.add_post("/v1/unload_lora_adapter", self._unload)
@@ -241,6 +242,10 @@ class StubEngine:
         return web.json_response(
             {"count": len(ids), "max_model_len": self.max_model_len, "tokens": ids, "token_strs": None}
         )
+
+    async def _detokenize(self, request: web.Request) -> web.Response:
+        body: Tree = await request.json()
+        return web.json_response({"prompt": bytes(token % 256 for token in body["tokens"]).decode(errors="replace")})
 
     async def _embed(self, request: web.Request) -> web.Response:
         body: Tree = await request.json()

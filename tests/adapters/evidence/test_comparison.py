@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from burnish.adapters.evidence.comparison import Comparison, Decision, Rules, Turn, decide_canary, decide_watch, odds
+from burnish.adapters.evidence.comparison import (
+    MOST_POINTS,
+    Comparison,
+    Decision,
+    Rules,
+    Turn,
+    decide_canary,
+    decide_watch,
+)
+from burnish.adapters.evidence.sequential import odds
 from burnish.records import CanaryState
 
 Make = Callable[[random.Random], Turn]
@@ -159,3 +168,62 @@ def test_a_watch_goes_on_until_its_turns_are_through() -> None:
 
 def test_odds_can_be_read() -> None:
     assert [odds(x) for x in (0.0, 5.3, 50.0)] == ["1", "200", "10^22"]
+
+
+def sliced(loss: float, **rules: float) -> tuple[Decision, Comparison]:
+    """A version that is worse by `loss` in one of four slices and better by as much in another, in both arms alike."""
+    chance = random.Random(2)
+    seen = Comparison(Rules(**rules))  # type: ignore[arg-type]
+    for number in range(8000):
+        is_version, name = number % 2 == 0, f"route: {chance.randrange(4)}"
+        lost = {"route: 0": loss, "route: 1": -loss}.get(name, 0.0) if is_version else 0.0
+        good = chance.random() < 0.6 - lost
+        seen.add(is_version, f"user-{chance.randrange(40)}", turn(good, name=str(number), slices=("all: 1", name)))
+        if number % 500 == 0:
+            seen = Comparison.of(seen.rules, json.loads(json.dumps(seen.as_dict())))
+        if (decision := decide_watch(seen)).state is CanaryState.STOPPED:
+            return decision, seen
+    return decision, seen
+
+
+def test_a_version_is_stopped_for_a_slice_in_which_it_is_worse() -> None:
+    decision, seen = sliced(0.35)
+    assert decision.state is CanaryState.STOPPED
+    assert decision.reason.startswith("judged worse in the slice 'route: 0': ")
+    assert decision.reason.endswith("to 1 (acts at 4,800)")
+    worst = seen.slices.table(0.1, 0.005)[0]
+    assert (worst["slice"], worst["state"], len(worst["lost"])) == ("route: 0", "fallen", 10)
+    assert "all: 1" not in {each["slice"] for each in seen.slices.table(0.1, 0.005)}  # it says nothing of its own
+
+
+def test_slices_alike_or_within_the_margin_stop_nothing() -> None:
+    assert sliced(0.0)[0].state is not CanaryState.STOPPED
+    assert sliced(0.35, slice_margin=1.0)[0].state is not CanaryState.STOPPED
+
+
+def test_a_system_prompt_for_every_session_leaves_room_for_other_slices() -> None:
+    seen = Comparison(Rules())
+    for number in range(100):
+        seen.add(True, "u", turn(True, slices=(f"system prompt: {number}",)))
+    seen.add(True, "u", turn(True, slices=("tool: ls",)))
+    assert len(seen.slices.all) == 9 and "tool: ls" in seen.slices.all
+
+
+def test_a_mirrored_pair_counts_in_its_slices() -> None:
+    seen = Comparison(Rules())
+    for outcome in (-1, -1, 0, 1):
+        seen.add_mirrored("u", outcome, turn(), turn(name="t", slices=("route: chat",)))
+    one = seen.slices.all["route: chat"]
+    assert (one.judged, one.good, one.test.n_losses, one.test.n_wins, one.bad) == ([4, 4], [2, 1], 2, 1, ["t", "t"])
+
+
+def test_the_course_keeps_few_points_and_continues_after_a_restart() -> None:
+    seen = Comparison(Rules(user_cap=1.0))
+    for number in range(1000):
+        seen.add(number % 2 == 0, "u", turn(number % 3 > 0))
+        if number % 100 == 0:
+            seen = Comparison.of(seen.rules, json.loads(json.dumps(seen.as_dict())))
+    points = [int(n) for n, *_ in seen.course]
+    assert len(points) <= MOST_POINTS and points == sorted(set(points)) and points[-1] >= 480
+    n, good, base_n, base_good, _ = seen.course[-1]
+    assert good / n == pytest.approx(2 / 3, abs=0.01) and base_good / base_n == pytest.approx(2 / 3, abs=0.01)

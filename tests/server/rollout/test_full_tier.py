@@ -279,3 +279,32 @@ async def test_in_the_tier_auto_held_out_turns_count_as_soon_as_there_are_enough
     await full.publish(1)
     assert full.version(1).evidence["replay"]["n"] == 71
     assert "left_out" not in full.version(1).evidence
+
+
+async def test_a_slice_that_may_have_fallen_gets_further_turns_and_the_version_is_refused_for_it(full: World) -> None:
+    """Even overall, and worse in one of two routes: 160 held-out turns, of which the first round asks 80."""
+    for number in range(160):
+        route, at = ("chat", "messages")[number % 2], 1000.0 + number
+        name = f"{route}-{number // 2}"
+        said = interaction([user(f"held {name}")], interaction_id=name, started_at=at, ended_at=at)
+        add_turn(full.journal, said, route=route)
+    full.engine.replies = otherwise
+    full.announce(1)
+    await full.swapper.run_once()
+    n_rounds, n_asked = 0, [0]
+    while full.version(1).state == "candidate":
+        with full.journal.write() as session:
+            for row in session.query(ComparisonRow).filter_by(outcome=None).all():
+                route, _, n = row.interaction_id.rpartition("-")
+                row.outcome = 0 if int(n) % 7 else -1 if route == "messages" else 1
+            n_asked.append(session.query(ComparisonRow).count())
+        await again(full)
+        n_rounds += 1
+        assert n_rounds < 10
+    assert full.live() == 0
+    assert full.version(1).reason.startswith("fell in the slice 'route: messages': lost ")
+    slices = full.version(1).evidence["slices"]
+    assert slices["worst"] == "route: messages" and slices["by_slice"][0]["state"] == "fallen"
+    assert slices["by_slice"][0]["lost"][0].startswith("messages-")
+    assert full.version(1).evidence["replay"]["n"] == 80  # further rounds count for slices alone
+    assert n_asked[-1] > 80

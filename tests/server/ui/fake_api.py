@@ -16,11 +16,32 @@ TURN: Tree = {
     "training_status": "trained into v3",
 }  # fmt: skip
 SCORE: Tree = {"n": 10, "share": 0.8, "low": 0.5, "high": 0.95}
+SLICES: list[Tree] = [
+    {"slice": "route: messages", "state": "fallen", "version": {"judged": 40, "good": 20}, "fall": 0.3,
+     "baseline": {"judged": 50, "good": 40}, "n_pairs": 40, "odds": "5,000", "lost": ["chatcmpl-1"]},
+    {"slice": "language: de", "state": "open", "version": {"judged": 10, "good": 8}, "fall": 0.0,
+     "baseline": {"judged": 10, "good": 8}, "n_pairs": 10, "odds": "1", "lost": []},
+]  # fmt: skip
+COURSE: list[Tree] = [
+    {"judged": n, "version": {"n": n, "share": 0.5, "low": 0.3, "high": 0.7}, "log_e": 1.0,
+     "baseline": {"n": 40, "share": 0.8, "low": 0.65, "high": 0.9}} for n in (10, 20)
+]  # fmt: skip
+REPLAYED: Tree = {
+    "margin": 0.1, "acts_at": "40", "worst": "tool: ls", "by_slice": [
+        {"slice": "tool: ls", "state": "open", "n": 20, "n_lost": 5, "n_won": 2, "net_loss": 0.15, "loss_bound": 0.3,
+         "odds": "2", "lost": ["chatcmpl-1"], "won": []}],
+}  # fmt: skip
 STATUS: Tree = {
     "agent": "agent", "at": 2000.0, "learning": {"sentence": "waits for 3 more rated replies", "is_alarm": False},
     "aliases": {"live": 3, "previous": 2}, "held": None, "is_paused": False, "alarms": ["judge x is unfit"],
     "seconds": 86400.0, "traffic": [{"at": 1000.0 + i, "by_version": {"2": 3, "3": i}} for i in range(48)],
     "scores": [{"version": v, **SCORE, "by_people": SCORE} for v in (0, 2, 3)],
+    "versions": [
+        {"version": 4, "parent": 3, "state": "refused", "reason": "forgot 9 of 64", "created_at": 950.0,
+         "decided_at": 960.0},
+        {"version": 3, "parent": 2, "state": "live", "reason": "passed", "created_at": 900.0, "decided_at": 901.0}],
+    "progress": {"from": 0, "to": 3, "verdict": "open", "sentence": "Not shown yet: 80% of v3's were good"},
+    "slices": {"of": "watch", "version": 3, "baseline": 2, "worst": "route: messages", "by_slice": SLICES},
     "latest": {"n": 9, "counts": {"trained": 5, "dropped": 4}, "dropped": {"stale": 4}},
 }  # fmt: skip
 STEP: Tree = {
@@ -34,7 +55,7 @@ ROW: Tree = {
 }  # fmt: skip
 VERSION: Tree = {
     "agent": "agent", "version": 3, "parent": 2, "step_id": 3, "digest": "ab" * 32, "state": "live",
-    "reason": "passed", "evidence": {"mechanical": "sound", "probe": {"n": 4}}, "created_at": 900.0,
+    "reason": "passed", "evidence": {"mechanical": "sound", "probe": {"n": 4}, "slices": REPLAYED}, "created_at": 900.0,
     "decided_at": 901.0, "origin": "step", "parent_agent": None, "is_pinned": False, "removed_at": None,
     "aliases": ["live"],
 }  # fmt: skip
@@ -82,6 +103,8 @@ ANSWERS: dict[str, Tree] = {
         "shadow_group": None,
         "training_status": "trained into v3",
     },
+    "/admin/turns/chatcmpl-1/tokens": {"turn": "chatcmpl-1", "tokens": [
+        {"id": 7, "text": "On", "logprob": -0.1}, {"id": 8, "text": " its <way>", "logprob": -5.5}]},
     f"{ON}/versions": {"agent": "agent", "live": 3, "previous": 2, "versions": [
         {**VERSION, "version": 1, "parent": 0, "state": "retired"},
         {**VERSION, "version": 2, "parent": 1, "state": "refused", "reason": "forgot 9 of 64"}, VERSION]},
@@ -93,9 +116,13 @@ ANSWERS: dict[str, Tree] = {
         "step": STEP, "canaries": [], "comparisons": {"won": 3, "lost": 1}, "n_turns": 12,
         "live": [{"alias": "live", "from": 901.0, "to": None, "by": "gate", "reason": "passed"}], "history": [ENTRY],
     },
+    f"{ON}/versions/3/pairs": {"agent": "agent", "version": 3, "pairs": [
+        {"turn": "chatcmpl-1", "outcome": "lost", "reason": None, "baseline": 2, "prompt": "Where is <order> 7?",
+         "reply": "Somewhere.", "baseline_reply": "On its way."}]},
     f"{ON}/canary": {"agent": "agent", "live": 3, "held": "rolled back twice", "learning_paused": False,
                      "observations": [{"canary_id": 1, "version": 3, "baseline": 2, "kind": "watch", "share": 1.0,
-                                       "state": "running", "reason": None, "started_at": 902.0, "ended_at": None}]},
+                                       "state": "running", "reason": None, "started_at": 902.0, "ended_at": None,
+                                       "slices": SLICES, "course": COURSE}]},
     f"{ON}/learner/runs": {"agent": "agent", "steps": [STEP, {**STEP, "version": 2, "outcome": "refused",
                                                                "metrics": {"loss": 0.4, "kl_to_base/k3": 0.01}}]},
     f"{ON}/learner/runs/3": {**STEP, "rows": [ROW], "groups": []},

@@ -10,12 +10,37 @@ from tests.server.ui.fake_api import ANSWERS, FakeApi
 from tests.server.ui.visitors import post, visiting
 
 SHOWN = {
-    "/a/agent/overview": ["waits for 3 more rated replies", "judge x is unfit", "80%", "stale", "trained into v3"],
+    "/a/agent/overview": [
+        "waits for 3 more rated replies",
+        "judge x is unfit",
+        "80%",
+        "stale",
+        "trained into v3",
+        "Worst in <b>route: messages</b>",
+        "-30 points",
+        "5,000 to 1",
+        "no change",
+    ],
     "/a/agent/conversations": ["Where is &lt;order&gt; 7?", "On its way.", "trained into v3", "Older"],
     "/a/agent/sessions/s-1": ["Where is &lt;order&gt; 7?", "reply of v2"],
     "/a/agent/turns/chatcmpl-1": ["trained into", "by user", "too long", "hint, accepted", "told to vote", "exit code"],
-    "/a/agent/versions": ["forgot 9 of 64", "rolled back twice", "Roll back to v2", "v3 compared with v2"],
-    "/a/agent/versions/3": ["12 turns", "mechanical", "Roll back to v2", "Compare with v2", "won <b>3</b>"],
+    "/a/agent/versions": [
+        "forgot 9 of 64",
+        "rolled back twice",
+        "Roll back to v2",
+        "v3 compared with v2",
+        "v3 50% good of 20 judged turns, v2 80%",
+    ],
+    "/a/agent/versions/3": [
+        "12 turns",
+        "mechanical",
+        "Roll back to v2",
+        "Compare with v2",
+        "won <b>3</b>",
+        "By slice, in its watch beside v2",
+        "Worst in <b>tool: ls</b>",
+        "-15 points",
+    ],
     "/a/agent/feedback": ["too long", "ann", "Correct"],
     "/a/agent/labels": ["Cannot tell", "On its way."],
     "/a/agent/compare": ["v3 (live)", "Ask both"],
@@ -153,18 +178,35 @@ async def test_an_unchanged_correction_is_no_feedback() -> None:
     assert (answer.status_code, api.sent) == (400, [])
 
 
+async def test_a_replys_tokens_are_shown_as_text_when_asked_for() -> None:
+    api = FakeApi()
+    async with visiting(api) as client:
+        plain = (await client.get("/a/agent/turns/chatcmpl-1")).text
+        assert not any("/tokens" in each for each in api.asked)  # the engine is asked only if somebody wants it
+        text = (await client.get("/a/agent/turns/chatcmpl-1?tokens=1")).text
+        del api.answers["/admin/turns/chatcmpl-1/tokens"]
+        without = await client.get("/a/agent/turns/chatcmpl-1?tokens=1")
+    assert "/a/agent/turns/chatcmpl-1?tokens=1" in plain
+    assert '<span class="level4" title="-5.5"> its &lt;way&gt;</span>' in text and 'class="level0"' in text
+    assert without.status_code == 200 and "there is no such thing" in without.text
+
+
 async def test_a_vote_makes_a_pair_for_preference_training() -> None:
     api = FakeApi()
     async with visiting(api) as client:
         streamed = await post(client, "/a/agent/compare/reply", version="3", prompt="hello")
         await post(client, "/a/agent/compare/vote", better="b", worse="w", text="Good.")
-        await post(client, "/a/agent/compare/vote", better="b", worse="w", text="Good.", tie="1")
+        await post(client, "/a/agent/compare/vote", better="b", worse="w", text="Good.", both="tie")
+        await post(client, "/a/agent/compare/vote", better="b", worse="w", both="neither")
+        refused = await post(client, "/a/agent/compare/vote", better="b", worse="w", text="")
     assert streamed.text.splitlines() == ['{"text": "hel"}', '{"turn": "chatcmpl-9"}']
     assert api.sent[0][1]["model"] == "agent@v3"
     assert [body["feedback"] for _, body in api.sent[1:]] == [
-        [{"target": "b", "rating": 1.0}, {"target": "w", "correction": "Good."}],
+        [{"target": "w", "correction": "Good."}],  # the better one may be the better of two bad ones
         [{"target": "b", "rating": 0.0}, {"target": "w", "rating": 0.0}],
+        [{"target": "b", "rating": -1.0}, {"target": "w", "rating": -1.0}],
     ]
+    assert refused.status_code == 400
 
 
 async def test_an_empty_journal_has_pages_that_say_what_to_do() -> None:

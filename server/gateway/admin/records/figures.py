@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from sqlmodel import Session
 
-from burnish.adapters.registry import agents
+from burnish.adapters.registry import agents, lifecycle, versions
 from burnish.adapters.registry.learning_state import learning_state
 from burnish.adapters.registry.lineage import aliases_of
+from burnish.adapters.verbs.canary import by_slice
 from burnish.config import Settings, overrides
 from burnish.errors import RequestError
 from burnish.journal import Journal, judge_checks
@@ -20,6 +21,8 @@ from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.admin.field_types import AgentPath
 
 DAY = 86_400.0
+LATEST = 8
+"""Versions that the status names, the newest."""
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
@@ -32,25 +35,32 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         agent: AgentPath,
         seconds: Annotated[float, Query(ge=60, le=366 * DAY, description="How far back the traffic goes.")] = DAY,
     ) -> dict[str, Any]:
-        """What learning does and why not, the aliases, the traffic by version, and the score of rated replies by
-        version with the bounds of its 95 % interval. `alarms` are sentences about what needs a person.
+        """What learning does and why not, the aliases, the latest versions, the traffic by version, and the score of
+        rated replies by version with the bounds of its 95 % interval. `progress` says whether the agent got better.
+        `slices` is the live version by slice of the traffic, the worst first. `alarms` are sentences about what needs a
+        person.
         """
         now = time.time()
         with journal.read() as session:
             row = agents.find(session, agent)
             learning = asdict(learning_state(session, _own(settings, row), agent))
             pointed = aliases_of(session, agent)
+            scored = figures.scores(session, agent)
+            live = lifecycle.alias(session, agent) or 0
             return {
                 "agent": agent,
                 "at": now,
                 "learning": learning,
                 "aliases": {alias: version for version, names in pointed.items() for alias in names},
+                "versions": versions.latest(session, agent, LATEST),
                 "held": row.held,
                 "is_paused": row.is_paused,
                 "alarms": _alarms(session, learning, row),
                 "seconds": seconds,
                 "traffic": figures.traffic(session, agent, now, seconds / figures.BUCKETS),
-                "scores": figures.scores(session, agent),
+                "scores": scored,
+                "progress": figures.progress(scored, live),
+                "slices": by_slice(session, agent),
                 "latest": figures.fates(session, agent),
             }
 

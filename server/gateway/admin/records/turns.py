@@ -15,13 +15,14 @@ from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.access.need import Reach
 from burnish.server.gateway.admin.caller import Access, find
 from burnish.server.gateway.admin.field_types import AgentPath, Before, Since, place
+from burnish.server.gateway.admin.records.token_texts import tokens_of
 
 TurnPath = Annotated[str, Path(max_length=512, pattern=r"^[^\x00]+$", description="A reply's id, percent-encoded.")]
 SessionPath = Annotated[str, Path(max_length=512, pattern=r"^[^\x00]+$", description="A session's id.")]
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
-    """`GET /turns/{turn}`, `GET /agents/{agent}/turns` and `GET /agents/{agent}/turns/session/{session}`."""
+    """`GET /turns/{turn}`, its `/tokens`, `GET /agents/{agent}/turns` and `…/turns/session/{session}`."""
     may_see = Depends(access.anywhere(Scope.VIEWER, Reach.TURN))
     on_agent = Depends(access.on_agent(Scope.VIEWER))
     made = APIRouter()
@@ -32,6 +33,13 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         with journal.read() as session:
             _check(session, caller, turn)
             return story.tell(session, turn)
+
+    @made.get("/turns/{turn}/tokens")
+    def show_tokens(turn: TurnPath, caller: Caller = may_see) -> dict[str, Any]:
+        """The reply's first 600 tokens as text, by the engine's tokenizer, each with its log-prob."""
+        with journal.read() as session:
+            _check(session, caller, turn)
+        return {"turn": turn, "tokens": tokens_of(settings, journal, turn)}
 
     @made.get("/agents/{agent}/turns", dependencies=[on_agent])
     def list_turns(

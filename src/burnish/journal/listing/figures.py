@@ -1,6 +1,7 @@
 """Figures about an agent that stay cheap however long the journal is: traffic, scores by version, fates of turns."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
 
@@ -20,6 +21,8 @@ WAITING = 500
 SAMPLES = 4000
 """Most rows of steps that count, the latest ones."""
 Z95 = 1.959964
+FEWEST = 20
+"""Rated replies of a version that is named as a measure of progress."""
 
 
 def traffic(session: Session, agent: str, until: float, width: float) -> list[Tree]:
@@ -68,6 +71,24 @@ def scores(session: Session, agent: str) -> list[Tree]:
         {"version": version, **share(*found["all"]), "by_people": share(*found["people"])}
         for version, found in sorted(tallies.items())
     ]
+
+
+def progress(rows: Sequence[Mapping[str, Any]], live: int | None) -> Tree | None:
+    """Whether the agent got better, from `scores`: the live version beside the oldest one that has figures. None if
+    no two versions have `FEWEST` rated replies.
+
+    `verdict` is `better` or `worse` if their 95 % intervals do not meet, else `open`. If the live version has too few
+    rated replies yet, the newest one before it that has enough stands for it.
+    """
+    known = [row for row in rows if row["n"] >= FEWEST and (live is None or row["version"] <= live)]
+    if len(known) < 2:
+        return None
+    old, new = known[0], known[-1]
+    verdict = "better" if new["low"] > old["high"] else "worse" if new["high"] < old["low"] else "open"
+    word = {"better": "Yes", "worse": "No, it got worse", "open": "Not shown yet"}[verdict]
+    names = [f"{row['share']:.0%} of v{row['version']}'s rated replies" for row in (new, old)]
+    sentence = f"{word}: {names[0]} were good, and {names[1]}."
+    return {"from": old["version"], "to": new["version"], "verdict": verdict, "sentence": sentence}
 
 
 def fates(session: Session, agent: str) -> Tree:
