@@ -3,7 +3,7 @@
 Texts that make parsers slow (`tests/cost.py`) stand in every place where a client may put one. The CPU time of the
 gateway's and the ingester's process is read before and after, so it includes what they do for their own sake meanwhile.
 What costs more than `CLOSE` is measured twice more, and the least counts. The stub engine's prompts have at most
-`CONTEXT` tokens: an engine refuses longer ones.
+`CONTEXT` tokens: an engine refuses longer ones. Everything is asked of an agent whose turns are redacted too.
 """
 
 import json
@@ -20,7 +20,7 @@ from burnish.judges.verdicts import case, words
 from burnish.judges.verdicts.verdict import as_text, question
 from burnish.records import Feedback, FeedbackSource
 from burnish.testing import prompt_ids
-from tests.cost import hostile_texts
+from tests.cost import hostile_texts, near_findings
 
 CLOSE = 35.0
 """Milliseconds."""
@@ -31,21 +31,31 @@ SIZE = 2**20 - 4096
 
 def measure(folder: Path, tell: Tell, n_texts: int | None = None) -> dict[str, float]:
     """The figures, in milliseconds. The worst requests are told. `n_texts`: only so many of the texts."""
-    texts = [(name, make) for name, make in hostile_texts()][:n_texts]
+    texts = list(hostile_texts())[:n_texts]
+    near = list(near_findings())[:n_texts]
     found = {f"judge, {name}": _judged(make) for name, make in texts}
     short = patch("burnish.testing.chat_wire.prompt_ids", lambda body: prompt_ids(body)[:CONTEXT])
-    with short, standing(folder) as stand:
+    with short, standing(folder, BURNISH_JOURNAL__REDACT='["second"]') as stand:
         for name, body in (*_bodies(texts), *_shapes()):
-            pairs = [_asked(stand, body)]
-            pairs += [_asked(stand, body) for _ in range(2)] if max(pairs[0]) > CLOSE else []
-            gateway, ingester = (min(each) for each in zip(*pairs, strict=True))
-            found |= {f"gateway, {name}": gateway, f"ingester, {name}": ingester}
-    parts = ("gateway", "ingester", "judge")
-    worst = {part: max((ms, name) for name, ms in found.items() if name.startswith(part)) for part in parts}
+            found |= _least(stand, name, body)
+        for name, body in (*_bodies([*near, *texts]), *_shapes()):
+            found |= _least(stand, f"redacting {name}", {**body, "model": "second"})
+    parts = {"gateway": "gateway, ", "redacting": "gateway, redacting", "ingester": "ingester", "judge": "judge"}
+    worst = {
+        part: max((ms, name) for name, ms in found.items() if name.startswith(begin)) for part, begin in parts.items()
+    }
     for ms, name in sorted(((ms, name) for name, ms in found.items()), reverse=True)[:12]:
         tell(f"{ms:.1f} ms: {name}")
     figures = {f"worst_{part}_ms": ms for part, (ms, _) in worst.items()}
     return {**figures, "worst_ms": max(figures.values()), "worst_cases": float(len(found))}
+
+
+def _least(stand: Stand, name: str, body: dict[str, Any]) -> dict[str, float]:
+    """What the gateway and the ingester need for one request, the least of three if it is close to the bar."""
+    pairs = [_asked(stand, body)]
+    pairs += [_asked(stand, body) for _ in range(2)] if max(pairs[0]) > CLOSE else []
+    gateway, ingester = (min(each) for each in zip(*pairs, strict=True))
+    return {f"gateway, {name}": gateway, f"ingester, {name}": ingester}
 
 
 def _bodies(texts: list[tuple[str, Callable[[int], str]]]) -> Iterator[tuple[str, dict[str, Any]]]:
