@@ -187,7 +187,7 @@ class Listener:
 
 
 @contextmanager
-def standing(folder: Path, root: Path = HERE, *, has_pages: bool = False, **settings: str) -> Iterator[Stand]:
+def standing(folder: Path, root: Path = HERE, has_pages: bool = False, **settings: str) -> Iterator[Stand]:
     """A stand with the code in `root`. `settings` are environment variables of all parts. `has_pages`: the pages for
     people are served too.
     """

@@ -85,8 +85,8 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             raise RequestError("expected either key_id or user", code="invalid_value")
         if body.user is not None:
             with journal.write() as session:
-                given = {"actor": caller.key_id, "reason": body.reason}
-                n_keys = revocations.revoke_user(session, caller.tenant, body.user, **given)
+                who = (caller.tenant, body.user)
+                n_keys = revocations.revoke_user(session, *who, actor=caller.key_id, reason=body.reason)
             refresh(settings, journal)
             return {"status": f"revoked {n_keys} keys and all tokens of the user", "user": body.user, "n_keys": n_keys}
         assert body.key_id is not None

@@ -47,13 +47,13 @@ def redacted(record: Interaction | Feedback) -> Interaction | Feedback:
     comment = record.remark["comment"] if record.remark is not None else None
     n = len(record.messages)
     try:  # in the next request the reply follows the messages
-        clean = _cleaned([*record.messages, record.reply, *record.tools, comment])
+        made = _cleaned([*record.messages, record.reply, *record.tools, comment])
     except RecursionError:
         return unsaid(record)
-    if clean is None:
+    if made is None:
         return record
-    remark = record.remark if record.remark is None else {**record.remark, "comment": clean[-1]}
-    return _without_tokens(record, messages=clean[:n], reply=clean[n], tools=tuple(clean[n + 1 : -1]), remark=remark)
+    remark = record.remark if record.remark is None else {**record.remark, "comment": made[-1]}
+    return _without_tokens(record, messages=made[:n], reply=made[n], tools=tuple(made[n + 1 : -1]), remark=remark)
 
 
 def unsaid(record: Interaction) -> Interaction:
