@@ -7,6 +7,7 @@ installed has a known vulnerability. Where the database of vulnerabilities canno
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,49 +25,51 @@ def main() -> int:
     status = 0
     for lock in sorted((HOME / "locks").glob("*.txt")):
         sbom = OUT / f"{lock.stem}.cdx.json"
-        _run(
-            CYCLONEDX,
-            "cyclonedx-py",
-            "requirements",
-            str(lock),
-            "--of",
-            "JSON",
-            "--output-reproducible",
-            "-o",
-            str(sbom),
-        )
-        asked = (
-            "--requirement",
-            str(lock),
-            "--disable-pip",
-            "--no-deps",
-            "--format",
-            "json",
-            "--progress-spinner",
-            "off",
-        )
-        done = _run(PIP_AUDIT, "pip-audit", *asked)
-        words, is_bad = verdict(done.stdout)
-        print(f"{lock.name}: {words}; SBOM in {sbom.relative_to(HOME)}")
-        status |= is_bad
+        sbom.unlink(missing_ok=True)
+        form = ("--of", "JSON", "--output-reproducible", "-o", str(sbom))
+        made = _run(CYCLONEDX, "cyclonedx-py", "requirements", str(lock), *form)
+        told, is_lost = written(sbom, made.stderr)
+        asked = ("--requirement", str(lock), "--disable-pip", "--no-deps", "--format", "json")
+        done = _run(PIP_AUDIT, "pip-audit", *asked, "--progress-spinner", "off")
+        words, is_bad = verdict(done.stdout, done.stderr)
+        print(f"{lock.name}: {words}; {told}")
+        status |= is_bad | is_lost
     return status
 
 
-def verdict(output: str) -> tuple[str, bool]:
-    """pip-audit's JSON in words, and whether something is vulnerable."""
+def written(sbom: Path, errors: str) -> tuple[str, bool]:
+    """Where the SBOM is, or why there is none, and whether that is a fault."""
+    if sbom.exists():
+        return f"SBOM in {sbom.relative_to(HOME) if sbom.is_relative_to(HOME) else sbom}", False
+    if _is_unreachable(errors):
+        return "no SBOM, because its tool cannot be fetched", False
+    return f"no SBOM: {_last_line(errors)}", True
+
+
+def verdict(output: str, errors: str = "") -> tuple[str, bool]:
+    """pip-audit's JSON in words, or its errors, and whether something is vulnerable or wrong."""
+    unreachable = "not audited, because the database of vulnerabilities cannot be reached"
     try:
         found: Sequence[Mapping[str, Any]] = json.loads(output)["dependencies"]
     except (ValueError, KeyError):
-        return "not audited, because the database of vulnerabilities cannot be reached", False
+        return (unreachable, False) if _is_unreachable(errors) else (f"not audited: {_last_line(errors)}", True)
     bad = {f"{each['name']} {each['version']}": each["vulns"] for each in found if each.get("vulns")}
     skipped = [str(each["name"]) for each in found if "skip_reason" in each]
     if bad:
         told = (f"{name}: {', '.join(each['id'] for each in vulns)}" for name, vulns in bad.items())
         return f"vulnerable: {'; '.join(told)}", True
     if len(skipped) == len(found):
-        return "not audited, because the database of vulnerabilities cannot be reached", False
+        return unreachable, False
     words = f"{len(found) - len(skipped)} packages without a known vulnerability"
     return (f"{words}, {len(skipped)} not audited: {', '.join(skipped)}" if skipped else words), False
+
+
+def _is_unreachable(errors: str) -> bool:
+    return re.search(r"connect|resolve|fetch|timed out|retries|offline", errors, re.IGNORECASE) is not None
+
+
+def _last_line(errors: str) -> str:
+    return (errors.strip().splitlines() or ["no answer"])[-1]
 
 
 def _run(package: str, *command: str) -> "subprocess.CompletedProcess[str]":

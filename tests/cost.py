@@ -1,7 +1,7 @@
 """Texts that a client may write to make a parser slow, and whether a piece of work takes time in proportion to them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -62,6 +62,10 @@ _REPEATED = (
     ),
 )
 _HALVES = ("\n", " ", "a", "$", "judge: ", "x@", "Calling tools:", "}]", "{")
+_NEAR = (
+    *("4111 1111 1111 1112 ", "4111111111111111 ", "DE00 3704 0044 0532 0130 00 ", "10.0.0.1 ", "93.184.216.34 "),
+    *("a@b.co ", "a@b", "@", "+49 30 1234567 ", "123-45-6789 ", "sk-", "ghp_ ", "eyJaaaaaaaa.", "-----BEGIN ", "AB12 "),
+)
 LENGTHS = (2**18, pytest.param(2**20, marks=pytest.mark.slow))
 SMALL_CHANGE = 0.02
 """Seconds that say nothing about growth on a busy machine."""
@@ -80,11 +84,19 @@ def hostile_texts() -> Iterator[tuple[str, Callable[[int], str]]]:
                 )
 
 
-def superlinear(work: Callable[[str], Any], most: int) -> list[str]:
-    """The hostile texts on which four times the length takes much more than four times the time. `most` is the length
-    of the longest text.
+def near_findings() -> Iterator[tuple[str, Callable[[int], str]]]:
+    """The same, of what is or nearly is something that redaction replaces."""
+    for unit in _NEAR:
+        yield repr(unit), lambda n, unit=unit: (unit * (n // len(unit) + 1))[:n]  # type: ignore[misc]
+
+
+def superlinear(
+    work: Callable[[str], Any], most: int, more: Iterable[tuple[str, Callable[[int], str]]] = ()
+) -> list[str]:
+    """The hostile texts, and `more`, on which four times the length takes much more than four times the time. `most` is
+    the length of the longest text.
     """
-    return [name for name, make in hostile_texts() if _grows(work, make, most)]
+    return [name for name, make in (*hostile_texts(), *more) if _grows(work, make, most)]
 
 
 def _grows(work: Callable[[str], Any], make: Callable[[int], str], most: int) -> bool:

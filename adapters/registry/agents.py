@@ -52,7 +52,7 @@ def create(
             code="invalid_value",
         )
     if name in taken:
-        raise Conflict(f"the name {name!r} means something else here; choose another", code="name_taken")
+        raise _taken(name)
     if ensure_agent(session, name, tenant):
         session.flush()
         row = session.get_one(AgentRow, name)
@@ -61,10 +61,15 @@ def create(
         return row
     row = session.get_one(AgentRow, name)
     if row.tenant != tenant:
-        raise Conflict(f"the name {name!r} is taken; choose another", code="name_taken")
+        raise _taken(name)
     if settings is not None and dict(settings) != row.settings:
         raise Conflict(f"agent {name!r} exists with other settings; change those with `burnish agents set {name}`")
     return row
+
+
+def _taken(name: str) -> Conflict:
+    """One answer for a name of another tenant and for a reserved one, so that it does not say which."""
+    return Conflict(f"the name {name!r} is taken or reserved; choose another", code="name_taken")
 
 
 def find(session: Session, name: str, tenant: str | None = None) -> AgentRow:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlmodel import Session, col
 
 from burnish import keys, serving_table
-from burnish.adapters.registry import lifecycle
+from burnish.adapters.registry import lifecycle, revocations
 from burnish.adapters.serving.publish import aliases
 from burnish.config import BASE_NAME, Settings
 from burnish.errors import ConfigError, JournalUnavailable
@@ -103,12 +103,13 @@ def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes
         own.append(_own(keys.UI, ui_key_file(settings), keys.Scope.OPERATOR, *keys.OF_USERS))
 
     def change(table: serving_table.Routes) -> serving_table.Routes:
-        agents, known, opt_outs = table.agents, table.keys, table.opt_outs
+        agents, known, opt_outs, revoked = table.agents, table.keys, table.opt_outs, table.revoked
         if journal is not None:
             with journal.read() as session:
                 agents = {row.name: _route(session, table, row) for row in _served(session, table)}
                 known = {key.digest: key for key in _keys(session)}
                 opt_outs = {row.voice: row.may_record for row in session.scalars(select(OptOutRow))}
+                revoked = revocations.of_users(session)
         return replace(
             table,
             base_name=BASE_NAME,
@@ -118,6 +119,7 @@ def refresh(settings: Settings, journal: Journal | None) -> serving_table.Routes
             agents=agents,
             keys={**known, **{key.digest: key for key in own}},
             opt_outs=opt_outs,
+            revoked=revoked,
         )
 
     return serving_table.update(routes_file(settings), change, is_made_anew=journal is not None)

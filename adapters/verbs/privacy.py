@@ -9,21 +9,24 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlmodel import Session, col
 
 from burnish.adapters.files.store import MANIFEST, AdapterStore, digest_of
-from burnish.adapters.registry import audit, canaries, lifecycle
+from burnish.adapters.registry import audit, canaries, lifecycle, revocations
 from burnish.errors import NotFound
 from burnish.files import replace_text
+from burnish.journal import shadows
 from burnish.journal.privacy import erasure
 from burnish.journal.tables import (
     AgentRow,
     AliasRow,
     ErasureJob,
+    GroupSampleRow,
     InteractionRow,
     KeyRow,
     OptOutRow,
+    SampleRow,
     StepRow,
     VersionRow,
 )
@@ -32,6 +35,7 @@ from burnish.records import UNDECIDED, CanaryState, StepOutcome, VersionName, Wh
 
 Tree = dict[str, Any]
 WHY = "it learned from turns that were erased"
+WHY_OPTED_OUT = "it learned from turns whose user opted out"
 PROBE = "probe.json"
 FORGOTTEN = ""
 """The user of a personal agent whose user was forgotten."""
@@ -98,13 +102,23 @@ def standing(session: Session, who: Who) -> Tree:
 
 
 def opt_out(session: Session, who: Who, *, may_record: bool, actor: str, reason: str | None = None) -> int:
-    """From now on a user's turns train nothing, and are not recorded without `may_record`. Recorded turns that no step
-    has used are kept out of training too. Returns how many. The caller refreshes the serving table.
+    """From now on a user's turns train nothing, and are not recorded without `may_record`. The caller refreshes the
+    serving table.
+
+    Recorded turns are kept out too: no later step learns them, again or for the first time, reads them as examples or
+    asks them about hints and ratings. Steps under way and versions on trial that use them are given up. Returns how
+    many of the turns no step had used.
     """
     session.merge(OptOutRow(voice=digest_of_voice(who), may_record=may_record, at=time.time()))
-    unspent = (*erasure.turns_of(who), col(InteractionRow.spent_step).is_(None))
-    values = {"may_train": False, "skip_reason": func.coalesce(col(InteractionRow.skip_reason), OPTED_OUT)}
-    n_turns = session.connection().execute(update(InteractionRow).where(*unspent).values(**values)).rowcount
+    mine = _quoted_or_proved(who)
+    stop(session, _under_way(session, mine), actor, WHY_OPTED_OUT)
+    session.flush()
+    execute = session.connection().execute
+    why = func.coalesce(col(InteractionRow.skip_reason), OPTED_OUT)
+    unspent = (mine, col(InteractionRow.spent_step).is_(None))
+    n_turns = execute(update(InteractionRow).where(*unspent).values(skip_reason=why)).rowcount
+    execute(update(InteractionRow).where(mine).values(may_train=False))
+    shadows.drop_of(session, select(col(InteractionRow.interaction_id)).where(mine), OPTED_OUT)
     what = "training" if may_record else "recording"
     audit.record(session, actor, "opt-out", digest_of_voice(who), None, what, reason)
     return int(n_turns)
@@ -154,7 +168,7 @@ def used_again(store: AdapterStore, session: Session, names: Collection[str]) ->
     return found
 
 
-def stop(session: Session, names: Collection[VersionName], actor: str) -> None:
+def stop(session: Session, names: Collection[VersionName], actor: str, why: str = WHY) -> None:
     """Give up steps under way, and refuse versions that are still on trial, of these. Their other rows come again."""
     for name in _sorted(names):
         row = session.get(VersionRow, (name.agent, name.version))
@@ -162,27 +176,28 @@ def stop(session: Session, names: Collection[VersionName], actor: str) -> None:
             mine = (col(StepRow.agent) == name.agent, col(StepRow.version) == name.version)
             step = session.scalars(select(StepRow).where(*mine)).first()
             if step is not None and step.step_id is not None:
-                lifecycle.give_back(session, step.step_id, StepOutcome.FAILED, WHY)
+                lifecycle.give_back(session, step.step_id, StepOutcome.FAILED, why)
         elif row.state in UNDECIDED:
             for watched in canaries.running(session, name.agent):
                 if watched.version == name.version:
-                    canaries.end(session, watched, CanaryState.CANCELLED, WHY, actor=actor)
+                    canaries.end(session, watched, CanaryState.CANCELLED, why, actor=actor)
             evidence = row.evidence
             lifecycle.refuse(
-                session, name.agent, name.version, reason=WHY, evidence=evidence, actor=actor, gives_back=True
+                session, name.agent, name.version, reason=why, evidence=evidence, actor=actor, gives_back=True
             )
 
 
 def forget_user(session: Session, who: Who, actor: str) -> tuple[int, list[str]]:
-    """Revoke and unname a user's keys, and bring the user's personal agents back to the base without a user.
+    """Revoke a user's tokens and keys, unname the keys, and bring the personal agents back to the base without a user.
 
     Returns how many keys, and those agents. An opt-out stays, because it must be kept.
     """
     tenant, kind, name = who
     if kind != "user":
         return 0, []
+    revocations.revoke_user(session, tenant, name, actor=actor, reason=None)
     mine = (col(KeyRow.tenant) == tenant, col(KeyRow.user) == name)
-    values = {"revoked_at": func.coalesce(col(KeyRow.revoked_at), time.time()), "user": None, "name": "forgotten"}
+    values = {"user": None, "name": "forgotten"}
     n_keys = session.connection().execute(update(KeyRow).where(*mine).values(**values)).rowcount
     own = (col(AgentRow.tenant) == tenant, col(AgentRow.user) == name, col(AgentRow.parent).is_not(None))
     agents = session.scalars(select(AgentRow).where(*own)).all()
@@ -204,6 +219,30 @@ def remove_files(store: AdapterStore, agents: Sequence[str]) -> None:
         for number in store.versions(agent):
             store.remove(agent, number)
         store.sweep_removed(agent)
+
+
+def _quoted_or_proved(who: Who) -> ColumnElement[bool]:
+    """The condition for the turns of a voice, and for those without a proved user that claimed the user's name."""
+    tenant, kind, name = who
+    proved = and_(*erasure.turns_of(who))
+    if kind != "user":
+        return proved
+    claimed = (col(InteractionRow.user).is_(None), col(InteractionRow.quoted_user) == name)
+    return or_(proved, and_(col(InteractionRow.tenant) == tenant, *claimed))
+
+
+def _under_way(session: Session, mine: ColumnElement[bool]) -> set[VersionName]:
+    """The steps under way, and the versions on trial, that use any of these turns."""
+    found: set[VersionName] = set()
+    for table in (SampleRow, GroupSampleRow):
+        used = (
+            select(col(StepRow.agent), col(StepRow.version))
+            .join(table, col(table.step_id) == col(StepRow.step_id))
+            .join(InteractionRow, col(InteractionRow.interaction_id) == col(table.interaction_id))
+            .where(col(StepRow.outcome) == StepOutcome.OPEN, mine)
+        )
+        found |= {VersionName(str(agent), int(number)) for agent, number in session.connection().execute(used)}
+    return found
 
 
 def _has_rows(session: Session, who: Who) -> bool:

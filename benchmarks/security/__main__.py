@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.security import attacking, cost, forgetting, malformed, matrix
+from benchmarks.security import attacking, cost, forgetting, malformed, matrix, retraining
 
-PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost")
+PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost", "retraining")
 BARS: tuple[Bar, ...] = (
     ("cells of the matrix that nobody has decided", "matrix_open", "0", lambda f: f["matrix_open"] == 0),
     ("cells of the matrix that answer otherwise", "matrix_wrong", "0", lambda f: f["matrix_wrong"] == 0),
@@ -30,6 +30,12 @@ BARS: tuple[Bar, ...] = (
     ("of which hung", "malformed_hung", "0", lambda f: f["malformed_hung"] == 0),
     ("memory gained by them, MiB", "malformed_memory_mib", "≤ 64", lambda f: f["malformed_memory_mib"] <= 64),
     ("worst CPU time of a request or record, ms", "worst_ms", "≤ 50", lambda f: f["worst_ms"] <= 50),
+    (
+        "score of a retrained version, from that of a run without the user",
+        "retrain_gap",
+        "≤ 0.05",
+        lambda f: f["retrain_gap"] <= 0.05,
+    ),
 )
 
 
@@ -65,6 +71,9 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
     if "cost" in parts:
         tell("the cost of requests and records")
         figures |= cost.measure(folder / "cost", tell)
+    if "retraining" in parts:
+        tell("retraining without a user, with vLLM and the sandbox's model")
+        figures |= retraining.measure(folder / "retraining", tell)
     return figures
 
 

@@ -8,13 +8,16 @@ import asyncio
 import json
 import random
 import re
+import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.bars import Tell
 from benchmarks.security.attacks.stand import Stand, standing
 from benchmarks.security.requests import REQUESTS, Things, path_of
+from burnish.server.ui import pages
 
 PATIENCE = 25.0
 """Seconds. A body that stops in the middle may take 20."""
@@ -22,36 +25,49 @@ N_AT_ONCE = 16
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3})")
 _LEFT_OUT = ("import", "/export", "step")
 """Parts of routes that start work of their own."""
+ROUTES = [name for name in REQUESTS if not any(part in name for part in _LEFT_OUT)]
+PAGES = ["GET /", "GET /login", "POST /login", "POST /logout", "GET /static/ui.css", "GET /healthz", "GET /nowhere"]
+PAGES += [f"{method} {re.sub('{.*?}', '1', path)}" for path, methods, _ in pages.PAGES for method in methods]
+"""The routes of the pages for people."""
 
 
 def measure(folder: Path, tell: Tell, n: int = 20_000) -> dict[str, float]:
-    """The benchmark's figures. `n` payloads are sent. What answers 5xx is told."""
-    with standing(folder) as stand:
-        asyncio.run(send(stand, random.Random("warm"), 500))
-        before = stand.memory()
-        counts, bad = asyncio.run(send(stand, random.Random("malformed"), n))
+    """The benchmark's figures. `n` payloads are sent, one in ten of them to the pages for people, the others to the
+    gateway. What answers 5xx is told.
+    """
+    counts: Counter[int] = Counter()
+    began = time.monotonic()
+    gained = 0
+    with standing(folder, has_pages=True) as stand:
+        for part, share in (("gateway", 0.9), ("ui", 0.1)):
+            asyncio.run(send(stand, random.Random("warm"), 500, part))
+            before = stand.memory(part)
+            found, bad = asyncio.run(send(stand, random.Random(f"malformed {part}"), round(share * n), part))
+            counts += found
+            gained = max(gained, stand.memory(part) - before)
+            for data in bad[:20]:
+                tell(f"{part}: 5xx or silence after {data[:200]!r}")
         is_alive = stand.chat().status_code == 200
-        gained = stand.memory() - before
-    for data in bad[:20]:
-        tell(f"5xx or silence after {data[:200]!r}")
     return {
         "malformed": float(n),
         "malformed_5xx": float(sum(k for status, k in counts.items() if 500 <= status < 600)),
         "malformed_hung": float(counts[0] + (not is_alive)),
         "malformed_2xx": float(sum(k for status, k in counts.items() if 200 <= status < 300)),
         "malformed_memory_mib": gained / 2**20,
+        "malformed_seconds": round(time.monotonic() - began, 1),
     }
 
 
-async def send(stand: Stand, rng: random.Random, n: int) -> tuple[Counter[int], list[bytes]]:
+async def send(stand: Stand, rng: random.Random, n: int, part: str = "gateway") -> tuple[Counter[int], list[bytes]]:
     """Answers by status, 0 for silence, and the payloads behind the bad ones."""
+    port, routes = (stand.port, ROUTES) if part == "gateway" else (stand.pages_port, PAGES)
     counts: Counter[int] = Counter()
     bad: list[bytes] = []
-    payloads = iter([payload(rng, stand.secrets) for _ in range(n)])
+    payloads = ((payload(rng, stand.secrets, routes), rng.random() < 0.02) for _ in range(n))
 
     async def work() -> None:
-        for data in payloads:
-            found = await _ask(stand.port, data, rng.random() < 0.02)
+        for data, is_slow in payloads:
+            found = await _ask(port, data, is_slow)
             counts.update(found)
             if any(status == 0 or status >= 500 for status in found):
                 bad.append(data)
@@ -84,18 +100,19 @@ async def _ask(port: int, data: bytes, is_slow: bool) -> list[int]:
     return [int(status) for status in _STATUS.findall(answer)]
 
 
-def payload(rng: random.Random, secrets: dict[str, str]) -> bytes:
-    """One payload: a request, or a few in a row, damaged."""
+def payload(rng: random.Random, secrets: dict[str, str], routes: Sequence[str]) -> bytes:
+    """One payload: a request to one of the routes, or a few in a row, damaged."""
     (n,) = rng.choices((1, 2, 20), (0.9, 0.08, 0.02))
-    data = b"".join(_request(rng, secrets) for _ in range(n))
+    data = b"".join(_request(rng, secrets, routes) for _ in range(n))
     for _ in range(rng.choice((0, 1, 1, 2, 4))):
         data = rng.choice(_DAMAGES)(rng, data)
     return data
 
 
-def _request(rng: random.Random, secrets: dict[str, str]) -> bytes:
-    name = rng.choice([name for name in REQUESTS if not any(part in name for part in _LEFT_OUT)])
-    method, path = name.partition(" ")[0], path_of(name, Things(_text(rng, 30), _text(rng, 30)))
+def _request(rng: random.Random, secrets: dict[str, str], routes: Sequence[str]) -> bytes:
+    name = rng.choice(routes)
+    method, _, path = name.partition(" ")
+    path = path_of(name, Things(_text(rng, 30), _text(rng, 30))) if name in REQUESTS else path
     path = "".join(letter if 33 <= ord(letter) < 127 else f"%{ord(letter) % 256:02x}" for letter in path)
     body = _body(rng)
     key = rng.choice([*secrets.values(), "sk-burnish-unknown", ""])

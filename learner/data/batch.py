@@ -1,6 +1,7 @@
 """Prepared: the rows of a step after all decisions about them and before a gradient is taken, with their metrics."""
 
 import statistics
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,8 @@ class Prepared:
 
     `grouped` names the shadow groups that carry a term, `group_weights` those with a weight below 1 from a cap,
     `ungrouped` those that carry none, with the reason. `disputed` names the samples with contradicted hints, and
-    `hint_share` is the share of the hints that is left (`learner/safety/hint_validation.py`).
+    `hint_share` is the share of the hints that is left (`learner/safety/hint_validation.py`). `heaviest` are the rows
+    of the user with the most weighted tokens, none if there is only one user.
     """
 
     used: list[Row]
@@ -38,6 +40,7 @@ class Prepared:
     ungrouped: dict[str, str] = field(default_factory=dict)
     disputed: Mapping[str, str] = field(default_factory=dict)
     hint_share: float = 1.0
+    heaviest: tuple[Row, ...] = ()
 
     @property
     def has_work(self) -> bool:
@@ -86,6 +89,8 @@ def finish(
     for name, weight in weights.items():
         for row in rows[name]:
             row.weight = weight
+    users = {name: each.user for name, each in zip(names, voices, strict=True) if name in rows}
+    heaviest, token_share = _heaviest(rows, users)
     others = {*whole, *again}
     reasons = {**dropped, **dict.fromkeys((name for name in capped if name not in others), SkipReason.CAPPED)}
     idle = tuple(name for name in samples if name not in rows and name not in reasons)
@@ -113,11 +118,28 @@ def finish(
         idle,
         {**reasons},
         {name: weight for name, weight in reduced.items() if name not in others},
-        {**facts, **counts, **codes(reasons)},
+        {**facts, **counts, **token_share, **codes(reasons)},
         grouped,
         {name.removeprefix(_GROUP): weight for name, weight in reduced.items() if name in whole},
         ungrouped,
+        heaviest=heaviest,
     )
+
+
+def _heaviest(
+    rows: Mapping[str, Sequence[Row]], users: Mapping[str, Hashable]
+) -> tuple[tuple[Row, ...], dict[str, float]]:
+    """The rows of the user with the most weighted tokens, and their share in those of all users. Nothing if there are
+    fewer than two users.
+    """
+    sizes: Counter[Hashable] = Counter()
+    for name, each in rows.items():
+        sizes[users[name]] += sum(row.weight * row.n_tokens for row in each)  # type: ignore[assignment]
+    if len(sizes) < 2:
+        return (), {}
+    user, size = max(sizes.items(), key=lambda item: item[1])
+    found = tuple(row for name, each in rows.items() if users[name] == user for row in each)
+    return found, {"heaviest/tokens": size / sizes.total()}
 
 
 _BY_JUDGE = (Level.JUDGE, Level.IMPLICIT)

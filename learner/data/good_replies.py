@@ -84,7 +84,7 @@ class _Found(NamedTuple):
 
 
 def _find(session: Session, agent: str) -> list[_Found]:
-    """The good replies of the agent's last steps, the last first."""
+    """The good replies of the agent's last steps that may still train, the last first."""
     ended = (col(StepRow.agent) == agent, col(StepRow.outcome) != StepOutcome.OPEN)
     last = select(col(StepRow.step_id)).where(*ended).order_by(col(StepRow.step_id).desc()).limit(N_STEPS)
     steps = list(session.scalars(last))
@@ -93,7 +93,7 @@ def _find(session: Session, agent: str) -> list[_Found]:
     rows = (
         select(SampleRow, col(SampleRow.interaction_id).in_(written), *who)
         .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
-        .where(col(SampleRow.step_id).in_(steps))
+        .where(col(SampleRow.step_id).in_(steps), col(InteractionRow.may_train).is_(True))
         .where(or_(col(SampleRow.reward) >= PRAISE, col(SampleRow.interaction_id).in_(written)))
         .order_by(
             col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id)

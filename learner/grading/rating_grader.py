@@ -1,7 +1,8 @@
 """The grader by ratings: it scores shadow groups by how people would rate their replies (`rater.py`).
 
 It learns from the ratings and the written replies that the agent's last steps were trained on, so their checks and
-erasures hold here too. No user has a second rating among them before every other user has one.
+erasures hold here too, and from none whose user has opted out since. No user has a second rating among them before
+every other user has one.
 
 Guarantee: while the rater is unfit, groups are dropped with that reason and never scored.
 """
@@ -106,6 +107,7 @@ class RatingGrader:
             .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
             .where(col(StepRow.agent) == self._agent, col(StepRow.outcome) != StepOutcome.OPEN)
             .where(func.abs(col(SampleRow.reward)) >= PRAISE, col(SampleRow.reward_source).in_(RATINGS))
+            .where(col(InteractionRow.may_train).is_(True))
             .order_by(col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc())
             .limit(2 * N_RATINGS)
         )

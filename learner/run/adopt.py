@@ -126,6 +126,7 @@ def _texts(journal: Journal, agent: str, policy: Policy) -> Sequence[Text]:
     """The texts for the probe: the agent's latest turns, or a built-in opening split in two if there are none."""
     whole = (
         col(InteractionRow.agent) == agent,
+        col(InteractionRow.may_train).is_(True),
         col(InteractionRow.quarantine).is_(None),
         col(InteractionRow.upstream).is_(None),
     )

@@ -14,6 +14,8 @@ from burnish.journal.tables import InteractionRow, SampleRow, StepRow
 from burnish.records import StepOutcome
 
 MOST_KEYS = 8
+HEAVIEST = ("tokens", "gradient", "cosine")
+"""What a step's metrics say of its heaviest user (learner/step/influence.py)."""
 N_STEPS = 16
 """Steps before that a share is compared with."""
 
@@ -21,6 +23,9 @@ N_STEPS = 16
 def of_step(session: Session, agent: str, step_id: int) -> dict[str, Any]:
     """Per key, the largest first: rows, proved users, names that were only claimed, taught hints, and the share of the
     step's weighted tokens, with that of the last steps (`share_before`, None without any).
+
+    `heaviest` is of the user with the most weighted tokens: the share of them (`tokens`) and of the gradient
+    (`gradient`), and the cosine between the step's gradient without that user and with. Absent with one user.
     """
     rows = _rows(session, [step_id])
     ended = (
@@ -47,7 +52,10 @@ def of_step(session: Session, agent: str, step_id: int) -> dict[str, Any]:
         }
         for key, share in sorted(now.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return {"n_rows": len(rows), "n_keys": len(told), "keys": told[:MOST_KEYS]}
+    metrics = session.get_one(StepRow, step_id).metrics
+    heaviest = {name: round(metrics[f"heaviest/{name}"], 4) for name in HEAVIEST if f"heaviest/{name}" in metrics}
+    found = {"n_rows": len(rows), "n_keys": len(told), "keys": told[:MOST_KEYS]}
+    return found | {"heaviest": heaviest} if heaviest else found
 
 
 def _rows(session: Session, steps: list[int]) -> list[Any]:

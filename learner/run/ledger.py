@@ -188,13 +188,15 @@ class Ledger:
 
     def open(self, parent: int, rows: Sequence[Ready], *, attempt: int = 1, groups: Sequence[Group] = ()) -> OpenStep:
         """Begin a step: allocate the next version number and record the rows with their rewards and the groups with
-        their scores. Raises Postponed if one of the turns was erased meanwhile.
+        their scores. Raises Postponed if one of the turns was erased or kept out
+        of training meanwhile.
         """
         names = {row.interaction.interaction_id for row in rows} | {group.interaction_id for group in groups}
         with self._journal.write() as session:
-            there = select(col(InteractionRow.interaction_id)).where(col(InteractionRow.interaction_id).in_(names))
-            if n_gone := len(names) - len(set(session.scalars(there))):
-                raise Postponed(f"{n_gone} of {len(names)} turns were erased while they were chosen")
+            mine = (col(InteractionRow.interaction_id).in_(names), col(InteractionRow.may_train).is_(True))
+            there = set(session.scalars(select(col(InteractionRow.interaction_id)).where(*mine)))
+            if n_gone := len(names) - len(there):
+                raise Postponed(f"{n_gone} of {len(names)} turns were erased or kept out while they were chosen")
             step = StepRow(
                 agent=self.agent,
                 version=next_number(session, self.agent),

@@ -7,7 +7,7 @@ If they do not, `reasons` lists what differs now.
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version as library_version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -161,7 +161,8 @@ def _samples(session: Session, agent: str, version: int, names: list[str], polic
             "n_vocab": n_vocab,
             "n_earlier": row.n_earlier,
         }
-        sample = to_sample(interaction_of(session, turn), reward, tokenizer, **options)
+        then = replace(interaction_of(session, turn), may_train=True)  # whatever its user has wished since
+        sample = to_sample(then, reward, tokenizer, **options)
         if isinstance(sample, Skipped):
             raise AdapterError(
                 f"the turn {name} cannot be trained any more ({sample.reason}): {agent}@v{version} cannot be made again"

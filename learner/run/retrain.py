@@ -1,4 +1,5 @@
-"""Retrain: the live version made again without the turns that were erased, and put to the gate like any other.
+"""Retrain: the live version made again without the turns that were erased or whose users opted out since, and put to
+the gate like any other.
 
 The steps since the last ancestor that used none of them are taken again, each with its recipe, its random numbers and
 its rows that are left (learner/run/reproduce.py). What comes out is what these steps would have made of those rows
@@ -40,7 +41,7 @@ _FACTS = (*_OF_TURNS, "good", "emphasis", "has_momentum", "rate", "shrink")
 @dataclass(frozen=True, slots=True)
 class Retrained:
     """`version` is the new candidate, made from `start` in `n_steps` steps on `n_rows` rows, without `n_gone`. It is
-    None if the live version used no erased turn, or if nothing of the steps is left: then `start` is what remains.
+    None if the live version used no such turn, or if nothing of the steps is left: then `start` is what remains.
     """
 
     agent: str
@@ -78,7 +79,7 @@ class Past:
 
 
 def retrain(settings: Settings, journal: Journal, agent: str, *, actor: str) -> Retrained:
-    """Make the agent's live version again without erased turns, and put it up for trial.
+    """Make the agent's live version again without turns that may not train any more, and put it up for trial.
 
     Raises Conflict while another version is on trial, AdapterError if a version's files are gone or another base is
     served.
@@ -151,7 +152,7 @@ def _make(
 
 
 def _chain(session: Session, store: AdapterStore, agent: str, live: int) -> tuple[int, list[Past]]:
-    """The last ancestor of `live` that used no erased turn, and the steps from there to `live`, the oldest first."""
+    """The last ancestor of `live` that used no turn that is gone, and the steps from there to `live`, oldest first."""
     versions: list[tuple[int, list[Past]]] = []
     number = live
     while number:
@@ -184,10 +185,11 @@ def _steps_of(store: AdapterStore, agent: str, number: int) -> list[Past]:
 
 
 def _gone(session: Session, names: set[str]) -> set[str]:
-    """Those of the turns that are not in the journal."""
+    """Those of the turns that were erased, or whose users opted out."""
     listed = sorted(names)
     there: set[str] = set()
     for begin in range(0, len(listed), 500):
         some = col(InteractionRow.interaction_id).in_(listed[begin : begin + 500])
-        there |= set(session.scalars(select(col(InteractionRow.interaction_id)).where(some)))
+        wanted = select(col(InteractionRow.interaction_id)).where(some, col(InteractionRow.may_train).is_(True))
+        there |= set(session.scalars(wanted))
     return names - there

@@ -38,6 +38,7 @@ from burnish.learner.safety import hint_validation
 from burnish.learner.safety.hint_validation import LikedReply
 from burnish.learner.safety.monitor_state import MonitorState
 from burnish.learner.safety.monitors import Level, Reading, worst
+from burnish.learner.step.influence import Gradients
 from burnish.learner.step.length import StepLength, signal
 
 BETAS = (0.9, 0.98)
@@ -121,7 +122,7 @@ class Trainer:
                 weight_factors = {**work.weight_factors, Distillation.name: hinted}
                 if self.recipe.step_kl and any(row.is_own for row in batch.used):
                     length = StepLength(self.policy, self.ranks)
-                metrics |= self._accumulate(batch.used, weight_factors, length)
+                metrics |= self._accumulate(batch.used, weight_factors, length, batch.heaviest)
                 readings = self._check(metrics, self._clip())
                 reason = self._objection(metrics, readings, work.rate)
             else:
@@ -320,16 +321,48 @@ class Trainer:
         return metrics
 
     def _accumulate(
-        self, rows: Sequence[Row], weight_factors: Mapping[str, float], length: StepLength | None = None
+        self,
+        rows: Sequence[Row],
+        weight_factors: Mapping[str, float],
+        length: StepLength | None = None,
+        heaviest: Sequence[Row] = (),
     ) -> dict[str, float]:
         """Gradients of the whole step, micro-batch by micro-batch, and its means per token. `length` keeps what the
-        policy predicted.
+        policy predicted. The rows in `heaviest` come first, so that their part of the gradient is known.
         """
         n_tokens = {objective.name: count(rows, objective.stream) for objective, _ in self.objectives}
         n_live = sum(row.n_tokens for row in rows if row.sample is not None)
         metrics: dict[str, float] = {"loss": 0.0, "entropy": 0.0}
+        first = {id(row) for row in heaviest}
+        parts = [rows] if not first else [[r for r in rows if id(r) in first], [r for r in rows if id(r) not in first]]
+        gradients = Gradients(self.policy.parameters().values(), self.ranks)
+        for part in parts:
+            self._accumulate_part(part, n_tokens, n_live, weight_factors, length, metrics)
+            gradients.take()
+        gradients.give_back()
+        metrics = self.ranks.add(metrics)
+        if not math.isfinite(metrics["loss"]):
+            raise NotFinite(f"the loss is {metrics['loss']}; the step is abandoned and the weights are unchanged")
+        if not n_live:
+            del metrics["entropy"]  # right replies alone: no token of the policy's
+        return metrics | (gradients.influence() if first else {})
+
+    def _accumulate_part(
+        self,
+        rows: Sequence[Row],
+        n_tokens: Mapping[str, int],
+        n_live: int,
+        weight_factors: Mapping[str, float],
+        length: StepLength | None,
+        metrics: dict[str, float],
+    ) -> None:
+        """Add this rank's share of some rows to the gradients and the metrics. `n_tokens` and `n_live` are the whole
+        step's. It stops where the loss is not finite.
+        """
         batches = self.policy.batches(rows, self.ranks.budget(rows, self.micro_tokens))
         for indices in self.ranks.share(batches, rows):
+            if not math.isfinite(metrics["loss"]):
+                return  # the sum over ranks is not finite either: all give up together
             began = time.perf_counter()
             micro = [rows[i] for i in indices]
             batch = TokenBatch(micro, self.policy.predictions(micro))
@@ -344,19 +377,12 @@ class Trainer:
                     metrics[name] = metrics.get(name, 0.0) + value / n
             metrics["loss"] += loss.item()
             if not math.isfinite(metrics["loss"]):
-                break  # the sum over ranks is not finite either: all give up together
+                return
             loss.backward()  # type: ignore[no-untyped-call]
             metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
             if length is not None:
                 length.keep(batch)
             self.policy.rest(time.perf_counter() - began)
-        metrics = self.ranks.add(metrics)
-        if not math.isfinite(metrics["loss"]):
-            raise NotFinite(f"the loss is {metrics['loss']}; the step is abandoned and the weights are unchanged")
-        self.ranks.add_gradients(self.policy.parameters().values())
-        if not n_live:
-            del metrics["entropy"]  # right replies alone: no token of the policy's
-        return metrics
 
     def _stop(self) -> None:
         """Set the first moments to zero. The second moments and the count of steps stay."""

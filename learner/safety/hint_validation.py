@@ -150,6 +150,7 @@ def _decided(session: Session, agent: str) -> list[tuple[str, float, Hashable]]:
         )
         .join(InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id))
         .where(col(SampleRow.step_id).in_(steps), col(SampleRow.reward).is_not(None))
+        .where(col(InteractionRow.may_train).is_(True))
         .order_by(
             col(SampleRow.step_id).desc(), col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id)
         )

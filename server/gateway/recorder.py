@@ -11,12 +11,14 @@ import structlog
 from burnish.config import Settings
 from burnish.records import Interaction
 from burnish.segments.file import SegmentWriter
-from burnish.segments.frames import Begun, Record, decode, encode, pieces
-from burnish.wire.redaction import redacted
+from burnish.segments.frames import Begun, Record, decode, encode, n_brackets, outline, pieces
+from burnish.wire.redaction import redacted, unsaid
 
 log = structlog.get_logger(__name__)
 RESERVE_BYTES = 4 * 2**20
 """Preallocated space that recording falls back to on a full disk."""
+MOST_BRACKETS = 2**15
+"""In the head of a record that is looked through. One with more lists and objects is stored without its messages."""
 
 
 class Unrecorded:
@@ -53,7 +55,12 @@ class Redacting:
         return self._recorder.append(redacted(record))
 
     def _append(self, frame: list[bytes]) -> bool:
-        return self._recorder.append(redacted(decode(b"".join(frame[1:]))))
+        payload = b"".join(frame[1:])
+        if n_brackets(payload) > MOST_BRACKETS:
+            return self._recorder.append(unsaid(outline(payload)))
+        record = decode(payload, remembers=False)
+        clean = redacted(record)
+        return self._recorder.write(frame) if clean is record else self._recorder.append(clean)
 
 
 class Recorder:
@@ -70,21 +77,22 @@ class Recorder:
 
     def append(self, record: Record) -> bool:
         """Write `record` before anybody hears of it. False if there was no room for it."""
-        return self._write(pieces(record))
+        return self.write(pieces(record))
 
     def append_all(self, records: Sequence[Record]) -> bool:
         """Write `records` in one piece: all of them, or none."""
-        return self._write([b"".join(map(encode, records))])
+        return self.write([b"".join(map(encode, records))])
 
     def finish(self, begun: Begun, rest: Mapping[str, Any], *arrays: "array[Any]") -> bool:
         """The same for an interaction with a record that was begun while the engine worked."""
-        return self._write(begun.finished(rest, *arrays))
+        return self.write(begun.finished(rest, *arrays))
 
     def answered(self, begun: Begun, interaction_id: str, answer: bytes) -> bool:
         """The same for a reply that came whole, with the engine's answer unchanged."""
-        return self._write(begun.answered(interaction_id, time.time(), answer))
+        return self.write(begun.answered(interaction_id, time.time(), answer))
 
-    def _write(self, frame: list[bytes]) -> bool:
+    def write(self, frame: list[bytes]) -> bool:
+        """The same for a frame in pieces."""
         try:
             is_written = self._writer.write(frame)
         except OSError as error:

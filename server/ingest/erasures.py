@@ -24,6 +24,7 @@ from burnish.errors import AdapterError, JournalError, Postponed
 from burnish.journal import Journal, jobs
 from burnish.journal.privacy import erasure
 from burnish.journal.tables import AuditRow, ErasureJob, FeedbackRow, InteractionRow
+from burnish.keys import MAX_TTL
 from burnish.records import Interaction, Who, who_of
 from burnish.segments.frames import Record
 from burnish.server.ingest.segment_folder import SegmentFolder
@@ -133,6 +134,7 @@ class Erasures:
             if (horizon := horizons.get("feedback")) is not None:
                 n_gone += erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon)
             if (horizon := horizons.get("audit")) is not None:
+                horizon = min(horizon, now - MAX_TTL)  # it says which user tokens are revoked
                 done = (col(ErasureJob.state) == "done", col(ErasureJob.created_at) < horizon)
                 for ended in (delete(AuditRow).where(col(AuditRow.at) < horizon), delete(ErasureJob).where(*done)):
                     n_gone += session.connection().execute(ended).rowcount
@@ -168,7 +170,7 @@ class Erasures:
         privacy.remove_files(self._store, agents)
         for agent in agents:
             publish.sync(self._journal, routes_file(self._settings), agent)
-        if n_keys or agents:
+        if who[1] == "user":
             refresh(self._settings, self._journal)
 
     def _note(self, subject: str, **facts: Any) -> None:

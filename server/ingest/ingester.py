@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 import structlog
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlmodel import Session, col
 
@@ -24,7 +24,7 @@ from burnish.config import Personal, Settings
 from burnish.errors import SegmentError
 from burnish.journal import Journal
 from burnish.journal.outage import Outage
-from burnish.journal.tables import SessionRow
+from burnish.journal.tables import OptOutRow, SessionRow
 from burnish.records import Feedback, NextStateKind
 from burnish.segments.file import created_at, read
 from burnish.segments.frames import Record, ended_at
@@ -77,6 +77,10 @@ class _Ready(NamedTuple):
     place: int
     behind: int
     record: Feedback | Prepared | None
+
+    def unless(self, opted_out: Collection[str]) -> "_Ready":
+        """The same, kept out of training if its user has opted out."""
+        return self._replace(record=self.record.unless(opted_out)) if _is_turn(self.record) else self
 
 
 class Ingester:
@@ -213,6 +217,10 @@ class Ingester:
         kept = [ready for ready in batch if not self._is_erased(ready.record)]
         try:
             with self._journal.write() as session:
+                if opted_out := set(
+                    session.scalars(select(col(OptOutRow.voice)))
+                ):  # while the records were on their way
+                    kept = [ready.unless(opted_out) for ready in kept]
                 self._filing.begin(ready.record for ready in kept if _is_turn(ready.record))
                 for ready in kept:
                     self._take(session, ready)

@@ -5,7 +5,7 @@ conversation to be parsed and hashed.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import msgspec
 from burnish.journal.blobs import is_storable, storable, text_of
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.turns import to_bytes
-from burnish.records import Feedback, Interaction, Message, Sampling
+from burnish.records import Feedback, Interaction, Message, Sampling, digest_of_voice
 from burnish.segments.frames import Record
 from burnish.segments.texts import once
 from burnish.server.ingest.linking import Trace
@@ -49,6 +49,13 @@ class Prepared:
         tools = _blob(turn.tools) if turn.tools else None
         named = _quoted_id(turn) if turn.quoted_session else None
         return cls(turn, Trace(turn), messages, tools, _blob(turn.reply), head_of(turn.messages), named)
+
+    def unless(self, opted_out: Collection[str]) -> "Prepared":
+        """The same, kept out of training if its user, proved or only claimed, is one of these digests of voices."""
+        user = self.turn.user or self.turn.quoted_user
+        if user is None or digest_of_voice((self.turn.tenant, "user", user)) not in opted_out:
+            return self
+        return replace(self, turn=replace(self.turn, may_train=False))
 
 
 def head_of(messages: Sequence[Message]) -> str | None:

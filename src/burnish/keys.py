@@ -23,6 +23,8 @@ from burnish.files import replace_text
 PREFIX = "sk-burnish-"
 MAX_USER = 512
 """Longest name of a user, in characters."""
+MAX_TTL = 86_400
+"""Longest life of a user token, in seconds."""
 
 
 class Scope(StrEnum):

@@ -57,8 +57,9 @@ class Routes:
     """The whole table. `generation` grows with every write. `engines` are base URLs; all hold the same versions.
 
     `remote_url` is the process that asks the remote model, empty for none. `opt_outs` says of each voice that opted out
-    of training (`burnish.records.digest_of_voice`) whether its turns are still recorded. `memo` caches what readers
-    have computed from this table; a new table begins with an empty one.
+    of training (`burnish.records.digest_of_voice`) whether its turns are still recorded. `revoked` says of each voice
+    whose user tokens were revoked when, in seconds since the epoch. `memo` caches what readers have computed from this
+    table; a new table begins with an empty one.
     """
 
     generation: int = 0
@@ -69,6 +70,7 @@ class Routes:
     agents: Mapping[str, AgentRoute] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
     opt_outs: Mapping[str, bool] = field(default_factory=dict)
+    revoked: Mapping[str, float] = field(default_factory=dict)
     memo: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
@@ -105,7 +107,7 @@ def parse(tree: Mapping[str, Any]) -> Routes:
     }
     engines = tuple(tree["engines"])
     remote_url = tree.get("remote_url", "")
-    rest = (agents, keys, tree.get("opt_outs", {}))
+    rest = (agents, keys, tree.get("opt_outs", {}), tree.get("revoked", {}))
     return Routes(tree["generation"], tree["base_name"], engines, tree["engine_key"], remote_url, *rest)
 
 
@@ -149,6 +151,7 @@ def write(path: Path, routes: Routes) -> None:
             for k in routes.keys.values()
         ],
         "opt_outs": dict(routes.opt_outs),
+        "revoked": dict(routes.revoked),
     }
     replace_text(path, json.dumps(tree, indent=1), mode=0o600, is_durable=False)
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 import pytest
 
 from burnish.records import Feedback, Interaction
+from burnish.wire.findings import WINDOW
 from burnish.wire.redaction import redact, redacted
+from tests.cost import LENGTHS, near_findings, superlinear
 from tests.factories import feedback, interaction, user
 
 KEY = "sk-ant-api03-abcdefghijklmnop"
@@ -69,3 +71,45 @@ def test_a_right_reply_with_a_finding_is_left_out() -> None:
     clean = redacted(said)
     assert isinstance(clean, Feedback) and (clean.comment, clean.demonstration) == ("mail [email]", None)
     assert redacted(plain := feedback("t", 1.0, comment="good")) is plain
+
+
+@pytest.mark.parametrize("place", [0, WINDOW - 7, WINDOW - 1, 3 * WINDOW - 20])
+def test_what_stands_across_two_windows_is_found(place: int) -> None:
+    for found, word in (("ann@example.org", "email"), ("4111 1111 1111 1111", "card"), (KEY, "secret")):
+        assert redact(f"{' ' * place}{found} x") == f"{' ' * place}[{word}] x"
+
+
+def test_texts_beside_each_other_do_not_meet() -> None:
+    turn = interaction([user("4111 1111"), user("1111 1111"), user("ann"), user("@example.org")])
+    assert redacted(turn) is turn
+    clean = redacted(interaction([user("fine"), user("mail ann@example.org"), user("fine")]))
+    assert isinstance(clean, Interaction)
+    assert [message["content"] for message in clean.messages] == ["fine", "mail [email]", "fine"]
+
+
+def test_more_than_can_be_looked_through_is_left_out_from_there_on() -> None:
+    """What is before that is as it was, and so is what cannot hold a finding."""
+    many = "mail ann@example.org, card 4111 1111 1111 1112; " * 20_000
+    last = "no number in here. " * 500
+    turn = interaction([user("call +49 30 1234567"), user(many), user(last)])
+    clean = redacted(turn)
+    assert isinstance(clean, Interaction)
+    first, second, third = (str(message["content"]) for message in clean.messages)
+    assert first == "call [phone]" and third.startswith("[unchecked]") and third.endswith(last[WINDOW:])
+    assert "ann@" not in second and second.startswith("mail [email], card 4111") and second.endswith("[unchecked]")
+    longer = redacted(replace(turn, messages=[*turn.messages, user("and then?")]))
+    assert isinstance(longer, Interaction) and longer.messages[:3] == clean.messages
+
+
+def test_a_tree_that_is_too_deep_is_not_kept() -> None:
+    deep: object = "x"
+    for _ in range(5000):
+        deep = [deep]
+    clean = redacted(interaction([{"role": "user", "content": "mail ann@example.org", "extra": deep}]))
+    assert isinstance(clean, Interaction) and clean.quarantine == "redacted"
+    assert clean.messages == [{"role": "user", "content": "[unchecked]"}]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_the_time_for_a_text_grows_with_its_length(length: int) -> None:
+    assert superlinear(redact, length, near_findings()) == []

@@ -24,7 +24,7 @@ from burnish.journal import Journal
 from burnish.journal.tables import AuditRow, KeyRow
 from burnish.judges import permits
 from burnish.processes.parts import DESCRIPTIONS
-from burnish.records import Fitness
+from burnish.records import Fitness, digest_of_voice
 from burnish.segments.file import SegmentWriter
 from burnish.server.ingest.ingester import Ingester
 from tests.cli.conftest import Run
@@ -85,6 +85,8 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
         (["promote", "7", "--yes"], "no version agent@v7"),
         (["rollback", "--yes"], "no previous version to roll back to; name one with --to"),
         (["keys", "revoke", "sk-burnish-none"], "no key 'sk-burnish-none'"),
+        (["keys", "revoke"], "expected either a key's id or --user"),
+        (["keys", "revoke", "sk-burnish-none", "--user", "ann"], "expected either a key's id or --user"),
         (["versions", "list", "--state", "file"], "state_dir: cannot write to"),
         (["status"], "no journal"),
     ],
@@ -179,6 +181,17 @@ def test_a_key_is_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     with Journal.open(f"sqlite:///{tmp_path / '.burnish' / 'journal.db'}").read() as session:
         (row,) = session.query(KeyRow).all()
         assert row.digest == keys.digest(made["secret"])
+
+
+def test_all_keys_and_tokens_of_a_user_are_revoked(run: Run, tmp_path: Path) -> None:
+    hers, his = (
+        run("keys", "create", "--scope", "inference", "--user", user, "--json").json for user in ("ann", "bob")
+    )
+    assert run("keys", "revoke", "--user", "ann").out == "revoked 1 key and all tokens of the user 'ann'\n"
+    table = serving_table.watch(tmp_path / ".burnish" / "run" / "routes.json").current()
+    assert keys.digest(hers["secret"]) not in table.keys and keys.digest(his["secret"]) in table.keys
+    assert set(table.revoked) == {digest_of_voice(("default", "user", "ann"))}
+    assert [entry["action"] for entry in run("audit", "--json").json["entries"]] == ["revoke-user"]
 
 
 def test_a_key_is_made_for_a_user(run: Run, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
     ("arguments", "said"),
     [
         (["agents", "create", "a/b"], "expected letters, digits"),
-        (["agents", "create", "base"], "means something else here"),
+        (["agents", "create", "base"], "is taken or reserved"),
         (["agents", "create", "agent", "--tenant", "acme"], "the name 'agent' is taken"),
         (["agents", "create", "x", "--set", "learner.min_row=8"], "did you mean 'learner.min_rows'?"),
         (["agents", "create", "x", "--set", "gateway.port=1"], "cannot be set for one agent"),

@@ -11,8 +11,9 @@ from tiny import interaction
 from burnish.adapters.files.store import AdapterStore
 from burnish.adapters.registry import lifecycle
 from burnish.config import Recipe
-from burnish.journal import Journal
-from burnish.journal.tables import InteractionRow, SampleRow, StepRow
+from burnish.journal import Journal, shadows
+from burnish.journal.shadows import Drawn
+from burnish.journal.tables import InteractionRow, SampleRow, ShadowGroupRow, StepRow
 from burnish.learner.run.ledger import Ledger
 from burnish.learner.run.loop import Loop
 from burnish.learner.run.trainer import Trainer
@@ -20,6 +21,8 @@ from tests.turns import add_feedback, add_turn
 
 SETTINGS: dict[str, Any] = {"rank": 4, "learning_rate": 1e-2, "min_rows": 4, "max_rows": 8}
 Make = Callable[..., Trainer]
+DRAWN = ([11, 21, 0], [12, 22, 32, 42, 0])
+"""Replies of a shadow group."""
 
 
 class World:
@@ -92,3 +95,18 @@ class World:
 
     def digest(self, version: int, name: str) -> str:
         return str(self.store.verify("agent", version)["files"][name])
+
+
+def draw(world: World, name: str, replies: Any = DRAWN, wish: str = "Use bold.") -> None:
+    """A group of `name`'s reply and `replies`, without a request to a judge."""
+    message = {"role": "assistant", "content": "x"}
+    drawn = [Drawn(message, "stop", array("i", ids), array("f", [-5.0] * len(ids))) for ids in replies]
+    with world.journal.write() as session:
+        assert shadows.begin(session, session.get_one(InteractionRow, name), 1 + len(drawn), wish, "j")
+        assert shadows.file(session, name, drawn, for_judge=False)
+
+
+def outcome_of(world: World, name: str) -> tuple[str, str | None, list[float | None]]:
+    with world.journal.read() as session:
+        row = session.get_one(ShadowGroupRow, name)
+        return row.state, row.reason, [row.score, *(member.score for member in shadows.members_of(session, name))]

@@ -41,7 +41,7 @@ def standing_beside(folder: Path, root: Path) -> Iterator[Stand]:
         }
         if not (root / "burnish" / "config" / "machine.py").exists():  # before, it had a port of its own
             settings["BURNISH_REMOTE__PORT"] = str(port)
-        with standing(folder, root, **settings) as stand:
+        with standing(folder, root, False, **settings) as stand:
             stand.engine = model
             yield stand
 

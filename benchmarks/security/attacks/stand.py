@@ -12,8 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,10 @@ HERE = Path(__file__).parents[3] / "src"
 
 @dataclass
 class Stand:
-    """What an attacker can reach, and what tells whether he succeeded. `pids` are the parts' processes by name."""
+    """What an attacker can reach, and what tells whether he succeeded. `pids` are the parts' processes by name.
+
+    `pages_port` is that of the pages for people, if they are served.
+    """
 
     folder: Path
     port: int
@@ -54,6 +57,7 @@ class Stand:
     secrets: dict[str, str]
     pids: dict[str, int]
     evil: "Listener"
+    pages_port: int = 0
     counter: Iterator[int] = field(default_factory=lambda: iter(range(1, 10**9)))
 
     @property
@@ -183,12 +187,13 @@ class Listener:
 
 
 @contextmanager
-def standing(folder: Path, root: Path = HERE, **settings: str) -> Iterator[Stand]:
-    """A stand with the code in `root`. `settings` are environment variables of all parts."""
+def standing(folder: Path, root: Path = HERE, has_pages: bool = False, **settings: str) -> Iterator[Stand]:
+    """A stand with the code in `root`. `settings` are environment variables of all parts. `has_pages`: the pages for
+    people are served too.
+    """
     listener = Listener()
-    with StubEngine(api_key=ENGINE_KEY, needs_loaded=False) as engine, socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-        probe.close()
+    with StubEngine(api_key=ENGINE_KEY, needs_loaded=False) as engine:
+        port, pages_port = _free_ports(2)
         clean = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
         environment = clean | {
             "PYTHONPATH": str(root),
@@ -197,6 +202,7 @@ def standing(folder: Path, root: Path = HERE, **settings: str) -> Iterator[Stand
             "BURNISH_ENGINE__API_KEY": ENGINE_KEY,
             "BURNISH_GATEWAY__PORT": str(port),
             "BURNISH_GATEWAY__ALLOWED_HOSTS": json.dumps([PUBLIC]),
+            **({"BURNISH_GATEWAY__UI_PORT": str(pages_port)} if has_pages else {}),
             **settings,
         }
         folder.mkdir(parents=True, exist_ok=True)
@@ -205,10 +211,11 @@ def standing(folder: Path, root: Path = HERE, **settings: str) -> Iterator[Stand
         if made.returncode:
             raise RuntimeError(f"the stand could not be set up: {made.stderr[-2000:]}")
         parts = ["gateway", "ingester", *(["remote"] if "BURNISH_REMOTE__MODEL" in settings else [])]
+        parts += ["ui"] if has_pages else []
         processes = {part: _run(part, environment, folder) for part in parts}
         try:
             pids = {name: process.pid for name, process in processes.items()}
-            stand = Stand(folder, port, engine, json.loads(made.stdout.splitlines()[-1]), pids, listener)
+            stand = Stand(folder, port, engine, json.loads(made.stdout.splitlines()[-1]), pids, listener, pages_port)
             _wait(stand, processes)
             yield stand
         finally:
@@ -217,6 +224,12 @@ def standing(folder: Path, root: Path = HERE, **settings: str) -> Iterator[Stand
             for process in processes.values():
                 process.wait(30)
             listener.close()
+
+
+def _free_ports(n: int) -> list[int]:
+    with ExitStack() as probes:
+        made = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
+        return [probe.getsockname()[1] for probe in made]
 
 
 def _run(part: str, environment: Mapping[str, str], folder: Path) -> "subprocess.Popen[bytes]":
@@ -228,8 +241,16 @@ def _run(part: str, environment: Mapping[str, str], folder: Path) -> "subprocess
 
 def _wait(stand: Stand, processes: "Mapping[str, subprocess.Popen[bytes]]") -> None:
     deadline = time.monotonic() + 60
-    while stand.ask("GET", "/healthz").status_code != 200 or stand.chat().status_code != 200:
+    while not _is_up(stand, processes):
         dead = [name for name, process in processes.items() if process.poll() is not None]
         if dead or time.monotonic() > deadline:
             raise RuntimeError(f"the stand did not start: {dead} {stand.log()[-2000:]}")
         time.sleep(0.1)
+
+
+def _is_up(stand: Stand, parts: Collection[str]) -> bool:
+    if "ui" in parts:
+        with socket.socket() as line:
+            if line.connect_ex(("127.0.0.1", stand.pages_port)):
+                return False
+    return stand.ask("GET", "/healthz").status_code == 200 and stand.chat().status_code == 200

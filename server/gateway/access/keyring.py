@@ -21,6 +21,7 @@ from burnish.config import Settings
 from burnish.errors import NotAllowed, RequestError
 from burnish.files import Watched
 from burnish.keys import MAX_USER, OF_USERS, Key, Scope, covers, digest, ensure_secret
+from burnish.records import digest_of_voice
 from burnish.server.gateway.access.host_guard import is_direct, is_loopback
 from burnish.server.gateway.access.need import Need
 from burnish.server.gateway.access.user_tokens import PREFIX as TOKEN_PREFIX
@@ -139,6 +140,9 @@ class Keyring:
 
     def _verified(self, token: str) -> tuple[int, Caller]:
         grant = self.user_tokens.read(token)
+        revoked_at = self._routes.current().revoked.get(digest_of_voice((grant.tenant, "user", grant.user)))
+        if revoked_at is not None and grant.made_at <= revoked_at:
+            raise NotAllowed("the tokens of this user were revoked; ask for a new one", code="revoked_token")
         key = self.key_named(grant.key_id)
         if key is None or key.tenant != grant.tenant or not key.covers(Scope.USERS):
             raise NotAllowed(

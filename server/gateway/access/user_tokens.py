@@ -1,7 +1,8 @@
 """User tokens: with one, a program talks and gives feedback as one user of a back end.
 
 A key with the scope `users` makes them (`POST /v1/users/tokens`). A token allows no more than its key: its tenant, its
-agents, and of its scopes `inference` and `feedback`. It ends by itself, or with its key. Nothing is stored.
+agents, and of its scopes `inference` and `feedback`. It ends by itself, with its key, or when its user's tokens are
+revoked. Nothing is stored.
 """
 
 import time
@@ -10,11 +11,10 @@ from typing import Annotated
 import msgspec
 
 from burnish.errors import NotAllowed
-from burnish.keys import MAX_USER
+from burnish.keys import MAX_TTL, MAX_USER
 from burnish.server.gateway.access.signed_tokens import Signer
 
 PREFIX = "but-"
-MAX_TTL = 86_400
 _Agent = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 
 
@@ -27,13 +27,14 @@ class UserWish(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UserGrant(msgspec.Struct, frozen=True, array_like=True):
-    """What a token says. `expires_at` is in whole seconds since the epoch."""
+    """What a token says. Times are in seconds since the epoch. Tokens of an earlier release do not say `made_at`."""
 
     tenant: str
     key_id: str
     user: str
     agents: tuple[str, ...]
     expires_at: int
+    made_at: float = 0.0
 
 
 class UserTokens:
@@ -44,8 +45,9 @@ class UserTokens:
 
     def make(self, tenant: str, key_id: str, wish: UserWish, agents: tuple[str, ...]) -> tuple[str, int]:
         """A token, and the time at which it expires."""
-        expires_at = int(time.time()) + wish.ttl_seconds
-        grant = UserGrant(tenant, key_id, wish.user, agents, expires_at)
+        made_at = time.time()
+        expires_at = int(made_at) + wish.ttl_seconds
+        grant = UserGrant(tenant, key_id, wish.user, agents, expires_at, made_at)
         return self._signer.sign(msgspec.json.encode(grant)), expires_at
 
     def read(self, token: str) -> UserGrant:

@@ -8,9 +8,10 @@ from pydantic import Field
 from sqlalchemy import select
 from sqlmodel import col
 
+from burnish.adapters.registry import revocations
 from burnish.adapters.serving.prepare import refresh
 from burnish.config import Settings
-from burnish.errors import NotAllowed, NotFound
+from burnish.errors import NotAllowed, NotFound, RequestError
 from burnish.journal import Journal
 from burnish.journal.tables import KeyRow
 from burnish.keys import MAX_USER, Scope, mint
@@ -36,9 +37,11 @@ class NewKey(Body):
 
 
 class Revocation(Body):
-    """The key to revoke."""
+    """What to revoke: a key, or all keys and user tokens of a user. Exactly one of the two."""
 
-    key_id: Text = Field(description="The key's id, as the list shows it.")
+    key_id: Text | None = Field(None, description="The key's id, as the list shows it.")
+    user: Text | None = Field(None, min_length=1, description="The user.")
+    reason: Text | None = Field(None, description="Kept in the audit log, for a user.")
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
@@ -76,8 +79,17 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
 
     @made.post("/keys/revoke")
     def revoke_key(body: Revocation, caller: Caller = may_change) -> dict[str, Any]:
-        """Revoke a key at once."""
+        """Revoke a key, or all keys and tokens of a user, at once."""
         _check_unlimited(caller)
+        if (body.key_id is None) == (body.user is None):
+            raise RequestError("expected either key_id or user", code="invalid_value")
+        if body.user is not None:
+            with journal.write() as session:
+                who = (caller.tenant, body.user)
+                n_keys = revocations.revoke_user(session, *who, actor=caller.key_id, reason=body.reason)
+            refresh(settings, journal)
+            return {"status": f"revoked {n_keys} keys and all tokens of the user", "user": body.user, "n_keys": n_keys}
+        assert body.key_id is not None
         with journal.write() as session:
             row = session.get(KeyRow, body.key_id)
             if row is None or row.tenant != caller.tenant:

@@ -87,8 +87,11 @@ def _are_rated(session: Session, agent: str) -> bool:
     written = select(col(FeedbackRow.interaction_id)).where(col(FeedbackRow.demonstration) != "")
     is_rated = col(SampleRow.reward_source).in_(RATINGS)
     is_good = or_(and_(is_rated, reward >= PRAISE), col(SampleRow.interaction_id).in_(written))
-    wanted = select(func.count().filter(is_good), func.count().filter(is_rated, reward <= -PRAISE))
-    counts = session.execute(wanted.where(col(SampleRow.step_id).in_(steps))).one()
+    wanted = select(func.count().filter(is_good), func.count().filter(is_rated, reward <= -PRAISE)).join(
+        InteractionRow, col(InteractionRow.interaction_id) == col(SampleRow.interaction_id)
+    )
+    may_train = col(InteractionRow.may_train).is_(True)
+    counts = session.execute(wanted.where(col(SampleRow.step_id).in_(steps), may_train)).one()
     return min(map(int, counts)) >= MIN_RATINGS
 
 

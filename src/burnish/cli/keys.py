@@ -8,8 +8,9 @@ from rich.table import Table
 from sqlalchemy import select
 
 from burnish import keys as minting
-from burnish.cli.common import AsJson, ConfigFile, StateDir, answer, example, load_settings, out, print_json
-from burnish.errors import NotFound
+from burnish.adapters.registry import revocations
+from burnish.cli.common import AsJson, ConfigFile, Reason, StateDir, answer, example, load_settings, out, print_json
+from burnish.errors import NotFound, RequestError
 from burnish.journal.tables import KeyRow
 
 app = typer.Typer(
@@ -90,18 +91,33 @@ def list_(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
     out.print(table)
 
 
-@app.command(epilog=example("keys revoke sk-burnish-Ox_lUD"))
+@app.command(epilog=example("keys revoke sk-burnish-Ox_lUD", "keys revoke --user ann"))
 def revoke(
-    key_id: Annotated[str, typer.Argument(help="The key's id, as `keys list` shows it.")],
+    key_id: Annotated[str | None, typer.Argument(help="The key's id, as `keys list` shows it.")] = None,
+    user: Annotated[str | None, typer.Option(help="Revoke all keys and user tokens of this user instead.")] = None,
+    tenant: Annotated[str, typer.Option(help="Tenant of the user.")] = "default",
+    reason: Reason = None,
     file: ConfigFile = None,
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a key at once."""
+    """Revoke a key at once, or all keys and user tokens of a user.
+
+    A token that is made for the user later is valid.
+    """
     from burnish.adapters.serving.prepare import prepare, refresh
 
+    if (key_id is None) == (user is None):
+        raise RequestError("expected either a key's id or --user")
     settings = load_settings(file, None, state)
     journal = prepare(settings)
+    if user is not None:
+        with journal.write() as session:
+            n_keys = revocations.revoke_user(session, tenant, user, actor="cli", reason=reason)
+        refresh(settings, journal)
+        told = f"revoked {n_keys} key{'' if n_keys == 1 else 's'} and all tokens of the user {user!r}"
+        return answer(told, {"user": user, "n_keys": n_keys}, as_json)
+    assert key_id is not None
     with journal.write() as session:
         row = session.get(KeyRow, key_id.rstrip("…"))
         if row is None:

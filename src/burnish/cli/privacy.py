@@ -115,7 +115,7 @@ def retrain(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the live version again without erased turns, and put it up for the gate's trial.
+    """Make the live version again without turns that were erased or kept out, and put it up for the gate's trial.
 
     The steps since the last version that used none of them are taken again on the rows that are left. It loads the
     base model, and takes about as long as those steps took.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Select, func, select, update
 from sqlmodel import Session, col
 
 from burnish.journal import blobs
@@ -117,6 +117,13 @@ def drop(session: Session, interaction_id: str, reason: str, **changes: Any) -> 
         .values(**values)
     )
     return bool(changed.rowcount)
+
+
+def drop_of(session: Session, turns: "Select[Any]", reason: str) -> None:
+    """Drop every unspent group of these turns."""
+    is_open = col(ShadowGroupRow.state).in_((GroupState.DRAWING, GroupState.DRAWN, GroupState.SCORED))
+    mine = (col(ShadowGroupRow.interaction_id).in_(turns), is_open, col(ShadowGroupRow.spent_step).is_(None))
+    session.connection().execute(update(ShadowGroupRow).where(*mine).values(state=GroupState.DROPPED, reason=reason))
 
 
 def drop_version(session: Session, agent: str, version: int, reason: str) -> None:

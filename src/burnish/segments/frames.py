@@ -12,6 +12,7 @@ import json
 import struct
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -75,11 +76,11 @@ def pieces(record: Record) -> list[bytes]:
     return begun.finished(rest, record.prompt_ids, record.token_ids, record.logprobs)
 
 
-def decode(payload: bytes) -> Record:
-    """The record in one frame's payload."""
+def decode(payload: bytes, *, remembers: bool = True) -> Record:
+    """The record in one frame's payload. `remembers`: its messages and tools are kept for later frames."""
     n_head, *counts = COUNTS.unpack_from(payload)
     at = COUNTS.size + n_head
-    tree = _head(payload[COUNTS.size : at])
+    tree = _head(payload[COUNTS.size : at], remembers)
     if tree.pop("kind") == "feedback":
         about = TargetKind(tree.get("about", TargetKind.RESPONSE))
         return Feedback(**tree | {"source": FeedbackSource(tree["source"]), "about": about})
@@ -98,9 +99,30 @@ def decode(payload: bytes) -> Record:
     return Interaction(**tree, prompt_ids=arrays[0], token_ids=arrays[1], logprobs=arrays[2])
 
 
-def _head(text: bytes) -> dict[str, Any]:
-    """The fields of a head. Messages and tools that have been read before are not parsed again."""
-    if text.startswith(_OF_INTERACTION):
+def n_brackets(payload: bytes) -> int:
+    """How many brackets open in the head of one frame's payload: at least as many as there are lists and objects."""
+    end = COUNTS.size + COUNTS.unpack_from(payload)[0]
+    return payload.count(b"[", 0, end) + payload.count(b"{", 0, end)
+
+
+def outline(payload: bytes) -> Interaction:
+    """The interaction in one frame's payload without its messages, tools and tokens, for little time."""
+    at = COUNTS.size + COUNTS.unpack_from(payload)[0]
+    head = _head_decoder.decode(payload[COUNTS.size : at])
+    tree = {name: value for name in _FIELDS if (value := getattr(head, name)) is not msgspec.UNSET}
+    tree |= {"messages": (), "tools": (), "sampling": Sampling(**tree["sampling"])}
+    del tree["kind"]
+    if tree.pop("has_answer", False):
+        tree |= _taken_apart(payload[at:], is_remote=tree["upstream"] is not None)
+    return Interaction(**tree)
+
+
+def _head(text: bytes, remembers: bool) -> dict[str, Any]:
+    """The fields of a head. Messages and tools that are remembered are not parsed again."""
+    if not remembers:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # half of a surrogate pair, for example
+            return dict(msgspec.json.decode(text))
+    elif text.startswith(_OF_INTERACTION):
         try:
             head = _head_decoder.decode(text)
         except (msgspec.MsgspecError, RecursionError):  # half of a surrogate pair, for example, or an unknown field

@@ -198,6 +198,9 @@ class StubEngine:
             return Refusal(400, "Bad Request", "messages: Input should be a valid message", param="body.messages")
         if not isinstance(body.get("temperature") or 1.0, int | float):
             return Refusal(400, "Bad Request", "temperature: Input should be a valid number", param="body.temperature")
+        for name in ("max_tokens", "max_completion_tokens", "n"):
+            if not isinstance(body.get(name) or 0, int):
+                return Refusal(400, "Bad Request", f"{name}: Input should be a valid integer", param=f"body.{name}")
         return None
 
     def _next(self, body: Tree, choice: int) -> Scripted:

@@ -1,53 +1,38 @@
 """Redaction: what looks like personal data or a secret is replaced in a record before it is stored.
 
-Patterns find e-mail addresses, phone numbers with a country code, card numbers, IBANs, US social security numbers,
-public IP addresses and secrets. Nothing finds names. Each pattern is linear in the length of the text: its parts are
-bounded, and it begins only where a word does. Equal texts become equal texts, so conversations are still linked.
-
-A redacted turn keeps no tokens, because they would spell out the text, and never trains.
+Equal texts at equal places become equal texts, so conversations are still linked. A redacted turn keeps no tokens,
+because they would spell out the text, and never trains.
 """
 
-import ipaddress
 import re
 from array import array
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from burnish.records import Feedback, Interaction
+from burnish.wire.findings import UNCHECKED, Finding, findings
 
 REDACTED = "redacted"
-_PLACES = [
-    ("email", r"(?<![\w.%+-])[\w.%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"),
-    (
-        "secret",
-        r"(?<![\w-])(?:sk-[\w-]{16,200}|gh[pousr]_[A-Za-z0-9]{36,255}|AKIA[A-Z0-9]{16}|xox[abprs]-[A-Za-z0-9-]{10,200}"
-        r"|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,1000})(?![\w-])",
-    ),
-    ("secret", r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,8000}(?:-----END [A-Z ]{0,30}KEY-----)?"),
-    ("iban", r"(?<![\w])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)"),
-    ("phone", r"(?<![\w+])(?:\+[1-9]\d{0,2}(?:[ ./-]?\(?\d{1,5}\)?){2,5}|00[1-9]\d{7,13})(?!\w)"),
-    ("card", r"(?<![\w-])\d(?:[ -]?\d){12,18}(?![\w-])"),
-    ("ssn", r"(?<![\w-])\d{3}-\d{2}-\d{4}(?![\w-])"),
-    ("ip", r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]\d)"),
-]
-_PATTERNS = [(name, re.compile(pattern, re.ASCII)) for name, pattern in _PLACES]
-_DIGIT, _HINTS = re.compile(r"\d"), ("@", "sk-", "gh", "AKIA", "xox", "eyJ", "-----BEGIN")
+_BREAK = "\x1f"
+"""Between two texts of a record. No pattern reads across it."""
+_IMAGE = re.compile(r"data:[\w.+-]{1,40}/[\w.+-]{1,80};base64,[A-Za-z0-9+/=_-]*", re.ASCII)
+_UNSAID = {"role": "user", "content": f"[{UNCHECKED}]"}
 
 
 def redact(text: str) -> str:
     """`text` with a word in brackets in place of each finding."""
-    if not (_DIGIT.search(text) or any(hint in text for hint in _HINTS)) or text.startswith("data:"):
-        return text
-    for name, pattern in _PATTERNS:
-        text = pattern.sub(_replacing(name), text)
-    return text
+    clean = _cleaned([text])
+    return text if clean is None else str(clean[0])
 
 
 def redacted(record: Interaction | Feedback) -> Interaction | Feedback:
     """`record` without findings. The same object if there is none.
 
-    A right reply with a finding is left out of feedback, because it would be learned word by word.
+    A right reply with a finding is left out of feedback, because it would be learned word by word. A tree that is too
+    deep to be looked through is not kept.
     """
     if isinstance(record, Feedback):
         changed: dict[str, Any] = {
@@ -59,59 +44,84 @@ def redacted(record: Interaction | Feedback) -> Interaction | Feedback:
             if (text := getattr(record, name)) and redact(text) != text:
                 changed[name] = None
         return replace(record, **changed) if changed else record
-    texts: dict[str, Any] = {name: getattr(record, name) for name in ("messages", "tools", "reply")}
-    replaced: dict[str, Any] = {name: _walk(value) for name, value in texts.items()}
-    if record.remark is not None and (comment := record.remark["comment"]):
-        texts["remark"], replaced["remark"] = record.remark, {**record.remark, "comment": redact(comment)}
-    if replaced == texts:
+    comment = record.remark["comment"] if record.remark is not None else None
+    n = len(record.messages)
+    try:  # in the next request the reply follows the messages
+        made = _cleaned([*record.messages, record.reply, *record.tools, comment])
+    except RecursionError:
+        return unsaid(record)
+    if made is None:
         return record
+    remark = record.remark if record.remark is None else {**record.remark, "comment": made[-1]}
+    return _without_tokens(record, messages=made[:n], reply=made[n], tools=tuple(made[n + 1 : -1]), remark=remark)
+
+
+def unsaid(record: Interaction) -> Interaction:
+    """`record` without its messages and tools, which are too many to be looked through."""
+    return _without_tokens(record, messages=[_UNSAID], tools=(), reply=(_cleaned([record.reply]) or [record.reply])[0])
+
+
+def _without_tokens(record: Interaction, **changes: Any) -> Interaction:
     no_ids, no_logprobs = array("i"), array("f")
     tokens: dict[str, Any] = {"prompt_ids": no_ids, "token_ids": no_ids, "logprobs": no_logprobs}
-    return replace(record, **replaced, **tokens, quarantine=record.quarantine or REDACTED)
+    return replace(record, **{**changes, **tokens}, quarantine=record.quarantine or REDACTED)
 
 
-def _walk(value: Any) -> Any:
+def _cleaned(values: Sequence[Any]) -> list[Any] | None:
+    """The values, those with a finding made anew without it. None if there is no finding."""
+    texts: list[str] = []
+    ends = [_collect(value, texts) for value in values]
+    found = findings(_BREAK.join(texts))
+    if not found:
+        return None
+    starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    found_ends = [finding.end for finding in found]
+
+    def clean(place: int) -> str:
+        first = bisect_right(found_ends, starts[place])
+        return _replaced(texts[place], starts[place], found[first : bisect_right(found_ends, starts[place + 1]) + 1])
+
+    made: list[Any] = []
+    for value, first, last in zip(values, [0, *ends], ends, strict=False):
+        some = bisect_right(found_ends, starts[first])
+        is_found = first < last and some < len(found) and found[some].start < starts[last]
+        made.append(_rebuilt(value, map(clean, range(first, last))) if is_found else value)
+    return made
+
+
+def _replaced(text: str, begin: int, found: Sequence[Finding]) -> str:
+    """`text`, which begins at `begin`, with a word in place of each finding in it."""
+    pieces: list[str] = []
+    at, end = begin, begin + len(text)
+    for each in found:
+        if each.start < end and at < end:
+            pieces += [text[at - begin : max(at, each.start) - begin], f"[{each.kind}]"]
+            at = min(each.end, end)
+    return "".join([*pieces, text[at - begin :]]) if pieces else text
+
+
+def _collect(value: Any, texts: list[str]) -> int:
+    """Add the texts in a tree to `texts`, in its order. Images are none. Returns how many there are now."""
     if isinstance(value, str):
-        return redact(value)
+        if not _is_image(value):
+            texts.append(value)
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            _collect(each, texts)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _collect(each, texts)
+    return len(texts)
+
+
+def _rebuilt(value: Any, texts: Iterator[str]) -> Any:
+    """The tree with other texts, in the order of `_collect`."""
+    if isinstance(value, str):
+        return value if _is_image(value) else next(texts)
     if isinstance(value, Mapping):
-        return {name: _walk(each) for name, each in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map(_walk, value))
-    return list(map(_walk, value)) if isinstance(value, list) else value
+        return {name: _rebuilt(each, texts) for name, each in value.items()}
+    return [_rebuilt(each, texts) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _replacing(name: str) -> Callable[[re.Match[str]], str]:
-    is_meant = _CHECKS.get(name)
-    return lambda match: match[0] if is_meant is not None and not is_meant(match[0]) else f"[{name}]"
-
-
-def _is_card(text: str) -> bool:
-    """Luhn's check."""
-    digits = [int(each) for each in text if each.isdigit()]
-    doubled = (2 * each - 9 * (each > 4) for each in digits[-2::-2])
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
-
-
-def _is_iban(text: str) -> bool:
-    """ISO 13616's check."""
-    plain = text.replace(" ", "")
-    return int("".join(str(int(each, 36)) for each in plain[4:] + plain[:4])) % 97 == 1
-
-
-def _is_phone(text: str) -> bool:
-    return 8 <= sum(each.isdigit() for each in text) <= 17
-
-
-def _is_public(text: str) -> bool:
-    try:
-        return ipaddress.IPv4Address(text).is_global
-    except ValueError:
-        return False
-
-
-_CHECKS: dict[str, Callable[[str], bool]] = {
-    "card": _is_card,
-    "iban": _is_iban,
-    "phone": _is_phone,
-    "ip": _is_public,
-}
+def _is_image(text: str) -> bool:
+    return text.startswith("data:") and _IMAGE.fullmatch(text) is not None

@@ -26,7 +26,7 @@ def test_an_agent_is_made_once_and_belongs_to_one_tenant(any_journal: Journal) -
         made(any_journal, "support", "other")
     with pytest.raises(Conflict, match="exists with other settings"):
         made(any_journal, "support", "acme", settings={})
-    with pytest.raises(Conflict, match="means something else here"):
+    with pytest.raises(Conflict, match="is taken or reserved"):
         made(any_journal, "base", taken=("base",))
     for name in ("", "a/b", "-x", "a" * 129, "agent@v1"):
         with pytest.raises(RequestError, match="expected letters"):

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from world import SETTINGS, Make, World
+from world import DRAWN, SETTINGS, Make, World, draw, outcome_of
 
 from burnish.config import Recipe
-from burnish.journal import Journal, shadows
-from burnish.journal.shadows import Drawn
+from burnish.journal import Journal
 from burnish.journal.tables import InteractionRow, RubricJob, ShadowGroupRow
 from burnish.learner.data.rows import Text
 from burnish.learner.data.shadow_groups import GroupLedger
@@ -22,7 +21,6 @@ from burnish.sandbox import MODEL
 from burnish.sandbox.world import heldout, language, style_hints
 
 WISH = "Use bold."
-IDS = ([11, 21, 0], [12, 22, 32, 42, 0])
 
 
 @pytest.fixture
@@ -30,23 +28,8 @@ def world(journal: Journal, tmp_path: Path, make_trainer: Make) -> World:
     return World(journal, tmp_path, make_trainer)
 
 
-def draw(world: World, name: str, replies: Any = IDS, wish: str = WISH) -> None:
-    """A group of `name`'s reply and `replies`, without a request to a judge."""
-    message = {"role": "assistant", "content": "x"}
-    drawn = [Drawn(message, "stop", array("i", ids), array("f", [-5.0] * len(ids))) for ids in replies]
-    with world.journal.write() as session:
-        assert shadows.begin(session, session.get_one(InteractionRow, name), 1 + len(drawn), wish, "j")
-        assert shadows.file(session, name, drawn, for_judge=False)
-
-
 def grader(world: World) -> HintGrader:
     return HintGrader(world.journal, "agent", world.trainer.policy)
-
-
-def outcome_of(world: World, name: str) -> tuple[str, str | None, list[float | None]]:
-    with world.journal.read() as session:
-        row = session.get_one(ShadowGroupRow, name)
-        return row.state, row.reason, [row.score, *(member.score for member in shadows.members_of(session, name))]
 
 
 class Fixed:
@@ -83,7 +66,7 @@ def test_members_get_the_posterior_under_the_base_not_the_adapter(world: World) 
         live.frombytes(turn.token_ids)
     hinted = hinted_prompt(policy.tokenizer, [{"role": "user", "content": "copy 0"}], (), WISH, ids)
     assert hinted is not None
-    for score, reply in zip(scores, (live, *IDS), strict=True):
+    for score, reply in zip(scores, (live, *DRAWN), strict=True):
         before, after = (
             policy.logprobs([Text(prompt, reply)], Weights.BASE)[0].sum().item() for prompt in (ids, hinted)
         )

@@ -4,8 +4,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from test_hint_grader import draw, outcome_of
-from world import SETTINGS, Make, World
+from world import SETTINGS, Make, World, draw, outcome_of
 
 from burnish.config import Recipe
 from burnish.journal import Journal

@@ -12,6 +12,7 @@ from gateways import Running
 
 from burnish.server.gateway import process
 from burnish.server.gateway.http import bounds
+from burnish.server.gateway.http.coalesce import CoalescedSend
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
 BODY = b'{"model": "agent", "messages": [{"role": "user", "content": "hi"}]}'
@@ -181,3 +182,23 @@ def test_connections_leave_files_for_the_engines(monkeypatch: pytest.MonkeyPatch
     assert process.max_connections() == process.MAX_CONNECTIONS
     limits["now"] = (64, 64)
     assert process.max_connections() == 1
+
+
+class Gone:
+    """A transport whose client has gone, as uvloop's is then."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+
+async def test_an_answer_to_a_client_that_has_gone_is_dropped() -> None:
+    """Each would have counted as a defect, and its traceback takes far more time than the answer."""
+    send = CoalescedSend(Gone())  # type: ignore[arg-type]
+    send.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    send.write(b"body")
+    send.write(b"more")
+    send.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    send.write_now(b"body")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from burnish.adapters.verbs import privacy
 from burnish.journal import Journal
 from burnish.journal.evidence import reward_of
 from burnish.journal.tables import InteractionRow, SegmentRow
@@ -363,3 +364,15 @@ def test_an_unreadable_folder_entry_is_no_segment(journal: Journal, pen: Pen) ->
     (pen.folder / "empty.seg").touch()
     assert ingest(journal, pen) == 1
     assert ingest(journal, pen) == 0
+
+
+def test_what_was_recorded_before_an_opt_out_and_is_read_after_it_does_not_train(journal: Journal, pen: Pen) -> None:
+    hers = [pen.say([user("hi")], "ok", user="ann"), pen.say([user("ho")], "ok", quoted_user="ann")]
+    others = [pen.say([user("hi")], "ok", user="bob", quoted_user="ann"), pen.say([user("hi")], "ok", tenant="other")]
+    with journal.write() as session:
+        privacy.opt_out(session, ("default", "user", "ann"), may_record=True, actor="test")
+    ingest(journal, pen)
+    with journal.read() as session:
+        rows = {each.interaction_id: session.get_one(InteractionRow, each.interaction_id) for each in (*hers, *others)}
+    assert [rows[each.interaction_id].may_train for each in (*hers, *others)] == [False, False, True, True]
+    assert [rows[each.interaction_id].skip_reason for each in (*hers, *others)] == ["opted out"] * 2 + [None] * 2

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from burnish.journal.tables import FeedbackRow, InteractionRow
 from burnish.keys import MAX_USER, Scope, mint
 from burnish.learner.data import caps
 from burnish.learner.data.caps import Voice
-from burnish.records import who_of
+from burnish.records import digest_of_voice, who_of
 from burnish.server.gateway.access import keyring
 from burnish.server.gateway.admin import admin_app
 from burnish.server.ingest import ingester
@@ -52,11 +53,12 @@ class House:
     running: Running
     keys: dict[str, Any] = field(default_factory=dict)
     agents: dict[str, AgentRoute] = field(default_factory=dict)
+    revoked: dict[str, float] = field(default_factory=dict)
 
     def write(self, without: str | None = None) -> None:
         """Write the serving table, perhaps without one of the keys."""
         keys = {key.digest: key for name, key in self.keys.items() if name != without}
-        write_table(self.running.settings, (self.running.engine.url,), keys, agents=self.agents)
+        write_table(self.running.settings, (self.running.engine.url,), keys, agents=self.agents, revoked=self.revoked)
 
     def token(self, key: str = "back end", user: str = "ann", **wish: Any) -> str:
         with self.running.client(key) as client:
@@ -197,6 +199,16 @@ def test_a_token_ends_with_its_key(house: House) -> None:
     assert house.speaks(token) == ANNS
     house.write(without="back end")
     assert error_of(house.running.chat(token), 401)["code"] == "revoked_token"
+
+
+def test_the_tokens_of_one_user_can_be_revoked(house: House) -> None:
+    anns, bobs = house.token(), house.token(user="bob")
+    assert house.speaks(anns) == ANNS
+    house.revoked = {digest_of_voice(("default", "user", "ann")): time.time()}
+    house.write()
+    assert error_of(house.running.chat(anns), 401)["code"] == "revoked_token"
+    assert house.speaks(bobs) == BOBS
+    assert house.speaks(house.token()) == ANNS, "a token that is made later is valid"
 
 
 def test_a_token_cannot_be_made_or_changed_by_others(house: House) -> None:

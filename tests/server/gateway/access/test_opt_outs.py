@@ -106,7 +106,7 @@ def test_an_opt_out_reaches_the_table_and_the_turns_that_wait(tmp_path: Path) ->
         found = {name: session.get_one(InteractionRow, name) for name in (waits, spent, other)}
     assert [(row.may_train, row.skip_reason) for row in found.values()] == [
         (False, "opted out"),
-        (True, None),
+        (False, None),
         (True, None),
     ]
     with journal.write() as session:

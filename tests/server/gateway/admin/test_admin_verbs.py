@@ -199,7 +199,7 @@ def test_an_agent_is_made_with_settings_of_its_own(world: Registered) -> None:
         ({"learner.threads": 2}, "is the same for all agents"),
     ):
         assert said in error_of(world.post("/agents", {"name": "odd", "settings": settings}), 400)["message"]
-    assert "means something else" in error_of(world.post("/agents", {"name": "base"}), 409)["message"]
+    assert "is taken or reserved" in error_of(world.post("/agents", {"name": "base"}), 409)["message"]
     error_of(world.post("/agents", {"name": "a/b"}), 400)
 
 

@@ -106,6 +106,17 @@ async def test_a_key_is_made_shown_once_and_revoked(real: Registered) -> None:
         assert models(real, secret) == 401
 
 
+async def test_all_keys_of_a_user_are_revoked_over_http(real: Registered) -> None:
+    async with looking(real) as client:
+        made = await post(client, "/keys", name="laptop", scopes="inference feedback", user="ann")
+        secret = made.text.partition('mono sentence">')[2].partition("<")[0]
+    answer = real.post("/keys/revoke", {"user": "ann", "reason": "lost"}, "admin")
+    assert answer.status_code == 200 and answer.json()["n_keys"] == 1
+    assert models(real, secret) == 401
+    for wrong in ({}, {"user": "ann", "key_id": "x"}):
+        assert real.post("/keys/revoke", wrong, "admin").status_code == 400
+
+
 def models(real: Registered, key: str) -> int:
     """The status of a list of models."""
     with real.running.client(key) as client:

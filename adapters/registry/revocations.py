@@ -1,0 +1,34 @@
+"""Revocations of a user: keys that were made for the user, and user tokens, which are stored nowhere.
+
+The audit log holds when the tokens of a user were revoked. A token lives a day at most, so an entry is needed no longer
+than that.
+"""
+
+import time
+
+from sqlalchemy import func, select, update
+from sqlmodel import Session, col
+
+from burnish.adapters.registry import audit
+from burnish.journal.tables import AuditRow, KeyRow
+from burnish.keys import MAX_TTL
+from burnish.records import digest_of_voice
+
+ACTION = "revoke-user"
+
+
+def revoke_user(session: Session, tenant: str, user: str, *, actor: str, reason: str | None) -> int:
+    """Revoke all keys and tokens of a user as of now. Returns how many keys. The caller refreshes the serving table."""
+    mine = (col(KeyRow.tenant) == tenant, col(KeyRow.user) == user, col(KeyRow.revoked_at).is_(None))
+    n_keys = session.connection().execute(update(KeyRow).where(*mine).values(revoked_at=time.time())).rowcount
+    target = digest_of_voice((tenant, "user", user))
+    audit.record(session, actor, ACTION, target, None, f"{n_keys} keys", reason)
+    return int(n_keys)
+
+
+def of_users(session: Session) -> dict[str, float]:
+    """By digest of the voice: when its user tokens were last revoked, as far as one of them may still live."""
+    latest = select(col(AuditRow.object), func.max(col(AuditRow.at)))
+    recent = (col(AuditRow.action) == ACTION, col(AuditRow.at) > time.time() - MAX_TTL)
+    found = session.connection().execute(latest.where(*recent).group_by(col(AuditRow.object)))
+    return {str(name): float(at) for name, at in found}
