@@ -7,6 +7,7 @@ reason; rules and users' own words need none.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -95,6 +96,7 @@ class Worker:
         self._name = f"judge-{instance()}"
         self._n_silent = 0  # times in a row that no judge answered
         self._is_spent = False
+        self._due_at = math.inf
 
     async def run_once(self) -> int:
         """Judge what is due, up to `concurrency` turns. Returns how many were leased."""
@@ -123,7 +125,7 @@ class Worker:
             await self._settle_some(running, interval)
             return True
 
-        await repeat(judge_some, is_stopping, interval)
+        await repeat(judge_some, is_stopping, interval, changes=self._journal.changes, due=lambda: self._due_at)
         while running:
             await self._settle_some(running, interval)
 
@@ -141,9 +143,10 @@ class Worker:
             return []
         with self._journal.write() as session:
             leased = jobs.lease(session, JudgeJob, self._name, limit=limit, seconds=self._lease_seconds)
-        if not leased:
-            return []
         with self._journal.read() as session:
+            if not leased:
+                self._due_at = jobs.due_at(session, JudgeJob)
+                return []
             return list(zip(leased, case.read(session, leased, self._rubrics), strict=True))
 
     async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:

@@ -22,6 +22,7 @@ from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import AdapterError, JournalError, Postponed
 from burnish.journal import Journal, jobs
+from burnish.journal.changes import Rest
 from burnish.journal.privacy import erasure
 from burnish.journal.tables import AuditRow, ErasureJob, FeedbackRow, InteractionRow
 from burnish.records import Interaction, Who, who_of
@@ -48,6 +49,8 @@ class Erasures:
         self._store = AdapterStore.of(settings)
         self._next_look = self._next_sweep = 0.0
         self._asked: dict[str, float] | None = None
+        self._rest = Rest(journal.changes)
+        self._has_none = False
 
     def is_erased(self, record: Record) -> bool:
         """True for a record that began before its voice's erasure was asked for."""
@@ -65,9 +68,14 @@ class Erasures:
             self._next_sweep = time.monotonic() + SWEEP
             if self._expire(folder, time.time()):
                 return True
+        if self._has_none and not self._rest.is_over():
+            return False
+        self._rest.begin()
         with self._journal.read() as session:
-            if session.scalars(select(col(ErasureJob.subject)).where(col(ErasureJob.state) != "done")).first() is None:
-                return False
+            asked = select(col(ErasureJob.subject)).where(col(ErasureJob.state) != "done")
+            self._has_none = session.scalars(asked).first() is None
+        if self._has_none:
+            return False
         with self._journal.write() as session:
             job = next(iter(jobs.lease(session, ErasureJob, ACTOR, seconds=LEASE)), None)
             asked_at = session.get_one(ErasureJob, job.subject).created_at if job is not None else 0.0

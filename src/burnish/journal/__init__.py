@@ -24,12 +24,15 @@ from sqlmodel import Session
 
 from burnish.errors import JournalError, JournalUnavailable
 from burnish.files import sync
+from burnish.journal.changes import Changes, announce
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6275726E  # any number; it must be the same for all processes
 
 
 PATIENCE = 10.0
+MOVED = "moved"
+"""The schema's name in a journal that was moved elsewhere."""
 TIMEOUTS = {
     "connect_timeout": 5,
     "tcp_user_timeout": 15_000,
@@ -52,6 +55,7 @@ class Journal:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.changes = Changes(engine)
 
     @classmethod
     def at(cls, url: str) -> "Journal":
@@ -65,6 +69,8 @@ class Journal:
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_immediate)
+        else:
+            announce(engine)
         return cls(engine)
 
     @classmethod
@@ -78,8 +84,10 @@ class Journal:
         try:
             if migrate:
                 journal._migrate()
-            elif (journal._file is not None and not journal._file.exists()) or journal.revision() is None:
+            elif (journal._file is not None and not journal._file.exists()) or (now := journal.revision()) is None:
                 raise JournalError(f"no journal at {engine.url!r} yet; `burnish up` makes one")
+            elif now == MOVED:
+                raise _moved(engine)
         except BaseException as error:
             engine.dispose()
             if isinstance(error, SQLAlchemyError | OSError):
@@ -135,7 +143,16 @@ class Journal:
                     raise JournalError(f"{self._file}: a reader keeps what was deleted; it is tried again")
                 time.sleep(LOOK)
 
+    def size(self) -> int:
+        """Bytes that the database takes on the disk, without SQLite's write-ahead log."""
+        count = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        if not self.has_one_writer:
+            count = "SELECT pg_database_size(current_database())"
+        with self.read() as session:
+            return int(session.connection().execute(text(count)).scalar_one())
+
     def close(self) -> None:
+        self.changes.close()
         self.engine.dispose()
 
     def revision(self) -> str | None:
@@ -169,6 +186,8 @@ class Journal:
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         current = self.revision()
+        if current == MOVED:
+            raise _moved(self.engine)
         if current is not None and current not in known:
             raise JournalError(
                 f"the journal's schema is {current}, which this version of Burnish does not know (it knows up to "
@@ -203,6 +222,13 @@ class Journal:
     def _file(self) -> Path | None:
         database = self.engine.url.database
         return Path(database) if self.engine.dialect.name == "sqlite" and database else None
+
+
+def _moved(engine: Engine) -> JournalError:
+    return JournalError(
+        f"the journal at {engine.url!r} was moved to another database; set journal.url to that one (the audit log of "
+        "the new journal names both)"
+    )
 
 
 def _limits(url: URL) -> dict[str, Any]:

@@ -252,7 +252,8 @@ class Supervisor:
                     log.error("a part does not answer; it is ended and started again", part=part.name)
                     running.kill()
                     return
-            await asyncio.sleep(0.25 if watched.state is PartState.STARTING else 1.0)
+            is_quiet = watched.state is PartState.READY and not n_missed
+            await asyncio.sleep(2.0 if is_quiet else 1.0 if watched.state is PartState.READY else 0.25)
 
     async def _end(self, watched: _Watched) -> None:
         running = watched.running
