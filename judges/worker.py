@@ -1,5 +1,5 @@
 """The judge's worker: leases turns, asks the judges, stores verdicts. It reads and writes the journal only. Serving
-never waits for it.
+never waits for it. The journal is read and written in a thread: SQLite's writers wait for one another.
 
 A verdict is stored once per turn, judge and origin. A failed request is tried again later. After the last try the turn
 stays unjudged and is counted, and no verdict is invented. While no judge is fit, turns that need one are held, with the
@@ -100,8 +100,9 @@ class Worker:
 
     async def run_once(self) -> int:
         """Judge what is due, up to `concurrency` turns. Returns how many were leased."""
-        taken = self._take(self._concurrency, 0)
-        self._store(await asyncio.gather(*(self._ask(job, asked) for job, asked in taken)))
+        taken = await asyncio.to_thread(self._take, self._concurrency, 0)
+        outcomes = await asyncio.gather(*(self._ask(job, asked) for job, asked in taken))
+        await asyncio.to_thread(self._store, outcomes)
         return len(taken)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
@@ -117,9 +118,8 @@ class Worker:
                 await asyncio.sleep(min(LONGEST_PAUSE, interval * 2.0 ** min(self._n_silent, 20)))
             n_free = self._concurrency - len(running)
             if not (self._n_silent and running) and n_free:
-                running.update(
-                    asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free, len(running))
-                )
+                taken = await asyncio.to_thread(self._take, n_free, len(running))
+                running.update(asyncio.create_task(self._ask(job, asked)) for job, asked in taken)
             if not running:
                 return False
             await self._settle_some(running, interval)
@@ -132,7 +132,8 @@ class Worker:
     async def _settle_some(self, running: set[asyncio.Task[Outcome]], interval: float) -> None:
         """Wait a moment for judgements, and store the finished ones. Those that cannot be stored now stay `running`."""
         done, _ = await asyncio.wait(running, timeout=interval, return_when=asyncio.FIRST_COMPLETED)
-        self._store([task.result() for task in done])
+        if done:
+            await asyncio.to_thread(self._store, [task.result() for task in done])
         running -= done
 
     def _take(self, limit: int, n_running: int) -> list[tuple[jobs.Leased, Case | Exception]]:

@@ -6,7 +6,7 @@ again. After the last try the pair stays undecided, with the reason, and the gat
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,11 +58,15 @@ class Comparer:
     async def run_once(self) -> int:
         """Compare the pairs that are due. Returns how many were leased."""
         seconds = self._panel.patience + LEASE_MARGIN
+        leased = await asyncio.to_thread(self._lease, seconds)
+        await asyncio.gather(*(self._compare(job) for job in leased))
+        return len(leased)
+
+    def _lease(self, seconds: float) -> Sequence[jobs.Leased]:
         with self._journal.write() as session:
             leased = jobs.lease(session, CompareJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
             self._due_at = math.inf if leased else jobs.due_at(session, CompareJob)
-        await asyncio.gather(*(self._compare(job) for job in leased))
-        return len(leased)
+        return leased
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Compare pairs as they arrive, until `is_stopping()`."""

@@ -89,11 +89,15 @@ class Grader:
         if self._silence() is not None:
             return 0
         seconds = self._panel.patience + LEASE_MARGIN
+        leased = await asyncio.to_thread(self._lease, seconds)
+        await asyncio.gather(*(self._grade(job) for job in leased))
+        return len(leased)
+
+    def _lease(self, seconds: float) -> Sequence[jobs.Leased]:
         with self._journal.write() as session:
             leased = jobs.lease(session, RubricJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
             self._due_at = math.inf if leased else jobs.due_at(session, RubricJob)
-        await asyncio.gather(*(self._grade(job) for job in leased))
-        return len(leased)
+        return leased
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Score groups as they arrive, until `is_stopping()`."""

@@ -6,8 +6,9 @@ are noted before the turns that lead to them go, and every part can be done agai
 files have been rewritten. A turn that had begun before the erasure was asked for and is read later is left out.
 """
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -51,6 +52,7 @@ class Erasures:
         self._asked: dict[str, float] | None = None
         self._rest = Rest(journal.changes)
         self._has_none = False
+        self.alive: Callable[[], object] = lambda: None
 
     def is_erased(self, record: Record) -> bool:
         """True for a record that began before its voice's erasure was asked for."""
@@ -85,7 +87,7 @@ class Erasures:
         try:
             if "kind" in job.payload:
                 self._erase(job, asked_at, folder)
-            self._journal.compact()
+            self._rewrite()
             with self._journal.write() as session:
                 jobs.finish(session, ErasureJob, job)
         except (Postponed, JournalError, AdapterError, OSError) as error:
@@ -154,9 +156,25 @@ class Erasures:
     def _compact(self) -> None:
         """Rewrite the database's files. If a reader is in the way, the next sweep does it."""
         try:
-            self._journal.compact()
+            self._rewrite()
         except JournalError as error:
             log.warning("the journal is not compacted", reason=str(error))
+
+    def _rewrite(self) -> None:
+        """A large journal takes minutes, in which `alive` is called."""
+        is_over = threading.Event()
+
+        def tell() -> None:
+            while not is_over.wait(1.0):
+                self.alive()
+
+        telling = threading.Thread(target=tell, daemon=True)
+        telling.start()
+        try:
+            self._journal.compact()
+        finally:
+            is_over.set()
+            telling.join()
 
     def _erase_turns(self, subject: str, names: list[str]) -> None:
         with self._journal.write() as session:

@@ -150,6 +150,8 @@ class Ingester:
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
         """Ingest until `is_stopping()`. An unreachable database or disk is waited for, and nothing is lost."""
         outage, watch = Outage(), self._folder.watch()
+        if self._erasures is not None:
+            self._erasures.alive = is_stopping
         while not is_stopping():
             try:
                 n_taken = self.run_once()

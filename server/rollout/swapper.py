@@ -100,17 +100,21 @@ class Swapper:
     async def _work_off(self) -> bool:
         """All but a look at the engines."""
         if self._observer is not None:
-            self._observer.look()
+            await asyncio.to_thread(self._observer.look)
         self._personal_agents.unload_idle()
         table = self._table()
         self._generation = table.generation
         await self._unloader.run_once(table)
-        with self._journal.write() as session:
-            leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
-            self._due_at = jobs.due_at(session, LoadJob)
+        leased = await asyncio.to_thread(self._lease)
         for job in leased:
             await self._work(job)
         return bool(leased)
+
+    def _lease(self) -> Sequence[jobs.Leased]:
+        with self._journal.write() as session:
+            leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
+            self._due_at = jobs.due_at(session, LoadJob)
+        return leased
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
         """Work until `is_stopping()`. An engine that does not answer is waited for. While the journal stays as it is

@@ -97,13 +97,13 @@ class Drawer:
         self._due_at = 0.0
         if has_picked := time.monotonic() > self._picked_at + PICK_SECONDS:
             self._picked_at = time.monotonic()
-            self._pick()
+            await asyncio.to_thread(self._pick)
         if (budget := self._budget()) is None:
             self._due_at = math.inf if has_picked else time.time() + PICK_SECONDS
             return False
         if budget <= 0 or (source := await self._idle()) is None:
             return False
-        leased = self._lease(budget)
+        leased = await asyncio.to_thread(self._lease, budget)
         if leased:
             await self._draw(leased, source)
         return bool(leased)

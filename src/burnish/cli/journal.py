@@ -174,6 +174,27 @@ def _compact(settings: Settings) -> int:
         journal.close()
 
 
+@app.command(epilog=example("journal downgrade 0012"))
+def downgrade(
+    schema: Annotated[str, typer.Argument(help="Latest schema that the earlier Burnish knows, e.g. 0012.")],
+    yes: Yes = False,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the journal back to an earlier Burnish's schema, before that one is installed. The server is stopped.
+
+    An earlier Burnish refuses a later journal and says which schema it knows. What only the later one records is lost.
+    """
+    settings, journal, _ = existing(file, state, None)
+    before = journal.revision()
+    confirm(f"Bring the journal at {journal.engine.url!r} from the schema {before} back to {schema}?", yes)
+    with _stopped(settings):
+        journal.downgrade(schema)
+    status = f"the schema is {schema} (was {before}); install the earlier Burnish before you start the server"
+    answer(status, {"schema": schema, "before": before}, as_json)
+
+
 @contextmanager
 def _stopped(settings: Settings) -> Iterator[None]:
     """Keep parts of this state directory from starting. Raises ConfigError if one runs."""

@@ -132,8 +132,7 @@ class Journal:
                 connection.execute(text("VACUUM FULL"))
                 connection.execute(text("RESET statement_timeout"))
             return
-        for copy in self._file.parent.glob(f"{self._file.name}.before-*"):
-            copy.unlink(missing_ok=True)
+        self._remove_copies()
         with self._turn(), closing(self.engine.raw_connection()) as connection:
             cursor = connection.cursor()
             cursor.execute("VACUUM")
@@ -178,11 +177,26 @@ class Journal:
         finally:
             os.close(handle)
 
+    def downgrade(self, revision: str) -> None:
+        """Bring the schema back to that of an earlier Burnish. What only later tables and columns hold is lost; the
+        SQLite file is copied first. Raises JournalError for a revision that is unknown or not an earlier one.
+        """
+        config, known, _ = _revisions()
+        current = self.revision()
+        if revision not in known or current not in known or known.index(revision) >= known.index(current):
+            raise JournalError(
+                f"expected a schema before {current}, got {revision}; the earlier Burnish says which one it knows "
+                f"(here: {', '.join(known)})"
+            )
+        self._back_up(current)
+        with self.engine.begin() as connection:
+            if self.engine.dialect.name == "postgresql":
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
+            config.attributes["connection"] = connection
+            command.downgrade(config, revision)
+
     def _migrate(self) -> None:
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS))
-        script = ScriptDirectory.from_config(config)
-        known, head = {revision.revision for revision in script.walk_revisions()}, script.get_current_head()
+        config, known, head = _revisions()
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         current = self.revision()
@@ -209,6 +223,8 @@ class Journal:
                 self._back_up(current)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+        if current is not None:
+            self._remove_copies(f"{current}")
 
     def _back_up(self, revision: str) -> None:
         """Copy the SQLite file as it was committed last. The caller holds the write lock and has changed nothing."""
@@ -218,10 +234,25 @@ class Journal:
         with closing(sqlite3.connect(self._file)) as source, closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
 
+    def _remove_copies(self, latest: str = "") -> None:
+        """Remove the copies from before earlier migrations, or all. An upgrade can be undone only from the latest."""
+        if self._file is not None:
+            for copy in self._file.parent.glob(f"{self._file.name}.before-*"):
+                if copy.name != f"{self._file.name}.before-{latest}":
+                    copy.unlink(missing_ok=True)
+
     @property
     def _file(self) -> Path | None:
         database = self.engine.url.database
         return Path(database) if self.engine.dialect.name == "sqlite" and database else None
+
+
+def _revisions() -> tuple[Config, list[str], str | None]:
+    """Alembic's configuration, the known revisions, oldest first, and the latest."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    script = ScriptDirectory.from_config(config)
+    return config, [found.revision for found in script.walk_revisions()][::-1], script.get_current_head()
 
 
 def _moved(engine: Engine) -> JournalError:
