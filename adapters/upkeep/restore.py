@@ -102,12 +102,12 @@ def _check_files(found: Backup, tell: Tell) -> None:
         if not path.exists() or path.stat().st_size != size:
             raise JournalError(f"the backup is damaged: expected {size} bytes in {path}")
     store = AdapterStore(folder / ADAPTERS)
-    for text_of_name in found.versions:
-        tell(f"checking {text_of_name}")
-        name = VersionName.parse(text_of_name)
-        assert name is not None
+    for said in found.versions:
+        tell(f"checking {said}")
+        if (version := VersionName.parse(said)) is None:
+            raise JournalError(f"the backup is damaged: {said!r} is no version")
         try:
-            store.verify(name.agent, name.version)
+            store.verify(version.agent, version.version)
         except AdapterError as error:
             raise JournalError(f"the backup is damaged: {error}") from error
 

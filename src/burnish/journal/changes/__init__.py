@@ -22,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from burnish.journal.changes.inotify import FolderWatch
 
 CHANNEL = "burnish_journal"
-LONGEST_REST = 5.0
+LONGEST_REST = 10.0
 """Seconds after which an idle loop looks all the same: some work becomes due by the clock alone."""
 NAP = 1.0
 """Seconds after which a resting loop looks whether it is to stop."""
@@ -77,7 +77,8 @@ class Changes:
         self._waiters.add(waiter)
         timer = loop.call_later(seconds, _settle, waiter, False)
         try:
-            return await waiter
+            is_told: bool = await waiter
+            return is_told
         finally:
             timer.cancel()
             self._waiters.discard(waiter)
