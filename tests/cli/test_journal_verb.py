@@ -46,7 +46,10 @@ def test_a_backup_is_restored_into_another_directory(run: Run, state: Path, tmp_
     assert done.status == 0 and "restored 1 turns and 0 versions of" in done.out
     assert run("journal", "check", "--state", "other", "--json").json["n_turns"] == 1
     assert "is no backup" in run("journal", "restore", "nowhere", "--state", "third").error
-    assert run("journal", "restore", "saved").status == 1  # not into the first one
+    journal = Journal.open(f"sqlite:///{state / 'journal.db'}")
+    add_turn(journal, interaction([user("y")], interaction_id="later"))
+    journal.close()
+    assert "holds something else (interaction" in run("journal", "restore", "saved").error
 
 
 def test_a_journal_moves_and_the_old_one_says_where(run: Run, state: Path, postgres: Postgres) -> None:

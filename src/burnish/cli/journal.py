@@ -152,7 +152,11 @@ def move(
     confirm(f"Move the journal at {source.engine.url!r} to {Journal.at(url).engine.url!r}?", yes)
     with _stopped(settings), _progress() as tell:
         target = Journal.open(url)
-        tables = carry(source, target, tell)
+        try:
+            tables = carry(source, target, tell)
+        finally:
+            target.close()
+            source.close()
     n_rows = sum(each.n for each in tables.values())
     answer(
         f"moved {n_rows:,} rows to {target.engine.url!r}; now set journal.url to it and start the server",
