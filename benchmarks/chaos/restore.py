@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.bars import Tell
 from benchmarks.chaos.ledger import Clients, Ledger, audit, wait_filed
 from burnish.adapters.files.store import AdapterStore
-from burnish.adapters.upkeep.check import check
+from burnish.adapters.upkeep.journal_check import check
 from burnish.config import Settings
 from burnish.journal import Journal
 from burnish.journal.summary import summary

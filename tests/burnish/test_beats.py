@@ -16,7 +16,7 @@ from burnish.cli.parts import Stopping
 from burnish.config import Gateway, Learner, Settings
 from burnish.processes import beats, supervisor
 from burnish.processes.beats import Beat, Pulse, beat_of
-from burnish.processes.canary import EngineCanary
+from burnish.processes.engine_canary import EngineCanary
 from burnish.processes.parts import parts_of
 from burnish.processes.supervisor import LocalLauncher, Part, Supervisor
 

@@ -47,7 +47,7 @@ def check(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
 
     The server may run meanwhile. The exit status is 1 if something is wrong.
     """
-    from burnish.adapters.upkeep.check import check as look
+    from burnish.adapters.upkeep.journal_check import check as look
 
     settings, journal, _ = existing(file, state, None)
     with _progress() as tell:

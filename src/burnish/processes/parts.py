@@ -9,7 +9,7 @@ from burnish import config
 from burnish.adapters import model_files
 from burnish.keys import engine_key
 from burnish.processes.beats import Pulse
-from burnish.processes.canary import EngineCanary
+from burnish.processes.engine_canary import EngineCanary
 from burnish.processes.supervisor import Part
 
 DESCRIPTIONS = {

@@ -18,9 +18,9 @@ from burnish.adapters.registry import lifecycle
 from burnish.adapters.upkeep import backup as backups
 from burnish.adapters.upkeep import restore as restores
 from burnish.adapters.upkeep.backup import Backup, load, make
-from burnish.adapters.upkeep.check import check
 from burnish.adapters.upkeep.copying import snapshot as seen
 from burnish.adapters.upkeep.copying import tallies
+from burnish.adapters.upkeep.journal_check import check
 from burnish.adapters.upkeep.restore import move, restore
 from burnish.config import Journal as JournalSettings
 from burnish.config import Settings
