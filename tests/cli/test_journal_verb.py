@@ -49,7 +49,9 @@ def test_a_backup_is_restored_into_another_directory(run: Run, state: Path, tmp_
     journal = Journal.open(f"sqlite:///{state / 'journal.db'}")
     add_turn(journal, interaction([user("y")], interaction_id="later"))
     journal.close()
-    assert "holds something else (interaction" in run("journal", "restore", "saved").error
+    assert (
+        "holds something else (blob: 2 rows expected, 3 found; interaction" in run("journal", "restore", "saved").error
+    )
 
 
 def test_a_journal_moves_and_the_old_one_says_where(run: Run, state: Path, postgres: Postgres) -> None:

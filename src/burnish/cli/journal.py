@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -50,7 +50,7 @@ def check(file: ConfigFile = None, state: StateDir = None, as_json: AsJson = Fal
     from burnish.adapters.upkeep.journal_check import check as look
 
     settings, journal, _ = existing(file, state, None)
-    with _progress() as tell:
+    with closing(journal), _progress() as tell:
         found = look(settings, journal, tell)
     if as_json:
         print_json(found.to_json())
@@ -98,7 +98,7 @@ def backup(
     from burnish.adapters.upkeep.backup import make
 
     settings, journal, _ = existing(file, state, None)
-    with _progress() as tell:
+    with closing(journal), _progress() as tell:
         found = make(settings, journal, folder.absolute(), tell)
     n_rows = sum(each.n for each in found.tables.values())
     status = f"{found.path}: {found.n_turns:,} turns, {n_rows:,} rows, {len(found.versions)} versions"
@@ -150,13 +150,8 @@ def move(
 
     settings, source, _ = existing(file, state, None)
     confirm(f"Move the journal at {source.engine.url!r} to {Journal.at(url).engine.url!r}?", yes)
-    with _stopped(settings), _progress() as tell:
-        target = Journal.open(url)
-        try:
-            tables = carry(source, target, tell)
-        finally:
-            target.close()
-            source.close()
+    with closing(source), _stopped(settings), closing(Journal.open(url)) as target, _progress() as tell:
+        tables = carry(source, target, tell)
     n_rows = sum(each.n for each in tables.values())
     answer(
         f"moved {n_rows:,} rows to {target.engine.url!r}; now set journal.url to it and start the server",
@@ -193,7 +188,7 @@ def downgrade(
     settings, journal, _ = existing(file, state, None)
     before = journal.revision()
     confirm(f"Bring the journal at {journal.engine.url!r} from the schema {before} back to {schema}?", yes)
-    with _stopped(settings):
+    with closing(journal), _stopped(settings):
         journal.downgrade(schema)
     status = f"the schema is {schema} (was {before}); install the earlier Burnish before you start the server"
     answer(status, {"schema": schema, "before": before}, as_json)

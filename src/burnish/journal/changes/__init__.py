@@ -82,7 +82,7 @@ class Changes:
         finally:
             timer.cancel()
             self._waiters.discard(waiter)
-            if not self._waiters:
+            if not self._waiters and self._handle() == handle:  # not if the connection was lost meanwhile
                 loop.remove_reader(handle)
 
     @property
