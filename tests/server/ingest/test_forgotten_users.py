@@ -316,10 +316,13 @@ def test_a_journal_that_is_larger_than_the_settings_allow_loses_its_oldest_turns
         ]
         before = server.journal.size()
         server.ingester.run_once()
+        assert server.ingester._erasures is not None
+        server.ingester._erasures._next_measure = 0.0  # what no turn takes is much of so small a journal
+        server.ingester.run_once()
         with server.journal.read() as session:
             left = session.scalars(select(InteractionRow.interaction_id).order_by(InteractionRow.ended_at)).all()
         if n != 1:
             assert left == names
             continue
-        assert 0 < len(left) < 40 and left == names[-len(left) :]  # the oldest went
+        assert 0 < len(left) < 45 and left == names[-len(left) :]  # the oldest went
         assert server.journal.size() <= 0.002e9 < before
