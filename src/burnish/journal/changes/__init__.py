@@ -222,7 +222,8 @@ def announce(engine: Engine) -> None:
 
     @event.listens_for(engine, "rollback")
     def forget(connection: Connection) -> None:
-        connection.info.pop(_CHANGED, None)
+        if not connection.invalidated:  # a lost connection has nothing to tell, and asking it would be another error
+            connection.info.pop(_CHANGED, None)
 
     @event.listens_for(engine, "commit")
     def tell(connection: Connection) -> None:
