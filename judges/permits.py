@@ -7,6 +7,7 @@ and what to do. The sandbox's judge has been checked in advance.
 import asyncio
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -90,7 +91,11 @@ class Permits:
             if time.monotonic() >= self._rests_until:
                 await self._unless(is_stopping, asyncio.create_task(self._check_next()))
 
-        await repeat(look, is_stopping, interval)
+        await repeat(look, is_stopping, interval, changes=self._journal.changes, due=self._due)
+
+    def _due(self) -> float:
+        """A check waits for idle time, and nothing is committed when that begins."""
+        return 0.0 if any(row.state == Fitness.UNCHECKED for row in self._states.values()) else math.inf
 
     @staticmethod
     async def _unless(is_stopping: Callable[[], bool], running: asyncio.Task[None]) -> None:

@@ -1,5 +1,5 @@
 """The judge's worker: leases turns, asks the judges, stores verdicts. It reads and writes the journal only. Serving
-never waits for it.
+never waits for it. The journal is read and written in a thread: SQLite's writers wait for one another.
 
 A verdict is stored once per turn, judge and origin. A failed request is tried again later. After the last try the turn
 stays unjudged and is counted, and no verdict is invented. While no judge is fit, turns that need one are held, with the
@@ -7,6 +7,7 @@ reason; rules and users' own words need none.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -95,11 +96,13 @@ class Worker:
         self._name = f"judge-{instance()}"
         self._n_silent = 0  # times in a row that no judge answered
         self._is_spent = False
+        self._due_at = math.inf
 
     async def run_once(self) -> int:
         """Judge what is due, up to `concurrency` turns. Returns how many were leased."""
-        taken = self._take(self._concurrency, 0)
-        self._store(await asyncio.gather(*(self._ask(job, asked) for job, asked in taken)))
+        taken = await asyncio.to_thread(self._take, self._concurrency, 0)
+        outcomes = await asyncio.gather(*(self._ask(job, asked) for job, asked in taken))
+        await asyncio.to_thread(self._store, outcomes)
         return len(taken)
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
@@ -115,22 +118,22 @@ class Worker:
                 await asyncio.sleep(min(LONGEST_PAUSE, interval * 2.0 ** min(self._n_silent, 20)))
             n_free = self._concurrency - len(running)
             if not (self._n_silent and running) and n_free:
-                running.update(
-                    asyncio.create_task(self._ask(job, asked)) for job, asked in self._take(n_free, len(running))
-                )
+                taken = await asyncio.to_thread(self._take, n_free, len(running))
+                running.update(asyncio.create_task(self._ask(job, asked)) for job, asked in taken)
             if not running:
                 return False
             await self._settle_some(running, interval)
             return True
 
-        await repeat(judge_some, is_stopping, interval)
+        await repeat(judge_some, is_stopping, interval, changes=self._journal.changes, due=lambda: self._due_at)
         while running:
             await self._settle_some(running, interval)
 
     async def _settle_some(self, running: set[asyncio.Task[Outcome]], interval: float) -> None:
         """Wait a moment for judgements, and store the finished ones. Those that cannot be stored now stay `running`."""
         done, _ = await asyncio.wait(running, timeout=interval, return_when=asyncio.FIRST_COMPLETED)
-        self._store([task.result() for task in done])
+        if done:
+            await asyncio.to_thread(self._store, [task.result() for task in done])
         running -= done
 
     def _take(self, limit: int, n_running: int) -> list[tuple[jobs.Leased, Case | Exception]]:
@@ -141,9 +144,10 @@ class Worker:
             return []
         with self._journal.write() as session:
             leased = jobs.lease(session, JudgeJob, self._name, limit=limit, seconds=self._lease_seconds)
-        if not leased:
-            return []
         with self._journal.read() as session:
+            if not leased:
+                self._due_at = jobs.due_at(session, JudgeJob)
+                return []
             return list(zip(leased, case.read(session, leased, self._rubrics), strict=True))
 
     async def _ask(self, job: jobs.Leased, asked: Case | Exception) -> Outcome:

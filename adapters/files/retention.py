@@ -116,6 +116,8 @@ def _needed(version: Kept, uses: Uses) -> str | None:
 
 log = structlog.get_logger()
 FIRST_LOOK = 60.0
+NAP = 1.0
+"""Seconds after which the file retention looks whether it is to stop."""
 LOOK_SECONDS = 600.0
 """Seconds between two looks at what may go."""
 """Seconds after the start. By then, gateways have reported their running requests."""
@@ -156,7 +158,7 @@ class FileRetention:
         """Look every `interval` seconds until `is_stopping()`. A failure is tried again at the next look."""
         due = time.monotonic() + min(FIRST_LOOK, interval)
         while not is_stopping():
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(NAP)
             if time.monotonic() < due:
                 continue
             due = time.monotonic() + interval

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.ingest import gateway, limits, ours, traffic
+from benchmarks.ingest import gateway, idle, limits, ours, traffic
 from benchmarks.ingest.traffic import Shape
 from burnish.config import Journal as JournalSettings
 from burnish.config import Settings
 from tests import postgres
 
-PARTS = ("sqlite", "postgresql", "gateway", "size")
+PARTS = ("sqlite", "postgresql", "gateway", "size", "idle", "idle_postgresql")
 LARGE = Shape(asked=2048 - 800, n_tokens=200)
 """2 KB of new text a turn, 200 tokens of which are the reply's."""
 BARS: tuple[Bar, ...] = (
@@ -29,6 +29,8 @@ BARS: tuple[Bar, ...] = (
     ),
     ("share of the gateway's own rate", "ingest_of_gateway", "≥ 0.6", lambda f: f["ingest_of_gateway"] >= 0.6),
     ("bytes on disk, share of the raw records'", "bytes_of_raw", "≤ 0.6", lambda f: f["bytes_of_raw"] <= 0.6),
+    ("all parts while idle, share of a core", "idle_share", "≤ 0.02", lambda f: f["idle_share"] <= 0.02),
+    ("the same on PostgreSQL", "idle_share_pg", "≤ 0.02", lambda f: f["idle_share_pg"] <= 0.02),
 )
 
 
@@ -37,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; repeatable")
     parser.add_argument("--conversations", type=int, default=2000, help="conversations of 8 turns in each part")
+    parser.add_argument("--seconds", type=float, default=300.0, help="length of the idle time")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()
@@ -44,15 +47,15 @@ def main() -> None:
     with bars.workplace(console, "ingest") as (folder, tell):
         for part in given.only or PARTS:
             tell(part)
-            figures |= _MEASURES[part](folder / part, given.conversations, tell)
+            figures |= _MEASURES[part](folder / part, given, tell)
     bars.show(console, "ingestion", BARS, figures)
     bars.show_rest(console, BARS, figures)
     sys.exit(bars.finish(console, BARS, figures, given.json))
 
 
-def _sqlite(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
+def _sqlite(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
     settings = Settings(state_dir=folder)
-    written = traffic.write(settings.segments_dir, Shape(), n_conversations)
+    written = traffic.write(settings.segments_dir, Shape(), given.conversations)
     tell("sqlite: filing")
     filed = ours.measure(settings, written.n_turns)
     tell("sqlite: the limit")
@@ -65,17 +68,17 @@ def _sqlite(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
     }
 
 
-def _postgresql(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
+def _postgresql(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
     with postgres.serve(is_durable=True, core=1) as server:
         settings = Settings(state_dir=folder, journal=JournalSettings(url=server.url(server.empty())))
-        written = traffic.write(settings.segments_dir, Shape(), n_conversations)
+        written = traffic.write(settings.segments_dir, Shape(), given.conversations)
         tell("postgresql: filing")
         filed = ours.measure(settings, written.n_turns)
     return {"ingest_turns_per_s_pg": filed.turns_per_s, "ingest_us_per_turn_pg": filed.us_per_turn}
 
 
-def _gateway(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
-    found = gateway.measure(folder, n_conversations)
+def _gateway(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
+    found = gateway.measure(folder, given.conversations)
     return {
         "gateway_turns_per_s": found.gateway,
         "ingest_after_gateway": found.ingester,
@@ -83,10 +86,10 @@ def _gateway(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]
     }
 
 
-def _size(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
+def _size(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
     """What a turn takes on the disk once it is filed. Its segment is then removed after a grace time."""
     settings = Settings(state_dir=folder)
-    written = traffic.write(settings.segments_dir, LARGE, max(1, n_conversations // 10))
+    written = traffic.write(settings.segments_dir, LARGE, max(1, given.conversations // 10))
     ours.measure(settings, written.n_turns)
     n_bytes = limits.bytes_of(folder / "journal.db")
     return {
@@ -96,7 +99,25 @@ def _size(folder: Path, n_conversations: int, tell: Tell) -> dict[str, float]:
     }
 
 
-_MEASURES = {"sqlite": _sqlite, "postgresql": _postgresql, "gateway": _gateway, "size": _size}
+def _idle(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
+    return idle.measure(folder, given.seconds, tell)
+
+
+def _idle_postgresql(folder: Path, given: argparse.Namespace, tell: Tell) -> dict[str, float]:
+    """The server's own processes do not count."""
+    with postgres.serve() as server:
+        found = idle.measure(folder, given.seconds, tell, {"journal.url": server.url(server.empty())})
+    return {f"{key}_pg": value for key, value in found.items()}
+
+
+_MEASURES = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+    "gateway": _gateway,
+    "size": _size,
+    "idle": _idle,
+    "idle_postgresql": _idle_postgresql,
+}
 
 
 if __name__ == "__main__":

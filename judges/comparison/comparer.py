@@ -5,7 +5,8 @@ again. After the last try the pair stays undecided, with the reason, and the gat
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,18 +53,24 @@ class Comparer:
         self._chosen = chosen
         self._max_attempts = max_attempts
         self._name = f"comparer-{instance()}"
+        self._due_at = math.inf
 
     async def run_once(self) -> int:
         """Compare the pairs that are due. Returns how many were leased."""
         seconds = self._panel.patience + LEASE_MARGIN
-        with self._journal.write() as session:
-            leased = jobs.lease(session, CompareJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
+        leased = await asyncio.to_thread(self._lease, seconds)
         await asyncio.gather(*(self._compare(job) for job in leased))
         return len(leased)
 
+    def _lease(self, seconds: float) -> Sequence[jobs.Leased]:
+        with self._journal.write() as session:
+            leased = jobs.lease(session, CompareJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
+            self._due_at = math.inf if leased else jobs.due_at(session, CompareJob)
+        return leased
+
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Compare pairs as they arrive, until `is_stopping()`."""
-        await repeat(self.run_once, is_stopping, interval)
+        await repeat(self.run_once, is_stopping, interval, changes=self._journal.changes, due=lambda: self._due_at)
 
     async def _compare(self, job: jobs.Leased) -> None:
         subject = {name: job.payload[name] for name in ("agent", "version", "interaction_id")}

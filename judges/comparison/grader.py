@@ -7,6 +7,7 @@ never invented.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -81,20 +82,26 @@ class Grader:
         self._max_attempts = max_attempts
         self._rng = rng or Random()
         self._name = f"grader-{instance()}"
+        self._due_at = math.inf
 
     async def run_once(self) -> int:
         """Score the groups that are due. Returns how many were leased."""
         if self._silence() is not None:
             return 0
         seconds = self._panel.patience + LEASE_MARGIN
-        with self._journal.write() as session:
-            leased = jobs.lease(session, RubricJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
+        leased = await asyncio.to_thread(self._lease, seconds)
         await asyncio.gather(*(self._grade(job) for job in leased))
         return len(leased)
 
+    def _lease(self, seconds: float) -> Sequence[jobs.Leased]:
+        with self._journal.write() as session:
+            leased = jobs.lease(session, RubricJob, self._name, limit=self._chosen.concurrency, seconds=seconds)
+            self._due_at = math.inf if leased else jobs.due_at(session, RubricJob)
+        return leased
+
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Score groups as they arrive, until `is_stopping()`."""
-        await repeat(self.run_once, is_stopping, interval)
+        await repeat(self.run_once, is_stopping, interval, changes=self._journal.changes, due=lambda: self._due_at)
 
     async def _grade(self, job: jobs.Leased) -> None:
         name = str(job.payload["interaction_id"])

@@ -35,6 +35,8 @@ from burnish.records import StepOutcome
 
 log = structlog.get_logger()
 LEASE_SECONDS = 20.0
+RENEW_SECONDS = 4.0
+"""Seconds for which a renewed lease is not renewed again: every write wakes the other parts."""
 EXAMPLE_POOL = 4
 """Good replies that are looked at for each example."""
 _MAY_STILL_COME = (SkipReason.NO_SIGNAL, SkipReason.NEUTRAL)
@@ -131,7 +133,10 @@ class Loop:
 
     def acquire_lease(self) -> bool:
         """Take or renew the lease to train this agent. After a lapse, another learner may have left a step behind."""
-        if time.monotonic() > self._lease_until:
+        left = self._lease_until - time.monotonic()
+        if left > LEASE_SECONDS - RENEW_SECONDS:
+            return True
+        if left < 0.0:
             self._has_recovered = False
         has_it = self._ledger.acquire_lease(self._holder, seconds=LEASE_SECONDS)
         if has_it:
@@ -145,6 +150,7 @@ class Loop:
 
     def release_lease(self) -> None:
         """Leave the agent to other learners."""
+        self._lease_until = 0.0
         self._ledger.release_lease(self._holder)
 
     def _recover(self) -> None:

@@ -18,6 +18,7 @@ from burnish.config import Settings
 from burnish.config.overrides import laid_over
 from burnish.errors import BurnishError, ConfigError
 from burnish.journal import Journal
+from burnish.journal.changes import Rest
 from burnish.journal.outage import Outage
 from burnish.journal.tables import AgentRow, InteractionRow
 from burnish.learner.run.loop import LEASE_SECONDS, Loop
@@ -48,8 +49,9 @@ class Scheduler:
         keeper = threading.Thread(target=self._keep_lease, args=(ended,), daemon=True)
         keeper.start()
         try:
-            outage = Outage()
+            outage, rest = Outage(), Rest(self._journal.changes)
             while not is_stopping():
+                rest.begin()
                 try:
                     has_stepped = self.run_once(is_stopping)
                 except SQLAlchemyError as error:
@@ -60,6 +62,7 @@ class Scheduler:
                     continue
                 if not has_stepped:
                     time.sleep(interval)
+                    rest.wait(is_stopping, interval)
         finally:
             ended.set()
             keeper.join()

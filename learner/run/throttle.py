@@ -28,7 +28,9 @@ MIN_GAPS = 20
 """Gaps needed in one sample. With fewer, the sample is ignored."""
 LONGEST_PAUSE = 2.0
 INTERVAL = 0.5
-"""Seconds."""
+"""Seconds between two samples."""
+IDLE_FACTOR = 10
+"""How much longer that is while nothing is trained and almost nothing is served."""
 _WANTED = urllib.parse.urlencode([("name[]", f"vllm:inter_token_latency_seconds_{kind}") for kind in ("sum", "count")])
 _GAPS = re.compile(r"^vllm:inter_token_latency_seconds_(sum|count)(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
 
@@ -88,7 +90,8 @@ class WorkShare:
 
 class Throttle:
     """Samples the engines at intervals, in its own thread, and rests between the pieces of a step as `WorkShare`
-    says."""
+    says. Without a limit nothing is sampled.
+    """
 
     def __init__(self, work_share: WorkShare, read: Callable[[], TokenGaps | None], interval: float = INTERVAL) -> None:
         self.work_share = work_share
@@ -99,12 +102,15 @@ class Throttle:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "Throttle":
-        self._thread.start()
+        if self.work_share.limit:
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._thread.join()
+        self._is_working.set()
+        if self.work_share.limit:
+            self._thread.join()
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -121,10 +127,15 @@ class Throttle:
             time.sleep(seconds)
 
     def _watch(self) -> None:
-        was_slow = False
-        while not self._is_over.wait(self._interval):
-            if (gaps := self._read()) is None:
+        was_slow, n, is_served = False, 0.0, True
+        while not self._is_over.is_set():
+            if is_served or self._is_working.is_set():
+                self._is_over.wait(self._interval)
+            else:
+                self._is_working.wait(IDLE_FACTOR * self._interval)
+            if self._is_over.is_set() or (gaps := self._read()) is None:
                 continue
+            is_served, n = abs(gaps.n - n) >= MIN_GAPS, gaps.n
             self.work_share.look(gaps, is_working=self._is_working.is_set())
             if (is_slow := self.work_share.share < 0.5) != was_slow:
                 was_slow = is_slow

@@ -139,8 +139,10 @@ class Exchange:
             text = remark.UNRECORDED
         else:
             who = (self._labels, target, self._caller, self._request_id, self._dialect.name)
+            n_before = self._state.recorder.n_recorded
             if not recorder.append(remark.record_of(command, conversation, call, *who)):
                 text = remark.NOT_STORED
+            await self._state.recorder.durable(n_before)
         renderer = call.render(call.model, self._request_id)
         body = remark.rendered(text, renderer, is_stream=call.is_stream, request_id=self._request_id)
         if not call.is_stream:
@@ -196,20 +198,26 @@ class Exchange:
         return headers
 
     async def _whole(self, turn: Turn, response: Response, send: Send, client: ClientWatch) -> None:
+        recorder = self._state.recorder
         try:
-            body = turn.pass_whole(await response.read())
+            answer = await response.read()
+            n_before = recorder.n_recorded
+            body = turn.pass_whole(answer)
         except OSError as error:
             raise self._broken(error) from error
+        await recorder.durable(n_before)
         client.settle()
         await send_bytes(send, 200, body, self._headers(turn))
 
     async def _stream(self, turn: Turn, response: Response, send: Send, client: ClientWatch) -> None:
-        splitter = Splitter()
+        splitter, recorder = Splitter(), self._state.recorder
         has_begun = False
         client.begin()  # a client that leaves a stream, however short, has not read its end
         try:
             async for piece in response.pieces():
+                n_before = recorder.n_recorded
                 if out := b"".join([turn.pass_on(event) for event in splitter.feed(piece)]):
+                    await recorder.durable(n_before)
                     if not has_begun:
                         head = [*SSE_HEADERS, *self._headers(turn)]
                         await send({"type": "http.response.start", "status": 200, "headers": head})
@@ -223,7 +231,9 @@ class Exchange:
             ours = error if isinstance(error, BurnishError) else self._broken(error)
             if not has_begun:
                 raise ours from error
+            n_before = recorder.n_recorded
             turn.abandon()  # recorded before the client learns that nothing more will come
+            await recorder.durable(n_before)
             last = self._dialect.frame_of(ours, self._request_id)
         client.settle()
         await send({"type": "http.response.body", "body": last, "more_body": False})

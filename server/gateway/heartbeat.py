@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -21,6 +22,10 @@ from burnish.in_flight import lock_of, path_of
 from burnish.serving_table import Routes
 
 INTERVAL = 0.5
+REPEAT_SECONDS = 2.5
+"""Seconds after which a report is written again that says the same. Within `STALE_SECONDS`, or readers would look for
+the lock.
+"""
 log = structlog.get_logger(__name__)
 
 
@@ -59,19 +64,25 @@ class Heartbeat:
 
     def report(self) -> str:
         """The file's text: time (`at`), generation seen, requests per version name."""
-        generation = self._routes.current().generation
-        return json.dumps({"at": time.time(), "generation": generation, "in_flight": dict(self._counts)})
+        return json.dumps({"at": time.time(), **self._facts()})
+
+    def _facts(self) -> dict[str, Any]:
+        return {"generation": self._routes.current().generation, "in_flight": dict(self._counts)}
 
     async def publish_forever(self, at_each: Callable[[], None] = lambda: None) -> None:
-        """Write the file every half second, and do what is to be done as often. A disk error is logged and the write is
-        tried again; requests do not notice.
+        """Write the file, with the time (`at`), within half a second of every change, and do what is to be done as
+        often. A disk error is logged and the write is tried again; requests do not notice.
         """
+        written, until = None, 0.0
         while True:
             at_each()
-            try:
-                await asyncio.to_thread(replace_text, self._path, self.report(), is_durable=False)
-            except OSError as error:
-                log.warning("cannot write the in-flight report", path=str(self._path), error=str(error))
+            facts = self._facts()
+            if facts != written or time.monotonic() >= until:
+                try:
+                    await asyncio.to_thread(replace_text, self._path, self.report(), is_durable=False)
+                    written, until = facts, time.monotonic() + REPEAT_SECONDS
+                except OSError as error:
+                    log.warning("cannot write the in-flight report", path=str(self._path), error=str(error))
             await asyncio.sleep(INTERVAL)
 
     def remove(self) -> None:

@@ -1,6 +1,7 @@
 """Recording that cannot hurt serving: a record that the disk refuses is counted and reported, and the reply goes
 out."""
 
+import asyncio
 import time
 from array import array
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ import structlog
 
 from burnish.config import Settings
 from burnish.records import Interaction
-from burnish.segments.file import SegmentWriter
+from burnish.segments.file import SegmentWriter, flush
 from burnish.segments.frames import Begun, Record, decode, encode, n_brackets, outline, pieces
 from burnish.wire.redaction import redacted, unsaid
 
@@ -72,6 +73,9 @@ class Recorder:
             reserve_bytes=RESERVE_BYTES,
             fsync=settings.journal.fsync,
         )
+        self._is_durable = settings.journal.fsync
+        self._n_flushed = 0
+        self._flushing: asyncio.Task[None] | None = None
         self.n_recorded = 0
         self.n_lost = 0
 
@@ -105,6 +109,25 @@ class Recorder:
             if self.n_lost == 1 or self.n_lost % 1000 == 0:
                 log.error("serving unrecorded: no room for segments", n_lost=self.n_lost)
         return is_written
+
+    async def durable(self, since: int = 0) -> None:
+        """Wait until what was written is on the disk, if `journal.fsync` is on and anything was written since
+        `n_recorded` was `since`. One flush is for all that wait, and the event loop goes on meanwhile.
+        """
+        wanted = self.n_recorded
+        while self._is_durable and wanted != since and self._n_flushed < wanted:
+            if self._flushing is None:
+                self._flushing = asyncio.create_task(self._flush())
+            await asyncio.shield(self._flushing)
+
+    async def _flush(self) -> None:
+        n, handles = self.n_recorded, self._writer.unflushed()
+        try:
+            await asyncio.to_thread(flush, handles)
+        except OSError as error:  # as for a full disk: the replies go out
+            log.error("cannot flush a segment to the disk", error=str(error))
+        finally:
+            self._n_flushed, self._flushing = n, None
 
     def renew(self) -> None:
         """Leave a segment that is old, or that is wanted for an erasure. A disk error leaves things as they are."""

@@ -6,12 +6,14 @@ are noted before the turns that lead to them go, and every part can be done agai
 files have been rewritten. A turn that had begun before the erasure was asked for and is read later is left out.
 """
 
+import math
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
-from sqlalchemy import delete, select
+from sqlalchemy import Select, delete, func, select
 from sqlmodel import Session, col
 
 from burnish.adapters.files.store import AdapterStore
@@ -22,6 +24,7 @@ from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import AdapterError, JournalError, Postponed
 from burnish.journal import Journal, jobs
+from burnish.journal.changes import Rest
 from burnish.journal.privacy import erasure
 from burnish.journal.tables import AuditRow, ErasureJob, FeedbackRow, InteractionRow
 from burnish.keys import MAX_TTL
@@ -35,6 +38,10 @@ LOOK, LOOK_AGAIN = 1.0, 0.25
 """Seconds between two looks for a new erasure, and for one that waits."""
 SWEEP = DAY
 """Seconds between two looks for what has become too old. Each may rewrite the database."""
+MEASURE = 600.0
+"""Seconds between two looks at the journal's size."""
+ROOM = 0.9
+"""Share of the largest size that is left when the journal was too large, so that it does not grow beyond at once."""
 LEASE = 30.0
 KEEP_TRYING = 1_000_000
 ACTOR = "erasure"
@@ -47,8 +54,11 @@ class Erasures:
         self._settings = settings
         self._journal = journal
         self._store = AdapterStore.of(settings)
-        self._next_look = self._next_sweep = 0.0
+        self._next_look = self._next_sweep = self._next_measure = 0.0
         self._asked: dict[str, float] | None = None
+        self._rest = Rest(journal.changes)
+        self._has_none = False
+        self.alive: Callable[[], object] = lambda: None
 
     def is_erased(self, record: Record) -> bool:
         """True for a record that began before its voice's erasure was asked for."""
@@ -66,9 +76,18 @@ class Erasures:
             self._next_sweep = time.monotonic() + SWEEP
             if self._expire(folder, time.time()):
                 return True
+        if "gigabytes" in self._settings.journal.keep and time.monotonic() >= self._next_measure:
+            self._next_measure = time.monotonic() + MEASURE
+            if self._shrink():
+                return True
+        if self._has_none and not self._rest.is_over():
+            return False
+        self._rest.begin()
         with self._journal.read() as session:
-            if session.scalars(select(col(ErasureJob.subject)).where(col(ErasureJob.state) != "done")).first() is None:
-                return False
+            asked = select(col(ErasureJob.subject)).where(col(ErasureJob.state) != "done")
+            self._has_none = session.scalars(asked).first() is None
+        if self._has_none:
+            return False
         with self._journal.write() as session:
             job = next(iter(jobs.lease(session, ErasureJob, ACTOR, seconds=LEASE)), None)
             asked_at = session.get_one(ErasureJob, job.subject).created_at if job is not None else 0.0
@@ -78,7 +97,7 @@ class Erasures:
         try:
             if "kind" in job.payload:
                 self._erase(job, asked_at, folder)
-            self._journal.compact()
+            self._rewrite()
             with self._journal.write() as session:
                 jobs.finish(session, ErasureJob, job)
         except (Postponed, JournalError, AdapterError, OSError) as error:
@@ -116,20 +135,15 @@ class Erasures:
 
     def _expire(self, folder: SegmentFolder, now: float) -> bool:
         """Erase what is older than the settings allow. True if there was anything."""
-        horizons = {name: now - days * DAY for name, days in self._settings.journal.keep_days.items()}
+        horizons = {name: now - days * DAY for name, days in self._settings.journal.keep.items()}
         n_gone = 0
         if (horizon := horizons.get("turns")) is not None:
             old = select(col(InteractionRow.interaction_id)).where(col(InteractionRow.ended_at) < horizon)
-            with self._journal.read() as session:
-                names = list(session.scalars(old))
-                privacy.used_again(self._store, session, names)
-            for start in range(0, len(names), erasure.AT_ONCE):
-                with self._journal.write() as session:
-                    erasure.erase_turns(session, names[start : start + erasure.AT_ONCE])
+            n_turns = self._erase_old(old)
             with self._journal.write() as session:
                 unattached = (col(FeedbackRow.interaction_id).is_(None), col(FeedbackRow.created_at) < horizon)
                 n_gone += erasure.erase_feedback(session, *unattached)
-            n_gone += len(names) + folder.remove_aside(horizon)
+            n_gone += n_turns + folder.remove_aside(horizon)
         with self._journal.write() as session:
             if (horizon := horizons.get("feedback")) is not None:
                 n_gone += erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon)
@@ -145,12 +159,56 @@ class Erasures:
             self._compact()
         return bool(n_gone)
 
+    def _shrink(self) -> bool:
+        """Erase the oldest turns of a journal that is larger than the settings allow. True if there were any."""
+        limit = self._settings.journal.keep["gigabytes"] * 1e9
+        size = self._journal.size()
+        if size <= limit:
+            return False
+        with self._journal.read() as session:
+            n_turns = int(session.scalar(select(func.count()).select_from(InteractionRow)) or 0)
+        n = math.ceil(n_turns * (1.0 - ROOM * limit / size))
+        oldest = select(col(InteractionRow.interaction_id)).order_by(col(InteractionRow.ended_at)).limit(n)
+        if not (n_gone := self._erase_old(oldest)):
+            return False
+        with self._journal.write() as session:
+            erasure.drop_unused(session)
+        self._compact()
+        log.info("erased the oldest turns, to keep the journal small", n=n_gone, gigabytes=round(size / 1e9, 3))
+        return True
+
+    def _erase_old(self, names_of: Select[str]) -> int:
+        with self._journal.read() as session:
+            names = list(session.scalars(names_of))
+            privacy.used_again(self._store, session, names)
+        for start in range(0, len(names), erasure.AT_ONCE):
+            self.alive()
+            with self._journal.write() as session:
+                erasure.erase_turns(session, names[start : start + erasure.AT_ONCE])
+        return len(names)
+
     def _compact(self) -> None:
         """Rewrite the database's files. If a reader is in the way, the next sweep does it."""
         try:
-            self._journal.compact()
+            self._rewrite()
         except JournalError as error:
             log.warning("the journal is not compacted", reason=str(error))
+
+    def _rewrite(self) -> None:
+        """A large journal takes minutes, in which `alive` is called."""
+        is_over = threading.Event()
+
+        def tell() -> None:
+            while not is_over.wait(1.0):
+                self.alive()
+
+        telling = threading.Thread(target=tell, daemon=True)
+        telling.start()
+        try:
+            self._journal.compact()
+        finally:
+            is_over.set()
+            telling.join()
 
     def _erase_turns(self, subject: str, names: list[str]) -> None:
         with self._journal.write() as session:

@@ -55,6 +55,8 @@ LOCK = "ingester.lock"
 """The file below `run_dir` that the ingester holds."""
 MAX_OPEN = 100
 """Segments that are read at the same time."""
+NAP = 0.5
+"""Seconds after which an idle ingester looks at its other work."""
 BREATH = 0.002
 """Seconds at least between two transactions, in which a waiting writer gets its turn."""
 
@@ -151,15 +153,20 @@ class Ingester:
 
     def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
         """Ingest until `is_stopping()`. An unreachable database or disk is waited for, and nothing is lost."""
-        outage = Outage()
+        outage, watch = Outage(), self._folder.watch()
+        if self._erasures is not None:
+            self._erasures.alive = is_stopping
         while not is_stopping():
             try:
                 n_taken = self.run_once()
+                if n_taken < BATCH:
+                    time.sleep(interval)
+                if not n_taken and watch is not None and not self._folder.unread():
+                    watch.wait(NAP)
             except (SQLAlchemyError, OSError) as error:
                 time.sleep(outage.pause(error))
-                continue
-            if n_taken < BATCH:
-                time.sleep(interval)
+        if watch is not None:
+            watch.close()
 
     def _batches(
         self, segments: Sequence[tuple[Path, int]], watermark: float, damaged: dict[str, SegmentError]

@@ -18,6 +18,7 @@ from sqlmodel import Session, col
 from burnish.errors import Postponed, SegmentError
 from burnish.files import is_held, sync
 from burnish.journal import Journal
+from burnish.journal.changes.inotify import FolderWatch
 from burnish.journal.tables import SegmentRow
 from burnish.segments.file import aside_of, ask_for_new_files, asked_for_new_files, copy_frame, created_at, read
 from burnish.segments.frames import Record
@@ -57,6 +58,13 @@ class SegmentFolder:
             if cursor.error is None and _size(path) not in (None, cursor.offset):
                 found.append((path, cursor.offset))
         return found
+
+    def watch(self) -> FolderWatch | None:
+        """Tells when a gateway writes. None if the system cannot."""
+        try:
+            return FolderWatch(self._folder)
+        except OSError:
+            return None
 
     def move(self, session: Session, name: str, offset: int) -> None:
         """Everything before `offset` is in the journal or set aside, once the transaction is committed."""

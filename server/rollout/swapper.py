@@ -25,6 +25,7 @@ from burnish.config import Personal
 from burnish.errors import AdapterError, BurnishError, Conflict, EngineError, EngineUnavailable, Postponed
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, jobs
+from burnish.journal.changes import Rest
 from burnish.journal.tables import LoadJob
 from burnish.records import VersionName, VersionState
 from burnish.server.rollout.canary.observer import Observer
@@ -86,43 +87,66 @@ class Swapper:
         self._personal_agents = PersonalAgents(
             journal, store, routes_file, self._unloader, self._trial.load, personal or Personal()
         )
+        self._due_at = 0.0
+        self._generation = -1
         self._lost: set[VersionName] = set()
         self._waits_for = ""
 
-    async def run_once(self, *, looks_at_engines: bool = True) -> bool:
-        """Restore lost adapters (if it `looks_at_engines`), look at canaries, try one candidate, unload what has
-        drained.
-        """
-        if looks_at_engines:
-            await self.reconcile()
+    async def run_once(self) -> bool:
+        """Restore lost adapters, look at canaries, try one candidate, unload what has drained."""
+        await self.reconcile()
+        return await self._work_off()
+
+    async def _work_off(self) -> bool:
+        """All but a look at the engines."""
         if self._observer is not None:
-            self._observer.look()
+            await asyncio.to_thread(self._observer.look)
         self._personal_agents.unload_idle()
-        await self._unloader.run_once(self._table())
-        with self._journal.write() as session:
-            leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
+        table = self._table()
+        self._generation = table.generation
+        await self._unloader.run_once(table)
+        leased = await asyncio.to_thread(self._lease)
         for job in leased:
             await self._work(job)
         return bool(leased)
 
+    def _lease(self) -> Sequence[jobs.Leased]:
+        with self._journal.write() as session:
+            leased = jobs.lease(session, LoadJob, "swapper", seconds=LEASE_SECONDS)
+            self._due_at = jobs.due_at(session, LoadJob)
+        return leased
+
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.1) -> None:
-        """Work until `is_stopping()`. An engine that does not answer is waited for."""
-        is_away, looked_at = False, -math.inf
+        """Work until `is_stopping()`. An engine that does not answer is waited for. While the journal stays as it is
+        and nothing drains, only the engines are looked at.
+        """
+        is_away, looked_at, rest, is_idle = False, -math.inf, Rest(self._journal.changes), False
         while not is_stopping():
-            is_due = is_away or time.monotonic() > looked_at + RECONCILE_SECONDS
             try:
-                has_decided = await self.run_once(looks_at_engines=is_due)
-                looked_at = time.monotonic() if is_due else looked_at
+                if is_away or time.monotonic() > looked_at + RECONCILE_SECONDS:
+                    await self.reconcile()
+                    looked_at = time.monotonic()
+                if not is_idle or self._has_news() or rest.is_over(self._due_at):
+                    rest.begin()
+                    is_idle = not await self._work_off()
                 if is_away:
                     log.info("the engine answers again")
                     is_away = False
-                if not has_decided:
+                if is_idle and self._has_news():
                     await asyncio.sleep(interval)
+                elif is_idle:
+                    await rest.nap(interval, RECONCILE_SECONDS)
             except EngineError as error:  # also a refusal that says nothing about one version: a wrong key, for example
                 if not is_away:
                     log.warning("waiting for the engine", error=str(error))
                     is_away = True
+                is_idle = False
                 await asyncio.sleep(1.0)
+
+    def _has_news(self) -> bool:
+        """True if there may be work that the journal does not tell of."""
+        is_behind = self._observer is not None and self._observer.is_behind
+        return is_behind or self._unloader.is_busy or self._table().generation != self._generation
 
     async def reconcile(self) -> None:
         """Load on every engine the versions that the serving table lists as loaded. A failure is reported once."""

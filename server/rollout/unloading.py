@@ -41,6 +41,11 @@ class Unloader:
         self._off: dict[VersionName, tuple[int, float]] = {}
         self._has_swept = False
 
+    @property
+    def is_busy(self) -> bool:
+        """True while a version waits for its last request, which no journal tells of."""
+        return bool(self._idle or self._off)
+
     async def run_once(self, present: serving_table.Routes) -> None:
         """Take idle versions off the table, and off the engines those that every gateway has seen off the table."""
         if not self._has_swept:

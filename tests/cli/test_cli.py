@@ -260,7 +260,7 @@ def test_what_the_ingester_could_not_read_is_counted_and_removed_by_a_command(
     assert run("journal", "vacuum").status == 1 and len(list(aside.iterdir())) == 3
     assert run("journal", "vacuum", "--yes", "--json").json["removed"] == ["a.seg", "records-b.seg"]
     assert [path.name for path in aside.iterdir()] == ["notes.txt"]
-    assert run("journal", "vacuum").out == "removed 0 files\n"
+    assert run("journal", "vacuum").out == "removed 0 files, freed 0.0 MB\n"
 
 
 def test_status_says_how_long_recorded_turns_wait_for_the_journal(run: Run, journal: Journal, tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from burnish.adapters.registry import lifecycle
-from burnish.config import Settings
-from burnish.journal import Journal
 from burnish.records import VersionState
-from tests.e2e.whole import Whole, until
+from tests.e2e.whole import Whole, journal_of, learn_once, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -27,32 +25,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     finally:
         if running.process is not None and running.process.poll() is None:
             running.stop()
-
-
-def journal_of(whole: Whole) -> Journal:
-    return Journal.open(Settings(state_dir=whole.state).journal_url, migrate=False)
-
-
-def learn_once(whole: Whole) -> int:
-    """Train and promote a version from a user's feedback. Returns its number."""
-    admin = (whole.state / "admin.key").read_text().strip()
-    journal = journal_of(whole)
-    before = whole.request("/admin/agents/agent/versions", key=admin)[1]["live"]
-
-    def live() -> int:
-        with journal.read() as session:
-            return lifecycle.alias(session, "agent") or 0
-
-    def teach_and_look() -> bool:
-        for n in range(4):
-            status, reply, _ = whole.chat(f"Copy {n} 17.")
-            assert status == 200
-            body = {"target": reply["id"], "rating": "up" if n % 2 else "down"}
-            assert whole.request("/v1/feedback", body, admin)[0] == 202
-        return live() != before
-
-    until(teach_and_look, "a version to be promoted")
-    return live()
 
 
 def test_a_reply_comes_from_the_version_that_it_names(whole: Whole) -> None:

@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.registry import lifecycle
+from burnish.config import Settings
+from burnish.journal import Journal
+
 PATIENCE = 300.0
 
 
@@ -113,3 +117,29 @@ class Whole:
             return self.request("/readyz")[0] == 200 and self.chat("Copy 4 17.")[0] == 200
 
         until(is_ready, "burnish up to be ready")
+
+
+def journal_of(whole: Whole) -> Journal:
+    return Journal.open(Settings(state_dir=whole.state).journal_url, migrate=False)
+
+
+def learn_once(whole: Whole) -> int:
+    """Train and promote a version from a user's feedback. Returns its number."""
+    admin = (whole.state / "admin.key").read_text().strip()
+    journal = journal_of(whole)
+    before = whole.request("/admin/agents/agent/versions", key=admin)[1]["live"]
+
+    def live() -> int:
+        with journal.read() as session:
+            return lifecycle.alias(session, "agent") or 0
+
+    def teach_and_look() -> bool:
+        for n in range(4):
+            status, reply, _ = whole.chat(f"Copy {n} 17.")
+            assert status == 200
+            body = {"target": reply["id"], "rating": "up" if n % 2 else "down"}
+            assert whole.request("/v1/feedback", body, admin)[0] == 202
+        return bool(live() != before)
+
+    until(teach_and_look, "a version to be promoted")
+    return live()

@@ -40,7 +40,7 @@ async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, s
     if given.startswith(vote_tokens.PREFIX):
         _check_grant(opinion, state.tokens.read(given))
     feedback = _feedback(opinion, caller)
-    _append(state, [feedback])
+    await _append(state, [feedback])
     await send_json(send, 202, _accepted(feedback))
 
 
@@ -50,7 +50,7 @@ async def answer_batch(
     """Accept a batch. Answers 202 once all of it is written."""
     opinions = parse_batch(await read_body(receive, MAX_BATCH_BODY))
     said = [_feedback(opinion, caller, f"feedback[{number}].") for number, opinion in enumerate(opinions)]
-    _append(state, said)
+    await _append(state, said)
     await send_json(send, 202, {"feedback": [_accepted(feedback) for feedback in said]})
 
 
@@ -122,11 +122,12 @@ def _source(opinion: Opinion, caller: Caller, place: str) -> FeedbackSource:
     )
 
 
-def _append(state: State, said: Sequence[Feedback]) -> None:
+async def _append(state: State, said: Sequence[Feedback]) -> None:
     if state.settings.journal.redact:  # for all agents: it is not known yet whose reply this is about
         said = [redacted(each) for each in said]  # type: ignore[misc]
     if not state.recorder.append_all(said):
         raise JournalError("the feedback cannot be stored: the disk is full; please try again later")
+    await state.recorder.durable()
 
 
 def _accepted(feedback: Feedback) -> dict[str, str]:

@@ -109,6 +109,7 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
         # Runs in the event loop's thread, which owns the segments.
         if (found is None or not found.is_deleted) and not request.state.recorder.append(deletion):
             raise JournalError("the deletion cannot be stored: the disk is full; please try again later")
+        await request.state.recorder.durable()
         return DeletedFeedback(id=deletion.feedback_id, target=deletion.target, about=deletion.about, status="deleted")
 
     return routes

@@ -39,9 +39,12 @@ class Published:
         self._path = folder / f"gateway-{instance()}.json"
         self._lock = hold(self._path.with_suffix(".lock"))
         self._samples = samples
+        self._written = ""
 
     async def publish_forever(self) -> None:
-        """Write the file every second. A disk error is logged and the write is tried again; requests do not notice."""
+        """Write the file every second in which a count has changed. A disk error is logged and the write is tried
+        again; requests do not notice.
+        """
         while True:
             await asyncio.sleep(INTERVAL)
             try:
@@ -57,7 +60,9 @@ class Published:
         os.close(self._lock)
 
     def _write(self) -> None:
-        replace_text(self._path, json.dumps(self._samples()), is_durable=False)
+        if (text := json.dumps(self._samples())) != self._written:
+            replace_text(self._path, text, is_durable=False)
+            self._written = text
 
 
 def folder_of(run_dir: Path) -> Path:

@@ -6,6 +6,7 @@ restart asks nothing twice.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,6 +44,7 @@ class Mirror:
         self._engine = engine
         self._max_tokens = max_tokens
         self._refused: set[str] = set()  # turns that the engine refused
+        self._is_observing = True
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 1.0) -> None:
         """Answer turns that have ended, until `is_stopping()`. An absent journal or engine is waited for."""
@@ -53,12 +55,17 @@ class Mirror:
             except EngineUnavailable as error:
                 log.warning("the shadow waits", error=str(error))
 
-        await repeat(look, is_stopping, interval)
+        await repeat(look, is_stopping, interval, changes=self._journal.changes, due=self._due)
+
+    def _due(self) -> float:
+        """During an observation turns may wait for the engine."""
+        return 0.0 if self._is_observing else math.inf
 
     async def run_once(self) -> int:
         """One round. Returns how many pairs were made."""
         with self._journal.read() as session:
             shadows = [row for row in canaries.running(session) if row.kind == Observation.SHADOW]
+        self._is_observing = bool(shadows)
         if not shadows:
             self._refused.clear()
         return sum([await self._answer(row) for row in shadows])

@@ -62,6 +62,7 @@ class Observer:
         self._interval = interval
         self._rules = rules
         self._next = 0.0
+        self.is_behind = False
 
     def left_out(self, agent: str) -> str | None:
         """Why a version of `agent` that passed the gate goes live without a canary. None if it needs one first.
@@ -96,9 +97,11 @@ class Observer:
 
     def look(self) -> int:
         """Look at everything that runs, at most once in `interval` seconds. Returns how many observations were
-        decided."""
+        decided. `is_behind` says whether it was too soon.
+        """
         begun = time.monotonic()
-        if begun < self._next:
+        self.is_behind = begun < self._next
+        if self.is_behind:
             return 0
         with self._journal.read() as session:
             # the others have their own deciders

@@ -59,7 +59,7 @@ class News:
         if not self._settings.alerts.webhook:
             return
         self._alerts.resume()
-        await repeat(self._once, is_stopping, INTERVAL)
+        await repeat(self._once, is_stopping, INTERVAL, changes=self._journal.changes)
 
     async def _once(self) -> bool:
         """`run_once`, whose mistakes are logged: news must not end the process that swaps versions."""

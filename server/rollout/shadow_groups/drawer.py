@@ -18,6 +18,7 @@ from burnish import serving_table
 from burnish.config import BASE_NAME, Settings
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal import Journal, jobs, judge_checks, shadows
+from burnish.journal.changes import Rest
 from burnish.journal.tables import InteractionRow, ShadowGroupRow, ShadowJob
 from burnish.journal.turns import from_bytes, messages_of
 from burnish.records import GroupState
@@ -68,11 +69,14 @@ class Drawer:
         self._look = look
         self._is_stopping: Callable[[], bool] = lambda: False
         self._picked_at = -math.inf
+        self._due_at = 0.0
 
     async def run_forever(self, is_stopping: Callable[[], bool], interval: float = 0.5) -> None:
         """Draw until `is_stopping()`. Errors never reach serving."""
         self._is_stopping, is_away = is_stopping, False
+        rest = Rest(self._journal.changes)
         while not is_stopping():
+            rest.begin()
             try:
                 has_drawn = await self.run_once()
                 is_away = False
@@ -86,15 +90,20 @@ class Drawer:
                 has_drawn = False
             if not has_drawn:
                 await asyncio.sleep(interval)
+                await rest.wait_async(is_stopping, interval, lambda: self._due_at)
 
     async def run_once(self) -> bool:
         """Begin groups, look for an idle engine, draw the groups that have waited longest. Raises EngineUnavailable."""
-        if time.monotonic() > self._picked_at + PICK_SECONDS:
+        self._due_at = 0.0
+        if has_picked := time.monotonic() > self._picked_at + PICK_SECONDS:
             self._picked_at = time.monotonic()
-            self._pick()
-        if (budget := self._budget()) <= 0 or (source := await self._idle()) is None:
+            await asyncio.to_thread(self._pick)
+        if (budget := self._budget()) is None:
+            self._due_at = math.inf if has_picked else time.time() + PICK_SECONDS
             return False
-        leased = self._lease(budget)
+        if budget <= 0 or (source := await self._idle()) is None:
+            return False
+        leased = await asyncio.to_thread(self._lease, budget)
         if leased:
             await self._draw(leased, source)
         return bool(leased)
@@ -127,12 +136,12 @@ class Drawer:
                     for turn, record, wish in picked:
                         shadows.begin(session, turn, settings.recipe.group_size, wish, record)
 
-    def _budget(self) -> int:
-        """The tokens that are left in this minute. 0 if no group waits."""
+    def _budget(self) -> int | None:
+        """The tokens that are left in this minute. None if no group waits."""
         with self._journal.read() as session:
             counts = jobs.counts(session, ShadowJob)
             if not counts.get("queued", 0) + counts.get("leased", 0):
-                return 0
+                return None
             return self._settings.groups.tokens_per_minute - shadows.tokens_since(session, time.time() - MINUTE)
 
     async def _idle(self) -> Source | None:

@@ -15,6 +15,7 @@ from burnish import config, logs
 from burnish.adapters import model_files
 from burnish.cli.common import ConfigFile, Overrides, StateDir, example, load_settings
 from burnish.errors import ConfigError
+from burnish.processes.beats import Beat
 from burnish.processes.parts import DESCRIPTIONS
 
 LOOK = 0.5
@@ -26,14 +27,16 @@ app = typer.Typer(
 
 
 class Stopping:
-    """A flag that turns true at SIGTERM or SIGINT."""
+    """A flag that turns true at SIGTERM or SIGINT. Every look at it is a sign of life for the supervisor."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_dir: Path) -> None:
         self._is_stopping = False
+        self._beat = Beat(run_dir)
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, self._stop)
 
     def __call__(self) -> bool:
+        self._beat()
         return self._is_stopping
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
@@ -83,7 +86,7 @@ def _ingester(settings: config.Settings) -> None:
     from burnish.files import hold
     from burnish.server.ingest.ingester import LOCK, Ingester
 
-    stopping = Stopping()
+    stopping = Stopping(settings.run_dir)
     gc.freeze()
     gc.set_threshold(*_RARELY)
     journal = prepare(settings)
@@ -99,7 +102,7 @@ def _ingester(settings: config.Settings) -> None:
 def _swapper(settings: config.Settings) -> None:
     from burnish.server.rollout.process import NICENESS, run
 
-    stopping = Stopping()
+    stopping = Stopping(settings.run_dir)
     os.nice(NICENESS)
     asyncio.run(run(settings, stopping))
 
@@ -110,7 +113,7 @@ def _judge(settings: config.Settings) -> None:
     if judge_pool.is_pool(settings):
         judge_pool.run(settings, lambda part, line: typer.echo(f"{part} │ {line}"))
     else:
-        judge_pool.judge(settings, Stopping())
+        judge_pool.judge(settings, Stopping(settings.run_dir))
 
 
 def _learner(settings: config.Settings) -> None:
@@ -119,7 +122,7 @@ def _learner(settings: config.Settings) -> None:
     from burnish.learner.run.process import run
     from burnish.learner.run.throttle import lower_priority
 
-    stopping = Stopping()
+    stopping = Stopping(settings.run_dir)
     lower_priority()
     run(settings, stopping)
 

@@ -25,6 +25,8 @@ from burnish.processes.supervisor import LocalLauncher, Supervisor
 from burnish.segments.file import aside_of
 
 LOOK_SECONDS = 5.0
+LONGEST_SILENCE = 60.0
+"""Seconds after which learning is looked at again although the journal has not changed."""
 LOCK = "up.lock"
 """Held by the supervisor, in `run/`."""
 _COUNTS = re.compile(r", for \d+ s|\d+ replies ")
@@ -121,8 +123,10 @@ async def _greet(settings: Settings, supervisor: Supervisor) -> None:
 async def _tell_learning(settings: Settings) -> None:
     """Say what learning is doing, whenever that changes."""
     from burnish.journal import Journal
+    from burnish.journal.changes import Rest
 
     journal, shown = Journal.at(settings.journal_url), ""
+    rest = Rest(journal.changes, LONGEST_SILENCE)
 
     def look() -> LearningState:
         with journal.read() as session:
@@ -130,6 +134,9 @@ async def _tell_learning(settings: Settings) -> None:
 
     while True:
         await asyncio.sleep(LOOK_SECONDS)
+        if not rest.is_over():
+            continue
+        rest.begin()
         try:
             found = await asyncio.to_thread(look)
         except SQLAlchemyError:

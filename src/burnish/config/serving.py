@@ -129,9 +129,9 @@ class Journal(Section):
         description="Agents whose turns are stored without e-mail addresses, phone and card numbers, IBANs, public IP "
         'addresses and secrets, e.g. ["support"]; "*" for all. Such turns do not train. Names are not found.',
     )
-    keep_days: dict[Literal["turns", "feedback", "audit"], Annotated[float, Field(gt=0)]] = Field(
+    keep: dict[Literal["turns", "feedback", "audit", "gigabytes"], Annotated[float, Field(gt=0)]] = Field(
         {},
         description="Days for which `turns` (with all that was made from them), `feedback` and `audit` entries are "
-        "kept, e.g. { turns = 90 }. Then they are erased; versions that learned from them stay. What is not named "
-        "stays for ever.",
+        "kept, and the `gigabytes` of the database beyond which the oldest turns go, e.g. { turns = 90, gigabytes = 50 "
+        "}. They are erased; versions that learned from them stay. What is not named stays for ever.",
     )

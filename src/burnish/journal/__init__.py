@@ -24,12 +24,15 @@ from sqlmodel import Session
 
 from burnish.errors import JournalError, JournalUnavailable
 from burnish.files import sync
+from burnish.journal.changes import Changes, announce
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6275726E  # any number; it must be the same for all processes
 
 
 PATIENCE = 10.0
+MOVED = "moved"
+"""The schema's name in a journal that was moved elsewhere."""
 TIMEOUTS = {
     "connect_timeout": 5,
     "tcp_user_timeout": 15_000,
@@ -52,6 +55,7 @@ class Journal:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.changes = Changes(engine)
 
     @classmethod
     def at(cls, url: str) -> "Journal":
@@ -65,6 +69,8 @@ class Journal:
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_immediate)
+        else:
+            announce(engine)
         return cls(engine)
 
     @classmethod
@@ -78,8 +84,10 @@ class Journal:
         try:
             if migrate:
                 journal._migrate()
-            elif (journal._file is not None and not journal._file.exists()) or journal.revision() is None:
+            elif (journal._file is not None and not journal._file.exists()) or (now := journal.revision()) is None:
                 raise JournalError(f"no journal at {engine.url!r} yet; `burnish up` makes one")
+            elif now == MOVED:
+                raise _moved(engine)
         except BaseException as error:
             engine.dispose()
             if isinstance(error, SQLAlchemyError | OSError):
@@ -124,8 +132,7 @@ class Journal:
                 connection.execute(text("VACUUM FULL"))
                 connection.execute(text("RESET statement_timeout"))
             return
-        for copy in self._file.parent.glob(f"{self._file.name}.before-*"):
-            copy.unlink(missing_ok=True)
+        self._remove_copies()
         with self._turn(), closing(self.engine.raw_connection()) as connection:
             cursor = connection.cursor()
             cursor.execute("VACUUM")
@@ -135,7 +142,16 @@ class Journal:
                     raise JournalError(f"{self._file}: a reader keeps what was deleted; it is tried again")
                 time.sleep(LOOK)
 
+    def size(self) -> int:
+        """Bytes that the database takes on the disk, without SQLite's write-ahead log."""
+        count = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        if not self.has_one_writer:
+            count = "SELECT pg_database_size(current_database())"
+        with self.read() as session:
+            return int(session.connection().execute(text(count)).scalar_one())
+
     def close(self) -> None:
+        self.changes.close()
         self.engine.dispose()
 
     def revision(self) -> str | None:
@@ -161,14 +177,31 @@ class Journal:
         finally:
             os.close(handle)
 
+    def downgrade(self, revision: str) -> None:
+        """Bring the schema back to that of an earlier Burnish. What only later tables and columns hold is lost; the
+        SQLite file is copied first. Raises JournalError for a revision that is unknown or not an earlier one.
+        """
+        config, known, _ = _revisions()
+        current = self.revision()
+        if revision not in known or current not in known or known.index(revision) >= known.index(current):
+            raise JournalError(
+                f"expected a schema before {current}, got {revision}; the earlier Burnish says which one it knows "
+                f"(here: {', '.join(known)})"
+            )
+        self._back_up(current)
+        with self.engine.begin() as connection:
+            if self.engine.dialect.name == "postgresql":
+                connection.execute(text("SET LOCAL statement_timeout = 0"))
+            config.attributes["connection"] = connection
+            command.downgrade(config, revision)
+
     def _migrate(self) -> None:
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS))
-        script = ScriptDirectory.from_config(config)
-        known, head = {revision.revision for revision in script.walk_revisions()}, script.get_current_head()
+        config, known, head = _revisions()
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         current = self.revision()
+        if current == MOVED:
+            raise _moved(self.engine)
         if current is not None and current not in known:
             raise JournalError(
                 f"the journal's schema is {current}, which this version of Burnish does not know (it knows up to "
@@ -190,6 +223,8 @@ class Journal:
                 self._back_up(current)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+        if current is not None:
+            self._remove_copies(f"{current}")
 
     def _back_up(self, revision: str) -> None:
         """Copy the SQLite file as it was committed last. The caller holds the write lock and has changed nothing."""
@@ -199,10 +234,32 @@ class Journal:
         with closing(sqlite3.connect(self._file)) as source, closing(sqlite3.connect(target)) as copy:
             source.backup(copy)
 
+    def _remove_copies(self, latest: str = "") -> None:
+        """Remove the copies from before earlier migrations, or all. An upgrade can be undone only from the latest."""
+        if self._file is not None:
+            for copy in self._file.parent.glob(f"{self._file.name}.before-*"):
+                if copy.name != f"{self._file.name}.before-{latest}":
+                    copy.unlink(missing_ok=True)
+
     @property
     def _file(self) -> Path | None:
         database = self.engine.url.database
         return Path(database) if self.engine.dialect.name == "sqlite" and database else None
+
+
+def _revisions() -> tuple[Config, list[str], str | None]:
+    """Alembic's configuration, the known revisions, oldest first, and the latest."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    script = ScriptDirectory.from_config(config)
+    return config, [found.revision for found in script.walk_revisions()][::-1], script.get_current_head()
+
+
+def _moved(engine: Engine) -> JournalError:
+    return JournalError(
+        f"the journal at {engine.url!r} was moved to another database; set journal.url to that one (the audit log of "
+        "the new journal names both)"
+    )
 
 
 def _limits(url: URL) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, TextClause, text
+from sqlalchemy import Connection, CursorResult, Table, TextClause, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, SQLModel
@@ -21,16 +21,25 @@ SKIP = "ON CONFLICT DO NOTHING"
 
 def insert_many(session: Session, table: type[SQLModel], rows: Sequence[Mapping[str, Any]], end: str = "") -> None:
     """Insert rows with the same columns. JSON columns are given as text. `end` says what a taken key means (`SKIP`)."""
-    if not rows:
-        return
-    connection, columns = session.connection(), tuple(rows[0])
-    values = [tuple(row.values()) for row in rows]
+    if rows:
+        insert_rows(session, _table(table), tuple(rows[0]), [tuple(row.values()) for row in rows], end)
+
+
+def insert_rows(
+    session: Session, table: Table, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]], end: str = ""
+) -> None:
+    """The same for rows that are values in the order of `columns`."""
+    connection = session.connection()
     if connection.dialect.name != "postgresql":
-        connection.exec_driver_sql(_insert_row(table, columns, end), values)
+        connection.exec_driver_sql(_insert_row(table, columns, end), list(rows))
     elif end:
-        connection.exec_driver_sql(_insert_arrays(table, columns, end), _columns_of(values))
+        connection.exec_driver_sql(_insert_arrays(table, columns, end), _columns_of(rows))
     else:
-        _copy(connection, table, columns, values)
+        _copy(connection, table, columns, rows)
+
+
+def _table(table: type[SQLModel]) -> Table:
+    return table.__table__  # type: ignore[attr-defined,no-any-return]
 
 
 def update_many(session: Session, statement: str, kinds: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -73,9 +82,7 @@ def execute_in(session: Session, statement: str, names: Collection[str]) -> Curs
     return connection.execute(_in_names(statement, is_postgresql), {"names": values})
 
 
-def _copy(
-    connection: Connection, table: type[SQLModel], columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
-) -> None:
+def _copy(connection: Connection, table: Table, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
     """PostgreSQL's COPY, which takes less than half of our time for an INSERT of wide rows."""
     import psycopg  # A learner on a machine of its own has no PostgreSQL driver.
 
@@ -101,24 +108,24 @@ def _in_names(statement: str, is_postgresql: bool) -> TextClause:
 
 
 @lru_cache
-def _insert_row(table: type[SQLModel], columns: tuple[str, ...], end: str) -> str:
+def _insert_row(table: Table, columns: tuple[str, ...], end: str) -> str:
     return f"INSERT INTO {_head(table, columns)} VALUES ({', '.join('?' * len(columns))}) {end}"
 
 
 @lru_cache
-def _insert_arrays(table: type[SQLModel], columns: tuple[str, ...], end: str) -> str:
+def _insert_arrays(table: Table, columns: tuple[str, ...], end: str) -> str:
     kinds = _kinds(table)
     arrays = ", ".join(f"%s::{kinds[name]}[]" for name in columns)
     return f"INSERT INTO {_head(table, columns)} SELECT * FROM unnest({arrays}) {end}"
 
 
-def _head(table: type[SQLModel], columns: tuple[str, ...]) -> str:
+def _head(table: Table, columns: tuple[str, ...]) -> str:
     names = ", ".join(f'"{name}"' for name in columns)
-    return f"{table.__tablename__} ({names})"
+    return f'"{table.name}" ({names})'
 
 
 @lru_cache
-def _kinds(table: type[SQLModel]) -> Mapping[str, str]:
+def _kinds(table: Table) -> Mapping[str, str]:
     """PostgreSQL's type of each column."""
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    return {column.name: column.type.compile(dialect) for column in table.__table__.columns}  # type: ignore[attr-defined]
+    return {column.name: column.type.compile(dialect) for column in table.columns}

@@ -5,13 +5,14 @@ lease. After `max_attempts` failures a job is dead and keeps its last error. A h
 `release`.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import TextClause, func, literal_column, or_, select, text, update
+from sqlalchemy import TextClause, case, func, literal_column, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 from sqlmodel import Session, SQLModel, col
@@ -100,6 +101,16 @@ def lease(session: Session, table: type[J], worker: str, *, limit: int = 1, seco
     )
     rows = {row[0]: row for row in taken}
     return [Leased(subject, rows[subject][1], rows[subject][2], worker) for subject in subjects if subject in rows]
+
+
+def due_at(session: Session, table: type[JobRow]) -> float:
+    """When the next waiting job is due, or a leased one comes back, in seconds since the epoch. Infinite if none
+    waits.
+    """
+    times = case((col(table.state) == "queued", col(table.run_after)), else_=col(table.lease_until))
+    found = session.connection().execute(select(func.min(times)).where(col(table.state).in_(("queued", "leased"))))
+    first = found.scalar_one()
+    return math.inf if first is None else float(first)
 
 
 def finish(session: Session, table: type[JobRow], job: Leased) -> bool:

@@ -4,6 +4,7 @@ Its process goes on, because a new one would be no nearer to the database and wo
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 
@@ -11,6 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from burnish.errors import JournalUnavailable
+from burnish.journal.changes import Changes, Rest
 
 log = structlog.get_logger(__name__)
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
@@ -35,16 +37,33 @@ class Outage:
         return seconds
 
 
-async def repeat(run_once: Callable[[], Awaitable[object]], is_stopping: Callable[[], bool], interval: float) -> None:
-    """Call `run_once` until `is_stopping()`, with a pause of `interval` seconds after each time that it did nothing."""
-    outage = Outage()
+async def repeat(
+    run_once: Callable[[], Awaitable[object]],
+    is_stopping: Callable[[], bool],
+    interval: float,
+    *,
+    changes: Changes | None = None,
+    due: Callable[[], float] = lambda: math.inf,
+) -> None:
+    """Call `run_once` until `is_stopping()`, with a pause of `interval` seconds after each time that it did nothing.
+
+    With `changes`, it then rests on: until the journal changes, or `due()` says that work has come by the clock
+    (seconds since the epoch).
+    """
+    outage, rest = Outage(), Rest(changes) if changes is not None else None
     while not is_stopping():
+        if rest is not None:
+            rest.begin()
         try:
-            pause = 0.0 if await run_once() else interval
+            if await run_once():
+                continue
         except (SQLAlchemyError, JournalUnavailable) as error:
-            pause = outage.pause(error)
-        if pause:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(outage.pause(error))
+            continue
+        if interval:
+            await asyncio.sleep(interval)
+        if rest is not None:
+            await rest.wait_async(is_stopping, interval, due)
 
 
 def _short(error: Exception) -> str:

@@ -8,6 +8,8 @@ import aiohttp
 from burnish import config
 from burnish.adapters import model_files
 from burnish.keys import engine_key
+from burnish.processes.beats import Pulse
+from burnish.processes.engine_canary import EngineCanary
 from burnish.processes.supervisor import Part
 
 DESCRIPTIONS = {
@@ -22,6 +24,10 @@ DESCRIPTIONS = {
 }
 
 
+SILENCE = {"ingester": 180.0, "swapper": 60.0, "judge": 60.0, "learner": 300.0}
+"""Seconds without a sign of life after which a part is started again. The ingester may wait for a statement, and the
+learner's work has long pieces.
+"""
 SECRETS = {"remote.api_key": "remote", "judge.api_key": "judge", "alerts.webhook": "swapper"}
 """Settings that open something elsewhere, each with the one part that needs it. The others' environments lack it."""
 
@@ -41,7 +47,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         (kind, f"{kind}-{i}" if i > 1 else kind) for kind in kinds for i in range(1, _n_of(kind, settings) + 1)
     ]
     checks = {
-        "engine": engine_url(settings) + "/health",
+        "engine": engine_url(settings),
         "gateway": gateway_url(settings) + "/healthz",
         "remote": f"http://127.0.0.1:{settings.remote_port}/health",
         "ui": ui_url(settings) + "/healthz",
@@ -55,13 +61,22 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
             name=name,
             command=_command(kind, settings),
             environment=child | alone.get(kind, {}) | _without(kind),
-            is_healthy=_answers(checks[kind], key if kind == "engine" else "") if kind in checks else None,
+            is_healthy=EngineCanary(checks[kind], key) if kind == "engine" else _answers_at(checks.get(kind)),
+            pulse=_pulse_of(kind, settings),
             patience=patience.get(kind, 120.0),
             # the gateway lets running replies end for up to 20 s
             stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0, "judge": 15.0}.get(kind, 10.0),
         )
         for kind, name in instances
     ]
+
+
+def _pulse_of(kind: str, settings: config.Settings) -> Callable[[int], Pulse] | None:
+    """How a part is watched that answers no requests. None for one that does, or whose work is elsewhere."""
+    is_elsewhere = {"judge": bool(settings.judge.ray), "learner": settings.learner.processes > 1}
+    if kind not in SILENCE or is_elsewhere.get(kind, False):
+        return None
+    return lambda pid: Pulse(settings.run_dir, pid, SILENCE[kind], counts_work=kind == "learner")
 
 
 def _without(kind: str) -> dict[str, str]:
@@ -93,13 +108,14 @@ def ui_url(settings: config.Settings) -> str:
     return f"http://127.0.0.1:{settings.gateway.ui_port}"
 
 
-def _answers(url: str, key: str) -> Callable[[], Awaitable[bool]]:
-    headers = {"authorization": f"Bearer {key}"} if key else {}
+def _answers_at(url: str | None) -> Callable[[], Awaitable[bool]] | None:
+    if url is None:
+        return None
 
     async def check() -> bool:
         try:
             timeout = aiohttp.ClientTimeout(total=5)
-            async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url, headers=headers) as response:
+            async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url) as response:
                 return response.status == 200
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False

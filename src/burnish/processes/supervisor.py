@@ -19,6 +19,7 @@ from typing import Protocol
 import structlog
 
 from burnish.processes import orphan_guard as orphan_guard
+from burnish.processes.beats import Pulse
 
 log = structlog.get_logger()
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -40,14 +41,15 @@ class PartState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part to run. `is_healthy` checks it (None: running is enough). `patience` is the time in seconds until it must
-    be healthy.
+    """A part to run. `is_healthy` checks it, or `pulse` watches its process id (neither: running is enough). `patience`
+    is the time in seconds until it must be healthy.
     """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
     is_healthy: Callable[[], Awaitable[bool]] | None = None
+    pulse: Callable[[int], Pulse] | None = None
     patience: float = 300.0
     stop_seconds: float = 10.0
 
@@ -224,6 +226,8 @@ class Supervisor:
         status = await running.wait()
         self._tell_orphan_guard("-", running.group)
         health.cancel()
+        if watched.part.pulse is not None and running.group is not None:
+            watched.part.pulse(running.group).forget()
         await asyncio.wait([output], timeout=LAST_WORDS_SECONDS)  # a process that left the group may hold the pipe open
         output.cancel()
         await asyncio.gather(output, health, return_exceptions=True)
@@ -233,13 +237,15 @@ class Supervisor:
 
     async def _watch_health(self, watched: _Watched, running: Running) -> None:
         part = watched.part
-        if part.is_healthy is None:
+        pulse = part.pulse(running.group) if part.pulse is not None and running.group is not None else None
+        check = part.is_healthy if pulse is None else _goes_on(pulse)
+        if check is None:
             watched.state = PartState.READY
             watched.ready.set()
             return
         deadline, n_missed = time.monotonic() + part.patience, 0
         while True:
-            if await _is_healthy(part.is_healthy):
+            if await _is_healthy(check):
                 n_missed = 0
                 if watched.state is not PartState.READY:
                     watched.state = PartState.READY
@@ -252,7 +258,8 @@ class Supervisor:
                     log.error("a part does not answer; it is ended and started again", part=part.name)
                     running.kill()
                     return
-            await asyncio.sleep(0.25 if watched.state is PartState.STARTING else 1.0)
+            is_quiet = watched.state is PartState.READY and not n_missed
+            await asyncio.sleep(2.0 if is_quiet else 1.0 if watched.state is PartState.READY else 0.25)
 
     async def _end(self, watched: _Watched) -> None:
         running = watched.running
@@ -285,6 +292,13 @@ class Supervisor:
 def _die_with_parent() -> None:
     """Runs in the child before exec: SIGKILL when the supervisor's thread dies."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _goes_on(pulse: Pulse) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return pulse.goes_on()
+
+    return check
 
 
 async def _is_healthy(check: Callable[[], Awaitable[bool]]) -> bool:

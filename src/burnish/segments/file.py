@@ -15,7 +15,7 @@ import fcntl
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,6 +64,8 @@ class SegmentWriter:
         self._found = bytearray()  # kept, because clearing so many bytes each time costs as much as reading them
         self._read_flags = os.RWF_NOWAIT  # pages that have left memory are not waited for
         self.n_lost = 0
+        self._has_unflushed = False
+        self._left: list[int] = []
         self._open()
 
     def append(self, record: Record) -> bool:
@@ -86,8 +88,7 @@ class SegmentWriter:
             if marks:
                 before = self._size - length + HEADER.size + COUNTS.size
                 self._prefixes.add(marks, Place(before, len(frame[_TEXT])))
-            if self._fsync:
-                os.fdatasync(self._handle)
+            self._has_unflushed = self._fsync
             return True
         self.n_lost += 1
         return False
@@ -97,7 +98,16 @@ class SegmentWriter:
         if self._size and self._opened_at < max(time.time() - MAX_AGE, asked_for_new_files(self._folder)):
             self._roll()
 
+    def unflushed(self) -> list[int]:
+        """Handles of the files with records that may not be on the disk yet. The caller gives them to `flush`."""
+        handles, self._left = self._left, []
+        if self._has_unflushed:
+            handles.append(os.dup(self._handle))
+            self._has_unflushed = False
+        return handles
+
     def close(self) -> None:
+        flush(self.unflushed())
         os.close(self._handle)
         self._release_reserve()
 
@@ -113,12 +123,16 @@ class SegmentWriter:
 
     def _roll(self) -> None:
         """Begin a new file. If none can be opened, the old one grows on."""
-        old = self._handle
+        old, has_unflushed = self._handle, self._has_unflushed
         try:
             self._open()
         except OSError:
             return
-        os.close(old)
+        if has_unflushed:
+            self._left.append(old)
+            self._has_unflushed = False
+        else:
+            os.close(old)
 
     def _write(self, frame: list[bytes], length: int) -> bool:
         try:
@@ -155,6 +169,22 @@ class SegmentWriter:
         self._reserve.unlink()
         os.close(self._reserve_handle)
         return True
+
+
+def flush(handles: Sequence[int]) -> None:
+    """Wait until what was written to `handles` is on the disk, and close them. Any thread may do this. Raises OSError
+    if the disk fails.
+    """
+    failed: OSError | None = None
+    for handle in handles:
+        try:
+            os.fdatasync(handle)
+        except OSError as error:
+            failed = error
+        finally:
+            os.close(handle)
+    if failed is not None:
+        raise failed
 
 
 def _remove_reserves(folder: Path) -> None:

@@ -148,7 +148,7 @@ def test_a_version_of_the_wrong_shape_is_not_even_published(
     store: AdapterStore, contents: dict[str, bytes], named: str
 ) -> None:
     with pytest.raises(AdapterError, match=named):
-        publish(store, **contents)
+        publish(store, 1, **contents)
     assert store.versions("agent") == []
 
 

@@ -263,7 +263,7 @@ def test_an_unknown_user_and_an_unproved_name_are_told_apart(server: Server) -> 
 def test_what_is_older_than_the_settings_allow_is_erased(tmp_path: Path) -> None:
     settings = Settings(
         state_dir=tmp_path,
-        journal=config.Journal(keep_days={"turns": 30, "feedback": 10, "audit": 365}),
+        journal=config.Journal(keep={"turns": 30, "feedback": 10, "audit": 365}),
     )
     server = Server(tmp_path, settings)
     now, day = time.time(), 86_400.0
@@ -302,3 +302,28 @@ def test_without_a_period_everything_stays(server: Server) -> None:
     with server.journal.read() as session:
         assert session.scalars(select(InteractionRow.interaction_id)).all() == [name]
         assert len(session.scalars(select(FeedbackRow)).all()) == 1
+
+
+def test_a_journal_that_is_larger_than_the_settings_allow_loses_its_oldest_turns(tmp_path: Path) -> None:
+    for n, size in ((0, None), (1, 0.002), (2, 50.0)):
+        settings = Settings(
+            state_dir=tmp_path / str(n), journal=config.Journal(keep={} if size is None else {"gigabytes": size})
+        )
+        server = Server(tmp_path / str(n), settings)
+        names = [
+            add_turn(server.journal, interaction([user(f"{i} " + os.urandom(40_000).hex())], ended_at=1000.0 + i))
+            for i in range(60)
+        ]
+        before = server.journal.size()
+        server.ingester.run_once()
+        assert server.ingester._erasures is not None
+        # much of so small a journal is what no turn takes, so it may need a second look
+        server.ingester._erasures._next_look = server.ingester._erasures._next_measure = 0.0
+        server.ingester.run_once()
+        with server.journal.read() as session:
+            left = session.scalars(select(InteractionRow.interaction_id).order_by(InteractionRow.ended_at)).all()
+        if n != 1:
+            assert left == names
+            continue
+        assert 0 < len(left) < 45 and left == names[-len(left) :]  # the oldest went
+        assert server.journal.size() <= 0.002e9 < before

@@ -147,4 +147,4 @@ async def test_a_mistake_ends_nothing(journal: Journal, settings: Settings, monk
 
     monkeypatch.setattr(news, "INTERVAL", 0.0)
     await news_of(journal, settings, Told()).run_forever(is_stopping)
-    assert n_looks == 2
+    assert n_looks >= 2

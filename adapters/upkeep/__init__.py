@@ -1,0 +1,1 @@
+"""Upkeep of the journal with what belongs to it: back up, restore, move, check."""

@@ -1,0 +1,70 @@
+"""`python -m benchmarks.chaos [--only PART] [--seed N] [--faults N] [--json FILE]`: faults over a whole server.
+
+`faults`: random kill -9 and SIGSTOP of every part of a real `burnish up`, with a stub in the engine's place, and a
+ledger from outside. `restore`: a backup under load, restored elsewhere, with the sandbox's model on a real engine.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import bars
+from benchmarks.bars import Bar, Figures
+from benchmarks.chaos import faults, restore
+
+PARTS = ("faults", "restore")
+
+
+def _none(key: str) -> Callable[[Figures], bool]:
+    return lambda figures: figures[key] == 0
+
+
+def _at_most(key: str, bar: float) -> Callable[[Figures], bool]:
+    return lambda figures: figures[key] <= bar
+
+
+BARS: tuple[Bar, ...] = (
+    ("kills and stalls", "chaos_faults", "≥ 400", lambda f: f["chaos_faults"] >= 400),
+    ("whole replies", "chaos_turns", "≥ 20,000", lambda f: f["chaos_turns"] >= 20_000),
+    ("whole replies that are not in the journal", "lost", "0", _none("lost")),
+    ("whole replies that are in it twice", "doubled", "0", _none("doubled")),
+    ("rows in two published steps", "trained_twice", "0", _none("trained_twice")),
+    ("requests that other parts' faults failed", "failed_by_others", "0", _none("failed_by_others")),
+    ("adapters lost", "adapters_lost", "0", _none("adapters_lost")),
+    ("gateway's recovery, p95, s", "recover_gateway", "≤ 2", _at_most("recover_gateway", 2)),
+    ("judge's recovery, p95, s", "recover_judge", "≤ 10", _at_most("recover_judge", 10)),
+    ("learner's recovery, p95, s", "recover_learner", "≤ 10", _at_most("recover_learner", 10)),
+    ("engine's recovery beyond its boot, p95, s", "recover_engine", "≤ 5", _at_most("recover_engine", 5)),
+    ("backup restored elsewhere is the same", "restore_equal", "1", lambda f: f["restore_equal"] == 1),
+)
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--only", choices=PARTS, action="append", help="run only this part; repeatable")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the plan of faults")
+    parser.add_argument("--faults", type=int, default=40, help="number of faults")
+    parser.add_argument("--clients", type=int, default=4, help="clients that talk meanwhile")
+    parser.add_argument("--turns", type=int, default=100_000, help="most turns of all clients")
+    parser.add_argument("--folder", type=Path, help="keep all here; a run that was broken off goes on where it was")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    given = parser.parse_args()
+    console = bars.make_console()
+    figures: dict[str, float] = {}
+    with bars.workplace(console, "chaos") as (temporary, tell):
+        folder = given.folder or temporary
+        if "faults" in (given.only or PARTS):
+            tell(f"seed {given.seed}, {given.faults} faults")
+            asked = (given.seed, given.faults, given.clients, given.turns)
+            figures |= faults.measure(folder / f"seed-{given.seed}", *asked, tell)
+        if "restore" in (given.only or PARTS):
+            figures |= restore.measure(temporary / "restore", tell)
+    bars.show(console, "chaos", BARS, figures)
+    bars.show_rest(console, BARS, figures)
+    sys.exit(bars.finish(console, BARS, figures, given.json))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The chaos benchmark's plan, its excuses and its audit, which decide what counts as lost."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks.chaos.faults import Done, _is_excused, _known, _recoveries, plan
+from benchmarks.chaos.ledger import Ledger, Seen, audit
+
+
+def test_a_plan_follows_from_its_seed_and_a_longer_one_begins_alike() -> None:
+    assert plan(7, 40)[:10] == plan(7, 10) != plan(8, 10)
+    assert {each.part for each in plan(7, 200)} == {"gateway", "ingester", "swapper", "judge", "learner", "engine"}
+
+
+def test_only_a_gateway_or_an_engine_excuses_a_failed_request() -> None:
+    done = [Done(0, "judge", "kill", 100.0, 110.0, 10.0), Done(1, "gateway", "stall", 200.0, 204.0, 1.0)]
+    assert not _is_excused(101.0, 102.0, done)
+    assert _is_excused(199.0, 201.0, done) and _is_excused(205.0, 205.5, done)
+    assert not _is_excused(150.0, 151.0, done) and not _is_excused(207.0, 208.0, done)
+    assert _recoveries(done) == {"recover_gateway_stall": 1.0, "recover_judge": 10.0}
+
+
+def test_a_broken_off_run_goes_on_with_what_it_knows(tmp_path: Path) -> None:
+    assert _known(tmp_path / "faults.jsonl") == []
+    line = {"number": 0, "part": "judge", "kind": "kill", "at": 1.0, "recovered_at": 2.0, "recovery": 1.0}
+    (tmp_path / "faults.jsonl").write_text(json.dumps(line) + "\n")
+    assert _known(tmp_path / "faults.jsonl") == [Done(0, "judge", "kill", 1.0, 2.0, 1.0)]
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.add(Seen("client 0 turn 0", 1.0, 2.0, True, False))
+    assert Ledger(tmp_path / "ledger.jsonl").load().seen == ledger.seen
+
+
+def test_the_audit_finds_what_is_lost_doubled_or_trained_twice(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as database:
+        database.execute("CREATE TABLE blob (digest, body)")
+        database.execute("CREATE TABLE interaction (message_digests)")
+        database.execute("CREATE TABLE step (step_id, outcome)")
+        database.execute("CREATE TABLE sample (step_id, interaction_id)")
+        for n in range(4):
+            ledger.add(Seen(f"client 0 turn {n}", 1.0, 2.0, n != 3, False))
+            body = json.dumps({"role": "user", "content": f"client 0 turn {n}"})
+            database.execute("INSERT INTO blob VALUES (?, ?)", (f"d{n}", body))
+        for digests in (["d0"], ["d0", "x", "d1"], ["d1"]):  # d2 is only half of what its client saw
+            database.execute("INSERT INTO interaction VALUES (?)", (json.dumps(digests),))
+        for step, outcome, turn in (
+            (1, "published", "a"),
+            (2, "published", "a"),
+            (3, "refused", "b"),
+            (4, "published", "b"),
+        ):
+            database.execute("INSERT INTO step VALUES (?, ?)", (step, outcome))
+            database.execute("INSERT INTO sample VALUES (?, ?)", (step, turn))
+    found = audit(tmp_path / "journal.db", ledger)
+    assert (found.lost, found.doubled, found.trained_twice) == (("client 0 turn 2",), ("client 0 turn 1",), 1)
