@@ -39,13 +39,18 @@ class Freeform:
 
     def __init__(self) -> None:
         self._rest = ""
+        self._late: list[str] = []
         self._stage = _Stage.BEFORE
 
     def feed(self, piece: str) -> str:
         """The text that `piece` adds."""
-        may_open = self._stage is _Stage.BEFORE and len(self._rest) <= _LATEST_OPENING
+        if self._stage is _Stage.BEHIND:
+            return ""
+        if self._stage is _Stage.BEFORE and len(self._rest) > _LATEST_OPENING:
+            self._late.append(piece)  # a long string that grows piece by piece is copied each time
+            return ""
         self._rest += piece
-        if may_open and (opening := _OPENING.match(self._rest)):
+        if self._stage is _Stage.BEFORE and (opening := _OPENING.match(self._rest)):
             self._rest = self._rest[opening.end() :]
             self._stage = _Stage.INSIDE
         return self._unescape(is_last=False) if self._stage is _Stage.INSIDE else ""
@@ -54,7 +59,7 @@ class Freeform:
         """The text that was held back."""
         if self._stage is _Stage.INSIDE:
             return self._unescape(is_last=True)
-        return _text_of(self._rest) if self._stage is _Stage.BEFORE else ""
+        return _text_of(self._rest + "".join(self._late)) if self._stage is _Stage.BEFORE else ""
 
     def _unescape(self, *, is_last: bool) -> str:
         """The longest complete part of the rest. A broken escape is kept as it is."""

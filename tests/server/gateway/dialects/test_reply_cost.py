@@ -23,7 +23,7 @@ def blanks(n: int) -> None:
     assert freeform.end() == " " * 4 * n
 
 
-@pytest.mark.parametrize(("work", "n_pieces"), [(call, 40_000), (blanks, 10_000)])
+@pytest.mark.parametrize(("work", "n_pieces"), [(call, 40_000), (blanks, 40_000)])
 def test_the_time_for_a_reply_grows_with_its_pieces(work: Callable[[int], None], n_pieces: int) -> None:
     def seconds(n: int) -> float:
         began = time.process_time()
@@ -41,4 +41,4 @@ def test_an_opening_is_found_in_any_pieces_and_a_late_one_at_the_end() -> None:
         fed = "".join(freeform.feed(text[at : at + size]) for at in range(0, len(text), size))
         assert fed + freeform.end() == "ls -l"
     late = Freeform()
-    assert "".join(late.feed(piece) for piece in (" " * 400, text)) + late.end() == "ls -l"
+    assert "".join(late.feed(piece) for piece in (" " * 400, text[:9], text[9:])) + late.end() == "ls -l"
