@@ -116,11 +116,11 @@ def _needed(version: Kept, uses: Uses) -> str | None:
 
 log = structlog.get_logger()
 FIRST_LOOK = 60.0
-NAP = 1.0
-"""Seconds after which the file retention looks whether it is to stop."""
+"""Seconds after the start. By then, gateways have reported their running requests."""
 LOOK_SECONDS = 600.0
 """Seconds between two looks at what may go."""
-"""Seconds after the start. By then, gateways have reported their running requests."""
+NAP = 1.0
+"""Seconds after which the file retention looks whether it is to stop."""
 
 
 @dataclass(frozen=True, slots=True)
