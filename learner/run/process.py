@@ -1,6 +1,6 @@
 """The learner's process."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -14,9 +14,8 @@ from burnish.config.machine import dtype, n_threads
 from burnish.journal import Journal
 from burnish.keys import engine_key
 from burnish.learner.data.anchors import Anchors
-from burnish.learner.data.shadow_groups import Grader, GroupLedger
+from burnish.learner.data.shadow_groups import GroupLedger
 from burnish.learner.grading.hint_grader import HintGrader
-from burnish.learner.grading.rating_grader import RatingGrader
 from burnish.learner.model.policy import Policy
 from burnish.learner.model.ranks import Ranks
 from burnish.learner.run.ledger import Ledger
@@ -29,8 +28,6 @@ from burnish.learner.run.trainer_pool import TrainerPool
 from burnish.learner.safety.kept_answers import KeptAnswers
 
 log = structlog.get_logger()
-GRADERS: Mapping[str, Callable[[Journal, str, Policy], Grader]] = {"likelihood": HintGrader, "ratings": RatingGrader}
-"""Graders of shadow groups that work in the learner, by `groups.grader`."""
 GPU_LATENCY_RATIO = 1.25
 GPU_MEMORY = 0.95
 """Share of a GPU's memory for the learner and an engine on the same GPU. The rest is for the driver."""
@@ -62,9 +59,8 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             store = AdapterStore(chosen.adapters_dir.resolve())
             n_anchors = len(anchors.texts) if anchors else 0
             log.info("training", agent=agent, device=str(trainer.policy.device), n_anchors=n_anchors)
-            grader = GRADERS.get(chosen.groups.grader)
-            scorer = grader(journal, agent, trainer.policy) if grader else None
-            groups = GroupLedger(journal, agent, scorer) if chosen.has_groups else None
+            grader = HintGrader(journal, agent, trainer.policy) if chosen.groups.grader == "likelihood" else None
+            groups = GroupLedger(journal, agent, grader) if chosen.has_groups else None
             return Loop(
                 Ledger(journal, agent, chosen.learner.hint_quorum),
                 store,

@@ -56,8 +56,6 @@ class Level(StrEnum):
     IMPLICIT = "implicit"
 
 
-RATINGS = (Level.VERIFIABLE, Level.USER)
-"""Sources that rate a reply themselves."""
 INTEGRATED = "integrated"
 """The source of a reward made of a session's outcome and a step's own reward."""
 
@@ -96,8 +94,6 @@ class Effective:
 
 PRAISE = 0.5
 """Rewards from `PRAISE` up are praise, rewards of −0.5 or less are dislike. Anything between is undecided."""
-MIN_RATINGS = 12
-"""Least praised replies and least disliked ones by which other replies can be rated."""
 
 
 class Word(NamedTuple):

@@ -12,12 +12,10 @@ COMMON: Mapping[str, Any] = {
     "learner.max_wait": 3600.0
 }
 """The settings of every arm that are no defaults."""
-GROUPS: Mapping[str, Any] = {
-    **STYLE_GROUPS,
-    "learner.recipe.group_max_tokens": world.MAX_TOKENS,
-    # the base is unfit to judge in words
-    "groups.grader": "ratings",
-}
+GROUPS: Mapping[str, Any] = {**STYLE_GROUPS, "learner.recipe.group_max_tokens": world.MAX_TOKENS}
+"""Shadow groups of turns whose users have given hints so far. The likelihood of these hints grades them, which is the
+default, because the base is unfit to judge in words.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,6 @@ AT_ONCE = 8
 """Groups that are drawn side by side."""
 MINUTE = 60.0
 PICK_SECONDS = 2.0
-VARIED = 0.8
-"""Least temperature of replies that ratings score. Clients that sample more narrowly would get the same reply again."""
 MAX_TRIES = 8
 """How many times a group's drawing may be interrupted."""
 
@@ -203,7 +201,7 @@ class Drawer:
                 model=agent.engine_model(row.version, table.base_name),
                 messages=messages_of(session, turn.message_digests),
                 tools=tuple(tools),  # type: ignore[arg-type]
-                temperature=max(float(row.sampling["temperature"]), 0.0 if row.wish else VARIED),
+                temperature=float(row.sampling["temperature"]),
                 prompt_ids=from_bytes("i", turn.prompt_ids),
                 last_id=ids[-1],
             )

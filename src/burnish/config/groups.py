@@ -17,10 +17,10 @@ class Groups(Section):
     )
     tokens_per_minute: int = Field(4000, ge=1, description="Most tokens drawn per minute, for all agents together.")
     max_per_user_hour: int = Field(60, ge=1, description="Most groups started per hour for one user's turns.")
-    grader: Literal["likelihood", "ratings", "rubric"] = Field(
+    grader: Literal["likelihood", "rubric"] = Field(
         "likelihood",
         description="Scores the groups: the learner's base, by how much likelier the user's hint makes a reply "
-        "(`likelihood`) or by what people's ratings of other replies taught it (`ratings`); or a judge (`rubric`).",
+        "(`likelihood`), or a judge (`rubric`).",
     )
     earlier_hints: int = Field(
         0,
