@@ -2,6 +2,10 @@
 
 They are self-generated, so they contain nobody's data. They are the base's likeliest answers: a small model that is
 sampled at temperature 1 writes nonsense, and holding its predictions there keeps nothing that anybody asks for.
+
+An anchor ends with the first clause of the answer. What the base knows is mostly said by then. Whether a comma or
+another sentence follows is its style, and a user may want another one (docs/decisions/0046-anchors-of-one-clause.md).
+An answer with a `check` is right as a whole, and one to a prompt with tools may be a call, so these stay whole.
 Guarantees: they are made once per base and file (cached under a name made of both digests; those of known models
 ship). An answer that fails its `check` is not used.
 """
@@ -25,7 +29,9 @@ from burnish.learner.model.generation import generate
 from burnish.learner.model.policy import Policy, Weights
 
 MAX_NEW_TOKENS = 32
-"""Longest anchor. What follows in a long answer says more about its style than about what the base knows."""
+"""Longest answer that is generated."""
+_COMMA = re.compile(r"\s*[,，、]\s*")
+_SENTENCE = re.compile(r"[.!?。！？][)\"'”]*\s*$")
 
 
 class Anchors:
@@ -38,9 +44,8 @@ class Anchors:
     def load(cls, file: Path, policy: Policy, cache_dir: Path, *, max_new_tokens: int = MAX_NEW_TOKENS) -> "Anchors":
         """The anchors of the JSONL `file` ({"messages": …, "tools"?: …, "check"?: regex for the whole answer})."""
         prompts = read_prompts(file)
-        identity = (
-            f"{revision(policy.base_dir)} {hashlib.sha256(file.read_bytes()).hexdigest()} {max_new_tokens} likeliest"
-        )
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        identity = f"{revision(policy.base_dir)} {digest} {max_new_tokens} first clause"
         cache = cache_dir / f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
         shipped = OF_KNOWN_BASES / cache.name
         if shipped.exists():
@@ -55,6 +60,21 @@ class Anchors:
         """`n` different anchors, or all if there are fewer."""
         order = torch.randperm(len(self.texts), generator=generator)[:n]
         return [self.texts[i] for i in order.tolist()]
+
+
+def first_clause(ids: Sequence[int], tokenizer: Any) -> list[int]:
+    """The ids of an answer up to its first comma, the end of its first sentence, or a blank line. An answer of one
+    clause keeps its end token.
+    """
+    before = tokenizer.decode(ids[:1])
+    for n in range(1, len(ids)):
+        text = tokenizer.decode(ids[: n + 1])
+        new = text[len(before) :]
+        begins_another = _SENTENCE.search(before) is not None and new[:1].isspace()
+        if _COMMA.fullmatch(new) or begins_another or "\n\n" in new:
+            return list(ids[:n])
+        before = text
+    return list(ids)
 
 
 def read_prompts(file: Path) -> list[Mapping[str, Any]]:
@@ -86,5 +106,6 @@ def _generate(prompts: Sequence[Mapping[str, Any]], policy: Policy, max_new_toke
             continue
         check = prompt.get("check")
         if not check or re.fullmatch(check, tokenizer.decode(answer, skip_special_tokens=True), re.DOTALL):
-            texts.append(Text(ids, answer))
+            is_whole = check or prompt.get("tools")
+            texts.append(Text(ids, answer if is_whole else first_clause(answer, tokenizer)))
     return texts

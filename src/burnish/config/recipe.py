@@ -192,7 +192,7 @@ class Recipe(Section):
         "had become. Each version that goes live takes back a quarter of one such factor. 1: "
         "never.",
     )
-    anchor_rows: int = Field(32, ge=0, le=4_096, description="Anchor rows mixed into each step.")
+    anchor_rows: int = Field(64, ge=0, le=4_096, description="Anchor rows mixed into each step.")
     baseline_decay: float = Field(
         0.9, gt=0, lt=1, description="Share of the running baseline's evidence that each version keeps."
     )
