@@ -65,7 +65,7 @@ class Forgetting:
 def forgetting(session: Session, agent: str, live: int) -> Forgetting:
     """The gate's findings on `live` and on the versions made from it."""
     row = session.get(VersionRow, (agent, live)) if live else None
-    n_lost, n_tolerated = _lost(row.evidence) if row is not None else (0, 0)
+    n_lost, n_tolerated = _likely_lost(row.evidence) if row is not None else (0, 0)
     query = select(col(VersionRow.evidence)).where(
         col(VersionRow.agent) == agent, col(VersionRow.parent) == live, col(VersionRow.state) == VersionState.REFUSED
     )
@@ -91,3 +91,19 @@ def _lost(evidence: Mapping[str, Any]) -> tuple[int, int]:
     if not figures:
         return 0, 0
     return figures["n_lost"] + figures.get("n_open", 0), max(0, tolerated(figures["n"], figures["margin"]))
+
+
+def _likely_lost(evidence: Mapping[str, Any]) -> tuple[int, int]:
+    """The same, with as large a share of the unanswered prompts lost as of the others.
+
+    The gate stops once the unanswered ones cannot refuse a version any more. Then those and the lost ones together are
+    just as many as it tolerates, whatever the version has lost.
+    """
+    most, n_tolerated = _lost(evidence)
+    if not most:
+        return 0, n_tolerated
+    figures = evidence["retention"]
+    n_open = figures.get("n_open", 0)
+    n_answered = figures.get("n_asked", figures["n"] - n_open)
+    likely = round(n_open * figures["n_lost"] / n_answered) if n_answered else n_open
+    return figures["n_lost"] + likely, n_tolerated

@@ -71,6 +71,25 @@ def test_the_factor_stays_within_its_bounds(n_lost: int, n_tolerated: int, n_ref
     assert Forgetting(n_lost + 1, n_tolerated, n_refused).factor(growth) >= factor
 
 
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ({"n_lost": 1, "n_asked": 93, "n_open": LIMIT - 1}, 1),  # the gate stopped early, and three more are not lost
+        ({"n_lost": 3, "n_asked": 95, "n_open": 1}, 3),
+        ({"n_lost": 2, "n_asked": 4, "n_open": 2}, 3),  # half of those that answered are
+        ({"n_lost": 0, "n_asked": 0, "n_open": 2}, 2),  # nothing is known
+        ({"n_lost": 2, "n_open": 2}, 2),
+        ({"n_lost": LIMIT, "n_asked": 96, "n_open": 0}, LIMIT),
+    ],
+)
+def test_unanswered_prompts_are_not_taken_for_lost(world: World, figures: dict[str, Any], expected: int) -> None:
+    world.add(5)
+    assert world.loop.run_once()
+    with world.journal.write() as session:
+        lifecycle.promote(session, "agent", 1, expected=0, actor="gate", evidence={"retention": {**SET, **figures}})
+    assert world.ledger.history.forgetting(1) == Forgetting(expected, LIMIT, 0)
+
+
 def test_the_gate_s_evidence_is_read_from_the_journal(world: World) -> None:
     """v1 is live at the limit. Of its children, v2 forgot too much, and v3 was refused for something else."""
     for number in (1, 2, 3):
@@ -78,7 +97,7 @@ def test_the_gate_s_evidence_is_read_from_the_journal(world: World) -> None:
         assert world.loop.run_once()
         with world.journal.write() as session:
             if number == 1:
-                lifecycle.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(LIMIT - 2, 2))
+                lifecycle.promote(session, "agent", 1, expected=0, actor="gate", evidence=retention(LIMIT))
             elif number == 2:
                 lifecycle.refuse(session, "agent", 2, reason="forgot", evidence=retention(LIMIT + 1))
             else:
