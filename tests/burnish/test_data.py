@@ -174,6 +174,6 @@ def test_what_a_known_base_says_to_the_prompts_ships_for_the_present_prompts() -
     assert prompts == digest(ABILITIES)
     assert answers.stem.endswith(hashlib.sha256(known["identity"].encode()).hexdigest()[:16])
     assert sum(answer is not None for answer in record.read()) >= N_FORGETTING_PROMPTS and record.standing() is None
-    identity = f"{base} {digest(ANCHORS)} {MAX_NEW_TOKENS} likeliest"
+    identity = f"{base} {digest(ANCHORS)} {MAX_NEW_TOKENS} first clause"
     name = f"anchors-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     assert len(json.loads((OF_KNOWN_BASES / name).read_text(encoding="utf-8"))) == len(rows(ANCHORS))
