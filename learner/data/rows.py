@@ -105,6 +105,12 @@ class TokenBatch:
         """Exact entropies in nats at the completions' tokens [N], without gradient."""
         return self.predictions.entropy()
 
+    @property
+    def live_entropy(self) -> float:
+        """Sum of the exact entropies (nats) at the live rows' tokens."""
+        is_live = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in self.rows])
+        return float(self.entropy[is_live.to(self.entropy.device)].sum())
+
     def at_ids(self, ids: Tensor, index: Tensor | None = None) -> Tensor:
         """Log-probs [n, K] of `ids` [n, K] at the positions `index` [n] of the token axis (all by default)."""
         return self.predictions.at_ids(ids, index)

@@ -129,7 +129,8 @@ class Trainer:
                 reason = "no row had anything to teach"
             if reason is None:
                 if not work.has_momentum:
-                    self._stop()
+                    for moments in self.optimizer.state.values():
+                        moments["exp_avg"].zero_()  # the second moments and the count of steps stay
                 self.optimizer.step()
                 metrics |= self._further(batch.used, weight_factors)
                 if length is not None:
@@ -379,15 +380,10 @@ class Trainer:
             if not math.isfinite(metrics["loss"]):
                 return
             loss.backward()  # type: ignore[no-untyped-call]
-            metrics["entropy"] += _live_entropy(batch) / max(1, n_live)
+            metrics["entropy"] += batch.live_entropy / max(1, n_live)
             if length is not None:
                 length.keep(batch)
             self.policy.rest(time.perf_counter() - began)
-
-    def _stop(self) -> None:
-        """Set the first moments to zero. The second moments and the count of steps stay."""
-        for moments in self.optimizer.state.values():
-            moments["exp_avg"].zero_()
 
     def _clip(self) -> float:
         """Clip by global norm. Returns the norm before clipping."""
@@ -400,9 +396,3 @@ class Trainer:
 
 def _no_other_ranks(work: Work) -> None:
     """The default: no other ranks."""
-
-
-def _live_entropy(batch: TokenBatch) -> float:
-    """Sum of the exact entropies (nats) at the live rows' tokens."""
-    is_live = torch.cat([torch.full((row.n_tokens,), row.sample is not None) for row in batch.rows])
-    return float(batch.entropy[is_live.to(batch.entropy.device)].sum())
