@@ -32,7 +32,7 @@ class Shape:
     is_tied: bool = True
     prompts: tuple[int, int] = (512, 2048)
     completions: tuple[int, int] = (128, 512)
-    minutes: float = 1.0
+    minutes: float = 1.5
 
     @property
     def n_linear(self) -> int:
@@ -49,9 +49,9 @@ class Shape:
 
 SHAPES = {
     "0.6b": Shape(1024, 3072, 28, 16, 8),
-    "1.7b": Shape(2048, 6144, 28, 16, 8, minutes=1.2),
-    "4b": Shape(2560, 9728, 36, 32, 8, minutes=1.7),
-    "8b": Shape(4096, 12288, 36, 32, 8, is_tied=False, minutes=2.5),
+    "1.7b": Shape(2048, 6144, 28, 16, 8, minutes=1.8),
+    "4b": Shape(2560, 9728, 36, 32, 8, minutes=2.2),
+    "8b": Shape(4096, 12288, 36, 32, 8, is_tied=False, minutes=3.0),
     "tiny": Shape(64, 128, 2, 4, 2, 16, 512, prompts=(24, 96), completions=(8, 24), minutes=0.5),
 }
 """Qwen3's dense models, and one for the CPU that tries the logic."""

@@ -11,10 +11,11 @@ from typing import Any
 
 import structlog
 import torch
+from peft.tuners.lora import LoraLayer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from burnish.learner.data.rows import Text, Tokens, pack
-from burnish.learner.model.packing import NAME, Layout, fill, without_mask
+from burnish.learner.model.packing import N_LITTLE, NAME, Layout, fill, without_mask
 from burnish.learner.model.predictions import Dense, Predictions, Projected
 
 log = structlog.get_logger()
@@ -28,10 +29,13 @@ class Forward:
 
     def __init__(self, model: Any, *, is_checkpointed: bool = False) -> None:
         self._model = model
-        self.is_packed = _agrees(model)
+        base = model.get_base_model()
+        self._type = base.get_output_embeddings().weight.dtype
+        self._adapted = [module for module in model.modules() if isinstance(module, LoraLayer)]
+        with self._in_base_type():
+            self.is_packed = _agrees(model)
         self._checkpointed: list[Any] = []
         if is_checkpointed:
-            base = model.get_base_model()
             base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self._checkpointed = [module for module in base.modules() if isinstance(module, GradientCheckpointingLayer)]
 
@@ -41,7 +45,7 @@ class Forward:
 
     def predictions(self, rows: Sequence[Tokens]) -> Predictions:
         """The model's predictions at each row's completion, rows concatenated."""
-        with self._keeping_little():
+        with self._keeping_little(), self._in_base_type():
             return _packed(self._model, rows) if self.is_packed else _padded(self._model, rows)
 
     @contextmanager
@@ -58,11 +62,30 @@ class Forward:
             for layer in self._checkpointed:
                 layer.training = False
 
+    @contextmanager
+    def _in_base_type(self) -> Iterator[None]:
+        """A bf16 base's adapter is computed in bf16 too, as the engine does. Its parameters and gradients stay fp32.
 
-def _packed(model: Any, rows: Sequence[Tokens]) -> Projected:
+        PEFT would compute it in fp32. It would copy every activation for that, which took more of a GPU's time than the
+        base's matrices.
+        """
+        if self._type != torch.bfloat16:
+            yield
+            return
+        for layer in self._adapted:
+            layer.cast_input_dtype_enabled = False
+        try:
+            with torch.autocast(self._model.device.type, torch.bfloat16):
+                yield
+        finally:
+            for layer in self._adapted:
+                layer.cast_input_dtype_enabled = True
+
+
+def _packed(model: Any, rows: Sequence[Tokens], n_little: int = N_LITTLE) -> Projected:
     base = model.get_base_model()
     head = base.get_output_embeddings().weight
-    layout = Layout.of(rows, head.device)
+    layout = Layout.of(rows, head.device, n_little)
     with without_mask():
         hidden = base.get_decoder()(
             input_ids=layout.ids[None], position_ids=layout.positions[None], use_cache=False, packed=layout
@@ -111,7 +134,7 @@ def _agrees(model: Any) -> bool:
     alone = _padded(model, rows).logprobs
     config._attn_implementation = NAME
     try:
-        difference = (_packed(model, rows).dense() - alone).abs()
+        difference = (_packed(model, rows, n_little=0).dense() - alone).abs()  # with the attention of `alone`
         if bool(difference.max() < 1e-3) if _is_float32(model) else bool(difference.mean() < 0.05):
             return True
         log.warning("rows will be padded: packed rows give other values", largest=float(difference.max()))

@@ -8,7 +8,7 @@ Attention runs per segment (`attend`), everything else over all tokens at once. 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ from burnish.learner.data.rows import Tokens
 NAME = "burnish_packed"
 MIN_SHARED = 16
 """Shorter common beginnings are computed again, because each shared segment needs a gather and a mask per layer."""
+N_LITTLE = 2**16
+"""Most pairs of a query and a key in a segment for which attention is written out on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,28 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`ids` and `positions` [T]. `targets` [N]: the places that predict the rows' completions, in the rows' order."""
+    """`ids` and `positions` [T]. `targets` [N]: the places that predict the rows' completions, in the rows' order.
+
+    `masks` are those of `mask` so far: all layers need the same few. On a CPU, attention is written out for segments
+    with at most `n_little` pairs of a query and a key.
+    """
 
     ids: Tensor
     positions: Tensor
     segments: tuple[Segment, ...]
     targets: Tensor
+    n_little: int = 0
+    masks: dict[tuple[int, int, int | None], Tensor] = field(default_factory=dict)
+
+    def mask(self, n: int, m: int, window: int | None) -> Tensor:
+        """Which of m keys each of the last n places may attend to [n, m]."""
+        key = n, m, window
+        if key not in self.masks:
+            self.masks[key] = _mask(n, m, window, self.ids.device)
+        return self.masks[key]
 
     @classmethod
-    def of(cls, rows: Sequence[Tokens], device: torch.device) -> "Layout":
+    def of(cls, rows: Sequence[Tokens], device: torch.device, n_little: int = N_LITTLE) -> "Layout":
         """The last token of a row is not fed, because it predicts nothing."""
         fed = [_fed(row) for row in rows]
         ids: list[int] = []
@@ -71,6 +86,7 @@ class Layout:
             torch.tensor(positions, device=device),
             tuple(segments),
             torch.tensor(targets, device=device),
+            n_little,
         )
 
 
@@ -124,7 +140,11 @@ def attend(
             k, v = key[:, :, segment.start : segment.end], value[:, :, segment.start : segment.end]
         n, m = q.shape[2], k.shape[2]
         is_cut = sliding_window is not None and m > sliding_window
-        mask = _mask(n, m, sliding_window if is_cut else None, q.device) if segment.has_prefix or is_cut else None
+        window = sliding_window if is_cut else None
+        if q.device.type == "cpu" and q.dtype == torch.bfloat16 and n * m <= packed.n_little:
+            parts.append(_attend_little(q, k, v, packed.mask(n, m, window), scaling))
+            continue
+        mask = packed.mask(n, m, window) if segment.has_prefix or is_cut else None
         parts.append(
             torch.nn.functional.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, is_causal=mask is None and n > 1, scale=scaling, enable_gqa=is_grouped
@@ -133,8 +153,21 @@ def attend(
     return torch.cat(parts, 2).transpose(1, 2).contiguous(), None
 
 
+def _attend_little(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None) -> Tensor:
+    """SDPA written out, [1, heads, n, d] and [1, key heads, m, d] -> [1, heads, n, d]. The softmax is in float32.
+
+    On a CPU, torch's bf16 kernel takes two to three times as long for segments of this size, mostly in backward.
+    """
+    n_heads, n, size = query.shape[1:]
+    n_key_heads, m = key.shape[1:3]
+    scale = size**-0.5 if scaling is None else scaling
+    scores = torch.bmm(query.reshape(n_key_heads, -1, size), key[0].transpose(1, 2)).float() * scale
+    hidden = scores.view(n_key_heads, -1, n, m).masked_fill(~mask, -torch.inf)
+    weights = torch.softmax(hidden, -1).to(value.dtype).view(n_key_heads, -1, m)
+    return torch.bmm(weights, value[0]).view(1, n_heads, n, size)
+
+
 def _mask(n: int, m: int, window: int | None, device: torch.device) -> Tensor:
-    """Which of m keys each of the last n places may attend to [n, m]."""
     distance = torch.arange(m - n, m, device=device)[:, None] - torch.arange(m, device=device)
     return (distance >= 0) if window is None else (distance >= 0) & (distance < window)
 

@@ -8,6 +8,7 @@ kept aside. Optimiser moments, which mix in earlier steps, are left out.
 
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor
 
 from burnish.learner.model.ranks import Ranks
@@ -47,4 +48,5 @@ class Gradients:
 
 def _dot(one: Iterable[Tensor | None], other: Iterable[Tensor | None]) -> float:
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    return float(sum((a.double() * b.double()).sum() for a, b in pairs))
+    products = [torch.dot(a.flatten(), b.flatten()) for a, b in pairs]
+    return float(torch.stack(products).double().sum()) if products else 0.0

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM, Qwen2Config, Qwen2ForC
 from burnish.learner.data.rows import Text
 from burnish.learner.data.samples import Sample
 from burnish.learner.model.forward import Forward
-from burnish.learner.model.packing import Layout, fill
+from burnish.learner.model.packing import N_LITTLE, Layout, attend, fill
 from burnish.learner.model.policy import Policy, Weights
 from burnish.learner.model.predictions import Dense, Projected
 from burnish.learner.run.trainer import Trainer
@@ -153,3 +153,22 @@ def test_a_model_that_changes_its_logits_stays_padded(base_dir: Path) -> None:
 def _unpacked(model: Any) -> Any:
     model.get_base_model().config._attn_implementation = "sdpa"
     return model
+
+
+@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("scaling", [None, 0.3])
+def test_attention_written_out_is_sdpa_in_value_and_gradient(window: int | None, scaling: float | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    size = len(Layout.of(ROWS, torch.device("cpu")).ids)
+    query, key, value = (torch.randn(1, heads, size, 8, generator=generator).bfloat16() for heads in (6, 2, 2))
+    for n_little in (N_LITTLE, 0):
+        layout = Layout.of(ROWS, torch.device("cpu"), n_little)
+        given = [tensor.clone().requires_grad_() for tensor in (query, key, value)]
+        made, _ = attend(None, *given, None, packed=layout, scaling=scaling, sliding_window=window)
+        (made.float() * torch.linspace(-1.0, 1.0, size)[None, :, None, None]).sum().backward()
+        found.append([made.detach().float(), *(tensor.grad.float() for tensor in given)])
+    for written, kernel in zip(*found, strict=True):
+        assert torch.allclose(written, kernel, atol=0.05)
+        assert (written - kernel).abs().mean() < 0.005
+    assert not torch.equal(found[0][0], found[1][0])  # two ways of computing it

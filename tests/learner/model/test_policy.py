@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft.tuners.lora import LoraLayer
 from tiny import perturb
 
 from burnish.errors import AdapterError, LearnerError
@@ -119,3 +120,32 @@ def test_folding_changes_no_value_and_afterwards_the_base_is_unchanged(policy: P
     for name, tensor in policy.model.state_dict().items():
         assert torch.equal(tensor, weights[name])
     assert all(torch.equal(one, other) for one, other in zip(policy.logprobs(ROWS), loose, strict=True))
+
+
+def test_a_bf16_base_computes_its_adapter_in_bf16_and_keeps_it_in_fp32(policy: Policy, base_dir: Path) -> None:
+    rounded = Policy.load(base_dir, rank=4, alpha=8, seed=1, device="cpu", is_bfloat16=True)
+    perturb(policy)
+    rounded.take_adapter(policy.copy_adapter())
+    layer = next(module for module in rounded.model.modules() if isinstance(module, LoraLayer))
+    types = set()
+    layer.lora_A["default"].register_forward_hook(lambda module, given, made: types.add(made.dtype))
+
+    def gradient(of: Policy) -> torch.Tensor:
+        of.predictions(ROWS).dense().diagonal().sum().backward()
+        return torch.cat([tensor.grad.flatten() for tensor in of.parameters().values()])
+
+    def likeness(one: torch.Tensor, other: torch.Tensor) -> float:
+        return float(torch.nn.functional.cosine_similarity(one, other, dim=0))
+
+    found, exact = gradient(rounded), gradient(policy)
+    assert types == {torch.bfloat16}
+    assert found.dtype == torch.float32
+    rounded.model.zero_grad()
+    rounded._forward._type = torch.float32  # now only the base is rounded, and the adapter is computed in fp32
+    assert likeness(found, exact) > likeness(gradient(rounded), exact) - 0.01
+    rounded._forward._type = torch.bfloat16
+    for some, others in zip(rounded.logprobs(ROWS), policy.logprobs(ROWS), strict=True):
+        assert (some - others).abs().mean() < 0.1
+    types.clear()
+    rounded.model(input_ids=torch.tensor([[5, 6, 7]]))  # outside a pass PEFT casts as ever
+    assert types == {torch.float32}
