@@ -1,5 +1,6 @@
 """The learner's process."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,8 @@ log = structlog.get_logger()
 GPU_LATENCY_RATIO = 1.25
 GPU_MEMORY = 0.95
 """Share of a GPU's memory for the learner and an engine on the same GPU. The rest is for the driver."""
+ENGINE_PAUSE = 1.0
+"""Seconds between two looks at an engine that starts."""
 
 
 def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
@@ -75,10 +78,25 @@ def run(settings: Settings, is_stopping: Callable[[], bool]) -> None:
             )
 
         scheduler = Scheduler(settings, journal, loop_of)
+        await_engine(settings, key, is_stopping)
         scheduler.run_once(lambda: True)  # the base model is loaded now, not when the first rows are ready
         log.info("learner ready")
         scheduler.run_forever(is_stopping)
     ranks.send(None)
+
+
+def await_engine(settings: Settings, key: str, is_stopping: Callable[[], bool]) -> None:
+    """Wait for an engine that starts on the same GPU.
+
+    vLLM measures at its start how much of the GPU is free. If another process takes memory meanwhile, it counts that as
+    its own and may find none left for its cache.
+    """
+    if settings.engine.urls or _device(settings.learner.device) == "cpu":
+        return
+    if token_gaps(settings.engine_urls, key) is None:
+        log.info("waiting for the engine, which measures the GPU's memory while it starts")
+    while token_gaps(settings.engine_urls, key) is None and not is_stopping():
+        time.sleep(ENGINE_PAUSE)
 
 
 def _latency_limit(settings: Settings) -> float:
