@@ -166,7 +166,9 @@ class Recipe(Section):
     )
     kl_weight: float = Field(0.0, ge=0, description="Weight of the KL to the base. 0: off.")
     anchor_weight: float = Field(
-        3.0, ge=0, description="Weight of keeping the base's predictions on its own answers to general prompts. 0: off."
+        12.0,
+        ge=0,
+        description="Weight of keeping the base's predictions on its own answers to general prompts. 0: off.",
     )
     anchor_growth: float = Field(
         2.0,
@@ -192,7 +194,7 @@ class Recipe(Section):
         "had become. Each version that goes live takes back a quarter of one such factor. 1: "
         "never.",
     )
-    anchor_rows: int = Field(64, ge=0, le=4_096, description="Anchor rows mixed into each step.")
+    anchor_rows: int = Field(32, ge=0, le=4_096, description="Anchor rows mixed into each step.")
     baseline_decay: float = Field(
         0.9, gt=0, lt=1, description="Share of the running baseline's evidence that each version keeps."
     )
@@ -347,6 +349,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "max_wait": 20.0,
             "kl_weight": 0.1,
             "anchor_rows": 24,
+            "anchor_weight": 3.0,
             # This model is meant to move far from its base within some twenty steps. The usual limits are for models
             # that are not.
             "monitors": "watch",
