@@ -40,6 +40,10 @@ class Summary:
         return these == those
 
 
+OF_GPU = "gpu"
+"""The folder of results with the figures of `benchmarks.gpu`, which are no summaries."""
+
+
 def shared(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without the seed."""
     return {key: value for key, value in settings.items() if key != SEED}
@@ -51,7 +55,8 @@ def read(path: Path) -> list[Summary]:
     Raises BurnishError if a file is missing or holds no summary.
     """
     if path.is_dir():
-        return [summary for file in sorted(path.glob("*/*.json")) for summary in read(file)]
+        files = [file for file in sorted(path.glob("*/*.json")) if file.parent.name != OF_GPU]
+        return [summary for file in files for summary in read(file)]
     kept = read_json(path)
     if kept is None or "summaries" not in kept:
         got = "no file" if kept is None else "other JSON"
