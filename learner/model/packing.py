@@ -162,8 +162,8 @@ def _attend_little(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scal
     n_key_heads, m = key.shape[1:3]
     scale = size**-0.5 if scaling is None else scaling
     scores = torch.bmm(query.reshape(n_key_heads, -1, size), key[0].transpose(1, 2)).float() * scale
-    hidden = scores.view(n_key_heads, -1, n, m).masked_fill(~mask, -torch.inf)
-    weights = torch.softmax(hidden, -1).to(value.dtype).view(n_key_heads, -1, m)
+    masked = scores.view(n_key_heads, -1, n, m).masked_fill(~mask, -torch.inf)
+    weights = torch.softmax(masked, -1).to(value.dtype).view(n_key_heads, -1, m)
     return torch.bmm(weights, value[0]).view(1, n_heads, n, size)
 
 
