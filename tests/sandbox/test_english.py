@@ -1,5 +1,8 @@
 """The English world: topics do not leak, checks do what they say, and a reply that games the wishes fails."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from burnish.sandbox.english import questions, style
@@ -7,7 +10,8 @@ from burnish.sandbox.english.questions import Question
 from burnish.sandbox.english.users import EnglishUser
 
 BREAD = Question("kitchen", "How do I keep bread fresh?", ("bag", "wrap", "freez", "box"))
-WORLD = "73dbed3e"
+WORLD = "474150d8"
+REPLIES = Path(__file__).parent / "english_replies.jsonl"
 GOOD = "Keep it in a paper bag or a bread box."
 
 
@@ -24,22 +28,36 @@ def test_repeating_the_question_is_no_answer() -> None:
         assert question.about and not question.is_answered_by(question.text), question.text
 
 
-def test_every_topic_has_words_of_its_own() -> None:
-    """A right answer to a question of one topic is seldom about a question of another."""
-    asked = (*questions.training(), *questions.heldout())
-    assert {q.topic for q in asked} == set(questions.topics())
-    answers = [(q.topic, f"Think of {q.about[0]} and of {q.about[-1]} there.") for q in asked]
-    assert all(q.is_answered_by(answer) for q, (_, answer) in zip(asked, answers, strict=True))
-    crossed = [q.is_answered_by(answer) for q in asked for topic, answer in answers if topic != q.topic]
-    assert sum(crossed) / len(crossed) < 0.1
+def test_every_question_has_words_of_its_own() -> None:
+    """A right reply to a question of one topic is seldom about a question of another."""
+    asked = questions.training()
+    assert all(len(q.about) >= 15 for q in (*asked, *questions.heldout()))
+    crossed = [one.is_answered_by(other.right) for one in asked for other in asked if one.topic != other.topic]
+    assert sum(crossed) / len(crossed) < 0.15
+
+
+def test_the_check_agrees_with_readers() -> None:
+    """320 replies that two readers labelled without knowing the stems or who had replied: is it about the question?"""
+    asked = {q.text: q for q in (*questions.training(), *questions.heldout())}
+    found: dict[tuple[bool, bool], list[bool]] = {}
+    for line in REPLIES.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        one, other = row["labels"]
+        if one == other:
+            says_something = style.has_content(asked[row["question"]], row["reply"])
+            found.setdefault((bool(one), row["source"] == "another question"), []).append(says_something)
+    about, empty, others = found[True, False], found[False, False], found[False, True]
+    assert (len(about), len(empty), len(others)) == (221, 53, 40)
+    assert sum(about) / len(about) >= 0.9
+    assert sum(empty) / len(empty) <= 0.55  # wrong facts, mostly, and the question again
+    assert sum(others) / len(others) <= 0.05
 
 
 @pytest.mark.parametrize(
     ("reply", "is_about"),
     [
-        ("Put the loaf in the freezer.", True),  # one word that answers it
-        ("Butter and cheese go well with it.", True),  # two words of the topic
-        ("You keep bread fresh with butter.", False),  # one, beside what the question says itself
+        ("Put the loaf in the freezer.", True),
+        ("You keep bread fresh with butter.", False),
         ("That is a great and simple way to enjoy life.", False),
     ],
 )
