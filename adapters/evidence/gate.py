@@ -65,13 +65,21 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LostPrompt:
+    """A forgetting prompt's last message, and the candidate's answer to it, which failed. Both shortened."""
+
+    prompt: str
+    reply: str
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """Of `n` forgetting prompts that the base passes, the candidate fails `n_lost`. With the measure `predictions`: of
     `n` prompts that the engine accepts, on `n_lost` the candidate predicts otherwise than the base.
 
     `n_asked` were asked of the candidate on an engine. To the others it gives the base's own answers
     (learner/safety/kept_answers.py). `n_open` answers were not waited for, because none of them could change the
-    verdict. They count as lost.
+    verdict. They count as lost. `lost` are the prompts that it failed, if its answers were compared.
     """
 
     n: int
@@ -80,6 +88,7 @@ class Retention:
     n_asked: int | None = None
     n_open: int = 0
     measure: Measure = Measure.ANSWERS
+    lost: tuple[LostPrompt, ...] = ()
 
     @property
     def loss_bound(self) -> float:

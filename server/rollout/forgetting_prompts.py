@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS, BaseRecord, Standing, standing
-from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION, Retention, tolerated
+from burnish.adapters.evidence.gate import N_FORGETTING_PROMPTS, N_MIN_RETENTION, LostPrompt, Retention, tolerated
 from burnish.errors import ConfigError, EngineError, EngineUnavailable
 from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.engine.engine import Engine
@@ -30,6 +30,8 @@ GENERAL_MAX_TOKENS = 32
 MIN_TOKENS = 64
 SECOND_TEMPERATURE = 0.5
 """Temperature of every further answer to a prompt."""
+MAX_SHOWN = 200
+"""Characters of a lost prompt, and of the answer to it, that the evidence holds."""
 SEED_STEP = 1_000_000
 """Distance between the seeds of a prompt's further answers."""
 _CALL = "<tool_call>\n{}\n</tool_call>"
@@ -76,10 +78,11 @@ def read_prompts(path: Path, limit: int | None, setting: str = "gate.forgetting_
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether an answer passed its check, and its length in tokens."""
+    """Whether an answer passed its check, its length in tokens, and what it said."""
 
     has_passed: bool
     n_tokens: int
+    text: str = ""
 
 
 class RetentionSet:
@@ -228,10 +231,19 @@ class RetentionSet:
                 lambda more: is_settled({**known, **more}),
                 is_asked_twice=True,
             )
-        n_lost = sum(not answer.has_passed for answer in answers.values())
+        lost = tuple(self._lost(place, answers[place]) for place in sorted(answers) if not answers[place].has_passed)
         return Retention(
-            n=len(counted), n_lost=n_lost, margin=margin, n_asked=len(answers), n_open=len(asked) - len(answers)
+            n=len(counted),
+            n_lost=len(lost),
+            margin=margin,
+            n_asked=len(answers),
+            n_open=len(asked) - len(answers),
+            lost=lost,
         )
+
+    def _lost(self, place: int, answer: Answer) -> LostPrompt:
+        said = self._prompts[place].messages[-1].get("content")
+        return LostPrompt(_shortened(said if isinstance(said, str) else json.dumps(said)), _shortened(answer.text))
 
     def _limits(self, places: Iterable[int], counted: Mapping[int, int]) -> dict[int, int]:
         """The most tokens of each answer: a few times the base's, so that a candidate that cannot stop does not hold up
@@ -254,7 +266,7 @@ class RetentionSet:
             priority=LOW_PRIORITY,
             seed=place + SEED_STEP * (n - 1) if drawn_at else None,
         )
-        return Answer(prompt.passes(reply.message), reply.n_tokens)
+        return Answer(prompt.passes(reply.message), reply.n_tokens, shown(reply.message))
 
     async def _again(self, engine: Engine, model: str, place: int, max_tokens: int, n: int = 1) -> Answer:
         """A further answer to a prompt, the `n`-th, sampled with a seed of its own."""
@@ -286,6 +298,10 @@ class RetentionSet:
 def _counted(known: Sequence[int | None], n: int) -> dict[int, int]:
     """The first `n` prompts that the base passed, each with the length of its answer."""
     return dict(islice(((place, size) for place, size in enumerate(known) if size is not None), n))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
 
 
 def _audited(candidate: str, claimed: Sequence[int], counted: Mapping[int, int]) -> list[int]:

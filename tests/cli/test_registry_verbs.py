@@ -15,6 +15,8 @@ from tests.cli.conftest import Run
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
 
+FORGOT = {"retention": {"n": 64, "n_lost": 9, "lost": [{"prompt": "Is ice cold?", "reply": "No, it is [not]."}]}}
+
 
 @pytest.fixture
 def journal(run: Run, tmp_path: Path) -> Journal:
@@ -34,7 +36,7 @@ def journal(run: Run, tmp_path: Path) -> Journal:
             if number < 4:
                 lifecycle.promote(session, "agent", number, expected=number - 1, actor="gate", reason="passed")
             else:
-                lifecycle.refuse(session, "agent", number, reason="unlearned 9 of 64", evidence={})
+                lifecycle.refuse(session, "agent", number, reason="unlearned 9 of 64", evidence=FORGOT)
     add_turn(opened, interaction([user("hi")], "hello", interaction_id="t"), is_ready=True)
     add_feedback(opened, "t", 1.0)
     return opened
@@ -150,6 +152,8 @@ def test_a_version_is_exported_and_tells_its_story(run: Run, journal: Journal, t
     assert (told["ancestors"], told["aliases"]) == (["agent@v2", "agent@v1", "agent@v0"], ["live"])
     shown = run("versions", "lineage", "3").out
     assert "agent@v3 ← agent@v2 ← agent@v1 ← agent@v0" in shown and "until now" in shown and "history" in shown
+    refused = run("versions", "lineage", "4").out
+    assert "'n_lost': 9}" in refused and "Is ice cold?" in refused and "No, it is [not]." in refused
 
 
 def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path) -> None:

@@ -188,6 +188,7 @@ def test_what_is_stored_has_the_figures_and_what_was_not_shown_is_left_out() -> 
         "loss_bound": pytest.approx(0.0457297, abs=1e-7),
         "n_open": 0,
         "measure": "answers",
+        "lost": (),
     }
     assert Evidence().as_dict() == {"mechanical": None}
     assert replace(GOOD, left_out=("canary: why",)).as_dict()["left_out"] == ["canary: why"]

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS, BaseRecord
-from burnish.adapters.evidence.gate import binomial_upper, tolerated
+from burnish.adapters.evidence.gate import LostPrompt, binomial_upper, tolerated
 from burnish.errors import EngineError
 from burnish.server.rollout.engine.engine import Reply
 from burnish.server.rollout.forgetting_prompts import (
+    MAX_SHOWN,
     N_AUDITED,
     SEED_STEP,
     RetentionPrompt,
@@ -117,6 +118,14 @@ async def test_what_cannot_change_a_pass_is_not_waited_for_and_counts_as_lost(n_
     assert (found.n_lost, found.n_open) == (n_failing, len(slow))
     assert found.loss_bound == binomial_upper(MOST, N) <= 0.1
     assert engine.n_cancelled == len(slow)
+
+
+async def test_the_evidence_names_the_prompts_that_were_lost() -> None:
+    found = await outcome(Answering(3, 1), ())
+    assert found.lost == (LostPrompt("question 1", "no"), LostPrompt("question 3", "no"))
+    long = RetentionSet([RetentionPrompt([user("question 0 " + "?" * 300)], (), re.compile("ok")), *PROMPTS[1:]])
+    (lost,) = (await long.compare(Answering(0), "new", "base", 0.1)).lost
+    assert len(lost.prompt) == MAX_SHOWN + 1 and lost.prompt.endswith("?…")
 
 
 async def test_what_cannot_mend_a_failure_is_not_waited_for() -> None:

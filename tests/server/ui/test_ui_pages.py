@@ -40,6 +40,7 @@ SHOWN = {
         "By slice, in its watch beside v2",
         "Worst in <b>tool: ls</b>",
         "-15 points",
+        "Is ice &lt;cold&gt;?",
     ],
     "/a/agent/feedback": ["too long", "ann", "Correct"],
     "/a/agent/labels": ["Cannot tell", "On its way."],

@@ -41,7 +41,10 @@ def story(report: Tree) -> Group:
             f"to {when(span['to'])} ({escape(span['end_reason'] or span['ended_by'])})" if span["to"] else "until now"
         )
         facts.add_row("[bold]live", f"from {when(span['from'])} by {span['by']} {ended}")
-    for name, value in (report["evidence"] or {}).items():
+    evidence = dict(report["evidence"] or {})
+    retention = dict(evidence.get("retention") or {})
+    forgotten = retention.pop("lost", ())
+    for name, value in (evidence | ({"retention": retention} if retention else {})).items():
         facts.add_row(f"evidence: {name}", escape(str(value)))
     for row in report["canaries"]:
         facts.add_row(row["kind"], escape(f"{row['state']} compared with v{row['baseline']} {row['reason'] or ''}"))
@@ -51,6 +54,11 @@ def story(report: Tree) -> Group:
         )
     facts.add_row("[bold]answered", f"{report['n_turns']} turns")
     parts: list[RenderableType] = [facts]
+    if forgotten:
+        lost = Table("forgetting prompt", "failed answer", title="forgotten")
+        for each in forgotten:
+            lost.add_row(escape(each["prompt"]), escape(each["reply"]))
+        parts.append(lost)
     if report["step"] is not None:
         rows = Table(
             "turn",
