@@ -63,12 +63,20 @@ def test_a_refusal_adds_one_or_resets_and_a_good_version_never_adds(outcomes: li
     assert refused == (before + 1.0 if before + 1.0 <= MAX_REFUSALS else 0.0)
 
 
-def test_a_version_whose_rows_come_once_more_does_not_count(world: World) -> None:
+def test_only_the_first_refusal_in_a_row_is_free_if_its_rows_come_once_more() -> None:
+    assert open_refusals([True, False, False, False], {1, 2, 3}) == 2.0
+    assert open_refusals([False, True, False], {0, 2}) == 0.0
+    assert open_refusals([False, True, False], {2}) == 0.75
+
+
+@pytest.mark.parametrize("n_new", [0, 5])
+def test_a_version_whose_rows_come_once_more_does_not_count(world: World, n_new: int) -> None:
+    """Steady traffic adds new rows to those that come again. The refusal after that counts all the same."""
     for number, rate in ((1, 1.0), (2, 1.0), (3, 0.5)):
         assert world.ledger.history.rate(0.5) == rate
         if number == 3:
             break
-        world.add(5 if number == 1 else 0)
+        world.add(5 if number == 1 else n_new)
         assert world.loop.run_once()
         with world.journal.write() as session:
             lifecycle.refuse(session, "agent", number, reason="no", evidence=ASKED, gives_back=True)
