@@ -56,8 +56,9 @@ ROW: Tree = {
 RETAINED: Tree = {"n": 96, "n_lost": 1, "margin": 0.1, "lost": [{"prompt": "Is ice <cold>?", "reply": "No."}]}
 VERSION: Tree = {
     "agent": "agent", "version": 3, "parent": 2, "step_id": 3, "digest": "ab" * 32, "state": "live",
-    "reason": "passed", "evidence": {"mechanical": "sound", "probe": {"n": 4}, "slices": REPLAYED, "retention": RETAINED}, "created_at": 900.0,
-    "decided_at": 901.0, "origin": "step", "parent_agent": None, "is_pinned": False, "removed_at": None,
+    "reason": "passed", "created_at": 900.0, "decided_at": 901.0,
+    "evidence": {"mechanical": "sound", "probe": {"n": 4}, "slices": REPLAYED, "retention": RETAINED},
+    "origin": "step", "parent_agent": None, "is_pinned": False, "removed_at": None,
     "aliases": ["live"],
 }  # fmt: skip
 ENTRY: Tree = {
