@@ -25,8 +25,8 @@ from burnish.sandbox.english.users import EnglishUser
 from burnish.server.rollout.forgetting_prompts import read_prompts
 
 RECORDED = {
-    "english": "aa68d3fb9876b843f801cad99fe7294be0ed8815f5f01cc39ea07b081a5b83bd",
-    "continual": "da2642109930f41bb7c9763b796bbff5115b660a8f9ebf4c3e6c8996e3224707",
+    "english": "afc05fdf0a6e89bc3704936c88c23d354ed837f8f5b18230ee32cc7f771f16d7",
+    "continual": "2e971d75445201924096fd7ee9a38e99b9f8c21396771e3996dd2a7128d07e9d",
 }
 """Who changes a world throws away all that was measured in it."""
 
