@@ -66,7 +66,7 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LostPrompt:
-    """A forgetting prompt's last message, and the candidate's answer to it, which failed. Both shortened."""
+    """A forgetting prompt as text, and the candidate's answer to it, which failed. Both are shortened."""
 
     prompt: str
     reply: str

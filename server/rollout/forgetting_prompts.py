@@ -30,7 +30,7 @@ GENERAL_MAX_TOKENS = 32
 MIN_TOKENS = 64
 SECOND_TEMPERATURE = 0.5
 """Temperature of every further answer to a prompt."""
-MAX_SHOWN = 200
+MAX_SHOWN = 400
 """Characters of a lost prompt, and of the answer to it, that the evidence holds."""
 SEED_STEP = 1_000_000
 """Distance between the seeds of a prompt's further answers."""
@@ -242,8 +242,7 @@ class RetentionSet:
         )
 
     def _lost(self, place: int, answer: Answer) -> LostPrompt:
-        said = self._prompts[place].messages[-1].get("content")
-        return LostPrompt(_shortened(said if isinstance(said, str) else json.dumps(said)), _shortened(answer.text))
+        return LostPrompt(_shortened(_told(self._prompts[place].messages)), _shortened(answer.text))
 
     def _limits(self, places: Iterable[int], counted: Mapping[int, int]) -> dict[int, int]:
         """The most tokens of each answer: a few times the base's, so that a candidate that cannot stop does not hold up
@@ -298,6 +297,14 @@ class RetentionSet:
 def _counted(known: Sequence[int | None], n: int) -> dict[int, int]:
     """The first `n` prompts that the base passed, each with the length of its answer."""
     return dict(islice(((place, size) for place, size in enumerate(known) if size is not None), n))
+
+
+def _told(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A prompt as text: its message, or a line for each message with its role."""
+    texts = [said if isinstance(said := each.get("content"), str) else json.dumps(said) for each in messages]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(f"{each['role']}: {text}" for each, text in zip(messages, texts, strict=True))
 
 
 def _shortened(text: str) -> str:

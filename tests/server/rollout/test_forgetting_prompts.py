@@ -21,7 +21,7 @@ from burnish.server.rollout.forgetting_prompts import (
     RetentionPrompt,
     RetentionSet,
 )
-from tests.factories import user
+from tests.factories import assistant, user
 
 N, MOST = 64, 2
 PROMPTS = [RetentionPrompt([user(f"question {i}")], (), re.compile("ok")) for i in range(N)]
@@ -123,8 +123,10 @@ async def test_what_cannot_change_a_pass_is_not_waited_for_and_counts_as_lost(n_
 async def test_the_evidence_names_the_prompts_that_were_lost() -> None:
     found = await outcome(Answering(3, 1), ())
     assert found.lost == (LostPrompt("question 1", "no"), LostPrompt("question 3", "no"))
-    long = RetentionSet([RetentionPrompt([user("question 0 " + "?" * 300)], (), re.compile("ok")), *PROMPTS[1:]])
+    talk = [user("question 0"), assistant("yes"), user("?" * 500)]
+    long = RetentionSet([RetentionPrompt(talk, (), re.compile("ok")), *PROMPTS[1:]])
     (lost,) = (await long.compare(Answering(0), "new", "base", 0.1)).lost
+    assert lost.prompt.startswith("user: question 0\nassistant: yes\nuser: ??")
     assert len(lost.prompt) == MAX_SHOWN + 1 and lost.prompt.endswith("?…")
 
 
