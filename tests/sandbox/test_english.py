@@ -49,7 +49,7 @@ def test_the_check_agrees_with_readers() -> None:
     about, empty, others = found[True, False], found[False, False], found[False, True]
     assert (len(about), len(empty), len(others)) == (221, 53, 40)
     assert sum(about) / len(about) >= 0.9
-    assert sum(empty) / len(empty) <= 0.55  # wrong facts, mostly, and the question again
+    assert sum(empty) / len(empty) <= 0.55  # the readers also rejected wrong facts
     assert sum(others) / len(others) <= 0.05
 
 
