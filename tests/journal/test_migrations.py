@@ -2,6 +2,8 @@
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
 
@@ -53,6 +56,21 @@ def later_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(package, "_MIGRATIONS", folder)
     assert head is not None
     return head
+
+
+def test_a_migrations_file_name_begins_with_its_revision() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(package._MIGRATIONS))
+    found = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert package._known() == found[::-1]
+
+
+def test_opening_a_journal_that_is_up_to_date_does_not_import_alembic(tmp_path: Path) -> None:
+    opens = "import sys; from burnish.journal import Journal; Journal.open(sys.argv[1])"
+    script = opens + "; print('alembic' in sys.modules)"
+    run = [sys.executable, "-c", script, f"sqlite:///{tmp_path / 'a.db'}"]
+    found = [subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)]
+    assert found == ["True", "False"]
 
 
 def test_migrating_from_nothing_gives_what_the_models_say(any_journal: Journal) -> None:

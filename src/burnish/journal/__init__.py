@@ -14,11 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlmodel import Session
 
@@ -157,7 +153,7 @@ class Journal:
     def revision(self) -> str | None:
         """The schema's revision. None if there is no schema."""
         with self.engine.execution_options(burnish_reads=True).connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision()
+            return _revision(connection)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -181,8 +177,7 @@ class Journal:
         """Bring the schema back to that of an earlier Burnish. What only later tables and columns hold is lost; the
         SQLite file is copied first. Raises JournalError for a revision that is unknown or not an earlier one.
         """
-        config, known, _ = _revisions()
-        current = self.revision()
+        known, current = _known(), self.revision()
         if revision not in known or current not in known or known.index(revision) >= known.index(current):
             raise JournalError(
                 f"expected a schema before {current}, got {revision}; the earlier Burnish says which one it knows "
@@ -192,11 +187,11 @@ class Journal:
         with self.engine.begin() as connection:
             if self.engine.dialect.name == "postgresql":
                 connection.execute(text("SET LOCAL statement_timeout = 0"))
-            config.attributes["connection"] = connection
-            command.downgrade(config, revision)
+            _alembic("downgrade", connection, revision)
 
     def _migrate(self) -> None:
-        config, known, head = _revisions()
+        known = _known()
+        head = known[-1]
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         current = self.revision()
@@ -216,13 +211,12 @@ class Journal:
                 for limit in ("statement_timeout", "lock_timeout"):  # a large journal takes its time
                     connection.execute(text(f"SET LOCAL {limit} = 0"))
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
-            current = MigrationContext.configure(connection).get_current_revision()
+            current = _revision(connection)
             if current == head:
                 return
             if current is not None:
                 self._back_up(current)
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            _alembic("upgrade", connection, "head")
         if current is not None:
             self._remove_copies(f"{current}")
 
@@ -247,12 +241,26 @@ class Journal:
         return Path(database) if self.engine.dialect.name == "sqlite" and database else None
 
 
-def _revisions() -> tuple[Config, list[str], str | None]:
-    """Alembic's configuration, the known revisions, oldest first, and the latest."""
+def _known() -> list[str]:
+    """The known revisions, oldest first. A migration's file name begins with its revision."""
+    return sorted(path.name.partition("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _alembic(verb: str, connection: Connection, revision: str) -> None:
+    """Run a migration. Alembic is imported only here: each part opens a journal, and hardly any migrates it."""
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
-    script = ScriptDirectory.from_config(config)
-    return config, [found.revision for found in script.walk_revisions()][::-1], script.get_current_head()
+    config.attributes["connection"] = connection
+    getattr(command, verb)(config, revision)
 
 
 def _moved(engine: Engine) -> JournalError:

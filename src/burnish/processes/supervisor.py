@@ -22,7 +22,7 @@ from burnish.processes import orphan_guard as orphan_guard
 from burnish.processes.beats import Pulse
 
 log = structlog.get_logger()
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 HEALTHY_SECONDS = 30.0
 MAX_MISSED = 5
 LAST_WORDS_SECONDS = 1.0
