@@ -106,6 +106,7 @@ def _frame(messages: list[bytes], reply: str, shape: Shape, now: float, chance: 
             "quoted_by": None,
             "upstream": None,
             "retry": 0,
+            "traceparent": None,
         }
     )
     n_prompt = sum(map(len, messages)) // CHARACTERS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.seen import live, metrics, pages, slices, tasks
+from benchmarks.seen import live, metrics, pages, slices, tasks, traced
 
-PARTS = ("metrics", "pages", "slices", "tasks", "live")
-BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS, *slices.BARS, *tasks.BARS, *live.BARS)
+PARTS = ("metrics", "pages", "slices", "tasks", "live", "traces")
+BARS: tuple[Bar, ...] = (*metrics.BARS, *pages.BARS, *slices.BARS, *tasks.BARS, *live.BARS, *traced.BARS)
 
 
 def main() -> None:
@@ -47,6 +47,8 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
         figures |= tasks.measure(folder / "tasks", tell)
     if "live" in parts:
         figures |= live.measure(folder / "live", tell)
+    if "traces" in parts:
+        figures |= traced.measure(folder / "traces", tell, given.turns)
     return figures
 
 

@@ -1,4 +1,4 @@
-# The slim image: gateway, ingester, swapper and judge. No torch, no vLLM.
+# The slim image: gateway, ingester, swapper and judge, which may send traces. No torch, no vLLM.
 # Build from the repository root: docker build -f deploy/docker/gateway.Dockerfile -t burnish-gateway .
 # An image by its digest: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:…
 ARG PYTHON_IMAGE=python:3.12-slim
@@ -14,7 +14,7 @@ COPY learner ./learner
 COPY adapters ./adapters
 COPY sandbox ./sandbox
 RUN pip install --no-cache-dir --requirement locks/build.txt \
-    && uv pip install --system --no-cache --constraint locks/gpu.txt --build-constraints locks/build.txt . \
+    && uv pip install --system --no-cache --constraint locks/gpu.txt --build-constraints locks/build.txt ".[otel]" \
     && useradd --create-home --uid 10001 burnish \
     && install -d -o burnish -g burnish /state
 

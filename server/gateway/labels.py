@@ -11,6 +11,7 @@ from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import NO_BODY_LABELS, BodyLabels, Call
 from burnish.serving_table import Routes
 from burnish.session_names import HARNESS, OURS
+from burnish.wire import traceparent
 
 MAX_LENGTH = 512
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -18,7 +19,9 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """What a client says about a turn. `quoted_by` is the header or field that named the session."""
+    """What a client says about a turn. `quoted_by` is the header or field that named the session, `traceparent` the
+    client's span.
+    """
 
     session_id: str | None = None
     quoted_by: str | None = None
@@ -27,6 +30,7 @@ class Labels(msgspec.Struct, frozen=True):
     may_train: bool = True
     may_record: bool = True
     retry: int = 0
+    traceparent: str | None = None
 
 
 def labels_of(headers: dict[bytes, str], said: BodyLabels) -> Labels:
@@ -44,6 +48,7 @@ def labels_of(headers: dict[bytes, str], said: BodyLabels) -> Labels:
         may_train=headers.get(b"x-burnish-train", "true").strip().lower() not in _FALSE,
         may_record=headers.get(b"x-burnish-record", "true").strip().lower() not in _FALSE,
         retry=_count(headers.get(b"x-stainless-retry-count")),
+        traceparent=traceparent.checked(headers.get(b"traceparent")),
     )
 
 
@@ -87,5 +92,6 @@ _SAYING = frozenset(
         b"x-burnish-record",
         b"x-stainless-retry-count",
         b"x-parent-session-id",
+        b"traceparent",
     }
 )

@@ -180,5 +180,6 @@ class Turn:
                 "quoted_by": labels.quoted_by,
                 "upstream": target.upstream,
                 "retry": labels.retry,
+                "traceparent": labels.traceparent,
             }
         )

@@ -145,6 +145,7 @@ def row_of(turn: LinkedTurn, given: Prepared, rule: str) -> Mapping[str, Any]:
         "is_ready": False,
         "skip_reason": turn.skip_reason,
         "spent_step": None,
+        "traceparent": record.traceparent,
     }
 
 

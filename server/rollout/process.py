@@ -1,4 +1,4 @@
-"""The swapper's process: the swapper, and beside it file retention, the mirror and the drawer."""
+"""The swapper's process: the swapper, and beside it file retention, the mirror, the drawer, notices and traces."""
 
 import asyncio
 import hashlib
@@ -32,6 +32,7 @@ from burnish.server.rollout.notices.webhook import Webhook
 from burnish.server.rollout.shadow_groups.drawer import Drawer
 from burnish.server.rollout.shadow_groups.engine_source import VllmSource
 from burnish.server.rollout.swapper import Swapper
+from burnish.server.rollout.traces.tail import TraceTail
 
 log = structlog.get_logger()
 TOLERANCE = {"float32": 1e-3, "auto": 0.4, "bfloat16": 0.4, "float16": 0.4}
@@ -88,14 +89,15 @@ async def _work(settings: Settings, is_stopping: Callable[[], bool]) -> None:
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
     asking = asyncio.create_task(_ask_base(settings, retention, engines[0], is_stopping))
-    news = News(journal, settings, of, alerts)
-    working = (swapper, file_retention, mirror, drawer, news)
+    news, traces = News(journal, settings, of, alerts), TraceTail.of(journal, settings)
+    working = (swapper, file_retention, mirror, drawer, news, traces)
     parts = [asyncio.create_task(part.run_forever(is_stopping)) for part in working]
     try:
         await asyncio.gather(*parts)
     finally:
         for task in (asking, *parts):
             task.cancel()
+        traces.close()
         await asyncio.gather(asking, *parts, return_exceptions=True)
         await alerts.close()
         for engine in engines:

@@ -218,8 +218,9 @@ class Interaction:
     the request named, `quoted_by` the header or field that named it. `route` is the dialect it came in.
     `upstream` names the remote model that answered in the agent's place, None where the engine did; such a turn has no
     version of ours. `retry` is the number of earlier tries that the client says it made; `stop` the stop string that
-    ended the reply and is no part of it. With a `remark` this is no reply, but what the user said about the last one in
-    `messages` (server/gateway/feedback/remark.py).
+    ended the reply and is no part of it. `traceparent` names the client's span (src/burnish/wire/traceparent.py). With
+    a `remark` this is no reply, but what the user said about the last one in `messages`
+    (server/gateway/feedback/remark.py).
     """
 
     interaction_id: str
@@ -254,6 +255,7 @@ class Interaction:
     retry: int = 0
     stop: str | None = None
     remark: Mapping[str, Any] | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

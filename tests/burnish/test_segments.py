@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def test_records_come_back_equal(tmp_path: Path) -> None:
         interaction([user("hé \ud83d")], "ok", user="ana", quarantine="ids", tools=({"type": "function"},)),
         feedback("chatcmpl-1", -1.0, comment="no bold"),
         interaction([], "", prompt_ids=array("i"), token_ids=array("i"), logprobs=array("f")),
+        interaction([user("a")], traceparent=f"00-{'a' * 32}-{'b' * 16}-01"),
     ]
     writer = SegmentWriter(tmp_path)
     assert all(writer.append(record) for record in records)
@@ -46,6 +48,20 @@ def test_a_name_in_a_record_of_before_is_the_clients_word() -> None:
     read_back = decode(struct.pack("<IIII", len(text), *counts) + text + payload[16 + head :])
     assert isinstance(read_back, Interaction)
     assert (read_back.user, read_back.quoted_user) == (None, "ana")
+
+
+@pytest.mark.parametrize("is_indented", [False, True])
+def test_a_record_of_before_traces_has_no_traceparent(is_indented: bool) -> None:
+    """In both ways of reading a head: the quick one, and the one for what it cannot read."""
+    record = interaction([user("hi")], "ok", traceparent="00-1")
+    payload = encode(record)[HEADER:]
+    head, *counts = struct.unpack_from("<IIII", payload)
+    tree = json.loads(payload[16 : 16 + head])
+    assert tree.pop("traceparent") == "00-1"
+    text = json.dumps(tree, indent=1 if is_indented else None).encode()
+    assert decode(struct.pack("<IIII", len(text), *counts) + text + payload[16 + head :]) == replace(
+        record, traceparent=None
+    )
 
 
 @given(st.lists(st.integers(0, 2**31 - 1), max_size=50), st.lists(st.floats(-50, 0, width=32), max_size=50), st.text())

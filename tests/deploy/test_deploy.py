@@ -62,10 +62,11 @@ def test_there_are_three_images_and_none_runs_as_root() -> None:
 
 def test_the_gateway_image_has_neither_torch_nor_vllm() -> None:
     (install,) = [rest for name, rest in instructions(HOME / "deploy/docker/gateway.Dockerfile") if name == "RUN"]
-    assert "[" not in install  # no extra
+    assert re.findall(r"\[(\w+)\]", install) == ["otel"]  # no other extra
     project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
     heavy = re.compile(r"^(torch|vllm|peft|transformers|ray)\b")
-    assert [name for name in project["dependencies"] if heavy.match(name)] == []
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["otel"]]
+    assert [name for name in wanted if heavy.match(name)] == []
     assert [name for name in project["optional-dependencies"]["gpu"] if heavy.match(name)] != []
 
 
@@ -114,6 +115,13 @@ def test_every_variable_that_compose_wants_is_in_the_example(compose: dict[str, 
     wanted = set(re.findall(r"\$\{(\w+)", (HOME / "deploy" / "compose.yaml").read_text()))
     given = {line.split("=")[0] for line in (HOME / "deploy" / "example.env").read_text().splitlines() if "=" in line}
     assert wanted == given
+
+
+def test_only_the_swapper_is_told_where_traces_go(compose: dict[str, Any]) -> None:
+    told = {
+        name for name, service in compose["services"].items() if any("OTEL_" in key for key in service["environment"])
+    }
+    assert told == {"swapper"}
 
 
 def test_the_systemd_unit_runs_burnish_up_with_real_settings() -> None:

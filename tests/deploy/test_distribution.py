@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def test_an_extra_resolves_to_the_engine_it_promises(extra: str, engine: str) ->
     assert versions["torch"].startswith("2.13.0")
     assert {"peft", "ray", "fastapi", "litellm", "sqlmodel", "openai"} <= set(versions)
     assert "torchvision" not in versions
+
+
+def test_the_extra_for_traces_needs_no_engine() -> None:
+    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
+    named = [requirement.partition(">")[0] for requirement in project["optional-dependencies"]["otel"]]
+    assert named == ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"]
+    assert set(project["optional-dependencies"]["otel"]) <= set(project["optional-dependencies"]["dev"])
 
 
 def test_the_command_is_burnish() -> None:

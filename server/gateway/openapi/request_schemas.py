@@ -172,6 +172,7 @@ _SAYS = {
     "x-session-id": "The session that this turn belongs to; else it is found from the messages.",
     "x-turn-type": "`main` or `side`.",
     "x-session-done": "`1`, `true`, `yes` or `on`: the last turn of its session.",
+    "traceparent": "The client's span, as W3C Trace Context writes it.",
 }
 HEADERS: dict[str, Tree] = {
     name: {"name": name, "in": "header", "required": False, "description": text, "schema": _TEXT}

@@ -7,6 +7,7 @@ import aiohttp
 
 from burnish import config
 from burnish.adapters import model_files
+from burnish.config import tracing
 from burnish.keys import engine_key
 from burnish.processes.beats import Pulse
 from burnish.processes.engine_canary import EngineCanary
@@ -60,7 +61,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         Part(
             name=name,
             command=_command(kind, settings),
-            environment=child | alone.get(kind, {}) | _without(kind),
+            environment=_traced(kind, child) | alone.get(kind, {}) | _without(kind),
             is_healthy=EngineCanary(checks[kind], key) if kind == "engine" else _answers_at(checks.get(kind)),
             pulse=_pulse_of(kind, settings),
             patience=patience.get(kind, 120.0),
@@ -82,6 +83,12 @@ def _pulse_of(kind: str, settings: config.Settings) -> Callable[[int], Pulse] | 
 def _without(kind: str) -> dict[str, str]:
     """Empty values of the secrets that a part does not need."""
     return {f"BURNISH_{key.replace('.', '__')}".upper(): "" for key, part in SECRETS.items() if part != kind}
+
+
+def _traced(kind: str, child: Mapping[str, str]) -> dict[str, str]:
+    """The environment without OpenTelemetry's variables, except for the part that sends traces."""
+    is_sending = kind == tracing.PART
+    return {name: value for name, value in child.items() if is_sending or not name.startswith(tracing.PREFIX)}
 
 
 def _command(kind: str, settings: config.Settings) -> list[str]:

@@ -49,10 +49,12 @@ def chain(names: list[str]) -> dict[str, str | None]:
 
 
 def test_a_record_is_stored_as_it_was_written(any_journal: Journal, pen: Pen) -> None:
-    turn = pen.say([user("hi \ud83d\x00")], "hello", user="ana", tools=({"type": "function"},))
+    turn = pen.say([user("hi \ud83d\x00")], "hello", user="ana", tools=({"type": "function"},), traceparent="00-1")
     ingest(any_journal, pen)
     with any_journal.read() as session:
-        found = interaction_of(session, session.get_one(InteractionRow, turn.interaction_id))
+        row = session.get_one(InteractionRow, turn.interaction_id)
+        found = interaction_of(session, row)
+    assert row.traceparent == "00-1"
     assert (found.reply, list(found.messages), found.user) == (turn.reply, list(turn.messages), "ana")
     assert (found.prompt_ids, found.token_ids, found.logprobs) == (turn.prompt_ids, turn.token_ids, turn.logprobs)
     assert segments(any_journal) == {"a.seg": ((pen.folder / "a.seg").stat().st_size, None)}

@@ -1,5 +1,5 @@
 """Journals: on SQLite, and on each database in turn."""
 
-from tests.journals import journal, journal_url, migrated_file, sqlite_url
+from tests.journals import any_journal, journal, journal_url, migrated_file, sqlite_url
 
-__all__ = ["journal", "journal_url", "migrated_file", "sqlite_url"]
+__all__ = ["any_journal", "journal", "journal_url", "migrated_file", "sqlite_url"]

@@ -60,7 +60,7 @@ def _told(session: Session, name: str) -> Tree:
     say nothing more.
     """
     row = session.get_one(InteractionRow, name)
-    columns = ("request_id", "tenant", "key_id", "sampling", "started_at", "may_train", "upstream")
+    columns = ("request_id", "tenant", "key_id", "sampling", "started_at", "may_train", "upstream", "traceparent")
     pairs = session.scalars(select(ComparisonRow).where(col(ComparisonRow.interaction_id) == name))
     compared = [(pair, messages_of(session, [pair.candidate_digest, pair.baseline_digest])) for pair in pairs]
     return (

@@ -47,8 +47,9 @@ class InteractionRow(SQLModel, table=True):
 
     `user` is proved, `quoted_user` the client's word. `turn_type` is the client's word, `kind` the kind that Burnish
     uses. `quoted_by` is the header or field that named the session. `n_behind` is the number of messages after the
-    continued reply. State: `is_ready` (its reward is known), `skip_reason` (why it is never trained on), `spent_step`,
-    `kind` and `kind_reason`, `may_train` (until its user opts out, whether a step has used it or not).
+    continued reply. `traceparent` names the client's span. State: `is_ready` (its reward is known), `skip_reason` (why
+    it is never trained on), `spent_step`, `kind` and `kind_reason`, `may_train` (until its user opts out, whether a
+    step has used it or not).
     """
 
     __tablename__ = "interaction"
@@ -101,6 +102,7 @@ class InteractionRow(SQLModel, table=True):
     is_ready: bool = False
     skip_reason: str | None = None
     spent_step: int | None = None
+    traceparent: str | None = None
 
 
 class NextStateRow(SQLModel, table=True):
