@@ -130,9 +130,13 @@ ANSWERS: dict[str, Tree] = {
     f"{ON}/learner/runs/3": {**STEP, "rows": [ROW], "groups": []},
     f"{ON}/feedback": {"agent": "agent", "feedback": [{**SAID, "turn": TURN}], "next": None},
     f"{ON}/judges/label": {"agent": "agent", "turns": [{**QUEUED, "next_state": [USER]}], "next": None},
-    f"{ON}/judges": {"agent": "agent", "model": "", "votes": 3, "judges": [
+    f"{ON}/judges": {"agent": "agent", "model": "", "votes": 3, "days": 30, "judges": [
         {"judge_id": "base/1", "state": "fit", "reason": "", "checked_at": 1.0,
-         "figures": {"kappa": 0.97, "kappa_interval": [0.9, 0.99], "hint_agreement": None}}]},
+         "figures": {"kappa": 0.97, "kappa_interval": [0.9, 0.99], "hint_agreement": None}}],
+        "agreement": {"judges": [{"judge_id": "base/1", **SCORE}], "people": SCORE},
+        "costs": [{"day": day, "model": "base", "purpose": "turns", "n_votes": 1200, "n_requests": 400,
+                   "n_prompt_tokens": 250_000, "n_answer_tokens": 9000, "seconds": 90.0}
+                  for day in ("2026-11-02", "2026-11-01")]},
     "/admin/audit": {"entries": [ENTRY], "next": 1},
     "/admin/keys": {"keys": [{"key_id": "sk-burnish-abcdef", "name": "laptop", "scopes": ["inference"], "agents": [],
                               "user": None, "created_at": 1.0, "revoked_at": None}]},

@@ -71,6 +71,23 @@ def list_(
     out.print(tables.standings_table(found, states))
 
 
+@app.command(epilog=example("judges cost --since 7d", "judges cost --json"))
+def cost(
+    since: Since = None,
+    agent: EveryAgent = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what judges cost by day (UTC): votes, tokens, and the time that was waited for answers."""
+    from burnish.journal.listing.judge_figures import costs
+
+    settings = load_settings(file, None, state)
+    with Journal.open(settings.journal_url, migrate=False).read() as session:
+        found = costs(session, agent, moment(since or "30d") or 0.0)
+    print_json(found) if as_json else out.print(tables.cost_table(found))
+
+
 @app.command(epilog=example("judges check", "judges check --judge openai/gpt-5"))
 def check(
     judge: JudgeName = None,
