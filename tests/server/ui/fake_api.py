@@ -29,7 +29,7 @@ COURSE: list[Tree] = [
 REPLAYED: Tree = {
     "margin": 0.1, "acts_at": "40", "worst": "tool: ls", "by_slice": [
         {"slice": "tool: ls", "state": "open", "n": 20, "n_lost": 5, "n_won": 2, "net_loss": 0.15, "loss_bound": 0.3,
-         "odds": "2", "lost": ["chatcmpl-1"], "won": []}],
+         "odds": "2", "lost": ["chatcmpl-1"], "won": ["chatcmpl-2"]}],
 }  # fmt: skip
 STATUS: Tree = {
     "agent": "agent", "at": 2000.0, "learning": {"sentence": "waits for 3 more rated replies", "is_alarm": False},
@@ -120,7 +120,7 @@ ANSWERS: dict[str, Tree] = {
     },
     f"{ON}/versions/3/pairs": {"agent": "agent", "version": 3, "pairs": [
         {"turn": "chatcmpl-1", "outcome": "lost", "reason": None, "baseline": 2, "prompt": "Where is <order> 7?",
-         "reply": "Somewhere.", "baseline_reply": "On its way."}]},
+         "reply": "Somewhere.", "baseline_reply": "On its way."}], "votes": [{"baseline": 1, **SCORE}]},
     f"{ON}/canary": {"agent": "agent", "live": 3, "held": "rolled back twice", "learning_paused": False,
                      "observations": [{"canary_id": 1, "version": 3, "baseline": 2, "kind": "watch", "share": 1.0,
                                        "state": "running", "reason": None, "started_at": 902.0, "ended_at": None,

@@ -1,6 +1,7 @@
 """Every page with a fake admin API: what it asks for, what it shows, and what its forms send."""
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -37,6 +38,8 @@ SHOWN = {
         "Roll back to v2",
         "Compare with v2",
         "won <b>3</b>",
+        "/turns/chatcmpl-2",
+        "in <b>80%</b> of 10 votes",
         "By slice, in its watch beside v2",
         "Worst in <b>tool: ls</b>",
         "-15 points",
@@ -114,11 +117,19 @@ async def test_filters_become_the_apis_query_and_stay_in_the_form() -> None:
     api = FakeApi()
     async with visiting(api) as client:
         answer = await client.get(
-            "/a/agent/conversations?text=%3Corder%3E&version=v2&user=ann&fate=trained&before=9.0:x"
+            "/a/agent/conversations?text=%3Corder%3E&version=v2&user=ann&fate=trained&hours=24&before=9.0:x"
         )
+    assert '<option value="24" selected>day</option>' in answer.text
     assert "<mark>&lt;order&gt;</mark>" in answer.text
     asked = next(each for each in api.asked if "/turns?" in each)
-    for wanted in ("text=%3Corder%3E", "version=2", "user=ann", "fate=trained", "before=9.0"):
+    for wanted in (
+        "text=%3Corder%3E",
+        "version=2",
+        "user=ann",
+        "fate=trained",
+        "before=9.0",
+        f"since={int(time.time() - 86_400) // 100}",
+    ):
         assert wanted in asked
     assert 'href="/a/agent/conversations?text=%3Corder%3E' in answer.text.replace("&amp;", "&")
 

@@ -18,6 +18,7 @@ from burnish.journal import Journal, judge_checks
 from burnish.journal.listing import figures, judge_figures
 from burnish.journal.tables import AgentRow
 from burnish.keys import Scope
+from burnish.segments.lag import LATE, lag
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.admin.field_types import AgentPath
@@ -58,7 +59,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
                 "versions": versions.latest(session, agent, LATEST),
                 "held": row.held,
                 "is_paused": row.is_paused,
-                "alarms": _alarms(session, learning, row),
+                "alarms": _alarms(session, settings, learning, row),
                 "seconds": seconds,
                 "traffic": figures.traffic(session, agent, now, seconds / figures.BUCKETS),
                 "scores": scored,
@@ -97,8 +98,10 @@ def _own(settings: Settings, row: AgentRow) -> Settings:
         return settings
 
 
-def _alarms(session: Session, learning: dict[str, Any], row: AgentRow) -> list[str]:
+def _alarms(session: Session, settings: Settings, learning: dict[str, Any], row: AgentRow) -> list[str]:
     found = [learning["sentence"]] if learning["is_alarm"] else []
+    if (waits := lag(session, settings.segments_dir, time.time())) > LATE:
+        found.append(f"recorded turns wait {waits:,.0f} s for the journal; is the ingester running?")
     if row.held is not None:
         found.append(f"nothing is promoted automatically: {row.held}")
     found += [
