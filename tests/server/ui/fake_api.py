@@ -51,7 +51,7 @@ STEP: Tree = {
 }  # fmt: skip
 ROW: Tree = {
     "interaction_id": "chatcmpl-1", "reward": -1.0, "reward_source": "user", "hint": "No bold.", "hint_status": None,
-    "skipped": None, "weight": None, "n_earlier": 0,
+    "skipped": None, "weight": None, "n_earlier": 0, "logprob_change": -0.05,
 }  # fmt: skip
 RETAINED: Tree = {"n": 96, "n_lost": 1, "margin": 0.1, "lost": [{"prompt": "Is ice <cold>?", "reply": "No."}]}
 VERSION: Tree = {

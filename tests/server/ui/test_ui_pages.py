@@ -24,7 +24,15 @@ SHOWN = {
     ],
     "/a/agent/conversations": ["Where is &lt;order&gt; 7?", "On its way.", "trained into v3", "Older"],
     "/a/agent/sessions/s-1": ["Where is &lt;order&gt; 7?", "reply of v2"],
-    "/a/agent/turns/chatcmpl-1": ["trained into", "by user", "too long", "hint, accepted", "told to vote", "exit code"],
+    "/a/agent/turns/chatcmpl-1": [
+        "trained into",
+        "by user",
+        "too long",
+        "hint, accepted",
+        "told to vote",
+        "exit code",
+        "4.9% less",
+    ],
     "/a/agent/versions": [
         "forgot 9 of 64",
         "rolled back twice",
@@ -49,7 +57,7 @@ SHOWN = {
     "/a/agent/labels": ["Cannot tell", "On its way.", "why=second"],
     "/a/agent/compare": ["v3 (live)", "Ask both"],
     "/a/agent/learner": ["kl to base/k3", "published", "refused", "Take a step now"],
-    "/a/agent/learner/3": ["No bold.", "chatcmpl-1"],
+    "/a/agent/learner/3": ["No bold.", "chatcmpl-1", "4.9% less likely a token"],
     "/a/agent/judges": [
         "base/1",
         "0.9 to 0.99",

@@ -1,4 +1,4 @@
-"""What the judges cost, by day, agent, model and purpose."""
+"""What the judges cost, by day, agent, model and purpose, and how far a step moved each of its replies."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,7 +19,10 @@ def upgrade() -> None:
         ),
         sa.Column("seconds", sa.Float(), nullable=False),
     )
+    op.add_column("sample", sa.Column("logprob_change", sa.Float(), nullable=True))
 
 
 def downgrade() -> None:
+    with op.batch_alter_table("sample") as batch_op:
+        batch_op.drop_column("logprob_change")
     op.drop_table("judge_cost")
