@@ -267,6 +267,18 @@ def test_pairs_are_those_with_different_replies_and_lost_ones_come_first(any_jou
     assert won == found[1:2]
 
 
+def test_the_newest_version_has_a_score_although_many_replies_wait(
+    any_journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "WAITING", 4)
+    for number in range(12):
+        add(any_journal, f"t{number:02}", float(number), version=number // 6, is_ready=True)
+        add_feedback(any_journal, f"t{number:02}", 1.0)
+    with any_journal.read() as session:
+        found = figures.scores(session, "agent")
+    assert [(row["version"], row["n"]) for row in found] == [(1, 4)]
+
+
 def test_votes_are_corrections_by_the_text_of_another_versions_reply(any_journal: Journal) -> None:
     def compared(number: int, one: int, other: int, winner: int, text: str = "", **changes: Any) -> None:
         """Both versions answer one request, and somebody corrects the worse reply with the better one's text."""

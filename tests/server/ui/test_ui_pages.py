@@ -39,6 +39,7 @@ SHOWN = {
         "Roll back to v2",
         "v3 compared with v2",
         "v3 50% good of 20 judged turns, v2 80%",
+        "reward <b>12 to 1</b>, stops at 200 to 1",
     ],
     "/a/agent/versions/3": [
         "12 turns",
