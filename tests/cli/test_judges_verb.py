@@ -181,6 +181,13 @@ def test_what_users_have_rated_alike_becomes_a_golden_set(journal: Journal, run:
     assert [(case.turn, case.score) for case in golden.load(tmp_path / "mine.jsonl")] == [("b", -1), ("a", 1)]
 
 
+def test_the_queue_of_turns_to_label_is_listed(journal: Journal, run: Run) -> None:
+    shown = run("judges", "queue").out
+    assert "so be it" in shown and "no bold" not in shown  # the judge abstained on `c`
+    assert [each["turn"] for each in run("judges", "queue", "--why", "second", "--json").json] == ["a"]
+    assert run("judges", "queue", "--agent", "nobody", "--json").json == []
+
+
 def test_what_judges_cost_is_shown_by_day(journal: Journal, run: Run) -> None:
     counts = {"n_requests": 400, "n_votes": 1200, "n_prompt_tokens": 250_000, "n_answer_tokens": 9000, "seconds": 90.5}
     with journal.write() as session:

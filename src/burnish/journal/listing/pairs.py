@@ -82,16 +82,16 @@ def votes(session: Session, agent: str, tenant: str, version: int) -> list[Tree]
         col(InteractionRow.interaction_id).in_(list(said))
     )
     worse: Any = [row for row in session.connection().execute(corrected) if row.agent == agent and row.request_hash]
+    # the hash alone: with the agent as a condition, SQLite walks over all of its turns
     others: Any = session.connection().execute(
-        select(*map(col, columns), col(InteractionRow.reply_digest))
+        select(*map(col, columns), col(InteractionRow.agent), col(InteractionRow.reply_digest))
         .where(col(InteractionRow.request_hash).in_({row.request_hash for row in worse}))
-        .where(col(InteractionRow.agent) == agent)
-        .order_by(col(InteractionRow.ended_at).desc())
-        .limit(LOOKS)
+        .limit(2 * LOOKS)
     )
     alike: dict[str, list[Any]] = defaultdict(list)
     for row in others:
-        alike[row.request_hash].append(row)
+        if row.agent == agent:
+            alike[row.request_hash].append(row)
     texts = blobs_of(session, {row.reply_digest for rows in alike.values() for row in rows})
     tallies: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for row in worse:
