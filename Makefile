@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help setup demo demo-control demo-sandbox lint docs check test test-slow test-harness test-browser audit gpu-check format lock clean
+.PHONY: help setup demo demo-control demo-sandbox lint docs screenshots check test test-slow test-harness test-browser audit gpu-check format lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,9 @@ lint: setup ## Lint, types, import rules, and the documentation's links
 docs: setup ## Write the generated pages and build the site into .work/site
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+screenshots: setup ## Pictures of every page, light and dark, into docs/images (Chromium as in test-browser)
+	$(BIN)/python -m benchmarks.seen.screenshots
 
 # Tests that start no server run in two processes. A real engine takes both cores, so its tests run in one.
 PLAIN = $(BIN)/pytest --numprocesses 2 --dist loadfile --durations 15

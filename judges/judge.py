@@ -1,6 +1,8 @@
 """The seam to a judging model: it is asked m times and gives m answers as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -26,19 +28,50 @@ class JudgeRefused(JudgeUnavailable):
 
 @dataclass(slots=True)
 class Usage:
-    """A judge's cost since it was made: requests sent, and tokens as the model's server counts them."""
+    """What judging has cost: answered requests, tokens as the model's server counts them, votes, and the seconds that
+    were waited for them.
+    """
 
     n_requests: int = 0
     n_prompt_tokens: int = 0
     n_answer_tokens: int = 0
+    n_votes: int = 0
+    seconds: float = 0.0
 
     def add(self, usage: object) -> None:
         """Add one request, with the `usage` of its answer (a mapping of the OpenAI form, or anything else for
-        unknown)."""
-        self.n_requests += 1
+        unknown). It is added to the bill of this task too."""
         counts = usage if isinstance(usage, Mapping) else {}
-        self.n_prompt_tokens += int(counts.get("prompt_tokens") or 0)
-        self.n_answer_tokens += int(counts.get("completion_tokens") or 0)
+        spent = Usage(1, int(counts.get("prompt_tokens") or 0), int(counts.get("completion_tokens") or 0))
+        self.include(spent)
+        if (bill := _bill.get()) is not None:
+            bill.include(spent)
+
+    def include(self, other: "Usage") -> None:
+        """Add the sums of `other`."""
+        self.n_requests += other.n_requests
+        self.n_prompt_tokens += other.n_prompt_tokens
+        self.n_answer_tokens += other.n_answer_tokens
+        self.n_votes += other.n_votes
+        self.seconds += other.seconds
+
+
+_bill: ContextVar[Usage | None] = ContextVar("bill", default=None)
+
+
+@contextmanager
+def billed() -> Iterator[Usage]:
+    """What this task, and the tasks that it starts, ask of judges within the block. Several tasks ask one judge side
+    by side, so the judge's own sums do not tell. A bill within another one is part of it.
+    """
+    bill, outer = Usage(), _bill.get()
+    token = _bill.set(bill)
+    try:
+        yield bill
+    finally:
+        _bill.reset(token)
+        if outer is not None:
+            outer.include(bill)
 
 
 class Judge(Protocol):

@@ -28,8 +28,10 @@ from burnish.journal.outage import repeat
 from burnish.journal.tables import JudgeCheckRow, JudgeJob, StepRow
 from burnish.judges import prompts
 from burnish.judges.calibration import golden
-from burnish.judges.calibration.check import check
-from burnish.judges.judge import Judge, JudgeUnavailable, identity
+from burnish.judges.calibration.check import Checked, check
+from burnish.judges.calibration.golden import GoldenCase
+from burnish.judges.judge import Judge, JudgeUnavailable, billed, identity
+from burnish.judges.models.panel import Charge
 from burnish.judges.verdicts.verdict import PROMPT
 from burnish.records import Fitness, StepOutcome
 
@@ -55,10 +57,17 @@ MAX_DELAY = 600.0
 
 
 class Permits:
-    """The judges of one process, best first, and whether each may speak."""
+    """The judges of one process, best first, and whether each may speak. `charge` is told what a check cost."""
 
-    def __init__(self, journal: Journal, settings: Settings, judges: Sequence[Judge]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Settings,
+        judges: Sequence[Judge],
+        charge: Charge = lambda agent, model, usage: None,
+    ) -> None:
         self._journal = journal
+        self._charge = charge
         self._settings = settings
         self._judges = judges
         self._name = instance()
@@ -118,7 +127,7 @@ class Permits:
         if self._told is None:
             log.info("a judge is checked before it may speak", model=judge.model, cases=len(cases))
         try:
-            found = await check(judge, cases, keep=lambda: self._keep(judge.model))
+            found = await self._check(judge, cases)
         except JudgeUnavailable as error:
             self._rests_until = time.monotonic() + PAUSE
             if self._told != (told := (judge.model, str(error)[:300])):
@@ -133,6 +142,14 @@ class Permits:
         self._told = None
         log.info("a judge was checked", model=judge.model, state=found.state, **found.figures.to_json())
         self._look()
+
+    async def _check(self, judge: Judge, cases: Sequence[GoldenCase]) -> Checked:
+        """The check, also charged if it is broken off."""
+        with billed() as bill:
+            try:
+                return await check(judge, cases, keep=lambda: self._keep(judge.model))
+            finally:
+                self._charge("", judge.model, bill)
 
     async def _keep(self, model: str) -> None:
         """Renew the lease. Wait while the engine that the check shares with clients is busy."""

@@ -9,11 +9,13 @@ from burnish.journal import Journal
 from burnish.judges.comparison.comparer import Comparer
 from burnish.judges.comparison.grader import Grader
 from burnish.judges.judge import MAX_TOKENS, Judge, Structured
+from burnish.judges.models.costs import Costs
 from burnish.judges.models.local import LocalJudge
 from burnish.judges.models.panel import Panel
 from burnish.judges.models.remote import RemoteJudge, names_provider
 from burnish.judges.permits import Permits
 from burnish.judges.worker import Worker
+from burnish.records import JudgedFor
 
 GRADE_TOKENS = 16
 """Tokens for one member's line in a grader's answer."""
@@ -74,11 +76,14 @@ async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping:
     """Judge until `is_stopping()`. A judge is checked at first, in idle time, and rewards only if it is fit."""
     judges = make_judges(settings, engine_url, engine_key)
     journal = Journal.open(settings.journal_url)
-    permits = Permits(journal, settings, judges)
-    panel = Panel(judges, may_speak=permits.may_speak)
+    costs = Costs(journal)
+    permits = Permits(journal, settings, judges, costs.charge_for(JudgedFor.CHECK))
+    panel = Panel(judges, may_speak=permits.may_speak, charge=costs.charge_for(JudgedFor.TURNS))
     # Structured output restricts an answer to the form of a verdict. A comparison has another form.
-    unconstrained = Panel(make_judges(settings, engine_url, engine_key, structured="off"))
-    graders = Panel(make_graders(settings, engine_url, engine_key), may_speak=permits.may_speak)
+    comparers = make_judges(settings, engine_url, engine_key, structured="off")
+    unconstrained = Panel(comparers, charge=costs.charge_for(JudgedFor.PAIRS))
+    grading = costs.charge_for(JudgedFor.GROUPS)
+    graders = Panel(make_graders(settings, engine_url, engine_key), may_speak=permits.may_speak, charge=grading)
     try:
         permits.begin()
         await asyncio.gather(
@@ -86,7 +91,9 @@ async def run(settings: Settings, engine_url: str, engine_key: str, is_stopping:
             Worker(journal, panel, settings.judge, silence=permits.silence).run_forever(is_stopping),
             Comparer(journal, unconstrained, settings.judge).run_forever(is_stopping),
             Grader(journal, graders, settings.judge, silence=permits.silence).run_forever(is_stopping),
+            costs.run_forever(is_stopping),
         )
+        costs.keep()
     finally:
         await panel.close()
         await unconstrained.close()

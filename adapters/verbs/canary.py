@@ -190,7 +190,8 @@ def by_slice(session: Session, agent: str) -> dict[str, Any] | None:
 
 
 def _shares(each: Mapping[str, Any]) -> dict[str, Any]:
-    """Both versions' shares of good turns with their bounds."""
+    """Both versions' judged and good turns, with the shares of good ones and their bounds."""
     return {
-        name: share(each[name]["good"], each[name]["judged"] - each[name]["good"]) for name in ("version", "baseline")
+        name: {**each[name], **share(each[name]["good"], each[name]["judged"] - each[name]["good"])}
+        for name in ("version", "baseline")
     }

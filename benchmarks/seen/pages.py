@@ -17,11 +17,11 @@ from sqlmodel import Session
 
 from benchmarks.bars import Bar, Tell
 from benchmarks.seen import parts
-from benchmarks.seen.journal import fill
+from benchmarks.seen.journal import N_VERSIONS, fill
 from burnish.adapters.serving.prepare import prepare
 from burnish.config import Settings
 from burnish.journal import Journal
-from burnish.journal.listing import feedback, figures, label_queue, turns
+from burnish.journal.listing import feedback, figures, judge_figures, label_queue, pairs, turns
 from burnish.journal.listing.turns import Fate, Wanted
 from tests.browser import axe
 from tests.browser.chromium import Page, running, tab
@@ -116,6 +116,12 @@ def _queries(journal: Journal, tell: Tell) -> dict[str, float]:
             s, AGENT, "default", said=feedback.Said.CORRECTION, before=None, limit=50
         ),
         "turns to label": lambda s: label_queue.queue(s, AGENT, label_queue.Why.DISAGREED, before=None, limit=20),
+        "turns for a second opinion": lambda s: label_queue.queue(
+            s, AGENT, label_queue.Why.SECOND, before=None, limit=20
+        ),
+        "agreement with judges": lambda s: judge_figures.agreement(s, AGENT, "default"),
+        "costs of judging": lambda s: judge_figures.costs(s, AGENT, 0.0),
+        "votes of people": lambda s: pairs.votes(s, AGENT, "default", N_VERSIONS),
         "traffic": lambda s: figures.traffic(s, AGENT, time.time(), 30 * 86_400 / figures.BUCKETS),
         "scores": lambda s: figures.scores(s, AGENT),
         "fates": lambda s: figures.fates(s, AGENT),

@@ -78,7 +78,7 @@ class Comparer:
             pair = self._read(subject)
             asked = [reply_pair.messages(pair.conversation, a, b) for a, b in _orders(pair)]
             n = max(1, -(-self._chosen.votes // 2))
-            answers = await asyncio.gather(*(self._panel.ask(each, n) for each in asked))
+            answers = await asyncio.gather(*(self._panel.ask(each, n, str(subject["agent"])) for each in asked))
             if len(models := {answer.model for answer in answers}) > 1:  # what one prefers first, another may not
                 raise JudgeUnavailable(f"expected one judge for both orders of a pair, got {', '.join(sorted(models))}")
         except JudgeUnavailable as error:

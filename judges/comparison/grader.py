@@ -39,11 +39,14 @@ MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The subject of a scoring: the conversation, the hint, and the members' replies, the live one first."""
+    """The subject of a scoring: the conversation, the hint, the members' replies, the live one first, and the agent
+    that gave them.
+    """
 
     conversation: Sequence[Mapping[str, Any]]
     wish: str
     replies: Sequence[Mapping[str, Any]]
+    agent: str = ""
 
     @property
     def ruled_out(self) -> set[int]:
@@ -143,7 +146,7 @@ class Grader:
             rubric.messages(drawn.conversation, drawn.wish, [drawn.replies[shown[place]] for place in order])
             for order in orders
         ]
-        answers = await asyncio.gather(*(self._panel.ask(each, 1) for each in asked))
+        answers = await asyncio.gather(*(self._panel.ask(each, 1, drawn.agent) for each in asked))
         if len(models := {answer.model for answer in answers}) > 1:  # one reward function in a group
             raise JudgeUnavailable(f"expected one judge for a shadow group, got {', '.join(sorted(models))}")
         texts = [answer.texts[0] if answer.texts else "" for answer in answers]
@@ -156,7 +159,8 @@ class Grader:
             if row is None or turn is None or row.state != GroupState.DRAWN:
                 return None
             digests = [turn.reply_digest, *(member.reply_digest for member in shadows.members_of(session, name))]
-            return Drawn(messages_of(session, turn.message_digests), row.wish, messages_of(session, digests))
+            said = messages_of(session, turn.message_digests)
+            return Drawn(said, row.wish, messages_of(session, digests), turn.agent)
 
     def _end(self, job: jobs.Leased, reason: str | None = None, **facts: Any) -> None:
         """End the job. With a `reason` the group is dropped."""

@@ -24,7 +24,8 @@ async def examine(panel: Panel, case: Case, votes: int, min_agreement: float = 0
     """The model that judged the case, and its result. Raises JudgeUnavailable or VoidBallot."""
     questions = [case.messages] if case.redacted is None else [case.messages, case.redacted]
     readings: list[Answers] = []
-    for answers in await asyncio.gather(*(panel.ask(each, votes) for each in questions), return_exceptions=True):
+    asked = (panel.ask(each, votes, case.agent) for each in questions)
+    for answers in await asyncio.gather(*asked, return_exceptions=True):
         if isinstance(answers, BaseException):
             raise answers
         readings.append(answers)

@@ -1,4 +1,4 @@
-"""The judges of one process, best first, each with a circuit breaker.
+"""The judges of one process, best first, each with a circuit breaker. What they are asked is charged to an agent.
 
 A judge that has failed several times in a row is not asked for a while, so that not every turn waits for its time-out.
 Then one turn tries it again. The last judge is always asked: the worker's own pauses protect it.
@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from burnish.judges.judge import Judge, JudgeRefused, JudgeUnavailable
+from burnish.judges.judge import Judge, JudgeRefused, JudgeUnavailable, Usage, billed
 
 DEADLINE = 60.0
 """Seconds for all votes of a turn by one judge. After that it counts as failed."""
 FAILURES = 3
 REST = 30.0
 """Seconds."""
+Charge = Callable[[str, str, Usage], None]
+"""Takes an agent, a judge's model, and what one question cost."""
 log = structlog.get_logger(__name__)
 
 
@@ -57,7 +59,7 @@ class Breaker:
 
 class Panel:
     """`judges` in the order in which they are asked. `deadline` is the time for one of them to answer, in seconds. Only
-    models that `may_speak` are asked.
+    models that `may_speak` are asked. `charge` is told what each question cost.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class Panel:
         clock: Callable[[], float] = time.monotonic,
         *,
         may_speak: Callable[[str], bool] = lambda model: True,
+        charge: Charge = lambda agent, model, usage: None,
     ) -> None:
         assert judges, "a panel has at least one judge"
         self._may_speak = may_speak
+        self._charge = charge
         self._judges = [(judge, Breaker(clock)) for judge in judges]
         self._deadline = deadline
 
@@ -78,9 +82,9 @@ class Panel:
         """Seconds after which all of them have used up their time."""
         return len(self._judges) * self._deadline
 
-    async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
-        """`n` votes of the first judge that answers. Raises JudgeUnavailable, with everyone's reason, if none does, and
-        JudgeRefused if all refuse the question.
+    async def ask(self, messages: Sequence[Mapping[str, str]], n: int, agent: str = "") -> Answers:
+        """`n` votes of the first judge that answers, about a turn of `agent`. Raises JudgeUnavailable, with everyone's
+        reason, if none does, and JudgeRefused if all refuse the question.
         """
         fit = [(judge, breaker) for judge, breaker in self._judges if self._may_speak(judge.model)]
         if not fit:
@@ -92,8 +96,7 @@ class Panel:
                 reasons.append(f"{judge.model}: not asked, its circuit breaker is open after {FAILURES} failures")
                 continue
             try:
-                async with asyncio.timeout(self._deadline):
-                    texts = await judge.answers(messages, n)
+                texts = await self._answers(judge, messages, n, agent)
             except (JudgeUnavailable, TimeoutError) as error:
                 reason = str(error) if isinstance(error, JudgeUnavailable) else f"no answer within {self._deadline:g} s"
                 reasons.append(f"{judge.model}: {reason}")
@@ -107,6 +110,19 @@ class Panel:
             breaker.note(is_good=True)
             return Answers(judge.model, texts)
         raise (JudgeRefused if n_refused == len(fit) else JudgeUnavailable)("; ".join(reasons))
+
+    async def _answers(self, judge: Judge, messages: Sequence[Mapping[str, str]], n: int, agent: str) -> Sequence[str]:
+        """The judge's answers in time. A question without an answer is charged as well."""
+        began = time.monotonic()
+        with billed() as bill:
+            try:
+                async with asyncio.timeout(self._deadline):
+                    texts = await judge.answers(messages, n)
+                bill.n_votes += len(texts)
+                return texts
+            finally:
+                bill.seconds += time.monotonic() - began
+                self._charge(agent, judge.model, bill)
 
     async def close(self) -> None:
         for judge, _ in self._judges:

@@ -32,7 +32,7 @@ class Case:
 
     `redacted` asks the same without possible prompt injection, None if there is none. `is_hollow`: nothing of the
     reaction is left in it. Both questions end their system message with `rubric`. `grounds` are the sources of a hint,
-    `question` is the source of the messages.
+    `question` is the source of the messages, `agent` gave the reply.
     """
 
     messages: list[dict[str, str]]
@@ -44,6 +44,7 @@ class Case:
     is_hollow: bool = False
     words: Judgement | None = None
     is_needless: bool = False
+    agent: str = ""
 
     @property
     def n_readings(self) -> int:
@@ -106,7 +107,8 @@ def read(
                 cases.append(NEEDLESS)
             else:
                 case = _case(name, turns[name], next_states.get(name), blobs, rubrics or {})
-                cases.append(replace(case, grounds=replace(case.grounds, gold=_gold(said))))
+                grounds = replace(case.grounds, gold=_gold(said))
+                cases.append(replace(case, grounds=grounds, agent=turns[name].agent))
         except Exception as error:
             cases.append(LookupError(f"the journal has no turn {name!r}") if name not in turns else error)
     return cases

@@ -356,6 +356,7 @@ def _write(session: Session, step: StepRow, report: StepReport) -> None:
         "hint_status": report.refusals,
         "hint": report.hints,
         "weight": report.weights,
+        "logprob_change": report.logprob_changes,
     }
     for name, values in columns.items():
         for interaction_id, value in values.items():

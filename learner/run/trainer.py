@@ -111,6 +111,7 @@ class Trainer:
         readings: dict[str, Reading] = {}
         reason: str | None = None
         length: StepLength | None = None
+        changes: Mapping[str, float] = {}
         try:
             if self.recipe.shuffle_rewards:
                 samples = self.control.shuffle(samples, self.generator)
@@ -135,6 +136,7 @@ class Trainer:
                 metrics |= self._further(batch.used, weight_factors)
                 if length is not None:
                     metrics |= self._fit(length, batch.used, metrics["rate"])
+                    changes = length.changes()
                 if work.shrink < 1.0:
                     self.policy.shrink(work.shrink)
         except NotFinite as error:
@@ -168,6 +170,7 @@ class Trainer:
             batch.grouped if reason is None else (),
             batch.ungrouped,
             batch.group_weights,
+            changes if reason is None else {},
         )
 
     def state(self) -> dict[str, Any]:

@@ -22,7 +22,8 @@ class StepResult:
     `group_weights` is as `weights`. `metrics` are flat floats: `loss/<objective>`, `<objective>/<metric>`,
     `dropped/<code>`, and the step's own. If there are several passes they are those of the first, and `last/<name>`
     those of the last. `monitors` are the readings by name, each {"level": "green" | "yellow" | "red", "value", "why"}.
-    `level` is the worst of them.
+    `level` is the worst of them. `logprob_changes` says by how much the step changed the log-prob of each reply, in
+    nats a token, before any shrinking. It is empty if the step's length was not measured.
     """
 
     is_update: bool
@@ -39,6 +40,7 @@ class StepResult:
     groups: tuple[str, ...] = ()
     ungrouped: Mapping[str, str] = field(default_factory=dict)
     group_weights: Mapping[str, float] = field(default_factory=dict)
+    logprob_changes: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

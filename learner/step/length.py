@@ -49,6 +49,7 @@ class StepLength:
         self._policy, self._ranks = policy, ranks
         self._weights = {name: tensor.detach().clone() for name, tensor in policy.parameters().items()}
         self._before: list[tuple[list[Row], Predictions]] = []
+        self._changes: dict[str, float] = {}
 
     def keep(self, batch: TokenBatch) -> None:
         """Keep the predictions of the policy's own replies in `batch`, which is a micro-batch of the first pass."""
@@ -63,10 +64,23 @@ class StepLength:
         sums = {"kl": 0.0, "n_tokens": 0.0}
         for rows, before in self._before:
             with torch.no_grad():
-                sums["kl"] += float(before.kl_to(self._policy.predictions(rows)).sum())
+                after = self._policy.predictions(rows)
+                sums["kl"] += float(before.kl_to(after).sum())
+                self._note_changes(rows, before, after)
             sums["n_tokens"] += sum(row.n_tokens for row in rows)
         found = self._ranks.add(sums)
         return found["kl"] / max(1.0, found["n_tokens"])
+
+    def changes(self) -> dict[str, float]:
+        """By how much the update changed the log-prob of each reply of a sample, in nats a token, at the last `kl`."""
+        return self._ranks.add(self._changes)
+
+    def _note_changes(self, rows: Sequence[Row], before: Predictions, after: Predictions) -> None:
+        ids = torch.tensor([token for row in rows for token in row.completion_ids], device=after.device)[:, None]
+        moved = (after.at_ids(ids) - before.at_ids(ids)).squeeze(1)
+        for row, part in zip(rows, torch.split(moved, [row.n_tokens for row in rows]), strict=True):
+            if row.sample is not None and row.n_tokens:
+                self._changes[row.sample.interaction_id] = float(part.mean())
 
     def fit(self, target: float) -> tuple[float, float]:
         """Scale the update until its KL is near `target`. Returns (factor on the update, KL)."""

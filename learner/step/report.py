@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class StepReport:
     """By interaction id: `idle` rows that carried no term, `dropped` rows and refused hints (`refusals`) with their
-    codes, `hints` that the teacher chose in place of the first, and `weights` that a cap set below 1. `monitors` and
-    `level` are those of `StepResult`. `ungrouped` and `group_weights` are `dropped` and `weights` of shadow groups.
+    codes, `hints` that the teacher chose in place of the first, and `weights` that a cap set below 1. `monitors`,
+    `level` and `logprob_changes` are those of `StepResult`. `ungrouped` and `group_weights` are `dropped` and `weights`
+    of shadow groups.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -25,6 +26,7 @@ class StepReport:
     level: str | None = None
     ungrouped: Mapping[str, str] = field(default_factory=dict)
     group_weights: Mapping[str, float] = field(default_factory=dict)
+    logprob_changes: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, result: "StepResult") -> "StepReport":
@@ -40,4 +42,5 @@ class StepReport:
             result.level if result.monitors else None,
             result.ungrouped,
             result.group_weights,
+            result.logprob_changes,
         )

@@ -1,6 +1,7 @@
 """How the pages write times, numbers, rewards and messages."""
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -49,6 +50,14 @@ def change(share: float) -> str:
     """A difference of two shares in points, with its sign."""
     points = round(100 * share)
     return f"{points:+d} points" if points else "no change"
+
+
+def likelier(change: float | None) -> str:
+    """A change of a reply's log-prob, in nats a token, as a change of the probability of a token."""
+    if change is None:
+        return ""
+    share = math.expm1(change)
+    return f"{share:.1%} likelier a token" if share >= 0 else f"{-share:.1%} less likely a token"
 
 
 def reward(value: float | None) -> Markup:
@@ -122,6 +131,7 @@ FILTERS = {
     "number": number,
     "percent": percent,
     "change": change,
+    "likelier": likelier,
     "reward": reward,
     "vote": vote,
     "message_text": message_text,

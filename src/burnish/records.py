@@ -145,6 +145,15 @@ class Fitness(StrEnum):
     UNFIT = "unfit"
 
 
+class JudgedFor(StrEnum):
+    """What a judge was asked for: verdicts on turns, comparisons of pairs, scores of shadow groups, or its check."""
+
+    TURNS = "turns"
+    PAIRS = "pairs"
+    GROUPS = "groups"
+    CHECK = "check"
+
+
 class GroupState(StrEnum):
     """The state of a shadow group: its replies are drawn, scored, and spent in a step, or it is dropped with a
     reason."""

@@ -21,7 +21,7 @@ from burnish.adapters.registry import lifecycle
 from burnish.adapters.serving.prepare import note_model
 from burnish.cli import doctor
 from burnish.journal import Journal
-from burnish.journal.tables import AuditRow, KeyRow
+from burnish.journal.tables import AuditRow, KeyRow, VersionRow
 from burnish.judges import permits
 from burnish.processes.parts import DESCRIPTIONS
 from burnish.records import Fitness, digest_of_voice
@@ -30,6 +30,7 @@ from burnish.server.ingest.ingester import Ingester
 from tests.cli.conftest import Run
 from tests.factories import interaction, user
 from tests.model_dirs import model_dir
+from tests.turns import add_feedback, add_turn
 
 
 @pytest.fixture
@@ -224,6 +225,24 @@ def test_status_shows_the_figures(run: Run, journal: Journal) -> None:
     assert figures["interactions"] == 0
     assert figures["aliases"] == {"live": 0}
     assert "judge jobs" in run("status").out
+
+
+def test_status_says_whether_the_agent_got_better_and_where_it_is_worst(run: Run, journal: Journal) -> None:
+    shown = run("status", "--json").json
+    assert (shown["progress"], shown["worst_slice"]) == (None, None)
+    for version, rating in ((0, -1.0), (1, 1.0)):
+        for number in range(30):
+            turn = interaction([user("hi")], version=version, interaction_id=f"t{version}-{number}")
+            add_turn(journal, turn, is_ready=True)
+            add_feedback(journal, turn.interaction_id, rating)
+    lost = {"slices": {"worst": "tool: ls", "by_slice": []}}
+    with journal.write() as session:
+        lifecycle.announce(session, "agent", 1, parent=0, step_id=None, digest="d")
+        lifecycle.promote(session, "agent", 1, expected=0, actor="gate", reason="passed")
+        session.get_one(VersionRow, ("agent", 1)).evidence = lost
+    shown = run("status", "--json").json
+    assert shown["progress"].startswith("Yes: 100% of v1's rated replies were good, and 0% of v0's")
+    assert shown["worst_slice"] == "tool: ls"
 
 
 def test_a_second_supervisor_on_a_state_directory_is_refused(

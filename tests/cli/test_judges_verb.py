@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from burnish.cli.common import moment
 from burnish.errors import ConfigError
 from burnish.journal import Journal, judge_checks
-from burnish.journal.tables import JudgementRow
+from burnish.journal.tables import JudgeCostRow, JudgementRow
 from burnish.journal.turns import record_judgement
 from burnish.judges.calibration import golden
 from burnish.records import NextStateKind
@@ -166,6 +167,36 @@ def test_turns_are_labelled_and_a_later_run_goes_on(
         ("a", 1, "user"),
     ]
     assert "no turns left to label" in run("judges", "label", "--output", "mine.jsonl").error
+
+
+def test_what_users_have_rated_alike_becomes_a_golden_set(journal: Journal, run: Run, tmp_path: Path) -> None:
+    add_feedback(journal, "b", -1.0)
+    for key, rating in (("k-1", 1.0), ("k-2", -1.0)):
+        add_feedback(journal, "c", rating, key_id=key)  # they disagree
+    add_turn(journal, interaction([user("hi")], "hello", interaction_id="d"))
+    add_feedback(journal, "d", 1.0)  # nothing came back, so there is nothing to judge
+    for _ in range(2):
+        done = run("judges", "label", "--rated", "--output", "mine.jsonl")
+    assert "0 turns labelled, mine.jsonl holds 2 cases" in done.error
+    assert [(case.turn, case.score) for case in golden.load(tmp_path / "mine.jsonl")] == [("b", -1), ("a", 1)]
+
+
+def test_the_queue_of_turns_to_label_is_listed(journal: Journal, run: Run) -> None:
+    shown = run("judges", "queue").out
+    assert "so be it" in shown and "no bold" not in shown  # the judge abstained on `c`
+    assert [each["turn"] for each in run("judges", "queue", "--why", "second", "--json").json] == ["a"]
+    assert run("judges", "queue", "--agent", "nobody", "--json").json == []
+
+
+def test_what_judges_cost_is_shown_by_day(journal: Journal, run: Run) -> None:
+    counts = {"n_requests": 400, "n_votes": 1200, "n_prompt_tokens": 250_000, "n_answer_tokens": 9000, "seconds": 90.5}
+    with journal.write() as session:
+        for day, agent in (("2001-01-01", "agent"), (time.strftime("%Y-%m-%d", time.gmtime()), "agent")):
+            session.add(JudgeCostRow(day=day, agent=agent, model="openai/gpt-5", purpose="turns", **counts))
+    shown = run("judges", "cost").out
+    assert "250,000" in shown and "openai/gpt-5" in shown and "2001-01-01" not in shown
+    assert [row["n_votes"] for row in run("judges", "cost", "--since", "2000-01-01", "--json").json] == [1200, 1200]
+    assert run("judges", "cost", "--agent", "nobody", "--json").json == []
 
 
 def test_a_golden_set_that_is_broken_is_told_before_anything_is_asked(

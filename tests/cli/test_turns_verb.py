@@ -1,7 +1,13 @@
 """`burnish turns`: messages, next state, judgements, feedback and training status."""
 
+import json
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -99,3 +105,45 @@ def test_tokens_are_told_as_text_by_the_engine(journal: Journal, run: Run, monke
         assert "no turn 'x'" in run("turns", "tokens", "x").error
     assert [(each["text"], each["logprob"]) for each in tokens] == [("h", -0.25), ("\ufffd", -3.0), ("\ufffd", -1.0)]
     assert "did not tell its tokens' text" in run("turns", "tokens", "t").error
+
+
+@contextmanager
+def listening(status: int, answer: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str, Any]]]]:
+    """The port of a gateway that gives one answer, and what it was sent: path, key and body."""
+    sent: list[tuple[str, str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            sent.append((self.path, self.headers["authorization"], body))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield str(server.server_address[1]), sent
+        server.shutdown()
+
+
+def test_a_reply_is_rated_through_the_gateway(
+    journal: Journal, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "`burnish up` makes it" in run("turns", "rate", "t", "--good").error
+    (tmp_path / ".burnish" / "admin.key").write_text("sk-admin\n")
+    with listening(202, {"feedback_id": "f-1"}) as (port, sent):
+        monkeypatch.setenv("BURNISH_GATEWAY__PORT", port)
+        assert run("turns", "rate", "t", "--bad", "--comment", "too long").out.startswith("recorded")
+        assert run("turns", "rate", "t", "--correction", "Yes.", "--json").json["feedback_id"] == "f-1"
+    assert sent == [
+        ("/v1/feedback", "Bearer sk-admin", {"target": "t", "rating": -1.0, "comment": "too long"}),
+        ("/v1/feedback", "Bearer sk-admin", {"target": "t", "correction": "Yes."}),
+    ]
+    assert "does not answer; is `burnish up` running?" in run("turns", "rate", "t", "--good").error
+    with listening(400, {"error": {"message": "nothing said"}}) as (port, _):
+        monkeypatch.setenv("BURNISH_GATEWAY__PORT", port)
+        done = run("turns", "rate", "t")
+    assert done.status == 1 and "nothing said" in done.error

@@ -8,7 +8,7 @@ from sqlalchemy import event
 
 from burnish.journal import Journal
 from burnish.journal.blobs import store
-from burnish.journal.listing import Place, feedback, figures, label_queue, pairs, turns
+from burnish.journal.listing import Place, feedback, figures, judge_figures, label_queue, pairs, turns
 from burnish.journal.listing.turns import Fate, Wanted
 from burnish.journal.tables import ComparisonRow, JudgementRow, SampleRow, StepRow, VersionRow
 from burnish.records import NextStateKind
@@ -230,6 +230,10 @@ def test_no_list_reads_the_whole_table(journal: Journal) -> None:
             turns.of_session(session, "agent", "s")
             feedback.page(session, "agent", "default", said=feedback.Said.COMMENT, before=place, limit=5)
             label_queue.queue(session, "agent", label_queue.Why.DISAGREED, before=place, limit=5)
+            label_queue.queue(session, "agent", label_queue.Why.SECOND, before=place, limit=5)
+            judge_figures.agreement(session, "agent", "default")
+            judge_figures.costs(session, "agent", 0.0)
+            pairs.votes(session, "agent", "default", 3)
             figures.traffic(session, "agent", 9.0, 1.0)
             figures.scores(session, "agent")
             figures.fates(session, "agent")
@@ -261,3 +265,41 @@ def test_pairs_are_those_with_different_replies_and_lost_ones_come_first(any_jou
     first = found[0]
     assert (first["prompt"], first["reply"], first["baseline_reply"], first["baseline"]) == ("ask 2", "new", "old", 1)
     assert won == found[1:2]
+
+
+def test_the_newest_version_has_a_score_although_many_replies_wait(
+    any_journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "WAITING", 4)
+    for number in range(12):
+        add(any_journal, f"t{number:02}", float(number), version=number // 6, is_ready=True)
+        add_feedback(any_journal, f"t{number:02}", 1.0)
+    with any_journal.read() as session:
+        found = figures.scores(session, "agent")
+    assert [(row["version"], row["n"]) for row in found] == [(1, 4)]
+
+
+def test_votes_are_corrections_by_the_text_of_another_versions_reply(any_journal: Journal) -> None:
+    def compared(number: int, one: int, other: int, winner: int, text: str = "", **changes: Any) -> None:
+        """Both versions answer one request, and somebody corrects the worse reply with the better one's text."""
+        for version in (one, other):
+            reply, name = f"reply {number} of v{version}", f"t{number}-{version}"
+            add(any_journal, name, float(number), f"ask {number}", reply, version=version, request_hash=f"h{number}")
+        loser = other if winner == one else one
+        add_feedback(
+            any_journal, f"t{number}-{loser}", None, correction=text or f" reply {number} of v{winner}", **changes
+        )
+
+    for number, winner in enumerate((3, 3, 1)):
+        compared(number, 3, 1, winner)
+    compared(3, 3, 2, 2)
+    compared(4, 2, 1, 2)  # not about v3
+    compared(5, 3, 1, 3, "written by hand")
+    compared(6, 3, 1, 3, is_deleted=True)
+    compared(7, 3, 1, 3, tenant="elsewhere")
+    add(any_journal, "alone", 9.0, "ask 0", "reply", version=3)
+    with any_journal.read() as session:
+        found = pairs.votes(session, "agent", "default", 3)
+        assert pairs.votes(session, "other", "default", 3) == []
+    assert [(each["baseline"], each["n"], each["share"]) for each in found] == [(2, 1, 0.0), (1, 3, 0.6667)]
+    assert found[1]["low"] < 0.66 < found[1]["high"]

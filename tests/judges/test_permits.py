@@ -97,6 +97,13 @@ async def judge_a_turn(journal: Journal, judge: Model, permits: Permits) -> Judg
         return session.query(JudgeJob).one()
 
 
+async def test_a_check_is_charged_to_no_agent(journal: Journal, tmp_path: Path) -> None:
+    told: list[tuple[str, str, int]] = []
+    charge = lambda agent, model, usage: told.append((agent, model, usage.n_votes))  # noqa: E731
+    await run_until(Permits(journal, settings_of(tmp_path), [Knowing()], charge), Fitness.FIT, journal)
+    assert told == [("", "m", 60)]
+
+
 async def test_a_judge_that_knows_is_checked_and_speaks(journal: Journal, tmp_path: Path) -> None:
     judge = Knowing()
     permits = Permits(journal, settings_of(tmp_path), [judge])

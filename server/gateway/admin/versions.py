@@ -69,20 +69,25 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         with journal.read() as session:
             return lineage(session, agent, version)
 
-    @made.get("/agents/{agent}/versions/{version}/pairs", dependencies=[may_see])
+    @made.get("/agents/{agent}/versions/{version}/pairs")
     def list_pairs(
         agent: AgentPath,
         version: Number,
         outcome: Annotated[Literal["won", "lost", "tied", "undecided"] | None, Query(description="Only these.")] = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 20,
+        caller: Caller = may_see,
     ) -> dict[str, Any]:
         """Prompts that the version answered otherwise than the version it was compared with, on held-out turns or in a
         shadow canary: both replies, and which the judge preferred. Lost ones come first.
+
+        `votes` say how people voted between the version and others (a correction of one reply by the text of another
+        one to the same request): `n` votes and the share that the version won, with its 95 % bounds.
         """
         with journal.read() as session:
             lifecycle.version(session, agent, version)
             found = pairs.pairs(session, agent, version, outcome=outcome, limit=limit)
-        return {"agent": agent, "version": version, "pairs": found}
+            votes = pairs.votes(session, agent, caller.tenant, version)
+        return {"agent": agent, "version": version, "pairs": found, "votes": votes}
 
     @made.post("/agents/{agent}/versions/{version}/pin")
     def pin(agent: AgentPath, version: Known, body: Reasoned, caller: Caller = may_change) -> dict[str, Any]:

@@ -12,8 +12,19 @@ from burnish.server.ui.visit import Visit
 LIMIT = 30
 LOOKS = 10
 """Calls of the API after which a page asks before it looks further back."""
-KINDS = (("", "everything"), ("rating", "ratings"), ("comment", "comments"), ("correction", "corrections"))
-WHY = (("abstained", "the judge abstained"), ("disagreed", "its votes disagreed"), ("sample", "a random sample"))
+KINDS = (
+    ("", "everything"),
+    ("rating", "ratings"),
+    ("comment", "comments"),
+    ("correction", "corrections"),
+    ("demonstration", "demonstrations"),
+)
+WHY = (
+    ("abstained", "the judge abstained"),
+    ("disagreed", "its votes disagreed"),
+    ("sample", "a random sample"),
+    ("second", "a second opinion"),
+)
 RATINGS = {"up": 1.0, "down": -1.0, "unsure": 0.0}
 
 

@@ -12,6 +12,13 @@ STEPS = 60
 FIRST = ("loss", "kl_to_base/k3", "reward_mean", "entropy", "grad_norm", "seconds")
 """Metrics that are shown first."""
 MOST_CHARTS = 12
+COUNTS = ("n_votes", "n_requests", "n_prompt_tokens", "n_answer_tokens", "seconds")
+ASKED_FOR = {
+    "turns": "verdicts on replies",
+    "pairs": "comparisons for the gate",
+    "groups": "scores of shadow groups",
+    "check": "the check of the judge",
+}
 
 
 async def learner(visit: Visit) -> Response:
@@ -73,4 +80,15 @@ async def change(visit: Visit) -> Response:
 async def judges(visit: Visit) -> Response:
     """`/a/{agent}/judges`."""
     told = await visit.api.get(on(visit.agent, "/judges"))
-    return await visit.page("judges.html", "Judges", "judges", told=told)
+    sums: Tree = {"totals": summed(told["costs"], "model", "purpose"), "days": summed(told["costs"], "day")}
+    return await visit.page("judges.html", "Judges", "judges", told=told, asked_for=ASKED_FOR, **sums)
+
+
+def summed(costs: list[Tree], *by: str) -> list[Tree]:
+    """The costs added up for each combination of the columns `by`, in their order."""
+    sums: dict[tuple[str, ...], Tree] = {}
+    for row in costs:
+        total = sums.setdefault(tuple(row[name] for name in by), {name: row[name] for name in by})
+        for name in COUNTS:
+            total[name] = total.get(name, 0) + row[name]
+    return list(sums.values())

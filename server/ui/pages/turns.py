@@ -14,11 +14,12 @@ SEARCH_SECONDS = 1.0
 """How long a search goes on by itself before it asks."""
 LEVELS = (-0.7, -1.4, -2.3, -4.6)
 """Log-probs of 50, 25, 10 and 1 %."""
+SPANS = ((1, "hour"), (24, "day"), (7 * 24, "week"), (30 * 24, "month"))
 FATES = ("trained", "ready", "waiting", "dropped")
 
 
 async def conversations(visit: Visit) -> Response:
-    """`/a/{agent}/conversations?text=&version=&user=&fate=&before=`."""
+    """`/a/{agent}/conversations?text=&version=&user=&fate=&hours=&before=`."""
     fate = visit.asked("fate")
     if fate and fate not in FATES:
         raise ApiError(400, f"fate: expected one of {', '.join(FATES)}, got {fate[:80]!r}")
@@ -28,7 +29,9 @@ async def conversations(visit: Visit) -> Response:
         "user": visit.asked("user"),
         "fate": fate,
     }
-    found, following, looked_to = await _search(visit, wanted)
+    hours = visit.number("hours")
+    since = time.time() - 3600 * hours if hours else None
+    found, following, looked_to = await _search(visit, {**wanted, "since": since})
     return await visit.page(
         "conversations.html",
         f"Conversations of {visit.agent}",
@@ -38,7 +41,9 @@ async def conversations(visit: Visit) -> Response:
         looked_to=looked_to,
         wanted=wanted,
         fates=FATES,
-        is_filtered=any(value not in (None, "") for value in wanted.values()),
+        hours=hours,
+        spans=SPANS,
+        is_filtered=bool(hours) or any(value not in (None, "") for value in wanted.values()),
     )
 
 

@@ -64,6 +64,7 @@ async def version(visit: Visit) -> Response:
         parent_score=scores.get(told["parent"]),
         observations=[_drawn(each) for each in canary["observations"] if each["version"] == number],
         pairs=compared["pairs"],
+        votes=compared["votes"],
     )
 
 

@@ -112,7 +112,7 @@ function setUpCompare() {
     event.preventDefault();
     const { a, b, prompt } = Object.fromEntries(new FormData(form));
     const isSwapped = crypto.getRandomValues(new Uint8Array(1))[0] % 2 === 1;
-    history.replaceState(null, "", `${base}?${new URLSearchParams({ a, b })}`);
+    history.replaceState(null, "", `${base}?${new URLSearchParams(prompt.length > 1500 ? { a, b } : { a, b, prompt })}`);
     one("[data-sides]").hidden = false; votes.hidden = true; round = null;
     one("button", form).disabled = true;
     const versions = isSwapped ? [b, a] : [a, b];

@@ -1,11 +1,15 @@
-"""`burnish turns`, `export` and `audit`: show and export what the journal holds."""
+"""`burnish turns`, `export` and `audit`: show, rate and export what the journal holds."""
 
+import json
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from burnish.adapters.registry import audit as log
+from burnish.adapters.serving.prepare import admin_key_file
 from burnish.cli.common import (
     AgentName,
     AsJson,
@@ -14,8 +18,10 @@ from burnish.cli.common import (
     Limit,
     Since,
     StateDir,
+    answer,
     example,
     existing,
+    load_settings,
     moment,
     out,
     print_json,
@@ -23,6 +29,8 @@ from burnish.cli.common import (
 )
 from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
+from burnish.config import Settings
+from burnish.errors import BurnishError, ConfigError
 from burnish.journal import story
 from burnish.journal.listing import feedback as said_about
 from burnish.journal.listing import turns as listing
@@ -30,9 +38,10 @@ from burnish.journal.listing.feedback import Said
 from burnish.journal.listing.turns import Fate, Wanted
 from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
+from burnish.processes.parts import gateway_url
 
 app = typer.Typer(
-    help="List turns and feedback, or show a turn with its judgements, reward and training.",
+    help="List turns and feedback, show a turn with its judgements, reward and training, or rate it.",
     epilog=example("turns list", "turns show chatcmpl-6cd9ac5f"),
     no_args_is_help=True,
 )
@@ -128,6 +137,28 @@ def show(
     print_json(report) if as_json else out.print(turns.shown(report))
 
 
+@app.command(
+    epilog=example("turns rate chatcmpl-6cd9ac5f --good", "turns rate chatcmpl-6cd9ac5f --bad --comment 'too long'")
+)
+def rate(
+    turn: Annotated[str, typer.Argument(help="A reply's id.")],
+    is_good: Annotated[bool | None, typer.Option("--good/--bad", help="The rating.")] = None,
+    comment: Annotated[str | None, typer.Option(help="What to do otherwise.")] = None,
+    correction: Annotated[str | None, typer.Option(help="The right reply.")] = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rate, comment or correct a reply, as on the pages. The running gateway takes it; it is the admin key's word."""
+    said = {
+        "rating": None if is_good is None else 1.0 if is_good else -1.0,
+        "comment": comment,
+        "correction": correction,
+    }
+    told = _post_feedback(load_settings(file, None, state), {"target": turn, **said})
+    answer("recorded; it counts within seconds", told, as_json)
+
+
 def export(
     form: Annotated[Format, typer.Option("--format", help="Format of one of TRL's trainers.")] = Format.SFT,
     output: Annotated[
@@ -168,6 +199,30 @@ def audit(
         found = log.entries(session, agent=agent, actor=actor, action=action, since=moment(since), limit=limit)
         report = [row.model_dump() for row in found]
     print_json({"entries": report}) if as_json else out.print(entries(report, "audit log"))
+
+
+def _post_feedback(settings: Settings, said: dict[str, Any]) -> dict[str, Any]:
+    """The gateway's answer. Raises BurnishError if it refuses, or does not answer."""
+    headers = {"authorization": f"Bearer {_admin_key(settings)}", "content-type": "application/json"}
+    body = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
+    asked = urllib.request.Request(f"{gateway_url(settings)}/v1/feedback", data=body, headers=headers)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=20) as told:
+            accepted: dict[str, Any] = json.load(told)
+            return accepted
+    except urllib.error.HTTPError as error:
+        raise BurnishError(json.load(error)["error"]["message"]) from error
+    except OSError as error:
+        raise BurnishError(
+            f"the gateway at {gateway_url(settings)} does not answer; is `burnish up` running?"
+        ) from error
+
+
+def _admin_key(settings: Settings) -> str:
+    try:
+        return admin_key_file(settings).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read {admin_key_file(settings)}: {error.strerror}; `burnish up` makes it") from error
 
 
 def _line(row: InteractionRow, status: str) -> dict[str, Any]:

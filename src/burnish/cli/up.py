@@ -155,10 +155,13 @@ def _emit(part: str, line: str) -> None:
 def status(
     file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None, as_json: AsJson = False
 ) -> None:
-    """Show what learning is doing, the live version, the queues and the learner's progress."""
+    """Show what learning is doing, whether the agent got better, its worst slice, the live version, and the queues."""
     settings = load_settings(file, overrides, state)
+    from burnish.adapters.registry import lifecycle
     from burnish.adapters.serving.prepare import noted_model
+    from burnish.adapters.verbs.canary import by_slice
     from burnish.journal import Journal
+    from burnish.journal.listing.figures import progress, scores
     from burnish.journal.summary import summary
     from burnish.segments.lag import LATE, lag
 
@@ -172,6 +175,10 @@ def status(
         figures["learning_alarm"] = learning.is_alarm
         figures["ingest_lag"] = round(lag(session, settings.segments_dir, time.time()), 1)
         figures["ingest_alarm"] = figures["ingest_lag"] > LATE
+        live, slices = lifecycle.alias(session, settings.agent.name), by_slice(session, settings.agent.name)
+        better = progress(scores(session, settings.agent.name), live)
+        figures["progress"] = better["sentence"] if better is not None else None
+        figures["worst_slice"] = slices["worst"] if slices is not None else None
     table = read_json(settings.run_dir / "routes.json")
     figures["loaded"] = (
         next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []

@@ -31,9 +31,9 @@ from burnish.cli.common import (
 )
 from burnish.cli.tables import versions as tables
 from burnish.journal import Journal
-from burnish.journal.listing.pairs import WORDS
+from burnish.journal.listing.pairs import WORDS, votes
 from burnish.journal.listing.pairs import pairs as listed_pairs
-from burnish.journal.tables import VersionRow
+from burnish.journal.tables import AgentRow, VersionRow
 
 app = typer.Typer(
     help="List, show, pin, import and export versions, remove old files.",
@@ -111,9 +111,14 @@ def pairs_(
     with journal.read() as session:
         lifecycle.version(session, name, version)
         found = listed_pairs(session, name, version, outcome=outcome, limit=limit)
+        agent_row = session.get(AgentRow, name)
+        voted = votes(session, name, agent_row.tenant if agent_row is not None else "default", version)
     if as_json:
-        print_json({"agent": name, "version": version, "pairs": found})
+        print_json({"agent": name, "version": version, "pairs": found, "votes": voted})
         return
+    for vote in voted:
+        bounds = f"{vote['low']:.0%} to {vote['high']:.0%}"
+        out.print(f"people preferred it to v{vote['baseline']} in {vote['share']:.0%} of {vote['n']} votes ({bounds})")
     for each in found:
         out.print(f"[b]{each['outcome']}[/b] {escape(each['turn'])}: {escape(each['prompt'])}", soft_wrap=True)
         for who, key in ((f"v{version}", "reply"), (f"v{each['baseline']}", "baseline_reply")):

@@ -40,7 +40,8 @@ def story(session: Session, agent: str, version: int) -> Tree:
     rows = session.scalars(
         select(SampleRow).where(col(SampleRow.step_id) == row.step_id).order_by(col(SampleRow.interaction_id))
     )
-    columns = ("interaction_id", "reward", "reward_source", "hint", "hint_status", "skipped", "weight", "n_earlier")
+    hinted, counted = ("hint", "hint_status"), ("skipped", "weight", "n_earlier", "logprob_change")
+    columns = ("interaction_id", "reward", "reward_source", *hinted, *counted)
     taken = session.scalars(
         select(GroupSampleRow)
         .where(col(GroupSampleRow.step_id) == row.step_id)

@@ -73,6 +73,14 @@ async def test_each_pair_is_decided_once_and_names_its_judge(any_journal: Journa
     assert await at_work.run_once() == 0
 
 
+async def test_both_orders_are_charged_to_the_agent(journal: Journal) -> None:
+    add(journal, ("good answer", "poor"))
+    told: list[tuple[str, str, int]] = []
+    panel = Panel([Reader()], charge=lambda agent, model, usage: told.append((agent, model, usage.n_votes)))
+    await Comparer(journal, panel, config.Judge()).run_once()
+    assert told == [("agent", "reader", 2)] * 2
+
+
 @pytest.mark.parametrize(
     ("judge", "reason"),
     [

@@ -82,6 +82,14 @@ async def test_all_members_are_scored_by_one_judge_in_shuffled_orders(any_journa
         assert shadows.totals(session, "agent")["judge_votes"] == 3
 
 
+async def test_every_vote_is_charged_to_the_agent(journal: Journal) -> None:
+    add(journal, "plain", "good one")
+    told: list[tuple[str, str, int]] = []
+    panel = Panel([Marker()], charge=lambda agent, model, usage: told.append((agent, model, usage.n_votes)))
+    await Grader(journal, panel, config.Judge(votes=3)).run_once()
+    assert told == [("agent", "marker", 1)] * 3
+
+
 async def test_members_without_content_are_ruled_out_before_the_judge_is_asked(journal: Journal) -> None:
     add(journal, "plain", "Solution:", "a good two")
     judge = Marker()

@@ -74,7 +74,7 @@ async def test_a_plain_turn_is_read_once() -> None:
 
 async def test_readings_by_two_judges_are_not_compared() -> None:
     class Torn(Panel):
-        async def ask(self, messages: Sequence[Mapping[str, str]], n: int) -> Answers:
+        async def ask(self, messages: Sequence[Mapping[str, str]], n: int, agent: str = "") -> Answers:
             return Answers("b" if LEFT_OUT in messages[-1]["content"] else "a", [MINUS] * n)
 
     with pytest.raises(JudgeUnavailable, match="expected one judge for both readings of a turn, got a and b"):

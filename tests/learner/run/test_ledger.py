@@ -215,10 +215,11 @@ def test_a_step_whose_learner_died_is_found_and_an_announced_one_is_not(any_jour
 def test_announcing_puts_a_version_on_trial_with_metrics_and_idle_rows(any_journal: Journal, ledger: Ledger) -> None:
     ready(any_journal, "a", "b")
     step = ledger.open(0, rows_of(ledger))
-    ledger.announce(step, "digest", StepReport({"grad_norm": 0.5}, ["b"]))
+    ledger.announce(step, "digest", StepReport({"grad_norm": 0.5}, ["b"], logprob_changes={"a": -0.25}))
     with any_journal.read() as session:
         assert session.get_one(StepRow, step.step_id).metrics == {"grad_norm": 0.5}
-        assert session.get_one(SampleRow, (step.step_id, "a")).skipped is None
+        taken = session.get_one(SampleRow, (step.step_id, "a"))
+        assert (taken.skipped, taken.logprob_change) == (None, -0.25)
         assert session.get_one(SampleRow, (step.step_id, "b")).skipped == "no advantage and no hint"
         version = lifecycle.version(session, "agent", 1)
         assert (version.state, version.parent, version.step_id, version.digest) == (

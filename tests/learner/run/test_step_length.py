@@ -51,6 +51,21 @@ def test_the_kl_is_the_mean_over_all_tokens_and_the_whole_vocabulary(
     assert length.kl() == pytest.approx(float(exact), rel=1e-3)
 
 
+def test_the_change_of_each_replys_log_prob_is_the_exact_one(policy: Policy, make_samples: Any) -> None:
+    rows = [Row.of(sample) for sample in make_samples(5)]
+    first = [float(each.mean()) for each in policy.logprobs(rows)]
+    length = before(policy, [*rows, Row([1, 2, 3], [4, 5])], 64)
+    nudge(policy, 0.05)
+    length.fit(0.02)
+    after = [float(each.mean()) for each in policy.logprobs(rows)]
+    changes = length.changes()
+    assert len(changes) == len(rows)
+    for row, old, new in zip(rows, first, after, strict=True):
+        assert row.sample is not None
+        assert changes[row.sample.interaction_id] == pytest.approx(new - old, abs=1e-4)
+    assert any(abs(change) > 1e-3 for change in changes.values())
+
+
 @pytest.mark.parametrize("size", [1e-4, 0.02, 0.5])
 @pytest.mark.parametrize("target", [0.002, 0.05])
 def test_a_step_of_any_size_is_brought_to_its_target(
@@ -89,6 +104,15 @@ def test_a_step_in_which_little_was_wrong_moves_little(make_trainer: Make, make_
     assert liked["signal"] < 0.3 < blamed["signal"]
     assert liked["step_kl_target"] == pytest.approx(0.02 * liked["signal"])
     assert liked["step_kl"] < 0.5 * blamed["step_kl"]
+
+
+def test_a_step_says_that_blamed_replies_became_less_likely(make_trainer: Make, make_samples: Any) -> None:
+    options: dict[str, Any] = {"distill_weight": 0.0, "anchor_weight": 0.0, "learning_rate": 1e-3}
+    samples = make_samples(8, reward=-1.0, hints=False)
+    changes = make_trainer(step_kl=0.02, **options).step(samples).logprob_changes
+    assert set(changes) == {sample.interaction_id for sample in samples}
+    assert sum(changes.values()) < 0.0
+    assert make_trainer(step_kl=0.0, **options).step(samples).logprob_changes == {}  # the length was not measured
 
 
 def test_half_the_step_is_a_quarter_of_the_kl(make_trainer: Make, make_samples: Any) -> None:

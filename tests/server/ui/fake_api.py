@@ -29,7 +29,7 @@ COURSE: list[Tree] = [
 REPLAYED: Tree = {
     "margin": 0.1, "acts_at": "40", "worst": "tool: ls", "by_slice": [
         {"slice": "tool: ls", "state": "open", "n": 20, "n_lost": 5, "n_won": 2, "net_loss": 0.15, "loss_bound": 0.3,
-         "odds": "2", "lost": ["chatcmpl-1"], "won": []}],
+         "odds": "2", "lost": ["chatcmpl-1"], "won": ["chatcmpl-2"]}],
 }  # fmt: skip
 STATUS: Tree = {
     "agent": "agent", "at": 2000.0, "learning": {"sentence": "waits for 3 more rated replies", "is_alarm": False},
@@ -51,7 +51,7 @@ STEP: Tree = {
 }  # fmt: skip
 ROW: Tree = {
     "interaction_id": "chatcmpl-1", "reward": -1.0, "reward_source": "user", "hint": "No bold.", "hint_status": None,
-    "skipped": None, "weight": None, "n_earlier": 0,
+    "skipped": None, "weight": None, "n_earlier": 0, "logprob_change": -0.05,
 }  # fmt: skip
 RETAINED: Tree = {"n": 96, "n_lost": 1, "margin": 0.1, "lost": [{"prompt": "Is ice <cold>?", "reply": "No."}]}
 VERSION: Tree = {
@@ -120,19 +120,25 @@ ANSWERS: dict[str, Tree] = {
     },
     f"{ON}/versions/3/pairs": {"agent": "agent", "version": 3, "pairs": [
         {"turn": "chatcmpl-1", "outcome": "lost", "reason": None, "baseline": 2, "prompt": "Where is <order> 7?",
-         "reply": "Somewhere.", "baseline_reply": "On its way."}]},
+         "reply": "Somewhere.", "baseline_reply": "On its way."}], "votes": [{"baseline": 1, **SCORE}]},
     f"{ON}/canary": {"agent": "agent", "live": 3, "held": "rolled back twice", "learning_paused": False,
                      "observations": [{"canary_id": 1, "version": 3, "baseline": 2, "kind": "watch", "share": 1.0,
                                        "state": "running", "reason": None, "started_at": 902.0, "ended_at": None,
-                                       "slices": SLICES, "course": COURSE}]},
+                                       "slices": SLICES, "course": COURSE,
+                                       "tests": {"reward": {"evidence": "12", "log_e": 2.5, "log_e_peak": 2.5,
+                                                            "alpha": 0.005}}}]},
     f"{ON}/learner/runs": {"agent": "agent", "steps": [STEP, {**STEP, "version": 2, "outcome": "refused",
                                                                "metrics": {"loss": 0.4, "kl_to_base/k3": 0.01}}]},
     f"{ON}/learner/runs/3": {**STEP, "rows": [ROW], "groups": []},
     f"{ON}/feedback": {"agent": "agent", "feedback": [{**SAID, "turn": TURN}], "next": None},
     f"{ON}/judges/label": {"agent": "agent", "turns": [{**QUEUED, "next_state": [USER]}], "next": None},
-    f"{ON}/judges": {"agent": "agent", "model": "", "votes": 3, "judges": [
+    f"{ON}/judges": {"agent": "agent", "model": "", "votes": 3, "days": 30, "judges": [
         {"judge_id": "base/1", "state": "fit", "reason": "", "checked_at": 1.0,
-         "figures": {"kappa": 0.97, "kappa_interval": [0.9, 0.99], "hint_agreement": None}}]},
+         "figures": {"kappa": 0.97, "kappa_interval": [0.9, 0.99], "hint_agreement": None}}],
+        "agreement": {"judges": [{"judge_id": "base/1", **SCORE}], "people": SCORE},
+        "costs": [{"day": day, "model": "base", "purpose": "turns", "n_votes": 1200, "n_requests": 400,
+                   "n_prompt_tokens": 250_000, "n_answer_tokens": 9000, "seconds": 90.0}
+                  for day in ("2026-11-02", "2026-11-01")]},
     "/admin/audit": {"entries": [ENTRY], "next": 1},
     "/admin/keys": {"keys": [{"key_id": "sk-burnish-abcdef", "name": "laptop", "scopes": ["inference"], "agents": [],
                               "user": None, "created_at": 1.0, "revoked_at": None}]},

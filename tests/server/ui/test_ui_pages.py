@@ -1,6 +1,7 @@
 """Every page with a fake admin API: what it asks for, what it shows, and what its forms send."""
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -23,13 +24,22 @@ SHOWN = {
     ],
     "/a/agent/conversations": ["Where is &lt;order&gt; 7?", "On its way.", "trained into v3", "Older"],
     "/a/agent/sessions/s-1": ["Where is &lt;order&gt; 7?", "reply of v2"],
-    "/a/agent/turns/chatcmpl-1": ["trained into", "by user", "too long", "hint, accepted", "told to vote", "exit code"],
+    "/a/agent/turns/chatcmpl-1": [
+        "trained into",
+        "by user",
+        "too long",
+        "hint, accepted",
+        "told to vote",
+        "exit code",
+        "4.9% less",
+    ],
     "/a/agent/versions": [
         "forgot 9 of 64",
         "rolled back twice",
         "Roll back to v2",
         "v3 compared with v2",
         "v3 50% good of 20 judged turns, v2 80%",
+        "reward <b>12 to 1</b>, stops at 200 to 1",
     ],
     "/a/agent/versions/3": [
         "12 turns",
@@ -37,17 +47,27 @@ SHOWN = {
         "Roll back to v2",
         "Compare with v2",
         "won <b>3</b>",
+        "/turns/chatcmpl-2",
+        "in <b>80%</b> of 10 votes",
         "By slice, in its watch beside v2",
         "Worst in <b>tool: ls</b>",
         "-15 points",
         "Is ice &lt;cold&gt;?",
     ],
-    "/a/agent/feedback": ["too long", "ann", "Correct"],
-    "/a/agent/labels": ["Cannot tell", "On its way."],
+    "/a/agent/feedback": ["too long", "ann", "Correct", "said=demonstration"],
+    "/a/agent/labels": ["Cannot tell", "On its way.", "why=second"],
     "/a/agent/compare": ["v3 (live)", "Ask both"],
     "/a/agent/learner": ["kl to base/k3", "published", "refused", "Take a step now"],
-    "/a/agent/learner/3": ["No bold.", "chatcmpl-1"],
-    "/a/agent/judges": ["base/1", "0.9 to 0.99"],
+    "/a/agent/learner/3": ["No bold.", "chatcmpl-1", "4.9% less likely a token"],
+    "/a/agent/judges": [
+        "base/1",
+        "0.9 to 0.99",
+        "People agree with it on <b>80%</b> of 10",
+        'verdicts on replies</td><td class="n">2,400',
+        "500,000",
+        "3 min",
+        "2026-11-02",
+    ],
     "/agents": ["learner.min_rows = 8"],
     "/keys": ["sign in with the key in"],
     "/people?user=ann": ["Keep out of training", "done"],
@@ -106,11 +126,19 @@ async def test_filters_become_the_apis_query_and_stay_in_the_form() -> None:
     api = FakeApi()
     async with visiting(api) as client:
         answer = await client.get(
-            "/a/agent/conversations?text=%3Corder%3E&version=v2&user=ann&fate=trained&before=9.0:x"
+            "/a/agent/conversations?text=%3Corder%3E&version=v2&user=ann&fate=trained&hours=24&before=9.0:x"
         )
+    assert '<option value="24" selected>day</option>' in answer.text
     assert "<mark>&lt;order&gt;</mark>" in answer.text
     asked = next(each for each in api.asked if "/turns?" in each)
-    for wanted in ("text=%3Corder%3E", "version=2", "user=ann", "fate=trained", "before=9.0"):
+    for wanted in (
+        "text=%3Corder%3E",
+        "version=2",
+        "user=ann",
+        "fate=trained",
+        "before=9.0",
+        f"since={int(time.time() - 86_400) // 100}",
+    ):
         assert wanted in asked
     assert 'href="/a/agent/conversations?text=%3Corder%3E' in answer.text.replace("&amp;", "&")
 

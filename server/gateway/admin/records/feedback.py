@@ -35,19 +35,22 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             )
         return {"agent": agent, "feedback": found, "next": following}
 
-    @made.get("/agents/{agent}/judges/label", dependencies=[Depends(may_see)])
+    @made.get("/agents/{agent}/judges/label")
     def list_labels(
         agent: AgentPath,
         why: Annotated[label_queue.Why, Query(description="Why a turn is in the queue.")] = label_queue.Why.ABSTAINED,
         before: Before = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        caller: Caller = Depends(may_see),  # noqa: B008
     ) -> dict[str, Any]:
         """Turns that a person should label, newest first, each with what came back and without the judge's verdict.
+        `second` are those that one other key or user has rated, without the rating.
 
         A label is feedback: `POST /v1/feedback` with a rating. One call looks at 500 turns at most.
         """
+        voice = (caller.key_id, caller.user)
         with journal.read() as session:
-            found, following = label_queue.queue(session, agent, why, before=place(before), limit=limit)
+            found, following = label_queue.queue(session, agent, why, before=place(before), limit=limit, voice=voice)
         return {"agent": agent, "turns": found, "next": following}
 
     return made

@@ -10,17 +10,21 @@ from sqlmodel import Session
 from burnish.adapters.registry import agents, lifecycle, versions
 from burnish.adapters.registry.learning_state import learning_state
 from burnish.adapters.registry.lineage import aliases_of
+from burnish.adapters.registry.personal import family_of
 from burnish.adapters.verbs.canary import by_slice
 from burnish.config import Settings, overrides
 from burnish.errors import RequestError
 from burnish.journal import Journal, judge_checks
-from burnish.journal.listing import figures
+from burnish.journal.listing import figures, judge_figures
 from burnish.journal.tables import AgentRow
 from burnish.keys import Scope
+from burnish.segments.lag import LATE, lag
+from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.admin.field_types import AgentPath
 
 DAY = 86_400.0
+MONTH = 30
 LATEST = 8
 """Versions that the status names, the newest."""
 
@@ -55,7 +59,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
                 "versions": versions.latest(session, agent, LATEST),
                 "held": row.held,
                 "is_paused": row.is_paused,
-                "alarms": _alarms(session, learning, row),
+                "alarms": _alarms(session, settings, learning, row),
                 "seconds": seconds,
                 "traffic": figures.traffic(session, agent, now, seconds / figures.BUCKETS),
                 "scores": scored,
@@ -64,13 +68,25 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
                 "latest": figures.fates(session, agent),
             }
 
-    @made.get("/agents/{agent}/judges", dependencies=[may_see])
-    def list_judges(agent: AgentPath) -> dict[str, Any]:
-        """Every judge on file: whether it may speak, why, and the figures of its latest check."""
+    @made.get("/agents/{agent}/judges")
+    def list_judges(
+        agent: AgentPath,
+        days: Annotated[int, Query(ge=1, le=366, description="How many days back the costs go.")] = MONTH,
+        caller: Caller = Depends(access.on_agent(Scope.VIEWER)),  # noqa: B008
+    ) -> dict[str, Any]:
+        """Every judge on file: whether it may speak, why, and the figures of its latest check.
+
+        `costs` are the votes, tokens and seconds that judging the agent's replies took, by day (UTC), model and
+        purpose, with those of the checks. `agreement` says how often people's latest ratings agree with each judge and
+        with one another.
+        """
         with journal.read() as session:
             rows = judge_checks.filed(session).values()
             found = [row.model_dump() for row in sorted(rows, key=lambda row: row.judge_id)]
-        return {"agent": agent, "model": settings.judge.model, "votes": settings.judge.votes, "judges": found}
+            costs = judge_figures.costs(session, family_of(agent), time.time() - (days - 1) * DAY)
+            agreed = judge_figures.agreement(session, agent, caller.tenant)
+        configured = {"agent": agent, "model": settings.judge.model, "votes": settings.judge.votes}
+        return {**configured, "judges": found, "days": days, "costs": costs, "agreement": agreed}
 
     return made
 
@@ -82,8 +98,10 @@ def _own(settings: Settings, row: AgentRow) -> Settings:
         return settings
 
 
-def _alarms(session: Session, learning: dict[str, Any], row: AgentRow) -> list[str]:
+def _alarms(session: Session, settings: Settings, learning: dict[str, Any], row: AgentRow) -> list[str]:
     found = [learning["sentence"]] if learning["is_alarm"] else []
+    if (waits := lag(session, settings.segments_dir, time.time())) > LATE:
+        found.append(f"recorded turns wait {waits:,.0f} s for the journal; is the ingester running?")
     if row.held is not None:
         found.append(f"nothing is promoted automatically: {row.held}")
     found += [

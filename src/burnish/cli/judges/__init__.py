@@ -33,6 +33,8 @@ from burnish.cli.tables import judges as tables
 from burnish.config import Settings
 from burnish.errors import ConfigError
 from burnish.journal import Journal, judge_checks
+from burnish.journal.listing import label_queue
+from burnish.journal.listing.label_queue import Why
 
 if TYPE_CHECKING:
     from burnish.judges.calibration.calibrate import Terms
@@ -69,6 +71,39 @@ def list_(
         print_json([each.to_json() | {"fitness": states.get(each.judge_id)} for each in found])
         return
     out.print(tables.standings_table(found, states))
+
+
+@app.command(epilog=example("judges queue", "judges queue --why sample --limit 5"))
+def queue(
+    why: Annotated[Why, typer.Option(help="Why a turn is in the queue.")] = Why.ABSTAINED,
+    agent: AgentName = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="Most turns.")] = 20,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the latest turns that a person should label, as on the page Label. `burnish turns rate` labels one."""
+    settings = load_settings(file, None, state)
+    with Journal.open(settings.journal_url, migrate=False).read() as session:
+        found, _ = label_queue.queue(session, agent or settings.agent.name, why, before=None, limit=limit)
+    print_json(found) if as_json else out.print(tables.queue_table(found))
+
+
+@app.command(epilog=example("judges cost --since 7d", "judges cost --json"))
+def cost(
+    since: Since = None,
+    agent: EveryAgent = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what judges cost by day (UTC): votes, tokens, and the time that was waited for answers."""
+    from burnish.journal.listing.judge_figures import costs
+
+    settings = load_settings(file, None, state)
+    with Journal.open(settings.journal_url, migrate=False).read() as session:
+        found = costs(session, agent, moment(since or "30d") or 0.0)
+    print_json(found) if as_json else out.print(tables.cost_table(found))
 
 
 @app.command(epilog=example("judges check", "judges check --judge openai/gpt-5"))

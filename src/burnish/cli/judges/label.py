@@ -1,10 +1,12 @@
-"""`burnish judges label`: a person labels recorded turns one by one into a golden set.
+"""`burnish judges label`: a person labels recorded turns one by one into a golden set, or it is made of the ratings
+that people gave.
 
 The judge's verdict is not shown, because it would influence the label. Each answer is on the disk before the next turn
 comes. A later run continues after the last label. Skipped turns are remembered in a file beside the golden set.
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +19,8 @@ from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, 
 from burnish.cli.tables.turns import message_panel
 from burnish.errors import BurnishError
 from burnish.journal import Journal
-from burnish.journal.tables import InteractionRow, NextStateRow
+from burnish.journal.listing.judge_figures import latest_ratings
+from burnish.journal.tables import AgentRow, InteractionRow, NextStateRow
 from burnish.journal.turns import messages_of
 from burnish.records import NextStateKind
 
@@ -25,12 +28,16 @@ if TYPE_CHECKING:
     from burnish.judges.calibration.golden import GoldenCase
 
 SCORES = {"+": 1, "=": 1, "0": 0, "-": -1}
+KINDS = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
 KEYS = "[bold]+[/] good   [bold]0[/] cannot tell   [bold]-[/] bad   [bold]s[/] skip   [bold]q[/] quit"
 
 
 def label(
     agent: AgentName = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Golden set to append to.")] = Path("golden.jsonl"),
+    rated: Annotated[
+        bool, typer.Option("--rated", help="Ask nothing: take the turns that users have rated, if they agree.")
+    ] = False,
     limit: Limit = 1000,
     file: ConfigFile = None,
     state: StateDir = None,
@@ -40,9 +47,13 @@ def label(
     journal = Journal.open(settings.journal_url, migrate=False)
     skipped = output.with_name(f"{output.name}.skipped")
     done = _labelled(output) | _lines(skipped)
-    with journal.read() as session:
-        waiting = [name for name in _turns(session, agent or settings.agent.name, limit) if name not in done]
-    n_labelled = _label_all(journal, waiting, output, skipped)
+    name = agent or settings.agent.name
+    if rated:
+        n_labelled = _take_ratings(journal, name, limit, done, output)
+    else:
+        with journal.read() as session:
+            waiting = [each for each in _turns(session, name, limit) if each not in done]
+        n_labelled = _label_all(journal, waiting, output, skipped)
     journal.close()
     console.print(
         f"{n_labelled} turns labelled, {output} holds {len(_labelled(output))} cases", style="dim", soft_wrap=True
@@ -70,21 +81,51 @@ def _label_all(journal: Journal, waiting: list[str], target: Path, skipped: Path
                 continue
             golden.append(target, golden.scored(case, SCORES[key]))
         except OSError as error:
-            raise BurnishError(
-                f"cannot write to {target}: {error.strerror}; earlier labels are kept. "
-                "Free some space or choose another --output"
-            ) from error
+            raise _full(target, error) from error
         n_labelled += 1
     return n_labelled
 
 
+def _take_ratings(journal: Journal, agent: str, limit: int, done: set[str], target: Path) -> int:
+    """Add the turns of the latest `limit` pieces of feedback whose raters agree. The sign of a rating is the score."""
+    from burnish.judges.calibration import golden
+
+    with journal.read() as session:
+        row = session.get(AgentRow, agent)
+        said = latest_ratings(session, agent, row.tenant if row is not None else "default", limit)
+        agreed = {name: next(iter(signs.values())) for name, signs in said.items() if len(set(signs.values())) == 1}
+        names = [name for name in _with_reaction(session, agreed) if name not in done]
+        cases = [golden.scored(_case(session, name), agreed[name]) for name in names]
+    try:
+        for case in cases:
+            golden.append(target, case)
+    except OSError as error:
+        raise _full(target, error) from error
+    return len(cases)
+
+
+def _with_reaction(session: Session, names: Iterable[str]) -> list[str]:
+    """Those of the turns after which a user or a tool has said something."""
+    wanted = select(col(NextStateRow.interaction_id)).where(
+        col(NextStateRow.interaction_id).in_(list(names)), col(NextStateRow.kind).in_(KINDS)
+    )
+    found = set(session.scalars(wanted))
+    return [name for name in names if name in found]
+
+
+def _full(target: Path, error: OSError) -> BurnishError:
+    return BurnishError(
+        f"cannot write to {target}: {error.strerror}; earlier labels are kept. "
+        "Free some space or choose another --output"
+    )
+
+
 def _turns(session: Session, agent: str, limit: int) -> list[str]:
     """The turns with a user's reply or a tool's result after them, newest first."""
-    kinds = (NextStateKind.USER_REPLY, NextStateKind.TOOL_RESULT)
     wanted = (
         select(col(InteractionRow.interaction_id))
         .join(NextStateRow, col(NextStateRow.interaction_id) == col(InteractionRow.interaction_id))
-        .where(col(InteractionRow.agent) == agent, col(NextStateRow.kind).in_(kinds))
+        .where(col(InteractionRow.agent) == agent, col(NextStateRow.kind).in_(KINDS))
         .order_by(col(InteractionRow.ended_at).desc(), col(InteractionRow.interaction_id))
         .limit(limit)
     )

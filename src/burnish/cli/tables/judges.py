@@ -44,6 +44,24 @@ def standings_table(found: "Sequence[Standing]", states: Mapping[str, str]) -> T
     return table
 
 
+def queue_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("turn", "asked", "reply", "what came back", title="turns to label")
+    for row in found:
+        came = " / ".join(str(message.get("content") or "") for message in row["next_state"])
+        table.add_row(row["turn"], *(escape(text[:100]) for text in (row["prompt"], row["reply"], came)))
+    return table
+
+
+def cost_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("day", "judge", "asked for", title="what judges cost")
+    for name in ("votes", "prompt tokens", "answer tokens", "seconds"):
+        table.add_column(name, justify="right")
+    for row in found:
+        counts = (row["n_votes"], row["n_prompt_tokens"], row["n_answer_tokens"], row["seconds"])
+        table.add_row(row["day"], escape(row["model"]), row["purpose"], *(f"{count:,}" for count in counts))
+    return table
+
+
 def check_table(model: str, source: str, found: "Checked", remedy: str) -> Group:
     from burnish.judges.calibration import fitness
 

@@ -86,13 +86,16 @@ def story(report: Tree) -> Group:
         value = reading.get("value")
         shown = f"{value:.4g}" if isinstance(value, int | float) else ""
         monitors.add_row(name.replace("_", " "), _level(reading["level"]), shown, escape(reading.get("why") or ""))
-    rows = Table("turn", "reward at step", "by", "hint", "not used because", title=f"{report['n_rows']} rows")
+    columns = ("turn", "reward at step", "by", "hint", "log-prob a token", "not used because")
+    rows = Table(*columns, title=f"{report['n_rows']} rows")
     for row in report["rows"]:
         reward = f"{row['reward']:+g}" if row["reward"] is not None else ""
         refused = f"hint: {row['hint_status']}" if row["hint_status"] else ""
         weight = f"weight {row['weight']:.2f}" if row["weight"] is not None else ""
         why = "; ".join(filter(None, (row["skipped"], refused, weight)))
-        rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", escape(row["hint"] or ""), escape(why))
+        moved = f"{row['logprob_change']:+.3f}" if row["logprob_change"] is not None else ""
+        hint = escape(row["hint"] or "")
+        rows.add_row(row["interaction_id"], reward, row["reward_source"] or "", hint, moved, escape(why))
     parts = [facts, *([monitors] if report["monitors"] else []), rows]
     if report["groups"]:
         groups = Table(

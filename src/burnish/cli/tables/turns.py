@@ -87,7 +87,9 @@ def shown(report: Tree) -> Group:
     for sample in report["used"]:
         hint = f"hint refused: {sample['hint_status']}" if sample["hint_status"] else ""
         why = escape(" ".join(filter(None, (sample["skipped"], hint))))
-        parts.append(f"[bold]step {sample['step_id']}[/]  reward at the step {_text(sample['reward'])} {why}")
+        change = sample["logprob_change"]
+        moved = f"log-prob {change:+.3f} a token " if change is not None else ""
+        parts.append(f"[bold]step {sample['step_id']}[/]  reward at the step {_text(sample['reward'])} {moved}{why}")
     parts.append(f"[bold]training[/]  {escape(report['training_status'])}")
     if report["shadow_group"] is not None:
         parts.append(_shadow_group(report["shadow_group"]))

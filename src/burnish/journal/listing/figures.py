@@ -114,15 +114,21 @@ def share(n_good: int, n_bad: int) -> Tree:
 
 
 def _waiting(session: Session, agent: str) -> list[tuple[int, float, str]]:
-    """Version, reward and source of the latest rated replies that no step has used."""
+    """Version, reward and source of the rated replies that no step has used. Where there are more than `WAITING`, those
+    among the agent's latest `LOOKS` turns.
+    """
     ready = (
         col(InteractionRow.agent) == agent,
         col(InteractionRow.is_ready).is_(True),
         col(InteractionRow.spent_step).is_(None),
     )
-    rows = session.connection().execute(
-        select(col(InteractionRow.interaction_id), col(InteractionRow.version)).where(*ready).limit(WAITING)
-    )
+    row_of = (InteractionRow.interaction_id, InteractionRow.version)
+    rows: Any = session.connection().execute(select(*map(col, row_of)).where(*ready).limit(WAITING)).all()
+    if len(rows) == WAITING:  # the index is in no order of time, and the newest version must not lack its figures
+        state = (InteractionRow.is_ready, InteractionRow.spent_step)
+        mine = select(*map(col, row_of), *map(col, state)).where(col(InteractionRow.agent) == agent)
+        latest: Any = session.connection().execute(mine.order_by(col(InteractionRow.ended_at).desc()).limit(LOOKS))
+        rows = [(name, version) for name, version, is_ready, step in latest if is_ready and step is None][:WAITING]
     versions = {str(name): int(version) for name, version in rows}
     rewards = {name: compose(said).reward for name, said in evidence_of_all(session, list(versions)).items()}
     return [(versions[name], each.value, str(each.source)) for name, each in rewards.items() if each is not None]

@@ -1,11 +1,16 @@
-"""Prompts that a version answered otherwise than the version it was compared with, with both replies."""
+"""Prompts that a version answered otherwise than the version it was compared with, with both replies, and how people
+voted between versions.
+"""
 
+from collections import defaultdict
 from typing import Any
 
 from sqlalchemy import select
 from sqlmodel import Session, col
 
-from burnish.journal.tables import ComparisonRow, InteractionRow
+from burnish.journal.listing import LOOKS
+from burnish.journal.listing.figures import share
+from burnish.journal.tables import ComparisonRow, FeedbackRow, InteractionRow
 from burnish.journal.turns import blobs_of
 from burnish.messages import text_of
 
@@ -63,3 +68,51 @@ def pairs(session: Session, agent: str, version: int, *, outcome: str | None, li
         }
         for name, said, reason, baseline, new, old in found
     ]
+
+
+def votes(session: Session, agent: str, tenant: str, version: int) -> list[Tree]:
+    """How people voted between `version` and each other one: `n` votes, the share that it won, and its 95 % bounds.
+
+    A vote says that one reply would have been right in place of another: it corrects the worse one with the better
+    one's text, and both answer the same request. Ties are none. The latest `LOOKS` pieces of feedback count.
+    """
+    said = _corrections(session, tenant)
+    columns = (InteractionRow.interaction_id, InteractionRow.version, InteractionRow.request_hash)
+    corrected = select(*map(col, columns), col(InteractionRow.agent)).where(
+        col(InteractionRow.interaction_id).in_(list(said))
+    )
+    worse: Any = [row for row in session.connection().execute(corrected) if row.agent == agent and row.request_hash]
+    # the hash alone: with the agent as a condition, SQLite walks over all of its turns
+    others: Any = session.connection().execute(
+        select(*map(col, columns), col(InteractionRow.agent), col(InteractionRow.reply_digest))
+        .where(col(InteractionRow.request_hash).in_({row.request_hash for row in worse}))
+        .limit(2 * LOOKS)
+    )
+    alike: dict[str, list[Any]] = defaultdict(list)
+    for row in others:
+        if row.agent == agent:
+            alike[row.request_hash].append(row)
+    texts = blobs_of(session, {row.reply_digest for rows in alike.values() for row in rows})
+    tallies: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for row in worse:
+        for better in alike[row.request_hash]:
+            pair = (better.version, row.version)
+            is_it = text_of(texts[better.reply_digest]).strip() == said[row.interaction_id]
+            if is_it and version in pair and pair[0] != pair[1]:
+                is_lost = pair[1] == version
+                tallies[pair[0] if is_lost else pair[1]][is_lost] += 1
+                break
+    return [{"baseline": other, **share(*counts)} for other, counts in sorted(tallies.items(), reverse=True)]
+
+
+def _corrections(session: Session, tenant: str) -> dict[str, str]:
+    """The latest correction of each reply among the latest feedback."""
+    columns = (FeedbackRow.interaction_id, FeedbackRow.correction, FeedbackRow.is_deleted)
+    latest = select(*map(col, columns)).where(col(FeedbackRow.tenant) == tenant)
+    newest_first = latest.order_by(col(FeedbackRow.created_at).desc(), col(FeedbackRow.feedback_id).desc())
+    rows: Any = session.connection().execute(newest_first.limit(LOOKS))
+    found: dict[str, str] = {}
+    for name, text, is_deleted in rows:
+        if name is not None and text and not is_deleted:
+            found.setdefault(name, text.strip())
+    return found

@@ -31,7 +31,8 @@ class SampleRow(SQLModel, table=True):
     """One row of one step, with its reward and the ids of the reward records of that time.
 
     `hint_status` is the code for which the teacher refused the hint, None if it did not. `weight` is what the caps left
-    of the row (1: all). `n_earlier` counts its user's turns that earlier steps had spent.
+    of the row (1: all). `n_earlier` counts its user's turns that earlier steps had spent. `logprob_change` is by how
+    much the step changed the reply's log-prob, in nats a token (above 0: likelier), None if it was not measured.
     """
 
     __tablename__ = "sample"
@@ -45,3 +46,4 @@ class SampleRow(SQLModel, table=True):
     skipped: str | None = None
     weight: float | None = None
     n_earlier: int | None = None
+    logprob_change: float | None = None

@@ -1,6 +1,6 @@
 """Turns and what came back: messages, segments, sessions, turns, next states, feedback, judgements."""
 
-from sqlalchemy import JSON, Column, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, UniqueConstraint
 from sqlmodel import Field, SQLModel
 
 
@@ -167,6 +167,25 @@ class JudgeCheckRow(SQLModel, table=True):
     reason: str = ""
     figures: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, default=dict))
     checked_at: float | None = None
+
+
+class JudgeCostRow(SQLModel, table=True):
+    """What one judging model has cost in one day (UTC), by the agent whose turns it judged and by what it was asked for
+    (burnish.records.JudgedFor). A personal agent counts as its parent. The check of a judge has the agent "".
+
+    Tokens are counted by the model's server. `seconds` are waited for answers, added up. All of it is state.
+    """
+
+    __tablename__ = "judge_cost"
+    day: str = Field(primary_key=True)
+    agent: str = Field(primary_key=True)
+    model: str = Field(primary_key=True)
+    purpose: str = Field(primary_key=True)
+    n_requests: int = Field(sa_type=BigInteger)
+    n_votes: int = Field(sa_type=BigInteger)
+    n_prompt_tokens: int = Field(sa_type=BigInteger)
+    n_answer_tokens: int = Field(sa_type=BigInteger)
+    seconds: float
 
 
 class JudgementRow(SQLModel, table=True):

@@ -1,5 +1,6 @@
 """The pages against the real gateway with a real journal: what the fake API promises is what the routes answer."""
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,7 +9,7 @@ import httpx
 import pytest
 from registered import Registered, registered
 
-from burnish.journal.tables import JudgementRow, SampleRow, StepRow
+from burnish.journal.tables import JudgeCostRow, JudgementRow, SampleRow, StepRow
 from burnish.records import NextStateKind
 from burnish.server.ui.admin_api import make_http
 from burnish.server.ui.site import Site
@@ -33,7 +34,11 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registered]:
         step = {"outcome": "published", "metrics": {"loss": 0.3}, "started_at": 900.0, "ended_at": 910.0}
         monitors = {"kl": {"level": "green", "value": 0.1, "why": ""}}
         verdict: dict[str, Any] = {"origin": "next_state", "confidence": 0.3, "n_failed": 0, "created_at": 1.0}
+        day = time.strftime("%Y-%m-%d", time.gmtime())
+        counts = {"n_requests": 1, "n_votes": 3, "n_prompt_tokens": 9, "n_answer_tokens": 3, "seconds": 1.5}
         with made.journal.write() as session:
+            session.add(JudgeCostRow(day=day, agent="agent", model="base", purpose="turns", **counts))
+            session.add(JudgeCostRow(day=day, agent="other", model="base", purpose="turns", **counts))
             session.add(StepRow(agent="agent", version=3, parent=2, level="green", monitors=monitors, **step))
             session.flush()
             session.add(SampleRow(step_id=1, interaction_id="chatcmpl-1", reward=-1.0, record_ids=["f-1"]))
@@ -69,6 +74,11 @@ def test_the_real_routes_answer_all_that_the_fake_does(real: Registered, path: s
     answer = real.get(path.removeprefix("/admin"), "admin")
     assert answer.status_code == 200, answer.text
     assert missing(ANSWERS[path], answer.json()) == []
+
+
+def test_a_key_sees_what_judges_cost_for_its_own_agent(real: Registered) -> None:
+    (row,) = real.get("/agents/agent/judges?days=1", "viewer").json()["costs"]
+    assert (row["n_votes"], row["n_prompt_tokens"], row["seconds"]) == (3, 9, 1.5)
 
 
 def test_a_name_that_the_real_route_lacks_is_found() -> None:
