@@ -104,5 +104,5 @@ def test_a_file_name_stands_for_one_meaning() -> None:
 
 
 def test_the_repository_is_small() -> None:
-    """18 MB at most; the sandbox's two models are 9 of them."""
-    assert sum((HOME / name).stat().st_size for name in tracked()) <= 18 * 2**20
+    """19 MB at most. The sandbox's two models are 9 of them, the pictures of the pages 1.3."""
+    assert sum((HOME / name).stat().st_size for name in tracked()) <= 19 * 2**20
