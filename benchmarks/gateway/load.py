@@ -7,6 +7,7 @@ prints its results. Latencies are in milliseconds. Anything but a 200 with a who
 import asyncio
 import json
 import re
+import secrets
 import sys
 import time
 from collections import deque
@@ -26,7 +27,8 @@ class Job:
     which begin with `n_history` messages).
 
     With `rate`, requests start at that rate per second, even if earlier ones still run (open loop). Without it, each of
-    `connections` asks again after its answer (closed loop), for `seconds` or `n_requests`.
+    `connections` asks again after its answer (closed loop), for `seconds` or `n_requests`. With `is_traced`, each
+    request has a `traceparent`.
     """
 
     port: int
@@ -42,6 +44,7 @@ class Job:
     n_history: int = 96
     model: str = "agent"
     seed: int = 0
+    is_traced: bool = False
 
 
 @dataclass
@@ -108,10 +111,12 @@ class Wire(asyncio.Protocol):
             self._waiter.set_result(self.head.startswith(b"HTTP/1.1 200"))
 
 
-def framed(body: bytes, port: int) -> bytes:
+def framed(body: bytes, port: int, *, is_traced: bool = False) -> bytes:
+    traceparent = f"traceparent: 00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01\r\n" if is_traced else ""
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\n"
-        f"host: 127.0.0.1:{port}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        f"host: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n{traceparent}"
+        f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -163,7 +168,7 @@ async def _as_fast_as_answered(job: Job, wires: list[Wire], requests: Iterator[b
             body = next(requests, None)
             if body is None:
                 return
-            await _one(wire, framed(body, job.port), seen, time.perf_counter())
+            await _one(wire, framed(body, job.port, is_traced=job.is_traced), seen, time.perf_counter())
 
     await asyncio.gather(*map(client, wires))
 
@@ -176,7 +181,7 @@ async def _paced(job: Job, wires: list[Wire], requests: Iterator[bytes], seen: S
     the upstream.
     """
     n_requests = int(job.rate * job.seconds)
-    made = iter([framed(next(requests), job.port) for _ in range(n_requests)])
+    made = iter([framed(next(requests), job.port, is_traced=job.is_traced) for _ in range(n_requests)])
     free, waiting = list(wires), deque[tuple[bytes, float]]()
     running: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
