@@ -148,7 +148,7 @@ class Recipe(Section):
         "replies of earlier steps.",
     )
     replay_rows: int = Field(
-        64,
+        16,
         ge=0,
         le=4_096,
         description="Most good replies of earlier steps (praised, or written by a person) that a step learns again.",
