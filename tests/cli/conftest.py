@@ -3,9 +3,12 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -49,3 +52,27 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return Done(int(ended.value.code or 0), printed.out, printed.err)
 
     return call
+
+
+@contextmanager
+def listening(status: int, *answers: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str, Any]]]]:
+    """The port of a gateway that gives these answers, the last one again and again, and what it was sent: path, key and
+    body.
+    """
+    sent: list[tuple[str, str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            sent.append((self.path, self.headers["authorization"], body))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(answers[min(len(sent), len(answers)) - 1]).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield str(server.server_address[1]), sent
+        server.shutdown()

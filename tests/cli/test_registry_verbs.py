@@ -11,7 +11,7 @@ from burnish.adapters.registry import agents, lifecycle
 from burnish.journal import Journal
 from burnish.journal.tables import LoadJob
 from tests.adapters.files.test_store import FACTS, fill
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, listening
 from tests.factories import interaction, user
 from tests.turns import add_feedback, add_turn
 
@@ -169,3 +169,34 @@ def test_rows_turns_and_the_audit_log(run: Run, journal: Journal, tmp_path: Path
     assert "ready for the learner" in run("turns", "show", "t").out
     assert [entry["action"] for entry in run("audit", "-n", "1", "--json").json["entries"]] == ["refuse"]
     assert "unlearned 9 of 64" in run("audit").out
+
+
+def test_two_versions_are_compared_blind_and_the_vote_is_feedback(
+    run: Run, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".burnish" / "admin.key").write_text("sk-admin\n")
+    monkeypatch.setattr("random.shuffle", lambda chosen: chosen.reverse())
+    told = [{"id": turn, "choices": [{"message": {"content": text}}]} for turn, text in (("a", "[No]."), ("b", "Yes."))]
+    votes = {
+        "1": [{"target": "b", "correction": "[No]."}],
+        "2": [{"target": "a", "correction": "Yes."}],
+        "t": [{"target": "a", "rating": 0.0}, {"target": "b", "rating": 0.0}],
+        "n": [{"target": "a", "rating": -1.0}, {"target": "b", "rating": -1.0}],
+        "s": None,
+    }
+    for vote, feedback in votes.items():
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"?\n{vote}\n"))
+        with listening(200, *told, {}) as (port, sent):
+            monkeypatch.setenv("BURNISH_GATEWAY__PORT", port)
+            shown = run("versions", "compare", "Is ice cold?")
+        assert "1  [No]." in shown.out and "1 was v2, 2 was v3" in shown.out
+        assert shown.out.index("Yes.") < shown.out.index("v2")
+        assert [body["model"] for _, _, body in sent[:2]] == ["agent@v2", "agent@v3"]
+        assert [body for path, _, body in sent[2:]] == ([{"feedback": feedback}] if feedback else [])
+    with listening(200, *told) as (port, _):
+        monkeypatch.setenv("BURNISH_GATEWAY__PORT", port)
+        found = run("versions", "compare", "Is ice cold?", "--one", "0", "--other", "1", "--json").json
+        assert [(each["version"], each["turn"]) for each in found["replies"]] == [(1, "a"), (0, "b")]
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        assert "nobody voted" in run("versions", "compare", "Is ice cold?").error
+    assert "expected two versions" in run("versions", "compare", "Is ice cold?", "--one", "2").error

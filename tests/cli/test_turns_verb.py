@@ -1,13 +1,7 @@
 """`burnish turns`: messages, next state, judgements, feedback and training status."""
 
-import json
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -18,7 +12,7 @@ from burnish.journal.turns import ask_judge, judge_subject, record_judgement
 from burnish.records import NextStateKind
 from burnish.rewards import NEXT_STATE
 from burnish.testing import StubEngine
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, listening
 from tests.factories import interaction, judgement, user
 from tests.turns import add_feedback, add_next_state, add_turn
 
@@ -105,28 +99,6 @@ def test_tokens_are_told_as_text_by_the_engine(journal: Journal, run: Run, monke
         assert "no turn 'x'" in run("turns", "tokens", "x").error
     assert [(each["text"], each["logprob"]) for each in tokens] == [("h", -0.25), ("\ufffd", -3.0), ("\ufffd", -1.0)]
     assert "did not tell its tokens' text" in run("turns", "tokens", "t").error
-
-
-@contextmanager
-def listening(status: int, answer: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str, Any]]]]:
-    """The port of a gateway that gives one answer, and what it was sent: path, key and body."""
-    sent: list[tuple[str, str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            sent.append((self.path, self.headers["authorization"], body))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nobody reads it."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield str(server.server_address[1]), sent
-        server.shutdown()
 
 
 def test_a_reply_is_rated_through_the_gateway(

@@ -69,11 +69,15 @@ async def vote(visit: Visit) -> Response:
     both = form.get("both", "")
     if not better or not worse or both not in ("", *ALIKE):
         raise ApiError(400, f"expected the turns of both replies, and for both {' or '.join(ALIKE)} or nothing")
-    if both:
-        said: list[Tree] = [{"target": turn, "rating": ALIKE[both]} for turn in (better, worse)]
-    elif text:
-        said = [{"target": worse, "correction": text}]
-    else:
+    said = feedback_of(better, worse, text, both)
+    if not said:
         raise ApiError(400, "the better reply has no text, so it cannot be preferred; vote for a tie or for neither")
     await visit.api.post("/v1/feedback/batch", {"feedback": said})
     return JSONResponse({"recorded": len(said)})
+
+
+def feedback_of(better: str, worse: str, text: str, both: str = "") -> list[Tree]:
+    """The feedback that a vote is, as the parameters of `vote`. Empty if the better reply has no text."""
+    if both:
+        return [{"target": turn, "rating": ALIKE[both]} for turn in (better, worse)]
+    return [{"target": worse, "correction": text}] if text else []

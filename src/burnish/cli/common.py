@@ -3,6 +3,8 @@
 import json
 import re
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -128,6 +130,28 @@ def answer(status: str, tree: dict[str, Any], as_json: bool) -> None:
         print_json({"status": status, **tree})
     else:
         out.print(status, highlight=False, soft_wrap=True)
+
+
+def ask_gateway(settings: config.Settings, path: str, body: dict[str, Any], *, seconds: float = 20.0) -> dict[str, Any]:
+    """The running gateway's answer to the admin key. Raises BurnishError if it refuses or does not answer."""
+    from burnish.adapters.serving.prepare import admin_key_file
+    from burnish.processes.parts import gateway_url
+
+    file, url = admin_key_file(settings), gateway_url(settings)
+    try:
+        key = file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}; `burnish up` makes it") from error
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    asked = urllib.request.Request(f"{url}{path}", data=json.dumps(body).encode(), headers=headers)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=seconds) as told:
+            answered: dict[str, Any] = json.load(told)
+            return answered
+    except urllib.error.HTTPError as error:
+        raise BurnishError(json.load(error)["error"]["message"]) from error
+    except OSError as error:
+        raise BurnishError(f"the gateway at {url} does not answer; is `burnish up` running?") from error
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> None:

@@ -1,15 +1,11 @@
 """`burnish turns`, `export` and `audit`: show, rate and export what the journal holds."""
 
-import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from burnish.adapters.registry import audit as log
-from burnish.adapters.serving.prepare import admin_key_file
 from burnish.cli.common import (
     AgentName,
     AsJson,
@@ -19,6 +15,7 @@ from burnish.cli.common import (
     Since,
     StateDir,
     answer,
+    ask_gateway,
     example,
     existing,
     load_settings,
@@ -29,8 +26,6 @@ from burnish.cli.common import (
 )
 from burnish.cli.tables import turns
 from burnish.cli.tables.versions import entries
-from burnish.config import Settings
-from burnish.errors import BurnishError, ConfigError
 from burnish.journal import story
 from burnish.journal.listing import feedback as said_about
 from burnish.journal.listing import turns as listing
@@ -38,7 +33,6 @@ from burnish.journal.listing.feedback import Said
 from burnish.journal.listing.turns import Fate, Wanted
 from burnish.journal.tables import InteractionRow
 from burnish.journal.training_rows import MIN_REWARD, Format, lines, rows
-from burnish.processes.parts import gateway_url
 
 app = typer.Typer(
     help="List turns and feedback, show a turn with its judgements, reward and training, or rate it.",
@@ -151,11 +145,13 @@ def rate(
 ) -> None:
     """Rate, comment or correct a reply, as on the pages. The running gateway takes it; it is the admin key's word."""
     said = {
+        "target": turn,
         "rating": None if is_good is None else 1.0 if is_good else -1.0,
         "comment": comment,
         "correction": correction,
     }
-    told = _post_feedback(load_settings(file, None, state), {"target": turn, **said})
+    body = {name: value for name, value in said.items() if value is not None}
+    told = ask_gateway(load_settings(file, None, state), "/v1/feedback", body)
     answer("recorded; it counts within seconds", told, as_json)
 
 
@@ -199,30 +195,6 @@ def audit(
         found = log.entries(session, agent=agent, actor=actor, action=action, since=moment(since), limit=limit)
         report = [row.model_dump() for row in found]
     print_json({"entries": report}) if as_json else out.print(entries(report, "audit log"))
-
-
-def _post_feedback(settings: Settings, said: dict[str, Any]) -> dict[str, Any]:
-    """The gateway's answer. Raises BurnishError if it refuses, or does not answer."""
-    headers = {"authorization": f"Bearer {_admin_key(settings)}", "content-type": "application/json"}
-    body = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
-    asked = urllib.request.Request(f"{gateway_url(settings)}/v1/feedback", data=body, headers=headers)
-    try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=20) as told:
-            accepted: dict[str, Any] = json.load(told)
-            return accepted
-    except urllib.error.HTTPError as error:
-        raise BurnishError(json.load(error)["error"]["message"]) from error
-    except OSError as error:
-        raise BurnishError(
-            f"the gateway at {gateway_url(settings)} does not answer; is `burnish up` running?"
-        ) from error
-
-
-def _admin_key(settings: Settings) -> str:
-    try:
-        return admin_key_file(settings).read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"cannot read {admin_key_file(settings)}: {error.strerror}; `burnish up` makes it") from error
 
 
 def _line(row: InteractionRow, status: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`burnish versions`, `promote` and `rollback`: list versions, manage their files, choose the live one."""
 
+import random
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,22 +22,25 @@ from burnish.cli.common import (
     Version,
     Yes,
     answer,
+    ask_gateway,
     confirm,
     console,
     example,
+    existing,
     load_settings,
     out,
     prepared,
     print_json,
 )
 from burnish.cli.tables import versions as tables
+from burnish.errors import BurnishError
 from burnish.journal import Journal
 from burnish.journal.listing.pairs import WORDS, votes
 from burnish.journal.listing.pairs import pairs as listed_pairs
 from burnish.journal.tables import AgentRow, VersionRow
 
 app = typer.Typer(
-    help="List, show, pin, import and export versions, remove old files.",
+    help="List, show, compare, pin, import and export versions, remove old files.",
     epilog=example("versions list", "versions lineage 3"),
     no_args_is_help=True,
 )
@@ -125,6 +129,63 @@ def pairs_(
             out.print(f"  {who}: {escape(each[key])}", soft_wrap=True)
     if not found:
         out.print(f"{name}@v{version} answered no compared prompt otherwise")
+
+
+VOTES = {"1": "the first", "2": "the second", "t": "a tie", "n": "neither is good", "s": "skip"}
+
+
+@app.command(epilog=example("versions compare 'What is fog?'", "versions compare 'What is fog?' --one 4 --other 0"))
+def compare(
+    prompt: Annotated[str, typer.Argument(help="What to ask both versions.")],
+    one: Annotated[int | None, typer.Option(min=0, help="A version, 0 for the base (default: the live one).")] = None,
+    other: Annotated[
+        int | None, typer.Option(min=0, help="Another version (default: the one that was live before it).")
+    ] = None,
+    agent: AgentName = None,
+    file: ConfigFile = None,
+    state: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask two versions the same, show both replies without their versions, and take a vote as on the page Compare.
+
+    The running gateway answers, and records the vote as feedback. With --json nobody is asked for a vote.
+    """
+    from burnish.server.ui.pages.compare import MAX_TOKENS, feedback_of
+
+    settings, journal, name = existing(file, state, agent)
+    with journal.read() as session:
+        chosen = [
+            (lifecycle.alias(session, name) or 0) if one is None else one,
+            (lifecycle.alias(session, name, lifecycle.PREVIOUS) or 0) if other is None else other,
+        ]
+    if chosen[0] == chosen[1]:
+        raise BurnishError(f"expected two versions, got v{chosen[0]} twice; choose another one with --other")
+    random.shuffle(chosen)
+    replies = []
+    for version in chosen:
+        body = {"model": f"{name}@v{version}", "messages": [{"role": "user", "content": prompt}]}
+        told = ask_gateway(settings, "/v1/chat/completions", {**body, "max_tokens": MAX_TOKENS}, seconds=600.0)
+        text = told["choices"][0]["message"]["content"] or ""
+        replies.append({"version": version, "turn": told["id"], "text": text})
+    if as_json:
+        print_json({"agent": name, "prompt": prompt, "replies": replies})
+        return
+    for number, each in enumerate(replies, 1):
+        out.print(f"[b]{number}[/b]  {escape(each['text'])}", soft_wrap=True)
+    keys = ", ".join(f"{key} {meaning}" for key, meaning in VOTES.items())
+    try:
+        said = ""
+        while said not in VOTES:
+            said = str(typer.prompt(f"Which is better? {keys}", err=True)).strip().lower()
+    except typer.Abort:
+        raise BurnishError("nobody voted; use --json to see the replies without a vote") from None
+    better, worse = replies[::-1] if said == "2" else replies
+    both = {"t": "tie", "n": "neither"}.get(said, "")
+    feedback = [] if said == "s" else feedback_of(better["turn"], worse["turn"], better["text"], both)
+    if feedback:
+        ask_gateway(settings, "/v1/feedback/batch", {"feedback": feedback})
+    outcome = "recorded" if feedback else "nothing recorded"
+    out.print(f"{outcome}; 1 was v{replies[0]['version']}, 2 was v{replies[1]['version']}", highlight=False)
 
 
 @app.command(epilog=example("versions pin 3 --reason shipped"))
