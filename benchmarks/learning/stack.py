@@ -53,6 +53,7 @@ async def running(
         "engine.urls": [engine.url],
         "engine.api_key": engine.api_key,
         "gateway.port": free_port(),
+        "gateway.ui_port": 0,
         "versions.keep_live": 2,
     }
     settings = config.load(flags=own | dict(flags))
