@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,6 +22,17 @@ log = structlog.get_logger(__name__)
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 """The errors of parsing a file that was cut off or holds something else."""
+
+
+LEAST_FREE = 2 * 2**30
+"""Free bytes below which the disk is low."""
+LOW_DISK = "{:.2f} GB are free below the state directory; replies go unrecorded once it is full"
+
+
+def low_disk(folder: Path) -> float | None:
+    """The free space below `folder` in GB if it is low, else None. It is an alarm, in the words of `LOW_DISK`."""
+    free = shutil.disk_usage(folder).free
+    return free / 2**30 if free < LEAST_FREE else None
 
 
 def instance() -> str:

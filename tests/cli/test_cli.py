@@ -282,6 +282,14 @@ def test_what_the_ingester_could_not_read_is_counted_and_removed_by_a_command(
     assert run("journal", "vacuum").out == "removed 0 files, freed 0.0 MB\n"
 
 
+def test_status_says_that_the_disk_is_low(run: Run, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("burnish.files.LEAST_FREE", 0)
+    assert run("status", "--json").json["low_disk_gb"] is None
+    monkeypatch.setattr("burnish.files.LEAST_FREE", 1e18)
+    assert run("status", "--json").json["low_disk_gb"] > 0.0
+    assert "GB are free below the state directory" in run("status").out
+
+
 def test_status_says_how_long_recorded_turns_wait_for_the_journal(run: Run, journal: Journal, tmp_path: Path) -> None:
     segments = tmp_path / ".burnish" / "segments"
     assert run("status", "--json").json["ingest_lag"] == 0.0

@@ -7,7 +7,6 @@ misses anything. At the very first look, nothing old is told. The observer itsel
 
 import asyncio
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from burnish.adapters.registry import auto_rollback
 from burnish.adapters.registry.learning_state import learning_state
 from burnish.config import Settings
 from burnish.errors import BurnishError
-from burnish.files import UNREADABLE, read_json, replace_text
+from burnish.files import UNREADABLE, low_disk, read_json, replace_text
 from burnish.journal import Journal, judge_checks
 from burnish.journal.outage import repeat
 from burnish.journal.tables import AgentRow, AuditRow
@@ -35,8 +34,6 @@ ALARM_SECONDS = 60.0
 """Seconds between two looks at the alarms."""
 MOST = 200
 """Entries of the audit log that one look takes, and agents whose learning it looks at."""
-LEAST_FREE = 2 * 2**30
-"""Free bytes below which the disk is low."""
 OBSERVER = (auto_rollback.ACTOR, "canary")
 
 
@@ -120,9 +117,8 @@ class News:
         for judge in {row.model: row for row in latest}.values():
             if judge.state == Fitness.UNFIT:
                 yield _Notice(UNFIT, f"unfit-{judge.model}", {"judge": judge.model, "reason": judge.reason})
-        free = shutil.disk_usage(self._settings.state_dir).free
-        if free < LEAST_FREE:
-            yield _Notice(DISK, "disk", {"free_gb": round(free / 2**30, 2)})
+        if (free := low_disk(self._settings.state_dir)) is not None:
+            yield _Notice(DISK, "disk", {"free_gb": round(free, 2)})
 
 
 class _Notice(NamedTuple):

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from burnish.files import LOW_DISK
+
 Facts = Mapping[str, Any]
 LIVE, REFUSED, ROLLED_BACK = "version live", "version refused", "rolled back"
 STARVED, UNFIT, DISK = "learning starved", "judge unfit", "disk low"
@@ -13,7 +15,7 @@ _TEXTS: dict[str, Callable[[Facts], str]] = {
     ROLLED_BACK: lambda f: f"{f['agent']} was rolled back from v{f['from']} to v{f['to']}: {f['reason']}",
     STARVED: lambda f: f"{f['agent']} does not learn: {f['reason']}",
     UNFIT: lambda f: f"the judge {f['judge']} is unfit, so its verdicts do not count: {f['reason']}",
-    DISK: lambda f: f"{f['free_gb']} GB are free below the state directory; replies go unrecorded once it is full",
+    DISK: lambda f: LOW_DISK.format(f["free_gb"]),
 }
 _SIGNS = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 MOST_CHARACTERS = 2000

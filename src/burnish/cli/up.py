@@ -19,7 +19,7 @@ from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, console,
 from burnish.cli.ui import one_time_link
 from burnish.config import Settings
 from burnish.errors import ConfigError
-from burnish.files import hold, is_held, read_json
+from burnish.files import LOW_DISK, hold, is_held, low_disk, read_json
 from burnish.processes.parts import gateway_url, parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
 from burnish.segments.file import aside_of
@@ -184,10 +184,13 @@ def status(
         next((a["loaded"] for a in table["agents"] if a["name"] == settings.agent.name), []) if table else []
     )
     figures["set_aside"] = len(list(aside_of(settings.segments_dir).glob("*.seg")))
+    figures["low_disk_gb"] = low_disk(settings.state_dir)
     if as_json:
         print_json(figures)
         return
     out.print(Text(learning.sentence, style="bold red" if learning.is_alarm else "bold"), soft_wrap=True)
+    if figures["low_disk_gb"] is not None:
+        out.print(Text(LOW_DISK.format(figures["low_disk_gb"]), style="bold red"), soft_wrap=True)
     if figures["ingest_alarm"]:
         late = f"recorded turns wait {figures['ingest_lag']:,.0f} s for the journal; is the ingester running?"
         out.print(Text(late, style="bold red"), soft_wrap=True)

@@ -14,6 +14,7 @@ from burnish.adapters.registry.personal import family_of
 from burnish.adapters.verbs.canary import by_slice
 from burnish.config import Settings, overrides
 from burnish.errors import RequestError
+from burnish.files import LOW_DISK, low_disk
 from burnish.journal import Journal, judge_checks
 from burnish.journal.listing import figures, judge_figures
 from burnish.journal.tables import AgentRow
@@ -102,6 +103,8 @@ def _alarms(session: Session, settings: Settings, learning: dict[str, Any], row:
     found = [learning["sentence"]] if learning["is_alarm"] else []
     if (waits := lag(session, settings.segments_dir, time.time())) > LATE:
         found.append(f"recorded turns wait {waits:,.0f} s for the journal; is the ingester running?")
+    if (free := low_disk(settings.state_dir)) is not None:
+        found.append(LOW_DISK.format(free))
     if row.held is not None:
         found.append(f"nothing is promoted automatically: {row.held}")
     found += [

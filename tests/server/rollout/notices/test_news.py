@@ -113,7 +113,7 @@ async def test_an_alarm_is_told_when_it_begins(
     seen = news_of(journal, settings, told)
     starved = LearningState("waits for 4 more rated replies", is_alarm=True)
     monkeypatch.setattr(news, "learning_state", lambda *_: starved)
-    monkeypatch.setattr(news, "LEAST_FREE", 1e18)
+    monkeypatch.setattr("burnish.files.LEAST_FREE", 1e18)
     with journal.write() as session:
         row = JudgeCheckRow(
             judge_id="j#1", model="small", stands_for="small", golden="g", state="unfit", checked_at=1.0
