@@ -3,7 +3,7 @@
 import socket
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from burnish import journal as module
@@ -39,12 +39,12 @@ def test_a_statement_ends_in_time_unless_the_url_says_otherwise(
 
 def test_a_migration_may_take_longer(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.TIMEOUTS, "options", "-c statement_timeout=1s")
-    upgrade = module.command.upgrade
+    migrate = module._alembic
 
-    def slow(config: module.Config, revision: str) -> None:
-        config.attributes["connection"].execute(text("SELECT pg_sleep(1.5)"))
-        upgrade(config, revision)
+    def slow(verb: str, connection: Connection, revision: str) -> None:
+        connection.execute(text("SELECT pg_sleep(1.5)"))
+        migrate(verb, connection, revision)
 
-    monkeypatch.setattr(module.command, "upgrade", slow)
+    monkeypatch.setattr(module, "_alembic", slow)
     monkeypatch.setattr(Journal, "revision", lambda _: None)
     Journal.open(postgres.url(postgres.empty())).close()
