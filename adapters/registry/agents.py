@@ -80,6 +80,12 @@ def find(session: Session, name: str, tenant: str | None = None) -> AgentRow:
     return row
 
 
+def tenant_of(session: Session, name: str) -> str:
+    """The tenant of an agent. One that has no row yet will be the default tenant's."""
+    row = session.get(AgentRow, name)
+    return row.tenant if row is not None else "default"
+
+
 def listed(session: Session, tenant: str | None = None) -> Sequence[AgentRow]:
     """All agents (of one tenant), by name."""
     wanted = select(AgentRow).order_by(col(AgentRow.name))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from burnish.journal import Journal
 from burnish.journal.blobs import store
@@ -13,6 +12,7 @@ from burnish.journal.listing.turns import Fate, Wanted
 from burnish.journal.tables import ComparisonRow, JudgementRow, SampleRow, StepRow, VersionRow
 from burnish.records import NextStateKind
 from tests.factories import interaction, user
+from tests.statements import noted, plans
 from tests.turns import add_feedback, add_next_state, add_turn
 
 
@@ -217,33 +217,21 @@ def test_traffic_counts_replies_by_version(any_journal: Journal) -> None:
 def test_no_list_reads_the_whole_table(journal: Journal) -> None:
     """SQLite searches by an index wherever it reads turns or feedback, and sorts no more than equal times."""
     add_feedback(journal, add(journal, "t", 1.0), 1.0)
-    said: list[tuple[str, Any]] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
-        said.append((statement, parameters))
-
-    event.listen(journal.engine, "before_cursor_execute", note)
-    try:
-        with journal.read() as session:
-            place = Place(5.0, "t")
-            turns.page(session, "agent", Wanted(version=0, user="u", fate=Fate.READY, text="x"), before=place)
-            turns.of_session(session, "agent", "s")
-            feedback.page(session, "agent", "default", said=feedback.Said.COMMENT, before=place, limit=5)
-            label_queue.queue(session, "agent", label_queue.Why.DISAGREED, before=place, limit=5)
-            label_queue.queue(session, "agent", label_queue.Why.SECOND, before=place, limit=5)
-            judge_figures.agreement(session, "agent", "default")
-            judge_figures.costs(session, "agent", 0.0)
-            pairs.votes(session, "agent", "default", 3)
-            figures.traffic(session, "agent", 9.0, 1.0)
-            figures.scores(session, "agent")
-            figures.fates(session, "agent")
-    finally:
-        event.remove(journal.engine, "before_cursor_execute", note)
-    with journal.engine.connect() as connection:
-        for statement, parameters in {str(each): each for each in said if each[0].startswith("SELECT")}.values():
-            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-            steps = [str(row[3]) for row in plan]
-            assert [step for step in steps if step.startswith(("SCAN interaction", "SCAN feedback"))] == [], statement
+    with noted(journal.engine) as said, journal.read() as session:
+        place = Place(5.0, "t")
+        turns.page(session, "agent", Wanted(version=0, user="u", fate=Fate.READY, text="x"), before=place)
+        turns.of_session(session, "agent", "s")
+        feedback.page(session, "agent", "default", said=feedback.Said.COMMENT, before=place, limit=5)
+        label_queue.queue(session, "agent", label_queue.Why.DISAGREED, before=place, limit=5)
+        label_queue.queue(session, "agent", label_queue.Why.SECOND, before=place, limit=5)
+        judge_figures.agreement(session, "agent", "default")
+        judge_figures.costs(session, "agent", 0.0)
+        pairs.votes(session, "agent", "default", 3)
+        figures.traffic(session, "agent", 9.0, 1.0)
+        figures.scores(session, "agent")
+        figures.fates(session, "agent")
+    for statement, steps in plans(journal.engine, said):
+        assert [step for step in steps if step.startswith(("SCAN interaction", "SCAN feedback"))] == [], statement
 
 
 def test_pairs_are_those_with_different_replies_and_lost_ones_come_first(any_journal: Journal) -> None:

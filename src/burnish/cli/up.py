@@ -163,7 +163,7 @@ def status(
     from burnish.journal import Journal
     from burnish.journal.listing.figures import progress, scores
     from burnish.journal.summary import summary
-    from burnish.segments.lag import LATE, lag
+    from burnish.segments.lag import LATE, WAITING, lag
 
     if (model := noted_model(settings)) not in (None, settings.engine.model):  # `up` was told it on its command line
         settings = load_settings(file, [*(overrides or []), f"engine.model={model}"], state)
@@ -192,8 +192,7 @@ def status(
     if figures["low_disk_gb"] is not None:
         out.print(Text(LOW_DISK.format(figures["low_disk_gb"]), style="bold red"), soft_wrap=True)
     if figures["ingest_alarm"]:
-        late = f"recorded turns wait {figures['ingest_lag']:,.0f} s for the journal; is the ingester running?"
-        out.print(Text(late, style="bold red"), soft_wrap=True)
+        out.print(Text(WAITING.format(figures["ingest_lag"]), style="bold red"), soft_wrap=True)
     shown = Table(show_header=False, title=f"agent {settings.agent.name}")
     for key, value in figures.items():
         shown.add_row(key.replace("_", " "), str(value))

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from burnish.adapters.registry import lifecycle, versions
+from burnish.adapters.registry.agents import tenant_of
 from burnish.adapters.registry.lineage import aliases_of, lineage
 from burnish.adapters.verbs.answers import imported, pinned
 from burnish.cli.common import (
@@ -37,7 +38,7 @@ from burnish.errors import BurnishError
 from burnish.journal import Journal
 from burnish.journal.listing.pairs import WORDS, votes
 from burnish.journal.listing.pairs import pairs as listed_pairs
-from burnish.journal.tables import AgentRow, VersionRow
+from burnish.journal.tables import VersionRow
 
 app = typer.Typer(
     help="List, show, compare, pin, import and export versions, remove old files.",
@@ -115,8 +116,7 @@ def pairs_(
     with journal.read() as session:
         lifecycle.version(session, name, version)
         found = listed_pairs(session, name, version, outcome=outcome, limit=limit)
-        agent_row = session.get(AgentRow, name)
-        voted = votes(session, name, agent_row.tenant if agent_row is not None else "default", version)
+        voted = votes(session, name, tenant_of(session, name), version)
     if as_json:
         print_json({"agent": name, "version": version, "pairs": found, "votes": voted})
         return

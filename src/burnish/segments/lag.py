@@ -13,6 +13,8 @@ from burnish.segments.frames import ended_at
 
 LATE = 60.0
 """Seconds of lag that are an alarm."""
+WAITING = "recorded turns wait {:,.0f} s for the journal; is the ingester running?"
+"""The alarm, with the seconds."""
 
 
 def lag(session: Session, folder: Path, now: float) -> float:

@@ -19,7 +19,7 @@ from burnish.journal import Journal, judge_checks
 from burnish.journal.listing import figures, judge_figures
 from burnish.journal.tables import AgentRow
 from burnish.keys import Scope
-from burnish.segments.lag import LATE, lag
+from burnish.segments.lag import LATE, WAITING, lag
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.admin.field_types import AgentPath
@@ -102,7 +102,7 @@ def _own(settings: Settings, row: AgentRow) -> Settings:
 def _alarms(session: Session, settings: Settings, learning: dict[str, Any], row: AgentRow) -> list[str]:
     found = [learning["sentence"]] if learning["is_alarm"] else []
     if (waits := lag(session, settings.segments_dir, time.time())) > LATE:
-        found.append(f"recorded turns wait {waits:,.0f} s for the journal; is the ingester running?")
+        found.append(WAITING.format(waits))
     if (free := low_disk(settings.state_dir)) is not None:
         found.append(LOW_DISK.format(free))
     if row.held is not None:

@@ -23,6 +23,7 @@ from burnish.cli.common import (
     StateDir,
     console,
     example,
+    existing,
     load_settings,
     moment,
     out,
@@ -83,9 +84,9 @@ def queue(
     as_json: AsJson = False,
 ) -> None:
     """List the latest turns that a person should label, as on the page Label. `burnish turns rate` labels one."""
-    settings = load_settings(file, None, state)
-    with Journal.open(settings.journal_url, migrate=False).read() as session:
-        found, _ = label_queue.queue(session, agent or settings.agent.name, why, before=None, limit=limit)
+    _, journal, name = existing(file, state, agent)
+    with journal.read() as session:
+        found, _ = label_queue.queue(session, name, why, before=None, limit=limit)
     print_json(found) if as_json else out.print(tables.queue_table(found))
 
 
@@ -100,8 +101,8 @@ def cost(
     """Show what judges cost by day (UTC): votes, tokens, and the time that was waited for answers."""
     from burnish.journal.listing.judge_figures import costs
 
-    settings = load_settings(file, None, state)
-    with Journal.open(settings.journal_url, migrate=False).read() as session:
+    _, journal, _ = existing(file, state, None)
+    with journal.read() as session:
         found = costs(session, agent, moment(since or "30d") or 0.0)
     print_json(found) if as_json else out.print(tables.cost_table(found))
 

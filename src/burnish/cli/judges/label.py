@@ -15,12 +15,13 @@ from rich.rule import Rule
 from sqlalchemy import select
 from sqlmodel import Session, col
 
+from burnish.adapters.registry.agents import tenant_of
 from burnish.cli.common import AgentName, ConfigFile, Limit, StateDir, console, load_settings, out
 from burnish.cli.tables.turns import message_panel
 from burnish.errors import BurnishError
 from burnish.journal import Journal
 from burnish.journal.listing.judge_figures import latest_ratings
-from burnish.journal.tables import AgentRow, InteractionRow, NextStateRow
+from burnish.journal.tables import InteractionRow, NextStateRow
 from burnish.journal.turns import messages_of
 from burnish.records import NextStateKind
 
@@ -91,8 +92,7 @@ def _take_ratings(journal: Journal, agent: str, limit: int, done: set[str], targ
     from burnish.judges.calibration import golden
 
     with journal.read() as session:
-        row = session.get(AgentRow, agent)
-        said = latest_ratings(session, agent, row.tenant if row is not None else "default", limit)
+        said = latest_ratings(session, agent, tenant_of(session, agent), limit)
         agreed = {name: next(iter(signs.values())) for name, signs in said.items() if len(set(signs.values())) == 1}
         names = [name for name in _with_reaction(session, agreed) if name not in done]
         cases = [golden.scored(_case(session, name), agreed[name]) for name in names]

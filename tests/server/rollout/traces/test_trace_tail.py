@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from sqlalchemy import event
 from structlog.testing import capture_logs
 
 from burnish.config.tracing import Tracing
@@ -29,6 +28,7 @@ from burnish.server.rollout.traces.tail import TraceTail
 from burnish.server.rollout.traces.told import Told
 from tests.factories import interaction, user
 from tests.server.rollout.traces.trace_world import SENT, TraceWorld, ids, names
+from tests.statements import noted, plans
 from tests.turns import add_feedback, add_turn
 
 
@@ -276,17 +276,8 @@ def test_a_look_reads_both_databases_alike_and_no_whole_table(any_journal: Journ
             row: dict[str, Any] = {"confidence": 1.0, "votes": [], "n_failed": 0, "hint_status": status}
             name = {"judgement_id": f"j{number}", "interaction_id": "t", "origin": f"o{number}"}
             session.add(JudgementRow(judge_id="j", created_at=12.0, **name, **row))
-    said: list[tuple[str, Any]] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
-        said.append((statement, parameters))
-
-    event.listen(any_journal.engine, "before_cursor_execute", note)
-    try:
-        with any_journal.read() as session:
-            found = Look(session, told, 100.0, lambda _: True, has_content=True).take()
-    finally:
-        event.remove(any_journal.engine, "before_cursor_execute", note)
+    with noted(any_journal.engine) as said, any_journal.read() as session:
+        found = Look(session, told, 100.0, lambda _: True, has_content=True).take()
     assert sorted(span.name for span in found.spans) == [
         "chat agent", *["evaluate rating"] * 2, *["evaluate verdict"] * 4,
     ]  # fmt: skip
@@ -294,13 +285,9 @@ def test_a_look_reads_both_databases_alike_and_no_whole_table(any_journal: Journ
     if any_journal.engine.dialect.name != "sqlite":
         return
     large = ("interaction", "feedback", "judgement", "sample", "group_sample", "blob")
-    with any_journal.engine.connect() as connection:
-        for statement, parameters in said:
-            if statement.startswith(("SELECT", "WITH")):
-                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
-                steps = [str(row[3]) for row in plan]
-                assert [step for step in steps if step in {f"SCAN {table}" for table in large}] == [], statement
-                assert not any("USING INTEGER PRIMARY KEY" in step and "SCAN" in step for step in steps), statement
+    for statement, steps in plans(any_journal.engine, said):
+        assert [step for step in steps if step in {f"SCAN {table}" for table in large}] == [], statement
+        assert not any("USING INTEGER PRIMARY KEY" in step and "SCAN" in step for step in steps), statement
 
 
 @pytest.fixture(autouse=True)
