@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 QUARANTINE = "quarantine"
 _VERSION = re.compile(r"v(\d{6,})")
 _ASIDE = re.compile(r"\.v(\d{6,})\.tmp-\d+")
-_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]*")
 
 
 class AdapterStore:
@@ -50,7 +50,7 @@ class AdapterStore:
         """The directory of this version, whether it exists or not."""
         if not _AGENT.fullmatch(agent) or version < 1:
             raise AdapterError(
-                f"no adapter can be called {agent}@v{version}: names are letters, digits, '_.-'; numbers from 1"
+                f"no adapter can be called {agent}@v{version}: names are letters, digits, '_.~-'; numbers from 1"
             )
         return self.root / agent / f"v{version:06d}"
 

@@ -18,6 +18,9 @@ from burnish.records import UNDECIDED, VersionName
 
 LIVE = "live"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+MAX_NAME = 128
+HOME = "default"
+"""The tenant whose agents have names of their own. Those of another tenant begin with its name and `~`."""
 
 
 def ensure_agent(session: Session, name: str, tenant: str = "default") -> bool:
@@ -42,17 +45,15 @@ def create(
     """Make an agent of `tenant`. An existing equal one is returned, so the call is safe to repeat.
 
     `settings` are dotted keys over the configuration, checked by the caller (src/burnish/config/overrides.py). `taken`
-    are model names that mean something else. Raises Conflict if the name is another tenant's or has other settings,
+    are model names that mean something else. A new agent of another tenant than `default` is named `TENANT~NAME`, so
+    no tenant can meet, or learn of, a name of another. Raises Conflict if the name is reserved or has other settings,
     RequestError for an invalid name.
     """
-    if not _NAME.fullmatch(name):
-        raise RequestError(
-            f"agent {name!r}: expected letters, digits and '_.-', 128 at most, the first a letter or a digit",
-            param="name",
-            code="invalid_value",
-        )
     if name in taken:
         raise _taken(name)
+    row = session.get(AgentRow, name)
+    if row is None or row.tenant != tenant:
+        _check_name(name, tenant)
     if ensure_agent(session, name, tenant):
         session.flush()
         row = session.get_one(AgentRow, name)
@@ -65,6 +66,20 @@ def create(
     if settings is not None and dict(settings) != row.settings:
         raise Conflict(f"agent {name!r} exists with other settings; change those with `burnish agents set {name}`")
     return row
+
+
+def _check_name(name: str, tenant: str) -> None:
+    """Raises RequestError if an agent of `tenant` cannot be made under this name. It does not look what exists."""
+    own = name if tenant == HOME else name.removeprefix(f"{tenant}~")
+    rules = "letters, digits and '_.-', 128 at most, the first a letter or a digit"
+    if len(name) > MAX_NAME or not all(_NAME.fullmatch(part) for part in ([own] if tenant == HOME else [tenant, own])):
+        raise _invalid(f"agent {name!r}: expected {rules}")
+    if tenant != HOME and own == name:
+        raise _invalid(f"agent {name!r}: names of tenant {tenant!r} begin with {tenant + '~'!r}; try '{tenant}~{name}'")
+
+
+def _invalid(text: str) -> RequestError:
+    return RequestError(text, param="name", code="invalid_value")
 
 
 def _taken(name: str) -> Conflict:

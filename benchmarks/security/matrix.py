@@ -36,7 +36,11 @@ _USERS = {
     Binding.OTHER_TOKEN: OTHER_USER,
 }
 _TOKENS = (Binding.TOKEN, Binding.OTHER_TOKEN)
-_LIMITS = {Agents.ALL: (), Agents.THIS: (AGENT, "made-by-own", "made-by-foreign"), Agents.OTHER: (OTHER_AGENT,)}
+_LIMITS = {
+    Agents.ALL: (),
+    Agents.THIS: (AGENT, "made-by-own", f"{FOREIGN}~made-by-foreign"),
+    Agents.OTHER: (OTHER_AGENT,),
+}
 
 
 @dataclass

@@ -45,7 +45,7 @@ def _opinion(things: Things, asker: Asker) -> dict[str, Any]:
 
 
 def _new_agent(things: Things, asker: Asker) -> dict[str, Any]:
-    return {"name": f"made-by-{'own' if asker.is_own_tenant else 'foreign'}"}
+    return {"name": "made-by-own" if asker.is_own_tenant else f"{FOREIGN}~made-by-foreign"}
 
 
 def _erasure(things: Things) -> str:

@@ -43,19 +43,21 @@ def journal(run: Run, tmp_path: Path) -> Journal:
 
 
 def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
-    made = run("agents", "create", "support", "--tenant", "acme", "--set", "learner.min_rows=8", "--json").json
+    made = run("agents", "create", "acme~support", "--tenant", "acme", "--set", "learner.min_rows=8", "--json").json
     assert (made["tenant"], made["settings"]) == ("acme", {"learner.min_rows": 8})
     assert (
-        "agent support of tenant acme exists"
-        in run("agents", "create", "support", "--tenant", "acme", "--set", "learner.min_rows=8").out
+        "agent acme~support of tenant acme exists"
+        in run("agents", "create", "acme~support", "--tenant", "acme", "--set", "learner.min_rows=8").out
     )
-    assert [row["name"] for row in run("agents", "list", "--json").json["agents"]] == ["agent", "support"]
-    assert [row["name"] for row in run("agents", "list", "--tenant", "acme", "--json").json["agents"]] == ["support"]
+    assert [row["name"] for row in run("agents", "list", "--json").json["agents"]] == ["acme~support", "agent"]
+    assert [row["name"] for row in run("agents", "list", "--tenant", "acme", "--json").json["agents"]] == [
+        "acme~support"
+    ]
     shown = run("agents", "list").out
     assert "learner.min_rows=8" in shown and "acme" in shown and "v3" in shown
-    assert "learner.rank=4" in run("agents", "set", "support", "--set", "learner.rank=4").out
-    assert run("agents", "show", "support", "--json").json["settings"] == {"learner.rank": 4}
-    assert "tenant" in run("agents", "show", "support").out
+    assert "learner.rank=4" in run("agents", "set", "acme~support", "--set", "learner.rank=4").out
+    assert run("agents", "show", "acme~support", "--json").json["settings"] == {"learner.rank": 4}
+    assert "tenant" in run("agents", "show", "acme~support").out
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_agents_are_made_listed_and_set(run: Run, journal: Journal) -> None:
     [
         (["agents", "create", "a/b"], "expected letters, digits"),
         (["agents", "create", "base"], "is taken or reserved"),
-        (["agents", "create", "agent", "--tenant", "acme"], "the name 'agent' is taken"),
+        (["agents", "create", "agent", "--tenant", "acme"], "try 'acme~agent'"),
         (["agents", "create", "x", "--set", "learner.min_row=8"], "did you mean 'learner.min_rows'?"),
         (["agents", "create", "x", "--set", "gateway.port=1"], "cannot be set for one agent"),
         (["agents", "create", "x", "--set", "rank"], "--set: expected KEY=VALUE"),

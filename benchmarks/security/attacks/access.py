@@ -65,6 +65,15 @@ def _models(stand: Stand) -> bool:
     return '"agent"' in stand.ask("GET", "/v1/models", "foreigner").text
 
 
+@attack("an operator of another tenant learns which names are taken")
+def _names(stand: Stand) -> bool:
+    def said(name: str) -> tuple[int, str]:
+        answer = stand.ask("POST", "/admin/agents", "foreigner", {"name": name})
+        return answer.status_code, answer.text.replace(name, "NAME")
+
+    return said("second") != said("secret")
+
+
 @attack("the key is taken from the query")
 def _query(stand: Stand) -> bool:
     return stand.ask("GET", f"/admin/agents?key={stand.secrets['admin']}&token={stand.secrets['admin']}").is_success

@@ -25,7 +25,7 @@ def _first(*names: str) -> Any:
     raise last
 
 
-agents = _first("burnish.adapters.registry.agents", "adapters.agents")
+lifecycle = _first("burnish.adapters.registry.lifecycle", "adapters.agents")
 serving = _first("burnish.adapters.serving.prepare", "server.prepare")
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     secrets = {}
     with journal.write() as session:
         for name, tenant in (("second", "default"), ("theirs", "other")):
-            agents.create(session, name, tenant, actor="setting up")
+            lifecycle.ensure_agent(session, name, tenant)
         for name, terms in wanted.items():
             secrets[name], row = _key(terms)
             session.add(row)

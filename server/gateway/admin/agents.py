@@ -35,7 +35,7 @@ class NewAgent(Body):
     """A new agent. Repeating the same request changes nothing."""
 
     name: str = Field(
-        max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Model name that clients will ask for."
+        max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.~-]*$", description="Model name that clients will ask for."
     )
     settings: Own = Field(default_factory=dict)
     reason: Text | None = Field(None, description="Kept in the audit log.")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from burnish.errors import RequestError
 from burnish.journal.listing import Place
 
-AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Agent name.")]
+AgentPath = Annotated[str, Path(max_length=256, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.~-]*$", description="Agent name.")]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]  # the largest number that both databases hold
 Text = Annotated[str, Field(max_length=500, pattern=r"^[^\x00]*$")]  # PostgreSQL stores no NUL
 Since = Annotated[float | None, Query(ge=0, le=1e11, description="Only from this time on, in seconds since the epoch.")]

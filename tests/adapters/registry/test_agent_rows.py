@@ -19,24 +19,41 @@ def told(journal: Journal, **wanted: object) -> list[tuple[str, str, str]]:
 
 
 def test_an_agent_is_made_once_and_belongs_to_one_tenant(any_journal: Journal) -> None:
-    assert made(any_journal, "support", "acme", settings={"learner.min_rows": 8}).settings == {"learner.min_rows": 8}
-    made(any_journal, "support", "acme")  # again: the same agent
-    assert told(any_journal) == [("ana", "create", "support")]
-    with pytest.raises(Conflict, match="is taken"):
-        made(any_journal, "support", "other")
+    own = {"learner.min_rows": 8}
+    assert made(any_journal, "acme~support", "acme", settings=own).settings == own
+    made(any_journal, "acme~support", "acme")  # again: the same agent
+    assert told(any_journal) == [("ana", "create", "acme~support")]
     with pytest.raises(Conflict, match="exists with other settings"):
-        made(any_journal, "support", "acme", settings={})
+        made(any_journal, "acme~support", "acme", settings={})
     with pytest.raises(Conflict, match="is taken or reserved"):
         made(any_journal, "base", taken=("base",))
-    for name in ("", "a/b", "-x", "a" * 129, "agent@v1"):
+    with any_journal.read() as session:
+        assert [row.name for row in agents.listed(session)] == ["acme~support"]
+        assert agents.listed(session, "other") == []
+        assert agents.find(session, "acme~support", "acme").tenant == "acme"
+        with pytest.raises(NotFound, match="no agent 'acme~support'"):
+            agents.find(session, "acme~support", "other")
+
+
+def test_the_name_of_an_agent_begins_with_its_tenant(any_journal: Journal) -> None:
+    for name, tenant in (("", "default"), ("a/b", "default"), ("-x", "default"), ("a" * 129, "default")):
+        with pytest.raises(RequestError, match="expected letters"):
+            made(any_journal, name, tenant)
+    for name in ("agent@v1", "acme~support", "a~b"):
         with pytest.raises(RequestError, match="expected letters"):
             made(any_journal, name)
-    with any_journal.read() as session:
-        assert [row.name for row in agents.listed(session)] == ["support"]
-        assert agents.listed(session, "other") == []
-        assert agents.find(session, "support", "acme").tenant == "acme"
-        with pytest.raises(NotFound, match="no agent 'support'"):
-            agents.find(session, "support", "other")
+    for name in ("acme~", "acme~a~b", "acme~/", "other~support", "acme~" + "a" * 124):
+        with pytest.raises(RequestError, match="expected letters"):
+            made(any_journal, name, "acme")
+    with pytest.raises(RequestError, match="try 'acme~support'"):
+        made(any_journal, "support", "acme")
+    with pytest.raises(RequestError, match="expected letters"):
+        made(any_journal, "a b~support", "a b")
+    with any_journal.write() as session:  # made by an earlier release
+        agents.ensure_agent(session, "old", "acme")
+    made(any_journal, "old", "acme")
+    with pytest.raises(Conflict, match="is taken or reserved"):
+        made(any_journal, "old")
 
 
 def test_pauses_holds_and_settings_are_changed_once_and_audited(any_journal: Journal) -> None:
@@ -58,12 +75,12 @@ def test_pauses_holds_and_settings_are_changed_once_and_audited(any_journal: Jou
 
 
 def test_the_audit_log_is_filtered_and_paged(any_journal: Journal) -> None:
-    for name, tenant in (("one", "acme"), ("two", "acme"), ("three", "other")):
+    for name, tenant in (("acme~one", "acme"), ("acme~two", "acme"), ("other~three", "other")):
         made(any_journal, name, tenant)
-    assert [target for _, _, target in told(any_journal, tenant="acme")] == ["two", "one"]
-    assert told(any_journal, agent="one", actor="ana", action="create") == [("ana", "create", "one")]
+    assert [target for _, _, target in told(any_journal, tenant="acme")] == ["acme~two", "acme~one"]
+    assert told(any_journal, agent="acme~one", actor="ana", action="create") == [("ana", "create", "acme~one")]
     assert told(any_journal, actor="nobody") == told(any_journal, since=4e9) == []
     with any_journal.read() as session:
         (newest,) = audit.entries(session, limit=1)
         assert newest.audit_id is not None
-        assert [row.object for row in audit.entries(session, before_id=newest.audit_id)] == ["two", "one"]
+        assert [row.object for row in audit.entries(session, before_id=newest.audit_id)] == ["acme~two", "acme~one"]

@@ -154,17 +154,26 @@ def test_each_tenant_sees_its_own(world: Registered) -> None:
         return [agent["name"] for agent in world.get("/agents", key).json()["agents"]]
 
     assert (names("viewer"), names("foreigner")) == (["agent", "second"], ["theirs"])
-    world.post("/agents", {"name": "more"}, "foreigner")
-    assert names("foreigner") == ["more", "theirs"]
-    error_of(world.post("/agents", {"name": "more"}), 409)  # reserved, and not one of the usual states
+    world.post("/agents", {"name": "other~more"}, "foreigner")
+    assert names("foreigner") == ["other~more", "theirs"]
     mine, other = (world.get("/audit", key).json()["entries"] for key in ("viewer", "foreigner"))
-    assert {entry["agent"] for entry in mine} == {"agent"} and {entry["agent"] for entry in other} == {"more"}
+    assert {entry["agent"] for entry in mine} == {"agent"} and {entry["agent"] for entry in other} == {"other~more"}
     error_of(world.get("/audit?agent=agent", "foreigner"), 404)
     add_turn(world.journal, interaction([user("x")], interaction_id="foreign", tenant="other"))
     add_feedback(world.journal, "foreign", 1.0, tenant="other")
     rows = world.get(f"{ON_AGENT}/export?format=kto", "operator").text.splitlines()
     assert [json.loads(row)["id"] for row in rows] == ["t"]
     error_of(world.get("/turns/foreign"), 404)
+
+
+def test_a_tenant_learns_nothing_of_the_names_of_others(world: Registered) -> None:
+    def said(name: str, key: str) -> str:
+        return str(error_of(world.post("/agents", {"name": name}, key), 400)["message"]).replace(name, "NAME")
+
+    assert said("second", "foreigner") == said("secret", "foreigner")
+    assert "try 'other~NAME'" in said("second", "foreigner")
+    assert said("other~theirs", "operator") == said("other~nothing", "operator")
+    assert said("default~x", "foreigner") == said("third~x", "foreigner")
 
 
 def test_a_key_for_some_agents_sees_no_others(world: Registered) -> None:
