@@ -210,6 +210,11 @@ def who_of(tenant: str, key_id: str, user: str | None) -> Who:
     return (tenant, "key", key_id) if user is None else (tenant, "user", user)
 
 
+def is_proved(who: Who) -> bool:
+    """True if the voice is a proved user."""
+    return who[1] == "user"
+
+
 def digest_of_voice(who: Who) -> str:
     """A name for a voice that does not reveal it."""
     return hashlib.blake2b("\0".join(who).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -132,7 +132,7 @@ def test_two_proved_users_are_enough_and_one_is_not(any_journal: Journal) -> Non
     assert talk.backed(BRIEF) == BRIEF
 
 
-def test_names_that_a_key_claims_are_one_voice(any_journal: Journal) -> None:
+def test_names_that_a_key_claims_and_bare_keys_back_nothing(any_journal: Journal) -> None:
     talk = Talk(any_journal)
     for n in range(12):
         talk.turn(None, quoted_user=f"name {n}")
@@ -141,7 +141,10 @@ def test_names_that_a_key_claims_are_one_voice(any_journal: Journal) -> None:
     for _ in range(3):
         talk.replies(None, BRIEF)
     assert talk.backed(BRIEF) is None
-    talk.replies(None, BRIEF, key="another program")
+    talk.replies(None, BRIEF, key="another key of the same person")
+    talk.replies("ann", BRIEF)
+    assert talk.backed(BRIEF) is None
+    talk.replies("bob", BRIEF)
     assert talk.backed(BRIEF) == BRIEF
 
 

@@ -35,7 +35,7 @@ class Learner(Section):
         2,
         ge=1,
         le=1_000,
-        description="Users who must have said a wish before a shared agent is taught it in words, if an operator has "
+        description="Proved users who must have said a wish before a shared agent is taught it in words, if an operator has "
         "not approved it. 1: one is enough, as for personal agents and for an agent with one user.",
     )
     anchors: str = Field("", description="JSONL file of anchor prompts. Empty: general ones that ship with Burnish.")

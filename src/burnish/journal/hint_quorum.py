@@ -1,12 +1,12 @@
-"""The quorum of hints: a shared agent is taught a wish only if several voices have said it, or an operator has.
+"""The quorum of hints: a shared agent is taught a wish only if several proved users have said it, or an operator has.
 
 A hint is looked at sentence by sentence, because a sentence can be added to a wish that everybody has. A sentence is
-backed if `needed` voices have said one like it, and each of its words has been said by `needed` voices. Two sentences
-are alike if they share two thirds of their words and both or neither say no. So a rewording is a sentence of its own
-until a second voice uses it, and nobody can add a word that nobody else has said.
+backed if `needed` users have said one like it, and each of its words has been said by `needed` users. Two sentences are
+alike if they share two thirds of their words and both or neither say no. So a rewording is a sentence of its own until
+a second user says it, and nobody can add a word that nobody else has said.
 
-A voice is a proved user, or a key for what was said without one (`who_of`). Words of feedback are the voice's that gave
-it. A back end may speak for the turn's user: the key of the turn, or one with the scope `users`.
+Only proved users count, because one person can hold many keys. Words of feedback are the user's who gave it. A back end
+may speak for the turn's user: the key of the turn, or one with the scope `users`.
 """
 
 import re
@@ -21,11 +21,11 @@ from sqlmodel import Session, col
 
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow, JudgementRow, KeyRow, NextStateRow
 from burnish.keys import Scope
-from burnish.records import FeedbackSource, NextStateKind, TargetKind, Who, who_of
+from burnish.records import FeedbackSource, NextStateKind, TargetKind, Who, is_proved, who_of
 from burnish.rewards import ACCEPTED, FEEDBACK, WORDS
 
 UNBACKED = "unbacked"
-"""The code of a hint that is not taught because too few voices have said it."""
+"""The code of a hint that is not taught because too few users have said it."""
 LIKENESS = 2 / 3
 LOOKED_THROUGH = 4096
 """How many of an agent's latest hints are read."""
@@ -61,7 +61,7 @@ def sentences(text: str) -> list[str]:
 
 
 class Quorum:
-    """Which hints may be taught, by what has been `said` (pairs of voice and text) and `approved` by operators."""
+    """Which hints may be taught, by what has been `said` (pairs of user and text) and `approved` by operators."""
 
     def __init__(self, said: Iterable[tuple[Hashable, str]], approved: Iterable[str], needed: int) -> None:
         self._needed = needed
@@ -130,7 +130,7 @@ def _has_several_voices(session: Session, agent: str) -> bool:
 
 
 def _said(session: Session, agent: str) -> list[tuple[Who, str]]:
-    """The agent's latest accepted hints, each with the voice of its words. Deleted words are nobody's."""
+    """The agent's latest accepted hints of proved users, each with its user. Deleted words are nobody's."""
     follower = aliased(InteractionRow)
     turn = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
     later = (col(follower.tenant), col(follower.key_id), col(follower.user))
@@ -155,7 +155,7 @@ def _said(session: Session, agent: str) -> list[tuple[Who, str]]:
         elif kind == NextStateKind.USER_REPLY:
             speaker = who[3:] if who[3] is not None else who[:3]
             found.append((who_of(*speaker), judged.hint or ""))
-    return found + _of_feedback(session, of_feedback)
+    return [pair for pair in (*found, *_of_feedback(session, of_feedback)) if is_proved(pair[0])]
 
 
 def _of_feedback(session: Session, hints: Sequence[tuple[JudgementRow, tuple[Any, ...]]]) -> list[tuple[Who, str]]:
