@@ -35,8 +35,8 @@ class Learner(Section):
         2,
         ge=1,
         le=1_000,
-        description="Proved users who must have said a wish before a shared agent is taught it in words, if an operator has "
-        "not approved it. 1: one is enough, as for personal agents and for an agent with one user.",
+        description="Proved users who must have said a wish before a shared agent is taught it in words, if an "
+        "operator has not approved it. 1: one is enough, as for personal agents and for an agent with one user.",
     )
     anchors: str = Field("", description="JSONL file of anchor prompts. Empty: general ones that ship with Burnish.")
     monitors: Literal["act", "watch"] | None = Field(
