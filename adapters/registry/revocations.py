@@ -1,7 +1,7 @@
 """Revocations of a user: keys that were made for the user, and user tokens, which are stored nowhere.
 
-The audit log holds when the tokens of a user were revoked. A token lives a day at most, so an entry is needed no longer
-than that.
+The audit log holds when the tokens of a user were revoked. An entry is needed as long as the user's oldest token may
+live.
 """
 
 import time
@@ -11,7 +11,7 @@ from sqlmodel import Session, col
 
 from burnish.adapters.registry import audit
 from burnish.journal.tables import AuditRow, KeyRow
-from burnish.keys import MAX_TTL
+from burnish.keys import MAX_VOTE_TTL
 from burnish.records import digest_of_voice
 
 ACTION = "revoke-user"
@@ -27,8 +27,8 @@ def revoke_user(session: Session, tenant: str, user: str, *, actor: str, reason:
 
 
 def of_users(session: Session) -> dict[str, float]:
-    """By digest of the voice: when its user tokens were last revoked, as far as one of them may still live."""
+    """By digest of the voice: when its tokens were last revoked, as far as one of them may still live."""
     latest = select(col(AuditRow.object), func.max(col(AuditRow.at)))
-    recent = (col(AuditRow.action) == ACTION, col(AuditRow.at) > time.time() - MAX_TTL)
+    recent = (col(AuditRow.action) == ACTION, col(AuditRow.at) > time.time() - MAX_VOTE_TTL)
     found = session.connection().execute(latest.where(*recent).group_by(col(AuditRow.object)))
     return {str(name): float(at) for name, at in found}

@@ -3,7 +3,8 @@
 vLLM and litellm take their own controls as fields beside the request's: addresses, keys, headers, mocks, priorities,
 cache transfers, tensors to load, templates to execute. Each release adds some. A field that is not listed here never
 reaches them. The gateway leaves it out and names it to the client: clients send fields that one server knows and the
-next does not, so refusing them would break clients. The process that calls litellm leaves them out again.
+next does not, so refusing them would break clients. The process that calls litellm leaves them out again, and those of
+messages, parts and tools.
 """
 
 import re
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from burnish.errors import RequestError
+from burnish.server.gateway.dialects import media
 
 T = TypeVar("T")
 _SAMPLED = frozenset(
@@ -52,6 +54,16 @@ REMOTE = frozenset(
 trained on and few vendors give them. `metadata` is left out, because litellm reads settings of its own from it.
 """
 TOOL_TYPES = frozenset({"function", "custom"})
+_MESSAGE = frozenset(
+    {
+        *("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "function_call"),
+        *("reasoning_content", "audio"),
+    }
+)
+_PART = frozenset({"type", "text", "refusal", "thinking", "signature", "cache_control"}) | {
+    *media.Part.__struct_fields__  # none of them holds an address (server/gateway/dialects/media.py)
+}
+_TOOL = TOOL_TYPES | {"type", "cache_control"}
 MAX_NAMED = 16
 _UNMISSED = frozenset(
     {
@@ -84,16 +96,40 @@ def kept(body: Mapping[str, T], allowed: frozenset[str]) -> dict[str, T]:
     return {name: value for name, value in body.items() if name in allowed}
 
 
-def check_tools(tools: Any) -> None:
-    """Raises RequestError for a tool that the client does not run itself: litellm would connect to the server that it
+def kept_within(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What may go to a remote model of a whole body: listed fields of the body, and of its messages, their parts and
+    tools. litellm fetches addresses from other fields of a message for some vendors.
+
+    Raises RequestError for a tool that the client does not run itself: litellm would connect to the server that it
     names.
     """
+    found = kept(body, REMOTE)
+    _check_tools(found.get("tools"))
+    if isinstance(messages := found.get("messages"), list):
+        found["messages"] = [_message(each) for each in messages]
+    if tools := found.get("tools"):
+        found["tools"] = [kept(tool, _TOOL) for tool in tools]
+    return found
+
+
+def _message(message: Any) -> Any:
+    if not isinstance(message, Mapping):
+        return message
+    found = kept(message, _MESSAGE)
+    if isinstance(parts := found.get("content"), list):
+        found["content"] = [kept(part, _PART) if isinstance(part, Mapping) else part for part in parts]
+    return found
+
+
+def _check_tools(tools: Any) -> None:
     for place, tool in enumerate(tools or ()):
         kind = tool.get("type", "function") if isinstance(tool, Mapping) else None
-        if kind not in TOOL_TYPES:
+        if kind not in TOOL_TYPES or not isinstance(tool.get(kind), Mapping):
             name = f"tools[{place}].type"
             raise RequestError(
-                f"{name}: got {kind!r}, expected one of {sorted(TOOL_TYPES)}", param=name, code="unsupported"
+                f"{name}: got {kind!r}, expected one of {sorted(TOOL_TYPES)}, with its definition",
+                param=name,
+                code="unsupported",
             )
 
 

@@ -46,9 +46,8 @@ def remote_app(settings: Settings) -> FastAPI:
         given = request.headers.get("authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {routes.current().engine_key}".encode()):
             return _error(401, "the gateway's key is wanted")
-        body = passed_fields.kept(await request.json(), passed_fields.REMOTE)
         try:
-            passed_fields.check_tools(body.get("tools"))
+            body = passed_fields.kept_within(await request.json())
         except RequestError as error:
             return _error(400, str(error), error.param)
         response_id = f"chatcmpl-{request.headers.get('x-request-id', '')}"

@@ -27,7 +27,7 @@ from burnish.journal import Journal, jobs
 from burnish.journal.changes import Rest
 from burnish.journal.privacy import erasure
 from burnish.journal.tables import AuditRow, ErasureJob, FeedbackRow, InteractionRow
-from burnish.keys import MAX_TTL
+from burnish.keys import MAX_VOTE_TTL
 from burnish.records import Interaction, Who, who_of
 from burnish.segments.frames import Record
 from burnish.server.ingest.segment_folder import SegmentFolder
@@ -148,7 +148,7 @@ class Erasures:
             if (horizon := horizons.get("feedback")) is not None:
                 n_gone += erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon)
             if (horizon := horizons.get("audit")) is not None:
-                horizon = min(horizon, now - MAX_TTL)  # it says which user tokens are revoked
+                horizon = min(horizon, now - MAX_VOTE_TTL)  # it says which user tokens are revoked
                 done = (col(ErasureJob.state) == "done", col(ErasureJob.created_at) < horizon)
                 for ended in (delete(AuditRow).where(col(AuditRow.at) < horizon), delete(ErasureJob).where(*done)):
                     n_gone += session.connection().execute(ended).rowcount

@@ -1,14 +1,19 @@
 """Feedback is attached to its target: at once if the journal has it, later if its reply is still to come.
 
-Everything here happens in the ingester's transaction. Of two records with one id the later one counts, in whatever
+Everything here happens in the ingester's transaction: `take` and `attach_waiting` for each record, then `tell` once, so
+that many records on one conversation cost no more than one. Of the feedback of one voice on one reply or session the
+first `MOST_OF_A_VOICE` count. Of two records with one id the later one counts, in whatever
 order they are read. A target of another tenant does not exist, nor a reply of an agent that the key may not use. A
 proved user's feedback is about that user's own replies only.
 """
 
 import time
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict
+from typing import Any
 
-from sqlalchemy import text, update
+from sqlalchemy import func, select, text, update
 from sqlmodel import Session, col
 
 from burnish.adapters.registry.personal import family_of
@@ -23,9 +28,16 @@ from burnish.server.ingest.prepared import Prepared, without_unstorable
 from burnish.server.ingest.turn_kind import Kind
 from burnish.server.ingest.working_set import WorkingSet
 
+MOST_OF_A_VOICE = 64
+Told = tuple[TargetKind, str]
+"""What feedback is about, and the reply that it was attached to."""
 
-def take(session: Session, said: Feedback) -> None:
-    """Store feedback or delete an earlier one. Feedback on a reply that has not been read yet waits for it."""
+
+def take(session: Session, said: Feedback, told: set[Told]) -> None:
+    """Store feedback or delete an earlier one. Feedback on a reply that has not been read yet waits for it.
+
+    The turns whose feedback changes are added to `told`.
+    """
     stored = session.get(FeedbackRow, said.feedback_id, populate_existing=True)
     if stored is None:
         before = None
@@ -46,16 +58,28 @@ def take(session: Session, said: Feedback) -> None:
     if not said.is_deleted:
         row.interaction_id = _target_of(session, said)
         row.session_id = _session_of(session, row.interaction_id)
+        is_new_there = before is None or before[1] != row.interaction_id
+        if row.interaction_id is not None and is_new_there and _has_said_enough(session, row):
+            row.interaction_id, row.expired_at = None, said.created_at
     session.add(row)
     session.flush()
     after = (TargetKind(row.about), row.interaction_id)
-    for about, interaction_id in {before, after} - {None}:  # type: ignore[misc]
-        if interaction_id is not None:
-            _tell(session, about, interaction_id)
+    told.update((about, name) for about, name in {before or after, after} if name is not None)
 
 
-def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | None) -> None:
-    """Attach the waiting feedback to a reply that was just stored."""
+def tell(session: Session, told: Collection[Told]) -> None:
+    """Update the turns that the feedback counts for: their judge jobs, and their rewards."""
+    for name in sorted({name for about, name in told if about is not TargetKind.SESSION}):
+        _consult(session, name)
+    counted: set[str] = set()
+    for about, name in told:
+        counted.update(session.connection().execute(_COUNTS_FOR[about], {"interaction": name}).scalars())
+    if counted:
+        settle(session, *sorted(counted))
+
+
+def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | None, told: set[Told]) -> None:
+    """Attach the waiting feedback to a reply that was just stored. What changes is added to `told`."""
     names = {
         "response": turn.interaction_id,
         "turn": turn.request_id,
@@ -63,17 +87,18 @@ def attach_waiting(session: Session, turn: LinkedTurn, quoted_session: str | Non
         "quoted": quoted_session or turn.session_id,
         "tenant": turn.tenant,
     }
-    kinds = set()
+    said = Counter[tuple[str, str, str | None]]()
     for feedback_id, about, target, key_id, user in session.connection().execute(_WAITING, names).all():
         is_meant = user in (None, turn.user) and _is_about(TargetKind(about), target, turn, quoted_session)
         if is_meant and _may_rate(session, key_id, turn.agent):
-            met = {"interaction_id": turn.interaction_id, "session_id": turn.session_id}
+            said[about, key_id, user] += 1
+            met: dict[str, Any] = {"interaction_id": turn.interaction_id, "session_id": turn.session_id}
+            if said[about, key_id, user] > MOST_OF_A_VOICE:
+                met = {"expired_at": turn.ended_at}
             session.connection().execute(
                 update(FeedbackRow).where(col(FeedbackRow.feedback_id) == feedback_id).values(**met)
             )
-            kinds.add(TargetKind(about))
-    for kind in kinds:
-        _tell(session, kind, turn.interaction_id)
+            told.add((TargetKind(about), turn.interaction_id))
 
 
 def said_in(rows: WorkingSet, given: Prepared) -> Feedback:
@@ -151,12 +176,19 @@ def _is_about(about: TargetKind, target: str, turn: LinkedTurn, quoted_session: 
             return target in (turn.session_id, quoted_session) and turn.kind == Kind.MAIN and turn.choice == 0
 
 
-def _tell(session: Session, about: TargetKind, interaction_id: str) -> None:
-    """Update the turns that feedback counts for: their judge jobs, and their rewards."""
-    if about is not TargetKind.SESSION:
-        _consult(session, interaction_id)
-    for name in session.connection().execute(_COUNTS_FOR[about], {"interaction": interaction_id}).scalars().all():
-        settle(session, name)
+def _has_said_enough(session: Session, row: FeedbackRow) -> bool:
+    """True if this voice has said `MOST_OF_A_VOICE` other things about the reply already, or about the session."""
+    about = col(FeedbackRow.about) == row.about
+    where = (
+        col(FeedbackRow.session_id) == row.session_id
+        if row.about == TargetKind.SESSION
+        else col(FeedbackRow.interaction_id) == row.interaction_id
+    )
+    voice = (col(FeedbackRow.tenant) == row.tenant, col(FeedbackRow.key_id) == row.key_id)
+    same = col(FeedbackRow.user).is_(None) if row.user is None else col(FeedbackRow.user) == row.user
+    others = (where, about, *voice, same, col(FeedbackRow.feedback_id) != row.feedback_id)
+    with session.no_autoflush:  # the row may be new
+        return session.scalars(select(func.count()).where(*others)).one() >= MOST_OF_A_VOICE
 
 
 def _consult(session: Session, interaction_id: str) -> None:
@@ -189,7 +221,7 @@ def _consult(session: Session, interaction_id: str) -> None:
 _OPEN = "interaction_id IS NULL AND expired_at IS NULL AND is_deleted = FALSE"
 _WAITING = text(
     'SELECT feedback_id, about, target, key_id, "user" FROM feedback '
-    f"WHERE target IN (:response, :turn, :session, :quoted) AND tenant = :tenant AND {_OPEN}"
+    f"WHERE target IN (:response, :turn, :session, :quoted) AND tenant = :tenant AND {_OPEN} ORDER BY created_at"
 )
 _OWN = '(CAST(:user AS VARCHAR) IS NULL OR turn."user" = :user)'
 _EXPIRE = text(f"UPDATE feedback SET expired_at = :now WHERE {_OPEN} AND created_at < :horizon")

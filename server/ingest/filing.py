@@ -14,7 +14,7 @@ from burnish.journal import blobs
 from burnish.journal.linked_turns import LinkedTurn
 from burnish.journal.turns import OPTED_OUT
 from burnish.messages import opening_of
-from burnish.records import Interaction, LinkRule, NextStateKind
+from burnish.records import Feedback, Interaction, LinkRule, NextStateKind
 from burnish.server.ingest import feedback, lookup, turn_kind
 from burnish.server.ingest.linking import Link
 from burnish.server.ingest.lookup import OPTED_OUT_BEFORE
@@ -32,7 +32,9 @@ RETRIED = "retried by its client"
 
 
 class Filing:
-    """One per ingester. In each transaction: `begin`, then `take_interaction` for each record, then `store`."""
+    """One per ingester. In each transaction: `begin`, then `take_interaction` or `take_feedback` for each record, then
+    `finish`.
+    """
 
     def __init__(self, verifiers: Collection[str] = ()) -> None:
         self._next_states = NextStates(verifiers)
@@ -41,10 +43,12 @@ class Filing:
         self._coming: deque[Prepared] = deque()
         self._n_ahead = 1
         self._n_loaded = 0
+        self._told: set[feedback.Told] = set()
 
     def begin(self, turns: Iterable[Prepared]) -> None:
         """`turns` will be filed in this transaction, in this order."""
         self._rows = None
+        self._told = set()
         self._coming = deque(turns)
         self._n_ahead = max(1, len(self._coming))
         self._n_loaded = 0
@@ -57,8 +61,19 @@ class Filing:
         turn = self._link(rows, given)
         if rows.is_awaited(turn, given.turn.quoted_session):
             self.store()
-            feedback.attach_waiting(session, turn, given.turn.quoted_session)
+            feedback.attach_waiting(session, turn, given.turn.quoted_session, self._told)
         return True
+
+    def take_feedback(self, session: Session, given: Feedback | Prepared) -> None:
+        """File feedback, or a user's command that is some (`feedback.said_in`)."""
+        self.store()
+        said = given if isinstance(given, Feedback) else feedback.said_in(WorkingSet(session), given)
+        feedback.take(session, said, self._told)
+
+    def finish(self, session: Session) -> None:
+        """Store what was filed, and what follows from the feedback."""
+        self.store()
+        feedback.tell(session, self._told)
 
     def store(self) -> None:
         """Store what was filed. Before SQL reads or changes turns by itself, this must be done."""

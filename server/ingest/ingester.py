@@ -35,7 +35,6 @@ from burnish.server.ingest.next_state import note_ended
 from burnish.server.ingest.personal_requests import PersonalRequests
 from burnish.server.ingest.prepared import Prepared, without_unstorable
 from burnish.server.ingest.segment_folder import SegmentFolder
-from burnish.server.ingest.working_set import WorkingSet
 
 log = structlog.get_logger()
 SETTLE_SECONDS = 0.05
@@ -231,7 +230,7 @@ class Ingester:
                 self._filing.begin(ready.record for ready in kept if _is_turn(ready.record))
                 for ready in kept:
                     self._take(session, ready)
-                self._filing.store()
+                self._filing.finish(session)
                 for name, offset in {ready.segment: ready.behind for ready in batch}.items():
                     self._folder.move(session, name, offset)
         except BaseException:
@@ -256,12 +255,8 @@ class Ingester:
         record = ready.record
         if record is None:
             self._folder.set_aside(ready.segment, ready.place)
-        elif isinstance(record, Feedback):
-            self._filing.store()
-            feedback.take(session, record)
-        elif record.turn.remark is not None:
-            self._filing.store()
-            feedback.take(session, feedback.said_in(WorkingSet(session), record))
+        elif isinstance(record, Feedback) or record.turn.remark is not None:
+            self._filing.take_feedback(session, record)
         elif self._filing.take_interaction(session, record):
             self._personal_requests.note(session, record.turn)
 

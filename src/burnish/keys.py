@@ -25,6 +25,8 @@ MAX_USER = 512
 """Longest name of a user, in characters."""
 MAX_TTL = 86_400
 """Longest life of a user token, in seconds."""
+MAX_VOTE_TTL = 30 * 86_400
+"""Longest life of a vote token, in seconds. No token of a user lives longer."""
 
 
 class Scope(StrEnum):

@@ -116,6 +116,15 @@ class Keyring:
             )
         return Caller.of(key)
 
+    def check_revoked(self, tenant: str, user: str | None, made_at: float) -> None:
+        """Raises NotAllowed (401) if the user's tokens were revoked after `made_at`."""
+        revoked = self._routes.current().revoked
+        if user is None or not revoked:
+            return
+        revoked_at = revoked.get(digest_of_voice((tenant, "user", user)))
+        if revoked_at is not None and made_at <= revoked_at:
+            raise NotAllowed("the tokens of this user were revoked; ask for a new one", code="revoked_token")
+
     def key_named(self, key_id: str) -> Key | None:
         """The key with that id, None if there is none (any more)."""
         routes = self._routes.current()
@@ -140,9 +149,7 @@ class Keyring:
 
     def _verified(self, token: str) -> tuple[int, Caller]:
         grant = self.user_tokens.read(token)
-        revoked_at = self._routes.current().revoked.get(digest_of_voice((grant.tenant, "user", grant.user)))
-        if revoked_at is not None and grant.made_at <= revoked_at:
-            raise NotAllowed("the tokens of this user were revoked; ask for a new one", code="revoked_token")
+        self.check_revoked(grant.tenant, grant.user, grant.made_at)
         key = self.key_named(grant.key_id)
         if key is None or key.tenant != grant.tenant or not key.covers(Scope.USERS):
             raise NotAllowed(

@@ -231,6 +231,29 @@ def test_a_tool_that_litellm_would_run_itself_is_refused(gateway: Running, remot
 
 
 @pytest.mark.parametrize("gateway", ["always"], indirect=True)
+@pytest.mark.parametrize("tool", [{"url_context": {}}, {"code_execution": {}}, {"type": "function"}, {"x": {}}])
+def test_a_tool_without_a_definition_is_refused(gateway: Running, remote: Pair, tool: dict[str, Any]) -> None:
+    reply = asked(gateway, "/v1/chat/completions", tools=[tool])
+    assert reply.status_code == 400
+
+
+@pytest.mark.parametrize("gateway", ["always"], indirect=True)
+def test_only_listed_fields_of_messages_and_tools_go_there(gateway: Running, remote: Pair) -> None:
+    address = "https://planted.example/x.png"
+    function = {"name": "look", "parameters": {"type": "object", "properties": {}}}
+    tool = {"type": "function", "function": function, "url_context": {"url": address}}
+    part = {"type": "text", "text": "hi", "image": address, "cache_control": {"type": "ephemeral"}}
+    said = {"role": "assistant", "content": "x", "images": [{"image_url": {"url": address}}]}
+    last = {"role": "user", "content": [part], "provider_specific_fields": {"planted": address}}
+    reply = asked(gateway, "/v1/chat/completions", messages=[*SAID["messages"], said, last], tools=[tool])
+    assert reply.status_code == 200, reply.text
+    sent = remote.model.requests[-1]
+    assert "planted" not in json.dumps(sent)
+    assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "user"]
+    assert sent["tools"] == [{"type": "function", "function": function}]
+
+
+@pytest.mark.parametrize("gateway", ["always"], indirect=True)
 def test_openais_own_fields_go_there(gateway: Running, remote: Pair) -> None:
     tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
     fields = {"seed": 7, "stop": ["x"], "tools": [tool], "tool_choice": "auto", "max_tokens": 9, "top_p": 0.5}

@@ -11,10 +11,10 @@ from sqlmodel import Session
 
 from burnish.journal import Journal, linked_turns
 from burnish.journal.bulk import as_given
-from burnish.journal.tables import InteractionRow, NextStateRow
-from burnish.records import Message, Provenance
+from burnish.journal.tables import FeedbackRow, InteractionRow, NextStateRow
+from burnish.records import Message, Provenance, TargetKind
 from burnish.segments import frames
-from burnish.server.ingest import linking, turn_kind
+from burnish.server.ingest import feedback, linking, turn_kind
 from burnish.server.ingest.linking import MOST_PLACES, Trace
 from burnish.server.ingest.next_state import is_of_the_web
 from burnish.server.ingest.patterns import harness_patterns
@@ -23,7 +23,10 @@ from burnish.server.ingest.prepared import Prepared
 from burnish.server.ingest.turn_kind import QUOTING, UserWords
 from tests.cost import LENGTHS, superlinear
 from tests.factories import assistant, interaction, user
+from tests.factories import feedback as said
 from tests.server.ingest.pen import Pen, follow, ingest, parents
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
 def prepared(text: str) -> None:
@@ -161,3 +164,53 @@ def test_the_latest_replies_alike_are_found_without_a_sort(journal: Journal, pla
     assert any("ix_interaction_latest" in step for step in steps)
     assert [step for step in steps if step.startswith("SCAN")] == ["SCAN json_each VIRTUAL TABLE INDEX 1:"], steps
     assert not any("TEMP B-TREE" in step for step in steps), steps
+
+
+def test_many_records_about_one_conversation_cost_its_turns_once_a_batch(
+    journal: Journal, pen: Pen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = pen.say([user("hi")], "a", quoted_session="walk", interaction_id="t0", tools=[TOOL])
+    for number in range(1, 8):
+        turn = pen.say(follow(turn, user("on")), "a", quoted_session="walk", interaction_id=f"t{number}", tools=[TOOL])
+    ingest(journal, pen)
+    settled: list[str] = []
+    settle = feedback.settle
+    monkeypatch.setattr(feedback, "settle", lambda session, *names: (settled.extend(names), settle(session, *names)))
+    n_records = 40
+    monkeypatch.setattr("burnish.server.ingest.ingester.FIRST_GUESS", 1e-9)  # all of them in one transaction
+    for number in range(n_records):
+        pen.write(said("walk", 1.0, feedback_id=f"f{number}", about=TargetKind.SESSION, created_at=2000.0 + number))
+    ingest(journal, pen)
+    assert sorted(settled) == sorted(f"t{number}" for number in range(8))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_one_voice_on_one_target_only_so_many_count(any_journal: Journal, pen: Pen, is_first: bool) -> None:
+    def attached() -> set[str]:
+        with any_journal.read() as session:
+            rows = session.query(FeedbackRow).filter(FeedbackRow.interaction_id.is_not(None))  # type: ignore[union-attr]
+            return {row.feedback_id for row in rows}
+
+    def say(*names: str, **changes: Any) -> None:
+        for number, name in enumerate(names):
+            given = {"feedback_id": name, "created_at": 2000.0 + number, "comment": f"words {name}"} | changes
+            pen.write(said("t", -1.0, **given), gateway="b")
+
+    if not is_first:
+        pen.say([user("hi")], "a", interaction_id="t", ended_at=3000.0)
+        ingest(any_journal, pen)
+    names = [f"f{number:03d}" for number in range(feedback.MOST_OF_A_VOICE + 9)]
+    say(*names)
+    say("another", key_id="key-2")
+    ingest(any_journal, pen)
+    if is_first:
+        pen.say([user("hi")], "a", interaction_id="t", ended_at=3000.0)
+        ingest(any_journal, pen)
+    assert attached() == {*names[: feedback.MOST_OF_A_VOICE], "another"}
+    say(names[0], created_at=4000.0, comment="changed")
+    say(names[-1], created_at=4000.0)
+    ingest(any_journal, pen)
+    assert attached() == {*names[: feedback.MOST_OF_A_VOICE], "another"}
+    with any_journal.read() as session:
+        assert session.get_one(FeedbackRow, names[0]).comment == "changed"
+        assert session.get_one(FeedbackRow, names[-1]).expired_at is not None

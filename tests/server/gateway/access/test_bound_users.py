@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from gateways import ENGINE_KEY, HELLO, Running, error_of, make_keys, serve, write_table
 
@@ -209,6 +210,24 @@ def test_the_tokens_of_one_user_can_be_revoked(house: House) -> None:
     assert error_of(house.running.chat(anns), 401)["code"] == "revoked_token"
     assert house.speaks(bobs) == BOBS
     assert house.speaks(house.token()) == ANNS, "a token that is made later is valid"
+
+
+def test_a_users_vote_tokens_are_revoked_with_them(house: House) -> None:
+    def made(token: str) -> str:
+        with house.running.client(token) as client:
+            return str(client.post("/v1/feedback/tokens", json={"target": "x"}).json()["token"])
+
+    def voted(token: str) -> httpx.Response:
+        with house.running.client(token) as client:
+            return client.post("/v1/feedback", json={"target": "x", "rating": "up"})
+
+    anns, bobs = made(house.token()), made(house.token(user="bob"))
+    assert voted(anns).status_code == 202
+    house.revoked = {digest_of_voice(("default", "user", "ann")): time.time()}
+    house.write()
+    assert error_of(voted(anns), 401)["code"] == "revoked_token"
+    assert voted(bobs).status_code == 202
+    assert voted(made(house.token())).status_code == 202, "a token that is made later is valid"
 
 
 def test_a_token_cannot_be_made_or_changed_by_others(house: House) -> None:
