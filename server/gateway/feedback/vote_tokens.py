@@ -71,7 +71,7 @@ class Tokens:
         return replace(Caller.of(key), scopes=frozenset({Scope.FEEDBACK}), user=grant.user)
 
     def read(self, token: str) -> Grant:
-        """The grant in `token`. Raises NotAllowed (401) if it is not ours, has expired, was revoked, or its key is gone."""
+        """The grant in `token`. Raises NotAllowed (401) if it is not ours, has expired, was revoked, or has no key."""
         payload = self._signer.open(token)
         if payload is None:
             raise NotAllowed(
