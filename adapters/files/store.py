@@ -25,6 +25,8 @@ from burnish.files import replace_text
 
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine"
+RECORD = (MANIFEST, "state.json")
+"""What stays of a version whose files are removed: how it was made, so that what came after can be made again."""
 _VERSION = re.compile(r"v(\d{6,})")
 _ASIDE = re.compile(r"\.v(\d{6,})\.tmp-\d+")
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~-]*")
@@ -53,6 +55,11 @@ class AdapterStore:
                 f"no adapter can be called {agent}@v{version}: names are letters, digits, '_.~-'; numbers from 1"
             )
         return self.root / agent / f"v{version:06d}"
+
+    def record(self, agent: str, version: int) -> Path:
+        """The directory that says how this version was made, whether its weights are there or not."""
+        final = self.path(agent, version)
+        return final if final.is_dir() else final.parent / ".past" / final.name
 
     def versions(self, agent: str) -> list[int]:
         """Numbers of the versions that exist, ascending."""
@@ -88,8 +95,8 @@ class AdapterStore:
         replace_text(self.binding, f"{journal_id}\n")
 
     def manifest(self, agent: str, version: int) -> dict[str, Any]:
-        """The facts that were recorded when the version was published."""
-        file = self.path(agent, version) / MANIFEST
+        """The facts that were recorded when the version was published. They stay when its files go."""
+        file = self.record(agent, version) / MANIFEST
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
@@ -198,12 +205,14 @@ class AdapterStore:
         return sorted((self.root / QUARANTINE).glob(f"{agent}@v*"))
 
     def remove(self, agent: str, version: int) -> bool:
-        """Remove the version's files, first from their name and then from the disk. False if there are none.
+        """Remove the version's files but for its record, first from their name and then from the disk. False if there
+        are none.
 
         The caller has recorded before that the version is gone. After a crash, `sweep_removed` finishes the work.
         """
         final = self.path(agent, version)
         gone = final.parent / f".{final.name}.gone-{os.getpid()}"
+        self._keep_record(final)
         try:
             final.rename(gone)
         except FileNotFoundError:
@@ -213,6 +222,17 @@ class AdapterStore:
         _fsync(final.parent)
         shutil.rmtree(gone, ignore_errors=True)
         return True
+
+    def _keep_record(self, final: Path) -> None:
+        kept = final.parent / ".past" / final.name
+        for name in RECORD:
+            if (final / name).is_file():
+                kept.mkdir(parents=True, exist_ok=True)
+                replace_text(kept / name, (final / name).read_text(encoding="utf-8"))
+
+    def forget(self, agent: str) -> None:
+        """Remove everything of an agent, records included."""
+        shutil.rmtree(self.path(agent, 1).parent, ignore_errors=True)
 
     def sweep_removed(self, agent: str) -> None:
         """Finish removals that a crash interrupted."""

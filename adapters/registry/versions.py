@@ -1,7 +1,8 @@
 """Version rows: found by number, numbered, pinned, and checked for serving. No files here."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import func, select
@@ -111,12 +112,17 @@ def reserve(session: Session, agent: str, *, parent: int, actor: str, origin: st
     return number
 
 
-def admit(session: Session, agent: str, number: int, digest: str) -> None:
-    """The import's files are in the store: it becomes a candidate, and a load job asks for its trial."""
+def admit(
+    session: Session, agent: str, number: int, digest: str, evidence: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """The version's files are in the store: it becomes a candidate with this evidence, and a load job asks for its
+    trial.
+    """
     row = version(session, agent, number)
     if row.state != VersionState.REFUSED or row.reason != UNFINISHED:
         raise Conflict(f"{VersionName(agent, number)} is no import that waits for its files")
     row.state, row.reason, row.decided_at, row.digest = VersionState.CANDIDATE, None, None, digest
+    row.evidence = dict(evidence)
     enqueue(session, LoadJob, str(VersionName(agent, number)), {"agent": agent, "version": number})
 
 

@@ -155,9 +155,8 @@ def used_again(store: AdapterStore, session: Session, names: Collection[str]) ->
     probes lose the turns' tokens.
     """
     gone, found = set(names), set()
-    for row in session.scalars(select(VersionRow).where(col(VersionRow.removed_at).is_(None))):
-        directory = store.path(row.agent, row.version)
-        if not (directory / MANIFEST).exists():
+    for row in session.scalars(select(VersionRow)):
+        if not (store.record(row.agent, row.version) / MANIFEST).exists():
             continue
         manifest = store.manifest(row.agent, row.version)
         parts = [manifest, *(step["facts"] for step in manifest.get("steps", ()))]  # of a version that was retrained
@@ -214,11 +213,9 @@ def forget_user(session: Session, who: Who, actor: str) -> tuple[int, list[str]]
 
 
 def remove_files(store: AdapterStore, agents: Sequence[str]) -> None:
-    """Remove the files of all versions of these personal agents."""
+    """Remove all files of these personal agents."""
     for agent in agents:
-        for number in store.versions(agent):
-            store.remove(agent, number)
-        store.sweep_removed(agent)
+        store.forget(agent)
 
 
 def _quoted_or_proved(who: Who) -> ColumnElement[bool]:

@@ -28,7 +28,7 @@ from burnish.journal.tables import InteractionRow, VersionRow
 from burnish.learner.data.samples import Sample
 from burnish.learner.model import checkpoint
 from burnish.learner.model.probe import build_probe
-from burnish.learner.run import reproduce
+from burnish.learner.run import contributions, reproduce
 from burnish.learner.run.process import anchors_for, kept_answers_for, trainer_for
 from burnish.learner.run.trainer import Trainer
 from burnish.records import VersionName
@@ -81,8 +81,8 @@ class Past:
 def retrain(settings: Settings, journal: Journal, agent: str, *, actor: str) -> Retrained:
     """Make the agent's live version again without turns that may not train any more, and put it up for trial.
 
-    Raises Conflict while another version is on trial, AdapterError if a version's files are gone or another base is
-    served.
+    Raises Conflict while another version is on trial, AdapterError if nothing says how a version was made, or if
+    another base is served.
     """
     store = AdapterStore(settings.adapters_dir.resolve())
     bind(journal, store)
@@ -107,7 +107,8 @@ def retrain(settings: Settings, journal: Journal, agent: str, *, actor: str) -> 
         raise
     digest = str(store.manifest(agent, number)["files"]["adapter_model.safetensors"])
     with journal.write() as session:
-        admit(session, agent, number, digest)
+        kept = {step.version: {*step.facts["rows"], *step.facts["groups"]} for step in left}
+        admit(session, agent, number, digest, {lifecycle.DATA: contributions.of_versions(session, agent, kept)})
     return Retrained(*names, str(VersionName(agent, number)), len(left), n_rows, n_gone)
 
 
@@ -152,7 +153,9 @@ def _make(
 
 
 def _chain(session: Session, store: AdapterStore, agent: str, live: int) -> tuple[int, list[Past]]:
-    """The last ancestor of `live` that used no turn that is gone, and the steps from there to `live`, oldest first."""
+    """The last ancestor of `live` that used no turn that is gone and whose weights are there, and the steps from there
+    to `live`, oldest first.
+    """
     versions: list[tuple[int, list[Past]]] = []
     number = live
     while number:
@@ -162,19 +165,22 @@ def _chain(session: Session, store: AdapterStore, agent: str, live: int) -> tupl
         versions.append((row.parent, _steps_of(store, agent, number) if row.origin in ("step", ORIGIN) else []))
         number = row.parent
     versions.reverse()
-    for place, (parent, steps) in enumerate(versions):
-        if any(_gone(session, step.turns) for step in steps):
-            return parent, [step for _, steps in versions[place:] for step in steps]
-    return live, []
+    affected = [place for place, (_, steps) in enumerate(versions) if any(_gone(session, step.turns) for step in steps)]
+    if not affected:
+        return live, []
+    place = affected[0]
+    while place and not store.path(agent, versions[place][0]).is_dir():
+        place -= 1
+    return versions[place][0], [step for _, steps in versions[place:] for step in steps]
 
 
 def _steps_of(store: AdapterStore, agent: str, number: int) -> list[Past]:
-    """The step that made a version, or the steps of one that was retrained. Raises AdapterError without its files."""
-    directory = store.path(agent, number)
+    """The step that made a version, or the steps of one that was retrained. Raises AdapterError without its record."""
+    directory = store.record(agent, number)
     if not directory.is_dir():
         raise AdapterError(
-            f"{VersionName(agent, number)} has no files any more, so what came after it cannot be made again; go back "
-            "with `burnish rollback --to 0`"
+            f"nothing says how {VersionName(agent, number)} was made, so what came after it cannot be made again; go "
+            "back with `burnish rollback --to 0`"
         )
     manifest = store.manifest(agent, number)
     if "steps" in manifest:

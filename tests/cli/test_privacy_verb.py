@@ -71,6 +71,8 @@ def test_with_an_ingester_the_command_waits_for_it(journal: Journal, run: Run, t
     assert told.status == 0 and told.out.startswith("the erasure is under way; `burnish privacy status`")
     with journal.read() as session:
         assert session.query(InteractionRow).count() == 3
+    told = run("privacy", "forget", "ann", "--yes", "--wait", "0", "--retrain")
+    assert told.status == 1 and "nothing was retrained: the erasure has not ended within 0 s" in told.error
     os.close(lock)
     assert run("privacy", "forget", "ann", "--yes", "--json").json["n_turns"] == 2
 

@@ -28,6 +28,7 @@ from burnish.cli.common import (
     write_lines,
 )
 from burnish.config import Settings
+from burnish.errors import BurnishError
 from burnish.files import hold
 from burnish.journal import Journal
 from burnish.journal.privacy import erasure, personal_data
@@ -101,7 +102,12 @@ def forget(
         privacy.forget(session, who, actor="cli", reason=reason)
     found = _carried_out(settings, journal, who, wait)
     _show(found, as_json)
-    if retrain and found["state"] == "done":
+    if retrain and found["state"] != "done":
+        raise BurnishError(
+            f"nothing was retrained: the erasure has not ended within {wait:g} s. When `burnish privacy status "
+            f"{user}` says that it is done, run `burnish privacy retrain --agent AGENT`"
+        )
+    if retrain:
         listed = [each for each in (*found["versions"], *found["descended"]) if each["state"] == VersionState.LIVE]
         for agent in sorted({each["version"].rpartition("@v")[0] for each in listed}):
             _retrain(settings, journal, agent, as_json)

@@ -110,12 +110,63 @@ def test_if_nothing_is_left_the_start_is_named(tiny: Make, journal: Journal, tmp
     assert world.files() == ["v000001"]
 
 
-def test_a_version_without_files_is_an_error_with_the_remedy(tiny: Make, journal: Journal, tmp_path: Path) -> None:
+def test_a_lineage_whose_files_were_removed_is_made_again_from_where_there_are_some(
+    tiny: Make, journal: Journal, tmp_path: Path
+) -> None:
+    world = World(journal, tmp_path, tiny)
+    for number in range(1, 4):
+        world.add(4)
+        if number == 3:
+            hers = world.add(2, **ANN)
+        step(world, number)
+    expected = world.digest(1, WEIGHTS)
+    for number in (1, 2):  # as retention does after more live versions
+        assert world.store.remove("agent", number)
+    with journal.read() as session:
+        assert privacy.used_again(world.store, session, hers) == {VersionName("agent", 3)}
+    erase(world, hers)
+    assert again(world) == Retrained("agent", "agent@v3", "agent@v0", "agent@v4", 3, 12, 2)
+    assert expected not in (world.digest(3, WEIGHTS), world.digest(4, WEIGHTS))
+    without = World(Journal.open(f"sqlite:///{tmp_path / 'other' / 'journal.db'}"), tmp_path / "other", tiny)
+    for number in range(1, 4):
+        without.add(4)
+        step(without, number)
+    assert world.digest(4, WEIGHTS) == without.digest(3, WEIGHTS)
+    without.journal.close()
+
+
+def test_a_removed_version_that_used_an_erased_turn_is_listed(tiny: Make, journal: Journal, tmp_path: Path) -> None:
+    world = World(journal, tmp_path, tiny)
+    hers = world.add(5, **ANN)
+    step(world, 1)
+    world.add(5)
+    step(world, 2)
+    with journal.read() as session:
+        before = privacy.used_again(world.store, session, hers)
+        assert world.store.remove("agent", 1)
+        assert VersionName("agent", 1) in before == privacy.used_again(world.store, session, hers)
+
+
+def test_the_evidence_says_whose_data_is_left(tiny: Make, journal: Journal, tmp_path: Path) -> None:
+    world = World(journal, tmp_path, tiny)
+    hers = world.add(2, key_id="hers", **ANN)
+    world.add(4)
+    step(world, 1)
+    erase(world, hers)
+    again(world)
+    with journal.read() as session:
+        data = session.get_one(VersionRow, ("agent", 2)).evidence["data"]
+    assert (data["n_rows"], [(each["key"], each["n_rows"]) for each in data["keys"]]) == (4, [("k", 4)])
+
+
+def test_a_version_that_nothing_is_known_of_is_an_error_with_the_remedy(
+    tiny: Make, journal: Journal, tmp_path: Path
+) -> None:
     world = World(journal, tmp_path, tiny)
     world.add(5)
     step(world, 1)
-    world.store.remove("agent", 1)
-    with pytest.raises(AdapterError, match=r"agent@v1 has no files any more.*burnish rollback --to 0"):
+    world.store.forget("agent")
+    with pytest.raises(AdapterError, match=r"nothing says how agent@v1 was made.*burnish rollback --to 0"):
         again(world)
 
 
