@@ -220,6 +220,23 @@ def test_an_agents_numbers_are_bounded(own: dict[str, Any]) -> None:
         overrides.checked(config.load(), own)
 
 
+@pytest.mark.parametrize(
+    "own", [{"learner.recipe.num_iterations": 9}, {"learner.max_rows": 129}, {"learner.recipe.group_size": 17}]
+)
+def test_an_agents_step_costs_at_most_four_of_the_servers(own: dict[str, Any]) -> None:
+    with pytest.raises(RequestError):
+        overrides.checked(config.load(), own)
+    smaller = {key: value - 1 for key, value in own.items()}
+    assert overrides.checked(config.load(), smaller) == smaller
+
+
+def test_a_servers_larger_settings_are_its_agents_too() -> None:
+    settings = config.load(flags={"learner.max_rows": 512})
+    assert overrides.checked(settings, {"learner.max_rows": 2048}) == {"learner.max_rows": 2048}
+    with pytest.raises(RequestError, match="at most 2048 for one agent"):
+        overrides.checked(settings, {"learner.max_rows": 2049})
+
+
 def test_every_whole_number_of_an_agents_settings_has_a_bound() -> None:
     unbounded = []
     for name, field in [*config.Recipe.model_fields.items(), *config.Versions.model_fields.items()]:

@@ -3,13 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-from burnish.config import Settings, for_agent
+from burnish.config import Recipe, Settings, for_agent
 from burnish.errors import ConfigError, RequestError
 
 SECTIONS = ("learner", "gate", "canary", "versions")
 """The sections that an agent may override."""
-SHARED = frozenset({"learner.enabled", "learner.device", "learner.threads"})
-"""Settings of the process, which all agents share."""
+SHARED = frozenset(
+    {
+        *("learner.enabled", "learner.device", "learner.threads"),
+        *("learner.recipe.seed", "learner.recipe.micro_tokens", "learner.recipe.checkpointing"),
+    }
+)
+"""Settings of the process, which all agents share. The last three decide how much memory it takes."""
+COSTLY = (
+    *("num_iterations", "min_rows", "max_rows", "anchor_rows", "replay_rows", "audit_rows"),
+    *("max_groups", "group_size", "group_max_tokens", "n_examples", "n_liked_replies", "distill_top_k"),
+)
+MOST_TIMES = 4
+"""An agent's step may have so many times the server's of what is `COSTLY`: one process takes the steps of all."""
 FILES = frozenset({"learner.anchors", "gate.forgetting_prompts", "gate.acceptance_prompts"})
 """Files of the server's machine, which no agent's operator may name."""
 
@@ -35,9 +46,19 @@ def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
                 f"setting {key!r} names a file of the server; set it in burnish.toml", param=key, code="invalid_value"
             )
     try:
-        return for_agent(settings, overlay)
+        own = for_agent(settings, overlay)
     except ConfigError as error:
         raise RequestError(str(error), param="settings", code="invalid_value") from error
+    for name in COSTLY:
+        most = MOST_TIMES * max(getattr(settings.recipe, name), Recipe.model_fields[name].default)
+        if (wanted := getattr(own.recipe, name)) > most:
+            raise RequestError(
+                f"learner.recipe.{name}: at most {most} for one agent, {MOST_TIMES} times the server's, got {wanted}; "
+                "raise the server's in burnish.toml",
+                param=f"learner.recipe.{name}",
+                code="invalid_value",
+            )
+    return own
 
 
 def checked(settings: Settings, overlay: Mapping[str, object]) -> dict[str, Any]:
