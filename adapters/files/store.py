@@ -25,6 +25,7 @@ from burnish.files import replace_text
 
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine"
+PAST = ".past"
 RECORD = (MANIFEST, "state.json")
 """What stays of a version whose files are removed: how it was made, so that what came after can be made again."""
 _VERSION = re.compile(r"v(\d{6,})")
@@ -59,7 +60,7 @@ class AdapterStore:
     def record(self, agent: str, version: int) -> Path:
         """The directory that says how this version was made, whether its weights are there or not."""
         final = self.path(agent, version)
-        return final if final.is_dir() else final.parent / ".past" / final.name
+        return final if final.is_dir() else final.parent / PAST / final.name
 
     def versions(self, agent: str) -> list[int]:
         """Numbers of the versions that exist, ascending."""
@@ -224,7 +225,7 @@ class AdapterStore:
         return True
 
     def _keep_record(self, final: Path) -> None:
-        kept = final.parent / ".past" / final.name
+        kept = final.parent / PAST / final.name
         for name in RECORD:
             if (final / name).is_file():
                 kept.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select
 from sqlmodel import col
 
 from burnish import __version__
-from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.files.store import PAST, AdapterStore
 from burnish.adapters.upkeep.copying import Tally, Tell, compare, copy, snapshot, tallies
 from burnish.config import Settings
 from burnish.errors import AdapterError, JournalError, SegmentError
@@ -165,7 +165,9 @@ def _copy_some(path: Path, target: Path, n_bytes: int) -> int:
 
 
 def _copy_versions(source: Connection, store: AdapterStore, target: AdapterStore, tell: Tell) -> tuple[str, ...]:
-    """The files of every version that the snapshot names. A copy whose digests are wrong is an error."""
+    """The files of every version that the snapshot names, and the records of removed ones. A copy whose digests are
+    wrong is an error.
+    """
     rows = source.execute(
         select(col(VersionRow.agent), col(VersionRow.version), col(VersionRow.state)).where(
             col(VersionRow.removed_at).is_(None)
@@ -187,6 +189,8 @@ def _copy_versions(source: Connection, store: AdapterStore, target: AdapterStore
                 "removed, try again"
             ) from error
         names.append(name)
+    for past in store.root.glob(f"*/{PAST}"):
+        shutil.copytree(past, target.root / past.relative_to(store.root))
     return tuple(names)
 
 

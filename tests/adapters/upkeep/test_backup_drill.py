@@ -104,6 +104,8 @@ def names(journal: Journal) -> set[str]:
 def test_a_backup_restored_elsewhere_has_the_same_rows_versions_and_waiting_records(
     server: Server, elsewhere: Settings, tmp_path: Path, opened: Open
 ) -> None:
+    publish(server.store, 7)
+    server.store.remove("agent", 7)
     made = make(server.settings, server.journal, tmp_path / "backup")
     assert load(tmp_path / "backup") == made and made.versions == ("agent@v1",) and made.n_turns == 3
     restore(elsewhere, tmp_path / "backup")
@@ -112,6 +114,7 @@ def test_a_backup_restored_elsewhere_has_the_same_rows_versions_and_waiting_reco
         assert tallies(before) == tallies(after)
     bind(journal, store)
     store.verify("agent", 1)
+    assert store.manifest("agent", 7)["version"] == 7, "how a removed version was made"
     assert store.journal_id() == server.store.journal_id()
     assert (elsewhere.state_dir / "users.key").read_text() == "secret"
     with journal.read() as session:
