@@ -24,7 +24,7 @@ _REQUEST_ID = re.compile(rb"x-request-id: *([0-9a-f]{32})", re.IGNORECASE)
 @dataclass
 class Job:
     """`kind`: `chat` (bodies of `size` bytes), `stream`, or `growing` (conversations `first` to `first + sessions`,
-    which begin with `n_history` messages).
+    which begin with `n_history` messages). `key` is sent with each request, if there is one.
 
     With `rate`, requests start at that rate per second, even if earlier ones still run (open loop). Without it, each of
     `connections` asks again after its answer (closed loop), for `seconds` or `n_requests`. With `is_traced`, each
@@ -45,6 +45,7 @@ class Job:
     model: str = "agent"
     seed: int = 0
     is_traced: bool = False
+    key: str = ""
 
 
 @dataclass
@@ -111,11 +112,12 @@ class Wire(asyncio.Protocol):
             self._waiter.set_result(self.head.startswith(b"HTTP/1.1 200"))
 
 
-def framed(body: bytes, port: int, *, is_traced: bool = False) -> bytes:
-    traceparent = f"traceparent: 00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01\r\n" if is_traced else ""
+def framed(body: bytes, job: Job) -> bytes:
+    key = f"authorization: Bearer {job.key}\r\n" if job.key else ""
+    traceparent = f"traceparent: 00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01\r\n" if job.is_traced else ""
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\n"
-        f"host: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n{traceparent}"
+        f"host: 127.0.0.1:{job.port}\r\ncontent-type: application/json\r\n{key}{traceparent}"
         f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
@@ -168,7 +170,7 @@ async def _as_fast_as_answered(job: Job, wires: list[Wire], requests: Iterator[b
             body = next(requests, None)
             if body is None:
                 return
-            await _one(wire, framed(body, job.port, is_traced=job.is_traced), seen, time.perf_counter())
+            await _one(wire, framed(body, job), seen, time.perf_counter())
 
     await asyncio.gather(*map(client, wires))
 
@@ -181,7 +183,7 @@ async def _paced(job: Job, wires: list[Wire], requests: Iterator[bytes], seen: S
     the upstream.
     """
     n_requests = int(job.rate * job.seconds)
-    made = iter([framed(next(requests), job.port, is_traced=job.is_traced) for _ in range(n_requests)])
+    made = iter([framed(next(requests), job) for _ in range(n_requests)])
     free, waiting = list(wires), deque[tuple[bytes, float]]()
     running: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()

@@ -2,8 +2,8 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from benchmarks.gateway import servers
 from benchmarks.gateway.load import Job, Seen
@@ -29,10 +29,11 @@ class Figures:
 
 @dataclass
 class Rounds:
-    """Measures `targets`. DIRECT (the upstream itself) is one of them."""
+    """Measures `targets`. DIRECT (the upstream itself) is one of them. `asking` changes the jobs of some targets."""
 
     targets: Sequence[Server]
     seconds: float
+    asking: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
 
     def warm_up(self) -> None:
@@ -91,6 +92,7 @@ class Rounds:
         # No client shares a core with an engine, so clients that ask the upstream directly run on the gateway's core.
         # From the engine's core a request would wake no other core, and two of the four wakes of a relayed request
         # would be counted as the gateway's cost.
+        job = replace(job, **self.asking.get(target.name, {}))  # type: ignore[arg-type]
         seen = servers.load(job, servers.GATEWAY_CORE if target.name == DIRECT else servers.LOAD_CORE)
         if target.name == OURS:
             self.figures.n_failed += seen.n_failed

@@ -39,12 +39,24 @@ class Server:
 
 @contextmanager
 def running(
-    name: str, command: list[str], port: int, core: int, log: Path, env: dict[str, str] | None = None, ready: str = "/"
+    name: str,
+    command: list[str],
+    port: int,
+    core: int,
+    log: Path,
+    env: dict[str, str] | None = None,
+    ready: str = "/",
+    cwd: Path | None = None,
 ) -> Iterator[Server]:
     """A server that answers on `port`, on one core."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})}, start_new_session=True
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+            cwd=cwd,
         )
     os.sched_setaffinity(process.pid, {core % (os.cpu_count() or 1)})
     try:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
-from benchmarks.security import attacking, cost, forgetting, malformed, matrix, retraining
+from benchmarks.security import attacking, cost, forgetting, malformed, matrix, retraining, speed
 
-PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost", "retraining")
+PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost", "retraining", "speed")
 BARS: tuple[Bar, ...] = (
     ("cells of the matrix that nobody has decided", "matrix_open", "0", lambda f: f["matrix_open"] == 0),
     ("cells of the matrix that answer otherwise", "matrix_wrong", "0", lambda f: f["matrix_wrong"] == 0),
@@ -36,6 +36,13 @@ BARS: tuple[Bar, ...] = (
         "≤ 0.05",
         lambda f: f["retrain_gap"] <= 0.05,
     ),
+    (
+        "gateway's added latency, p50, of the code before",
+        "added_p50_of_before",
+        "≤ 1.05",
+        lambda f: f["added_p50_of_before"] <= 1.05,
+    ),
+    ("gateway's requests/s, of the code before", "rps_of_before", "≥ 0.95", lambda f: f["rps_of_before"] >= 0.95),
 )
 
 
@@ -43,7 +50,9 @@ def main() -> None:
     """Read the command line, measure, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.security", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--only", choices=PARTS, action="append", help="measure only this part; repeatable")
-    parser.add_argument("--before", type=Path, metavar="DIR", help="attack this older checkout's packages as well")
+    parser.add_argument(
+        "--before", type=Path, metavar="DIR", help="attack and measure this older checkout's packages as well"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     console = bars.make_console()
@@ -74,6 +83,9 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
     if "retraining" in parts:
         tell("retraining without a user, with vLLM and the sandbox's model")
         figures |= retraining.measure(folder / "retraining", tell)
+    if "speed" in parts:
+        tell("the gateway's speed")
+        figures |= speed.measure(folder / "speed", tell, given.before)
     return figures
 
 

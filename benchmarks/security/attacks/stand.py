@@ -194,28 +194,16 @@ def standing(folder: Path, root: Path = HERE, has_pages: bool = False, **setting
     listener = Listener()
     with StubEngine(api_key=ENGINE_KEY, needs_loaded=False) as engine:
         port, pages_port = _free_ports(2)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
-        environment = clean | {
-            "PYTHONPATH": str(root),
-            "BURNISH_STATE_DIR": str(folder / "state"),
-            "BURNISH_ENGINE__URLS": json.dumps([engine.url]),
-            "BURNISH_ENGINE__API_KEY": ENGINE_KEY,
-            "BURNISH_GATEWAY__PORT": str(port),
-            "BURNISH_GATEWAY__ALLOWED_HOSTS": json.dumps([PUBLIC]),
-            **({"BURNISH_GATEWAY__UI_PORT": str(pages_port)} if has_pages else {}),
-            **settings,
-        }
-        folder.mkdir(parents=True, exist_ok=True)
-        script = [sys.executable, str(Path(__file__).with_name("setting_up.py")), json.dumps(KEYS)]
-        made = subprocess.run(script, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise RuntimeError(f"the stand could not be set up: {made.stderr[-2000:]}")
+        pages = {"BURNISH_GATEWAY__UI_PORT": str(pages_port)} if has_pages else {}
+        public = {"BURNISH_GATEWAY__ALLOWED_HOSTS": json.dumps([PUBLIC])}
+        environment = environment_of(root, folder, engine.url, port) | public | pages | settings
+        secrets = set_up(environment, folder, KEYS)
         parts = ["gateway", "ingester", *(["remote"] if "BURNISH_REMOTE__MODEL" in settings else [])]
         parts += ["ui"] if has_pages else []
         processes = {part: _run(part, environment, folder) for part in parts}
         try:
             pids = {name: process.pid for name, process in processes.items()}
-            stand = Stand(folder, port, engine, json.loads(made.stdout.splitlines()[-1]), pids, listener, pages_port)
+            stand = Stand(folder, port, engine, secrets, pids, listener, pages_port)
             _wait(stand, processes)
             yield stand
         finally:
@@ -226,6 +214,35 @@ def standing(folder: Path, root: Path = HERE, has_pages: bool = False, **setting
             listener.close()
 
 
+def environment_of(root: Path, folder: Path, engine: str, port: int) -> dict[str, str]:
+    """The environment of parts with the code in `root`, the state in `folder` and an engine at that URL."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
+    return clean | {
+        "PYTHONPATH": str(root),
+        "BURNISH_STATE_DIR": str(folder / "state"),
+        "BURNISH_ENGINE__URLS": json.dumps([engine]),
+        "BURNISH_ENGINE__API_KEY": ENGINE_KEY,
+        "BURNISH_GATEWAY__PORT": str(port),
+    }
+
+
+def set_up(environment: Mapping[str, str], folder: Path, keys: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Make the state directory and the agents `second` and `theirs`. Returns the secrets of `keys`, made too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    script = [sys.executable, str(Path(__file__).with_name("setting_up.py")), json.dumps(keys)]
+    made = subprocess.run(script, env=dict(environment), cwd=folder, capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise RuntimeError(f"the stand could not be set up: {made.stderr[-2000:]}")
+    secrets: dict[str, str] = json.loads(made.stdout.splitlines()[-1])
+    return secrets
+
+
+def command_of(part: str, root: Path) -> list[str]:
+    """The command that runs a part with the code in `root`."""
+    verb = ["run", part] if (root / "burnish" / "processes").exists() else [part]
+    return [sys.executable, "-m", "burnish", *verb]
+
+
 def _free_ports(n: int) -> list[int]:
     with ExitStack() as probes:
         made = [probes.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
@@ -234,8 +251,7 @@ def _free_ports(n: int) -> list[int]:
 
 def _run(part: str, environment: Mapping[str, str], folder: Path) -> "subprocess.Popen[bytes]":
     with (folder / f"{part}.log").open("wb") as log:
-        verb = ["run", part] if (Path(environment["PYTHONPATH"]) / "burnish" / "processes").exists() else [part]
-        command = [sys.executable, "-m", "burnish", *verb]
+        command = command_of(part, Path(environment["PYTHONPATH"]))
         return subprocess.Popen(command, env=dict(environment), cwd=folder, stdout=log, stderr=log)
 
 
