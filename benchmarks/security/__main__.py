@@ -1,14 +1,22 @@
-"""`python -m benchmarks.security [--only PART …] [--json FILE]`: whether callers get what is theirs alone."""
+"""`python -m benchmarks.security [--only PART …] [--json FILE]`: whether callers get what is theirs alone.
+
+Without `--only`, a bar that was not measured counts as missed.
+"""
 
 import argparse
+import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
+from benchmarks.learning import __main__ as learning
 from benchmarks.security import attacking, cost, forgetting, malformed, matrix, retraining, speed
 
-PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost", "retraining", "speed")
+PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost", "retraining", "speed", "drill")
+DRILL = ("--only", "drill", "--arms", "names-25,tools-25", "--seeds", "2-9")
+"""The runs of `benchmarks.learning` with attackers (an hour, unless their summaries are in `docs/results`)."""
 BARS: tuple[Bar, ...] = (
     ("cells of the matrix that nobody has decided", "matrix_open", "0", lambda f: f["matrix_open"] == 0),
     ("cells of the matrix that answer otherwise", "matrix_wrong", "0", lambda f: f["matrix_wrong"] == 0),
@@ -42,6 +50,18 @@ BARS: tuple[Bar, ...] = (
         "≤ 1.05",
         lambda f: f["added_p50_of_before"] <= 1.05,
     ),
+    (
+        "fall of the served score, many names of one key",
+        "served_drop_names",
+        "≤ 0.05",
+        lambda f: f["served_drop_names"] <= 0.05,
+    ),
+    (
+        "the same, poisoned tool output",
+        "served_drop_tools",
+        "≤ 0.05",
+        lambda f: f["served_drop_tools"] <= 0.05,
+    ),
     ("gateway's requests/s, of the code before", "rps_of_before", "≥ 0.95", lambda f: f["rps_of_before"] >= 0.95),
 )
 
@@ -60,7 +80,10 @@ def main() -> None:
         figures = _measure(given, folder, tell)
     bars.show(console, "security", BARS, figures)
     bars.show_rest(console, BARS, figures)
-    sys.exit(bars.finish(console, BARS, figures, given.json))
+    missing = [key for _, key, _, _ in BARS if key not in figures] if not given.only else []
+    if missing:
+        console.print(f"not measured: {', '.join(missing)}; `--before DIR` names an older checkout's packages")
+    sys.exit(bars.finish(console, BARS, figures, given.json) or bool(missing))
 
 
 def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, float]:
@@ -86,7 +109,19 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
     if "speed" in parts:
         tell("the gateway's speed")
         figures |= speed.measure(folder / "speed", tell, given.before)
+    if "drill" in parts:
+        tell("the safety drill with attackers")
+        figures |= _drill(folder)
     return figures
+
+
+def _drill(folder: Path) -> dict[str, float]:
+    """The drill's figures. Its own table is printed too."""
+    file = folder / "drill.json"
+    with suppress(SystemExit):  # its status says whether its bars are met
+        learning.main([*DRILL, "--json", str(file)])
+    found: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))
+    return {key: found[key] for key in ("served_drop_names", "served_drop_tools") if key in found}
 
 
 if __name__ == "__main__":
