@@ -247,6 +247,43 @@ async def test_a_stop_while_a_part_is_being_started_leaves_nobody(tmp_path: Path
     assert not any(map(is_alive, family(file)))
 
 
+# A part that says when it is loaded and when it works, and prints its process id to a file as soon as it is there.
+RESERVED = 'echo "$$" >> {file}; if [ "$0" = --spare ]; then echo loaded; read line || exit 0; fi; echo "works $$"; '
+
+
+async def test_a_spare_that_has_loaded_takes_the_place_of_a_part_that_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SPARE_SECONDS", 0.05)
+    file = tmp_path / "pids"
+    part = shell("a", RESERVED.format(file=file) + "sleep 1000", has_spare=True)
+    async with running(part) as (supervisor, lines):
+        for number in (1, 2, 3):
+            await until(lambda: len(family(file)) == number + 1)  # noqa: B023 (awaited here)
+            old, spare = family(file)[-2:]
+            assert os.sched_getscheduler(spare) == os.SCHED_IDLE
+            os.kill(old, signal.SIGKILL)
+            await until(lambda: ("a", f"works {spare}") in lines)  # noqa: B023
+            assert os.sched_getscheduler(spare) == os.SCHED_OTHER
+            assert (supervisor.restarts["a"], lines.count(("a", "loaded"))) == (number, number)
+        await until(lambda: len(family(file)) == 5)
+    assert not any(map(is_alive, family(file))), "neither the part nor a spare is left"
+
+
+async def test_a_spare_that_died_is_replaced_by_a_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SPARE_SECONDS", 0.05)
+    file = tmp_path / "pids"
+    async with running(shell("a", RESERVED.format(file=file) + "sleep 1000", has_spare=True)) as (_, lines):
+        await until(lambda: len(family(file)) == 2)
+        old, spare = family(file)
+        os.kill(spare, signal.SIGKILL)
+        await until(lambda: not is_alive(spare))
+        os.kill(old, signal.SIGKILL)
+        await until(lambda: len(family(file)) == 4)
+        assert any(line == ("a", f"works {pid}") for pid in family(file)[2:] for line in lines)
+    assert not any(map(is_alive, family(file)))
+
+
 async def test_a_child_that_left_the_group_cannot_hold_its_parent_back(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     script = f"setsid sh -c 'echo $$ >> {file}; exec sleep 1000' & sleep 0.2; exit 1"

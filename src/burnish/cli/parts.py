@@ -4,10 +4,12 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -17,6 +19,7 @@ from burnish.cli.common import ConfigFile, Overrides, StateDir, example, load_se
 from burnish.errors import ConfigError
 from burnish.processes.beats import Beat
 from burnish.processes.parts import DESCRIPTIONS
+from burnish.processes.supervisor import SPARE
 
 LOOK = 0.5
 app = typer.Typer(
@@ -43,13 +46,31 @@ class Stopping:
         self._is_stopping = True
 
 
-def _command(part: str) -> Callable[[Path | None, list[str] | None, Path | None], None]:
-    def run(file: ConfigFile = None, overrides: Overrides = None, state: StateDir = None) -> None:
+def _command(part: str) -> Callable[[Path | None, list[str] | None, Path | None, bool], None]:
+    def run(
+        file: ConfigFile = None,
+        overrides: Overrides = None,
+        state: StateDir = None,
+        spare: Annotated[bool, typer.Option(SPARE, hidden=True)] = False,
+    ) -> None:
         settings = load_settings(file, overrides, state)
         logs.configure(settings.log_format, part)
+        _LOADS.get(part, _nothing)()
+        if spare and not sys.stdin.readline():
+            return  # the supervisor has ended
         _RUNNERS[part](settings)
 
     return run
+
+
+def _nothing() -> None:
+    """Load nothing in advance."""
+
+
+def _load_gateway() -> None:
+    import burnish.adapters.serving.prepare
+    import burnish.server.gateway.admin
+    import burnish.server.gateway.process  # noqa: F401
 
 
 def _engine(settings: config.Settings) -> None:
@@ -133,6 +154,8 @@ def _ui(settings: config.Settings) -> None:
     serve(settings)
 
 
+_LOADS = {"gateway": _load_gateway}
+"""What a spare loads before its turn comes."""
 _RUNNERS: dict[str, Callable[[config.Settings], None]] = {
     "engine": _engine,
     "gateway": _gateway,

@@ -67,6 +67,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
             patience=patience.get(kind, 120.0),
             # the gateway lets running replies end for up to 20 s
             stop_seconds={"gateway": 25.0, "engine": 20.0, "learner": 20.0, "judge": 15.0}.get(kind, 10.0),
+            has_spare=kind == "gateway",
         )
         for kind, name in instances
     ]

@@ -68,6 +68,9 @@ class RayLauncher:
 
         ray.shutdown()
 
+    async def close(self) -> None:
+        """It keeps nothing in reserve."""
+
     async def start(self, part: Part) -> Running:
         actor = self._actor.options(name=f"{part.name}-{os.getpid()}-{os.urandom(3).hex()}").remote()
         own_environment = {name: value for name, value in part.environment.items() if name.startswith("BURNISH_")}

@@ -1,7 +1,8 @@
 """The supervisor: starts the parts, watches their health, restarts what dies, and leaves no process behind.
 
 Each part is a process group of its own. The end of a part ends its group. A guard process ends all groups if the
-supervisor dies, even by `kill -9`. A part that keeps dying is restarted with growing pauses.
+supervisor dies, even by `kill -9`. A part that keeps dying is restarted with growing pauses. A part that people wait
+for has a spare: a second process that has loaded its code and waits for its turn, so that a restart costs no imports.
 """
 
 import asyncio
@@ -26,6 +27,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 HEALTHY_SECONDS = 30.0
 MAX_MISSED = 5
 LAST_WORDS_SECONDS = 1.0
+SPARE = "--spare"
+"""The option with which a part loads its code and then waits until a line comes on its standard input."""
+SPARE_SECONDS = 5.0
+"""Seconds after a start until a spare is started: the parts that have just begun come first."""
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -42,7 +47,7 @@ class PartState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Part:
     """A part to run. `is_healthy` checks it, or `pulse` watches its process id (neither: running is enough). `patience`
-    is the time in seconds until it must be healthy.
+    is the time in seconds until it must be healthy. With `has_spare`, its command knows `SPARE`.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Part:
     pulse: Callable[[int], Pulse] | None = None
     patience: float = 300.0
     stop_seconds: float = 10.0
+    has_spare: bool = False
 
 
 class Running(Protocol):
@@ -80,6 +86,9 @@ class Launcher(Protocol):
     async def start(self, part: Part) -> Running:
         """Start `part`."""
 
+    async def close(self) -> None:
+        """End what it keeps in reserve. It starts nothing more."""
+
 
 @dataclass
 class _LocalProcess:
@@ -105,6 +114,16 @@ class _LocalProcess:
         self.kill()
         return status
 
+    def take_over(self) -> bool:
+        """A spare's turn has come. False if it has ended."""
+        if self.process.stdin is None or self.process.returncode is not None:
+            return False
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(self.process.pid, os.SCHED_OTHER, os.sched_param(0))
+        self.process.stdin.write(b"\n")
+        self.process.stdin.close()
+        return True
+
     def interrupt(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
@@ -119,19 +138,54 @@ class LocalLauncher:
 
     def __init__(self, emit: Callable[[str, str], None]) -> None:
         self._emit = emit
+        self._spares: dict[str, _LocalProcess] = {}
+        self._coming: dict[str, asyncio.Task[None]] = {}
 
     async def start(self, part: Part) -> Running:
+        spare = self._spares.pop(part.name, None)
+        if part.has_spare and part.name not in self._coming:
+            self._coming[part.name] = asyncio.create_task(self._make_spare(part))
+        if spare is not None and spare.take_over():
+            return spare
+        if spare is not None:
+            await self._drop(spare)
+        return await self._started(part)
+
+    async def close(self) -> None:
+        for task in self._coming.values():
+            task.cancel()
+        await asyncio.gather(*self._coming.values(), return_exceptions=True)
+        while self._spares:
+            await self._drop(self._spares.popitem()[1])
+
+    async def _drop(self, spare: _LocalProcess) -> None:
+        spare.kill()
+        await spare.wait()
+        spare.pipe.close()
+
+    async def _make_spare(self, part: Part) -> None:
+        """Start the part's spare. It ends with this process, which holds the other end of its standard input."""
+        try:
+            await asyncio.sleep(SPARE_SECONDS)
+            self._spares[part.name] = await self._started(part, is_spare=True)
+        except OSError as error:
+            log.warning("a spare cannot be started", part=part.name, error=str(error))
+        finally:
+            del self._coming[part.name]
+
+    async def _started(self, part: Part, *, is_spare: bool = False) -> _LocalProcess:
         # A pipe of our own: with asyncio's, `wait` would wait as long as any child of the part holds it open.
         receiving, sending = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *part.command,
+                *([SPARE] if is_spare else []),
                 env=dict(part.environment),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE if is_spare else asyncio.subprocess.DEVNULL,
                 stdout=sending,
                 stderr=sending,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_in_idle_time if is_spare else _die_with_parent,
             )
         except BaseException:
             os.close(receiving)
@@ -187,6 +241,7 @@ class Supervisor:
         await self._stopping.wait()
         for watched in reversed(self._watched.values()):
             await self._end(watched)
+        await self._launcher.close()
         await asyncio.gather(*keepers)  # not cancelled, because one may be starting its part at this moment
         orphan_guard.cancel()
         await asyncio.gather(orphan_guard, return_exceptions=True)
@@ -292,6 +347,13 @@ class Supervisor:
 def _die_with_parent() -> None:
     """Runs in the child before exec: SIGKILL when the supervisor's thread dies."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _in_idle_time() -> None:
+    """The same for a spare: it loads its code while nobody else wants the processor."""
+    _die_with_parent()
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _goes_on(pulse: Pulse) -> Callable[[], Awaitable[bool]]:
