@@ -11,6 +11,7 @@ from dataclasses import asdict
 from sqlalchemy import text, update
 from sqlmodel import Session, col
 
+from burnish.adapters.registry import audit
 from burnish.adapters.registry.personal import family_of
 from burnish.journal.evidence import settle
 from burnish.journal.linked_turns import LinkedTurn
@@ -37,7 +38,7 @@ def take(session: Session, said: Feedback) -> None:
         row = stored
         # Deleted feedback stays readable.
         changes = (
-            {"created_at": said.created_at, "is_deleted": True}
+            {"created_at": said.created_at, "is_deleted": True, "deleted_by": said.deleted_by}
             if said.is_deleted
             else asdict(said) | {"expired_at": None}
         )
@@ -48,6 +49,8 @@ def take(session: Session, said: Feedback) -> None:
         row.session_id = _session_of(session, row.interaction_id)
     session.add(row)
     session.flush()
+    if said.is_deleted and said.deleted_by is not None:
+        _note_deletion(session, row, said.deleted_by)
     after = (TargetKind(row.about), row.interaction_id)
     for about, interaction_id in {before, after} - {None}:  # type: ignore[misc]
         if interaction_id is not None:
@@ -101,6 +104,7 @@ def said_in(rows: WorkingSet, given: Prepared) -> Feedback:
         about=TargetKind.RESPONSE if is_last else TargetKind.TURN,
         user=turn.user,
         is_deleted=rating is None,
+        deleted_by=turn.key_id if rating is None else None,
     )
     clean = without_unstorable(said)
     assert isinstance(clean, Feedback), "feedback stays feedback"
@@ -112,6 +116,16 @@ def expire(session: Session, seconds: float) -> int:
     now = time.time()
     done = session.connection().execute(_EXPIRE, {"now": now, "horizon": now - seconds})
     return int(done.rowcount)
+
+
+def _note_deletion(session: Session, row: FeedbackRow, key_id: str) -> None:
+    """An entry in the audit log: which key deleted the feedback of which key, on which reply. It has no word of either
+    user: a feedback's own id may.
+    """
+    turn = session.get(InteractionRow, row.interaction_id) if row.interaction_id is not None else None
+    about = turn.interaction_id if turn is not None else "feedback without a reply"
+    whose = {"tenant": row.tenant} if turn is None else {"agent": turn.agent}
+    audit.record(session, key_id, "delete-feedback", about, f"of {row.key_id}", None, None, **whose)
 
 
 def _is_news(stored: FeedbackRow, said: Feedback) -> bool:
