@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from burnish import config
 from burnish.cli import app
+from burnish.processes.environments import SECRETS, WITH_JOURNAL
 
 HOME = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted((HOME / "deploy" / "docker").glob("*.Dockerfile"))
@@ -103,6 +104,15 @@ def test_images_are_chosen_by_the_operator_who_can_give_digests(compose: dict[st
     assert services["database"]["image"].startswith("${POSTGRES_IMAGE:?")
     builds = [service["build"] for service in services.values() if "build" in service]
     assert builds and all(build["args"]["PYTHON_IMAGE"].startswith("${PYTHON_IMAGE:?") for build in builds)
+
+
+def test_a_container_has_the_secrets_that_it_needs_and_no_other(compose: dict[str, Any]) -> None:
+    def has(secret: str) -> set[str]:
+        return {name for name, each in compose["services"].items() if f"${{{secret}" in str(each["environment"])}
+
+    kinds = set(compose["services"]) - {"database"}
+    assert has("DATABASE_PASSWORD") - {"database"} == kinds & WITH_JOURNAL == kinds - {"engine"}
+    assert has("ENGINE_KEY") == kinds & SECRETS["engine.api_key"]
 
 
 def test_only_the_gateway_is_published_and_on_loopback(compose: dict[str, Any]) -> None:
