@@ -16,6 +16,13 @@ from typing import Any
 
 HOME = Path(__file__).resolve().parents[1]
 OUT = HOME / ".work" / "sbom"
+_LOST = re.compile(
+    "ConnectionError|ConnectTimeout|ReadTimeout|NameResolutionError|NewConnectionError|ProxyError|"
+    "Max retries exceeded|Network is unreachable|Connection (refused|reset|timed out)|name resolution|"
+    "dns error|tcp connect error|operation timed out|network was disabled"
+)
+"""What requests (for pip-audit) and uv say where the network ends."""
+_UNTRUSTED = re.compile("certificate|SSLError", re.IGNORECASE)
 PIP_AUDIT, CYCLONEDX = "pip-audit==2.10.1", "cyclonedx-bom==7.5.0"
 
 
@@ -65,7 +72,8 @@ def verdict(output: str, errors: str = "") -> tuple[str, bool]:
 
 
 def _is_unreachable(errors: str) -> bool:
-    return re.search(r"connect|resolve|fetch|timed out|retries|offline", errors, re.IGNORECASE) is not None
+    """True if the network is at fault, and not, for example, versions that do not fit or a false certificate."""
+    return _LOST.search(errors) is not None and _UNTRUSTED.search(errors) is None
 
 
 def _last_line(errors: str) -> str:

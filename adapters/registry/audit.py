@@ -1,5 +1,5 @@
-"""The audit log: who changed what is served, when and why. It is written in the transaction of the change and never
-altered.
+"""The audit log: who changed what is served, keys or a user's data, when and why. It is written in the transaction of
+the change and never altered.
 """
 
 import time
@@ -21,20 +21,24 @@ def record(
     reason: str | None,
     *,
     agent: str | None = None,
-) -> None:
-    """Add one entry. `target` names what was changed, `agent` its agent (None: no single agent)."""
-    session.add(
-        AuditRow(
-            agent=agent,
-            at=time.time(),
-            actor=actor,
-            action=action,
-            object=target,
-            before=before,
-            after=after,
-            reason=reason,
-        )
+    tenant: str | None = None,
+) -> AuditRow:
+    """Add one entry. `target` names what was changed, `agent` its agent. Without a single agent, `tenant` says whose it
+    is (None: everybody's, which no tenant sees).
+    """
+    row = AuditRow(
+        agent=agent,
+        tenant=tenant,
+        at=time.time(),
+        actor=actor,
+        action=action,
+        object=target,
+        before=before,
+        after=after,
+        reason=reason,
     )
+    session.add(row)
+    return row
 
 
 def entries(
@@ -49,16 +53,21 @@ def entries(
     before_id: int | None = None,
     limit: int = 100,
 ) -> Sequence[AuditRow]:
-    """Entries, newest first. A `tenant` sees only its own agents' entries, limited to `agents` if given.
+    """Entries, newest first. A `tenant` sees only its own, and those of `agents` alone if given.
 
     `before_id` continues after a page.
     """
     wanted = select(AuditRow).order_by(col(AuditRow.audit_id).desc()).limit(limit)
     if tenant is not None:
         own = select(col(AgentRow.name)).where(col(AgentRow.tenant) == tenant)
-        # entries of earlier schemas have no agent, but they were always about an agent or one of its versions
+        # the first schemas' entries have neither, but they were always about an agent or one of its versions
+        is_old = col(AuditRow.agent).is_(None) & col(AuditRow.tenant).is_(None)
         wanted = wanted.where(
-            or_(col(AuditRow.agent).in_(own), col(AuditRow.agent).is_(None) & col(AuditRow.object).in_(own))
+            or_(
+                col(AuditRow.agent).in_(own),
+                col(AuditRow.agent).is_(None) & (col(AuditRow.tenant) == tenant),
+                is_old & col(AuditRow.object).in_(own),
+            )
         )
     if agents is not None:
         wanted = wanted.where(col(AuditRow.agent).in_(agents))

@@ -1,4 +1,4 @@
-"""Revocations of a user: keys that were made for the user, and user tokens, which are stored nowhere.
+"""Keys are made and revoked, and so are user tokens, which are stored nowhere. The audit log has an entry of each.
 
 The audit log holds when the tokens of a user were revoked. An entry is needed as long as the user's oldest token may
 live.
@@ -11,10 +11,24 @@ from sqlmodel import Session, col
 
 from burnish.adapters.registry import audit
 from burnish.journal.tables import AuditRow, KeyRow
-from burnish.keys import MAX_VOTE_TTL
+from burnish.keys import MAX_VOTE_TTL, Key
 from burnish.records import digest_of_voice
 
 ACTION = "revoke-user"
+
+
+def add_key(session: Session, key: Key, *, actor: str) -> None:
+    """Add a key. The caller refreshes the serving table."""
+    session.add(KeyRow.of(key))
+    scopes = ", ".join(sorted(key.scopes))
+    audit.record(session, actor, "create-key", key.key_id, None, scopes, None, tenant=key.tenant)
+
+
+def revoke_key(session: Session, row: KeyRow, *, actor: str, reason: str | None) -> None:
+    """Revoke a key as of now, if it is not revoked. The caller refreshes the serving table."""
+    if row.revoked_at is None:
+        row.revoked_at = time.time()
+        audit.record(session, actor, "revoke-key", row.key_id, None, None, reason, tenant=row.tenant)
 
 
 def revoke_user(session: Session, tenant: str, user: str, *, actor: str, reason: str | None) -> int:
@@ -22,7 +36,7 @@ def revoke_user(session: Session, tenant: str, user: str, *, actor: str, reason:
     mine = (col(KeyRow.tenant) == tenant, col(KeyRow.user) == user, col(KeyRow.revoked_at).is_(None))
     n_keys = session.connection().execute(update(KeyRow).where(*mine).values(revoked_at=time.time())).rowcount
     target = digest_of_voice((tenant, "user", user))
-    audit.record(session, actor, ACTION, target, None, f"{n_keys} keys", reason)
+    audit.record(session, actor, ACTION, target, None, f"{n_keys} keys", reason, tenant=tenant)
     return int(n_keys)
 
 

@@ -27,7 +27,7 @@ def prepare(settings: Settings) -> Journal:
 
     Raises ConfigError if the state directory cannot be used, JournalError if the journal cannot.
     """
-    _make_folders(settings)
+    make_folders(settings)
     journal = Journal.open(settings.journal_url)
     with journal.write() as session:
         lifecycle.ensure_agent(session, settings.agent.name)
@@ -50,7 +50,8 @@ def prepare_serving(settings: Settings) -> Journal:
         return Journal.at(settings.journal_url)
 
 
-def _make_folders(settings: Settings) -> None:
+def make_folders(settings: Settings) -> None:
+    """What a part without the journal needs. Raises ConfigError if the state directory cannot be used."""
     try:
         for folder in (settings.state_dir, settings.run_dir, settings.segments_dir, settings.adapters_dir):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

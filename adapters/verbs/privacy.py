@@ -47,7 +47,7 @@ def forget(session: Session, who: Who, *, actor: str, reason: str | None = None)
     """
     check_known(session, who)
     subject = erasure.ask(session, who, actor, reason)
-    audit.record(session, actor, "forget", subject, None, None, reason)
+    audit.record(session, actor, "forget", subject, None, None, reason, tenant=who[0])
     session.flush()
     return standing(session, who)
 
@@ -120,7 +120,7 @@ def opt_out(session: Session, who: Who, *, may_record: bool, actor: str, reason:
     execute(update(InteractionRow).where(mine).values(may_train=False))
     shadows.drop_of(session, select(col(InteractionRow.interaction_id)).where(mine), OPTED_OUT)
     what = "training" if may_record else "recording"
-    audit.record(session, actor, "opt-out", digest_of_voice(who), None, what, reason)
+    audit.record(session, actor, "opt-out", digest_of_voice(who), None, what, reason, tenant=who[0])
     return int(n_turns)
 
 
@@ -131,7 +131,7 @@ def opt_in(session: Session, who: Who, *, actor: str, reason: str | None = None)
         return False
     session.delete(row)
     session.flush()
-    audit.record(session, actor, "opt-in", digest_of_voice(who), None, None, reason)
+    audit.record(session, actor, "opt-in", digest_of_voice(who), None, None, reason, tenant=who[0])
     return True
 
 

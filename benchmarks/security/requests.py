@@ -7,6 +7,7 @@ from typing import Any
 from burnish.journal.privacy.erasure import subject_of
 from burnish.keys import Scope
 from burnish.server.gateway.access.matrix import Asker
+from burnish.server.gateway.http import docs_page
 
 TENANT, FOREIGN = "default", "foreign"
 AGENT, OTHER_AGENT = "agent", "second"
@@ -76,8 +77,7 @@ REQUESTS: dict[str, Request] = {
     "GET /healthz": _PLAIN,
     "GET /readyz": _PLAIN,
     "GET /metrics": _PLAIN,
-    "GET /docs": _PLAIN,
-    "GET /docs/oauth2-redirect": _PLAIN,
+    **{f"GET {path}": _PLAIN for path in docs_page.PATHS},
     "GET /openapi.json": _PLAIN,
     "GET /admin/agents": Request(mark=lambda things: f'"name":"{AGENT}"'),
     "POST /admin/agents": Request(_new_agent),

@@ -1,8 +1,9 @@
 # The slim image: gateway, ingester, swapper and judge, which may send traces. No torch, no vLLM.
-# Build from the repository root: docker build -f deploy/docker/gateway.Dockerfile -t burnish-gateway .
-# An image by its digest: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:…
+# Build from the repository root, on an image by its digest (`docker buildx imagetools inspect python:3.12-slim`):
+#   docker build -f deploy/docker/gateway.Dockerfile -t burnish-gateway --build-arg PYTHON_DIGEST=sha256:… .
 ARG PYTHON_IMAGE=python:3.12-slim
-FROM ${PYTHON_IMAGE}
+ARG PYTHON_DIGEST
+FROM ${PYTHON_IMAGE}@${PYTHON_DIGEST}
 
 WORKDIR /opt/burnish
 COPY pyproject.toml README.md LICENSE ./
@@ -13,8 +14,11 @@ COPY judges ./judges
 COPY learner ./learner
 COPY adapters ./adapters
 COPY sandbox ./sandbox
-RUN pip install --no-cache-dir --requirement locks/build.txt \
-    && uv pip install --system --no-cache --constraint locks/gpu.txt --build-constraints locks/build.txt ".[otel]" \
+# What is in no lock has no hash and is refused. setuptools is one of the build's own packages.
+RUN pip install --no-cache-dir --require-hashes --requirement locks/build.txt \
+    && uv pip compile --quiet pyproject.toml --extra otel --constraint locks/gpu.txt --no-annotate --output-file /tmp/wanted.txt \
+    && uv pip install --system --no-cache --require-hashes --constraint locks/gpu.txt --requirement /tmp/wanted.txt \
+    && uv pip install --system --no-cache --no-deps --no-build-isolation . \
     && useradd --create-home --uid 10001 burnish \
     && install -d -o burnish -g burnish /state
 

@@ -12,7 +12,6 @@ from burnish import keys
 from burnish.config import Settings
 from burnish.errors import BurnishError
 from burnish.files import replace_text
-from burnish.journal.tables import KeyRow
 from burnish.processes.parts import parts_of
 from burnish.processes.supervisor import LocalLauncher, Supervisor
 
@@ -59,13 +58,14 @@ def mark(folder: Path) -> None:
 
 def make_user_key(settings: Settings) -> str:
     """A key of a back end, with which all simulated users talk and vote: it may name them."""
+    from burnish.adapters.registry.revocations import add_key
     from burnish.adapters.serving.prepare import prepare, refresh
 
     journal = prepare(settings)
     scopes = {keys.Scope.INFERENCE, keys.Scope.FEEDBACK, keys.Scope.USERS}
     secret, key = keys.mint(scopes, name="simulated users")
     with journal.write() as session:
-        session.add(KeyRow.of(key))
+        add_key(session, key, actor="demo")
     refresh(settings, journal)
     journal.close()
     return secret

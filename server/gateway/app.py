@@ -29,7 +29,7 @@ from burnish.server.gateway.dialects.chat import Chat
 from burnish.server.gateway.dialects.completions import Completions
 from burnish.server.gateway.dialects.messages import Messages, count_tokens
 from burnish.server.gateway.feedback import accept
-from burnish.server.gateway.http import error_envelope, pages
+from burnish.server.gateway.http import docs_page, error_envelope, pages
 from burnish.server.gateway.http.asgi import (
     MAX_ARCHIVE_BYTES,
     MAX_BODY_BYTES,
@@ -267,7 +267,7 @@ _ARCHIVE = Terms(need(Reach.AGENT, KeyScope.OPERATOR), MAX_ARCHIVE_BYTES, is_res
 _STORED = Terms(need(Reach.LIST, KeyScope.FEEDBACK, KeyScope.VIEWER, KeyScope.OPERATOR), MAX_ADMIN_BYTES)
 _FIGURES = Terms(need(Reach.NOTHING, KeyScope.METRICS), is_reserved=True)
 _PAGE = Terms(FREE)
-PAGES = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
+PAGES = frozenset({*docs_page.PATHS, "/openapi.json"})
 """The paths behind the hot path that everybody may read."""
 
 

@@ -15,9 +15,9 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from burnish import serving_table as table
 from burnish.config import Settings
 from burnish.errors import ConfigError, RequestError
+from burnish.keys import engine_key
 from burnish.server.gateway import passed_fields
 from burnish.server.gateway.http.sse import event_of
 
@@ -34,7 +34,7 @@ def remote_app(settings: Settings) -> FastAPI:
 
     litellm.telemetry = False
     remote = settings.remote
-    routes = table.watch(settings.run_dir / "routes.json")
+    wanted = f"Bearer {engine_key(settings)}".encode()
     app = FastAPI(title="Burnish remote", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/health")
@@ -44,7 +44,7 @@ def remote_app(settings: Settings) -> FastAPI:
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
         given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {routes.current().engine_key}".encode()):
+        if not hmac.compare_digest(given.encode(), wanted):
             return _error(401, "the gateway's key is wanted")
         try:
             body = passed_fields.kept_within(await request.json())

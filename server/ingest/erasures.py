@@ -9,6 +9,7 @@ files have been rewritten. A turn that had begun before the erasure was asked fo
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,6 +46,29 @@ ROOM = 0.9
 LEASE = 30.0
 KEEP_TRYING = 1_000_000
 ACTOR = "erasure"
+
+
+class _Gone(Counter[str]):
+    """What one look for old things has erased, and its entry in the audit log. Each of the look's transactions adds to
+    both.
+    """
+
+    ACTION = "expire"
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self._why = why
+        self._audit_id: int | None = None
+
+    def note(self, session: Session, **counts: int) -> None:
+        if not any(counts.values()):
+            return
+        self.update({name: n for name, n in counts.items() if n})
+        if self._audit_id is None:
+            row = audit.record(session, "ingester", self.ACTION, "journal", None, None, self._why)
+            session.flush()
+            self._audit_id = row.audit_id
+        session.get_one(AuditRow, self._audit_id).after = ", ".join(f"{n} {name}" for name, n in self.items())
 
 
 class Erasures:
@@ -120,8 +144,8 @@ class Erasures:
             used = {str(name) for name in privacy.used_again(self._store, session, names)}
         self._note(job.subject, versions=used)
         for start in range(0, len(names), erasure.AT_ONCE):
-            self._erase_turns(job.subject, names[start : start + erasure.AT_ONCE])
-        self._erase_voice(job.subject, who, asked_at)
+            self._erase_turns(job.subject, names[start : start + erasure.AT_ONCE], given["actor"])
+        self._erase_voice(job.subject, who, asked_at, given["actor"])
         n_segments, n_unreadable = folder.erase(asked_at, lambda record: _who(record) == who)
         with self._journal.write() as session:
             n_texts = erasure.drop_unused(session)
@@ -131,33 +155,39 @@ class Erasures:
             report: dict[str, Any] = dict(row.payload["report"])  # type: ignore[call-overload]
             row.payload = {"report": report}
             done = f"{report['n_turns']} turns, {report['n_feedback']} feedback"
-            audit.record(session, given["actor"], "forgotten", job.subject, None, done, given["reason"])
+            told = (given["actor"], "forgotten", job.subject, None, done, given["reason"])
+            audit.record(session, *told, tenant=who[0])
 
     def _expire(self, folder: SegmentFolder, now: float) -> bool:
         """Erase what is older than the settings allow. True if there was anything."""
         horizons = {name: now - days * DAY for name, days in self._settings.journal.keep.items()}
-        n_gone = 0
+        gone = _Gone("older than journal.keep allows")
         if (horizon := horizons.get("turns")) is not None:
             old = select(col(InteractionRow.interaction_id)).where(col(InteractionRow.ended_at) < horizon)
-            n_turns = self._erase_old(old)
+            self._erase_old(old, gone)
+            n_files = folder.remove_aside(horizon)
             with self._journal.write() as session:
                 unattached = (col(FeedbackRow.interaction_id).is_(None), col(FeedbackRow.created_at) < horizon)
-                n_gone += erasure.erase_feedback(session, *unattached)
-            n_gone += n_turns + folder.remove_aside(horizon)
+                gone.note(session, feedback=erasure.erase_feedback(session, *unattached), files=n_files)
         with self._journal.write() as session:
             if (horizon := horizons.get("feedback")) is not None:
-                n_gone += erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon)
+                gone.note(session, feedback=erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon))
             if (horizon := horizons.get("audit")) is not None:
                 horizon = min(horizon, now - MAX_VOTE_TTL)  # it says which user tokens are revoked
                 done = (col(ErasureJob.state) == "done", col(ErasureJob.created_at) < horizon)
-                for ended in (delete(AuditRow).where(col(AuditRow.at) < horizon), delete(ErasureJob).where(*done)):
-                    n_gone += session.connection().execute(ended).rowcount
-            if n_gone:
+                execute = session.connection().execute
+                old_entries = delete(AuditRow).where(col(AuditRow.at) < horizon)
+                # its own entries are not counted: each day would erase one and write one
+                n_entries = execute(old_entries.where(col(AuditRow.action) != _Gone.ACTION)).rowcount
+                execute(old_entries)
+                n_erasures = execute(delete(ErasureJob).where(*done)).rowcount
+                gone.note(session, entries=n_entries, erasures=n_erasures)
+            if gone:
                 erasure.drop_unused(session)
-        if n_gone:
-            log.info("erased what is older than the settings allow", n=n_gone)
+        if gone:
+            log.info("erased what is older than the settings allow", n=gone.total())
             self._compact()
-        return bool(n_gone)
+        return bool(gone)
 
     def _shrink(self) -> bool:
         """Erase the oldest turns of a journal that is larger than the settings allow. True if there were any."""
@@ -169,23 +199,25 @@ class Erasures:
             n_turns = int(session.scalar(select(func.count()).select_from(InteractionRow)) or 0)
         n = math.ceil(n_turns * (1.0 - ROOM * limit / size))
         oldest = select(col(InteractionRow.interaction_id)).order_by(col(InteractionRow.ended_at)).limit(n)
-        if not (n_gone := self._erase_old(oldest)):
+        gone = _Gone("the journal is larger than journal.keep allows")
+        self._erase_old(oldest, gone)
+        if not gone:
             return False
         with self._journal.write() as session:
             erasure.drop_unused(session)
         self._compact()
-        log.info("erased the oldest turns, to keep the journal small", n=n_gone, gigabytes=round(size / 1e9, 3))
+        log.info("erased the oldest turns, to keep the journal small", n=gone["turns"], gigabytes=round(size / 1e9, 3))
         return True
 
-    def _erase_old(self, names_of: Select[str]) -> int:
+    def _erase_old(self, names_of: Select[str], gone: "_Gone") -> None:
         with self._journal.read() as session:
             names = list(session.scalars(names_of))
             privacy.used_again(self._store, session, names)
         for start in range(0, len(names), erasure.AT_ONCE):
             self.alive()
             with self._journal.write() as session:
-                erasure.erase_turns(session, names[start : start + erasure.AT_ONCE])
-        return len(names)
+                some = erasure.erase_turns(session, names[start : start + erasure.AT_ONCE])
+                gone.note(session, turns=len(some.turns), feedback=some.n_feedback)
 
     def _compact(self) -> None:
         """Rewrite the database's files. If a reader is in the way, the next sweep does it."""
@@ -210,20 +242,20 @@ class Erasures:
             is_over.set()
             telling.join()
 
-    def _erase_turns(self, subject: str, names: list[str]) -> None:
+    def _erase_turns(self, subject: str, names: list[str], actor: str) -> None:
         with self._journal.write() as session:
             gone = erasure.erase_turns(session, names)
             used = erasure.trained_on(session, [*names, *gone.touched])
-            privacy.stop(session, used, ACTOR)
+            privacy.stop(session, used, actor)
             versions = {str(name) for name in used}
             _add(session, subject, {"n_turns": len(gone.turns), "n_feedback": gone.n_feedback, "versions": versions})
 
-    def _erase_voice(self, subject: str, who: Who, asked_at: float) -> None:
+    def _erase_voice(self, subject: str, who: Who, asked_at: float, actor: str) -> None:
         """The voice's feedback on other turns, its keys and its personal agents."""
         with self._journal.write() as session:
             told = (*erasure.feedback_of(who), col(FeedbackRow.created_at) < asked_at)
             n_feedback = erasure.erase_feedback(session, *told)
-            n_keys, agents = privacy.forget_user(session, who, ACTOR)
+            n_keys, agents = privacy.forget_user(session, who, actor)
             _add(session, subject, {"n_feedback": n_feedback, "n_keys": n_keys})
         privacy.remove_files(self._store, agents)
         for agent in agents:

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import func, select, text, update
 from sqlmodel import Session, col
 
+from burnish.adapters.registry import audit
 from burnish.adapters.registry.personal import family_of
 from burnish.journal.evidence import settle
 from burnish.journal.linked_turns import LinkedTurn
@@ -49,7 +50,7 @@ def take(session: Session, said: Feedback, told: set[Told]) -> None:
         row = stored
         # Deleted feedback stays readable.
         changes = (
-            {"created_at": said.created_at, "is_deleted": True}
+            {"created_at": said.created_at, "is_deleted": True, "deleted_by": said.deleted_by}
             if said.is_deleted
             else asdict(said) | {"expired_at": None}
         )
@@ -63,6 +64,8 @@ def take(session: Session, said: Feedback, told: set[Told]) -> None:
             row.interaction_id, row.expired_at = None, said.created_at
     session.add(row)
     session.flush()
+    if said.is_deleted and said.deleted_by is not None:
+        _note_deletion(session, row, said.deleted_by)
     after = (TargetKind(row.about), row.interaction_id)
     told.update((about, name) for about, name in {before or after, after} if name is not None)
 
@@ -126,6 +129,7 @@ def said_in(rows: WorkingSet, given: Prepared) -> Feedback:
         about=TargetKind.RESPONSE if is_last else TargetKind.TURN,
         user=turn.user,
         is_deleted=rating is None,
+        deleted_by=turn.key_id if rating is None else None,
     )
     clean = without_unstorable(said)
     assert isinstance(clean, Feedback), "feedback stays feedback"
@@ -137,6 +141,16 @@ def expire(session: Session, seconds: float) -> int:
     now = time.time()
     done = session.connection().execute(_EXPIRE, {"now": now, "horizon": now - seconds})
     return int(done.rowcount)
+
+
+def _note_deletion(session: Session, row: FeedbackRow, key_id: str) -> None:
+    """An entry in the audit log: which key deleted the feedback of which key, on which reply. It has no word of either
+    user: a feedback's own id may.
+    """
+    turn = session.get(InteractionRow, row.interaction_id) if row.interaction_id is not None else None
+    about = turn.interaction_id if turn is not None else "feedback without a reply"
+    whose = {"tenant": row.tenant} if turn is None else {"agent": turn.agent}
+    audit.record(session, key_id, "delete-feedback", about, f"of {row.key_id}", None, None, **whose)
 
 
 def _is_news(stored: FeedbackRow, said: Feedback) -> bool:

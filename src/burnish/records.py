@@ -292,7 +292,7 @@ class Feedback:
 
     `rating` and `outcome` are in [-1, 1], `score` in [0, 1]; each is None if it was not given. An `outcome` is a later
     result (`label` names it). A `demonstration` is a reply that would have been right. `user` is the proved user who
-    gave it. `is_deleted` deletes the earlier feedback with the same id.
+    gave it. `is_deleted` deletes the earlier feedback with the same id, for the key `deleted_by`.
     """
 
     feedback_id: str
@@ -311,6 +311,7 @@ class Feedback:
     demonstration: str | None = None
     user: str | None = None
     is_deleted: bool = False
+    deleted_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ MOST_FILES = 15
 LARGE_FOLDERS = {
     "docs/decisions": "a numbered page for each decision",
     "docs/results/style": "one summary for each arm of the benchmark",
+    "src/burnish/journal/migrations/versions": "a numbered file for each change of the schema",
 }
 """Folders with more than 15 files, each with its reason. At most three."""
 ONE_MEANING = {

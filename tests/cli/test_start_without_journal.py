@@ -1,4 +1,4 @@
-"""Gateway, engine and remote process start while the database is down, from the last serving table."""
+"""The gateway starts while the database is down, from the last serving table. Engine and remote process need none."""
 
 import sys
 from pathlib import Path
@@ -34,7 +34,14 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("part", [("run", "gateway"), ("run", "engine"), ("run", "remote"), ("up",)])
+@pytest.mark.parametrize("part", ["engine", "remote"])
+def test_a_part_without_a_journal_starts_without_one(run: Run, started: list[Any], tmp_path: Path, part: str) -> None:
+    done = run("run", part, "--set", DEAD)
+    assert (done.status, len(started)) == (0, 1), done.error
+    assert not list((tmp_path / ".burnish").glob("journal.db*"))
+
+
+@pytest.mark.parametrize("part", [("run", "gateway"), ("up",)])
 def test_a_part_that_serves_starts_from_the_last_table(
     run: Run, started: list[Any], tmp_path: Path, part: tuple[str, ...]
 ) -> None:

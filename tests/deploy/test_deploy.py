@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from burnish import config
 from burnish.cli import app
+from burnish.processes.environments import SECRETS, WITH_JOURNAL
 
 HOME = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted((HOME / "deploy" / "docker").glob("*.Dockerfile"))
@@ -42,7 +43,8 @@ def compose() -> dict[str, Any]:
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
 def test_a_dockerfile_copies_what_exists_and_runs_a_verb(path: Path) -> None:
     found = instructions(path)
-    assert found[:2] == [("ARG", "PYTHON_IMAGE=python:3.12-slim"), ("FROM", "${PYTHON_IMAGE}")]
+    arguments = [("ARG", "PYTHON_IMAGE=python:3.12-slim"), ("ARG", "PYTHON_DIGEST")]  # no default: none was looked up
+    assert found[:3] == [*arguments, ("FROM", "${PYTHON_IMAGE}@${PYTHON_DIGEST}")]
     assert {name for name, _ in found} <= INSTRUCTIONS
     for name, rest in found:
         if name == "COPY":
@@ -62,7 +64,7 @@ def test_there_are_three_images_and_none_runs_as_root() -> None:
 
 def test_the_gateway_image_has_neither_torch_nor_vllm() -> None:
     (install,) = [rest for name, rest in instructions(HOME / "deploy/docker/gateway.Dockerfile") if name == "RUN"]
-    assert re.findall(r"\[(\w+)\]", install) == ["otel"]  # no other extra
+    assert re.findall(r"--extra (\w+)", install) == ["otel"]  # no other extra
     project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
     heavy = re.compile(r"^(torch|vllm|peft|transformers|ray)\b")
     wanted = [*project["dependencies"], *project["optional-dependencies"]["otel"]]
@@ -98,11 +100,33 @@ def test_every_container_is_confined(compose: dict[str, Any]) -> None:
         assert service.get("user", "999:999") != "root", name
 
 
-def test_images_are_chosen_by_the_operator_who_can_give_digests(compose: dict[str, Any]) -> None:
+def test_no_image_is_taken_without_its_digest(compose: dict[str, Any]) -> None:
+    """Compose refuses an empty `:?`, with the command that tells the digest."""
     services = compose["services"]
-    assert services["database"]["image"].startswith("${POSTGRES_IMAGE:?")
-    builds = [service["build"] for service in services.values() if "build" in service]
-    assert builds and all(build["args"]["PYTHON_IMAGE"].startswith("${PYTHON_IMAGE:?") for build in builds)
+    image, _, digest = services["database"]["image"].partition("@")
+    builds = [service["build"]["args"] for service in services.values() if "build" in service]
+    assert builds and image == "${POSTGRES_IMAGE:-postgres:17}"
+    for needed in (digest, *(each["PYTHON_DIGEST"] for each in builds)):
+        assert re.fullmatch(r"\$\{\w+_DIGEST:\?docker buildx imagetools inspect [^{}]+\}", needed)
+    example = (HOME / "deploy" / "example.env").read_text()
+    assert re.findall(r"^\w+_DIGEST=(.*)$", example, re.MULTILINE) == ["", ""]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_an_image_installs_nothing_without_a_hash(path: Path) -> None:
+    install = " ".join(rest for name, rest in instructions(path) if name == "RUN")
+    commands = [each.strip() for each in re.split(r"&&", install) if "pip install" in each]
+    assert all("--require-hashes" in each for each in commands[:-1])
+    assert "--no-deps --no-build-isolation ." in commands[-1] and len(commands) == 3
+
+
+def test_a_container_has_the_secrets_that_it_needs_and_no_other(compose: dict[str, Any]) -> None:
+    def has(secret: str) -> set[str]:
+        return {name for name, each in compose["services"].items() if f"${{{secret}" in str(each["environment"])}
+
+    kinds = set(compose["services"]) - {"database"}
+    assert has("DATABASE_PASSWORD") - {"database"} == kinds & WITH_JOURNAL == kinds - {"engine"}
+    assert has("ENGINE_KEY") == kinds & SECRETS["engine.api_key"]
 
 
 def test_only_the_gateway_is_published_and_on_loopback(compose: dict[str, Any]) -> None:

@@ -13,14 +13,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
-from sqlmodel import SQLModel
+from sqlalchemy import inspect, select, text
+from sqlmodel import SQLModel, col
 
 from burnish import journal as package
 from burnish.adapters.registry import lifecycle
 from burnish.errors import JournalError
 from burnish.journal import Journal, _write_ahead
-from burnish.journal.tables import InteractionRow
+from burnish.journal.tables import AuditRow, InteractionRow, KeyRow
+from burnish.keys import Scope, mint
 from tests.factories import interaction, user
 from tests.postgres import Postgres, running
 from tests.turns import add_turn
@@ -155,6 +156,23 @@ def test_a_name_that_was_never_proved_becomes_the_clients_word(journal_url: str)
     with journal.read() as session:
         row = session.get_one(InteractionRow, "old")
         assert (row.user, row.quoted_user) == (None, "ana")
+    journal.close()
+
+
+def test_an_entry_about_no_agent_gets_the_tenant_of_its_key(journal_url: str) -> None:
+    journal = Journal.open(journal_url)
+    _, key = mint([Scope.ADMIN], tenant="other")
+    with journal.write() as session:
+        session.add(KeyRow.of(key))
+        for actor in (key.key_id, "admin", "cli"):
+            session.add(AuditRow(at=1.0, actor=actor, action="forget", object="erasure-1"))
+        session.add(AuditRow(agent="agent", at=1.0, actor=key.key_id, action="forget", object="agent"))
+    journal.downgrade("0015")
+    journal.close()
+    journal = Journal.open(journal_url)
+    with journal.read() as session:
+        rows = session.scalars(select(AuditRow).order_by(col(AuditRow.audit_id))).all()
+        assert [row.tenant for row in rows] == ["other", "default", None, None]
     journal.close()
 
 

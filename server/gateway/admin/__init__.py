@@ -26,13 +26,14 @@ from burnish.server.gateway.admin import (
 from burnish.server.gateway.admin.caller import Access
 from burnish.server.gateway.admin.records import feedback, figures, turns
 from burnish.server.gateway.feedback import stored
+from burnish.server.gateway.http import docs_page
 from burnish.server.gateway.http.error_envelope import install
 from burnish.server.gateway.metrics import scrape
 
 
 def admin_app(settings: Settings, journal: Journal) -> FastAPI:
     """The application that answers all requests outside the hot path."""
-    app = FastAPI(title="Burnish", version=__version__, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="Burnish", version=__version__, docs_url=None, redoc_url=None)
     access = Access(settings, journal)
     for noun in (
         agents,
@@ -52,6 +53,7 @@ def admin_app(settings: Settings, journal: Journal) -> FastAPI:
         app.include_router(noun.router(settings, journal, access), prefix="/admin", tags=["admin"])
     app.include_router(stored.router(settings, journal))
     app.include_router(scrape.router(settings, journal))
+    app.include_router(docs_page.router())
     install(app)
     openapi.install(app)
     return app

@@ -1,6 +1,5 @@
 """Keys over HTTP: the verbs of `burnish keys`."""
 
-import time
 from typing import Any
 
 from fastapi import APIRouter, Depends
@@ -41,7 +40,7 @@ class Revocation(Body):
 
     key_id: Text | None = Field(None, description="The key's id, as the list shows it.")
     user: Text | None = Field(None, min_length=1, description="The user.")
-    reason: Text | None = Field(None, description="Kept in the audit log, for a user.")
+    reason: Text | None = Field(None, description="Kept in the audit log.")
 
 
 def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
@@ -73,7 +72,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             may_record=body.may_record,
         )
         with journal.write() as session:
-            session.add(KeyRow.of(key))
+            revocations.add_key(session, key, actor=caller.key_id)
         refresh(settings, journal)
         return {"key_id": key.key_id, "secret": secret, "scopes": sorted(key.scopes), "tenant": key.tenant}
 
@@ -94,7 +93,7 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
             row = session.get(KeyRow, body.key_id)
             if row is None or row.tenant != caller.tenant:
                 raise NotFound(f"there is no key {body.key_id[:80]!r} of this tenant", code="key_not_found")
-            row.revoked_at = row.revoked_at or time.time()
+            revocations.revoke_key(session, row, actor=caller.key_id, reason=body.reason)
         refresh(settings, journal)
         return {"status": f"revoked {body.key_id}", "key_id": body.key_id}
 

@@ -150,6 +150,7 @@ def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Fe
         about=TargetKind(found.about) if found else TargetKind.RESPONSE,
         user=found.user if found else caller.user,
         is_deleted=True,
+        deleted_by=caller.key_id,
     )
 
 

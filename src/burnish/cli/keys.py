@@ -1,6 +1,5 @@
 """`burnish keys`: create, list and revoke API keys."""
 
-import time
 from typing import Annotated
 
 import typer
@@ -63,7 +62,7 @@ def create(
         may_record=record,
     )
     with journal.write() as session:
-        session.add(KeyRow.of(key))
+        revocations.add_key(session, key, actor="cli")
     refresh(settings, journal)
     if as_json:
         shown = {"key_id": key.key_id, "secret": secret, "scopes": sorted(key.scopes), "tenant": key.tenant}
@@ -122,7 +121,7 @@ def revoke(
         row = session.get(KeyRow, key_id.rstrip("…"))
         if row is None:
             raise NotFound(f"no key {key_id!r}; `burnish keys list` shows the keys")
-        row.revoked_at = time.time()
+        revocations.revoke_key(session, row, actor="cli", reason=reason)
     refresh(settings, journal)
     answer(f"revoked {row.key_id}", {"key_id": row.key_id}, as_json)
 

@@ -74,11 +74,11 @@ def _load_gateway() -> None:
 
 
 def _engine(settings: config.Settings) -> None:
-    from burnish.adapters.serving.prepare import prepare_serving
+    from burnish.adapters.serving.prepare import make_folders
     from burnish.processes import vllm_server
 
     vllm_server.check_model(settings)
-    prepare_serving(settings).close()
+    make_folders(settings)
     vllm_server.execute(settings)
 
 
@@ -91,10 +91,10 @@ def _gateway(settings: config.Settings) -> None:
 
 
 def _remote(settings: config.Settings) -> None:
-    from burnish.adapters.serving.prepare import prepare_serving
+    from burnish.adapters.serving.prepare import make_folders
     from burnish.server.gateway.remote_process import run
 
-    prepare_serving(settings).close()
+    make_folders(settings)
     run(settings)
 
 

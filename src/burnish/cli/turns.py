@@ -181,7 +181,7 @@ def audit(
     agent: EveryAgent = None,
     actor: Annotated[str | None, typer.Option(help="Only actions of this actor: gate, watch, cli, a key's id.")] = None,
     action: Annotated[
-        str | None, typer.Option(help="Only this action: promote, refuse, pin, import, remove, end-hold, …")
+        str | None, typer.Option(help="Only this action: promote, refuse, pin, create-key, delete-feedback, expire, …")
     ] = None,
     since: Since = None,
     limit: Limit = 50,
@@ -189,7 +189,7 @@ def audit(
     state: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List changes to what is served, with who, when and why, newest first."""
+    """List changes to what is served, to keys and to users' data, with who, when and why, newest first."""
     _, journal, _ = existing(file, state, None)
     with journal.read() as session:
         found = log.entries(session, agent=agent, actor=actor, action=action, since=moment(since), limit=limit)

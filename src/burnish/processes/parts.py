@@ -7,10 +7,10 @@ import aiohttp
 
 from burnish import config
 from burnish.adapters import model_files
-from burnish.config import tracing
 from burnish.keys import engine_key
 from burnish.processes.beats import Pulse
 from burnish.processes.engine_canary import EngineCanary
+from burnish.processes.environments import environment_of
 from burnish.processes.supervisor import Part
 
 DESCRIPTIONS = {
@@ -29,15 +29,12 @@ SILENCE = {"ingester": 180.0, "swapper": 60.0, "judge": 60.0, "learner": 300.0}
 """Seconds without a sign of life after which a part is started again. The ingester may wait for a statement, and the
 learner's work has long pieces.
 """
-SECRETS = {"remote.api_key": "remote", "judge.api_key": "judge", "alerts.webhook": "swapper"}
-"""Settings that open something elsewhere, each with the one part that needs it. The others' environments lack it."""
 
 
 def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[Part]:
     """The parts that `burnish up` supervises, in the order of starting."""
     from burnish.processes.vllm_server import engine_url
 
-    child = {**environment, **config.to_environment(settings), "PYTHONUNBUFFERED": "1"}
     left_out = {"engine"} if settings.engine.urls else set()
     left_out |= set() if settings.learner.enabled and model_files.lack(settings.engine.model) is None else {"learner"}
     left_out |= set() if settings.remote.model else {"remote"}
@@ -61,7 +58,7 @@ def parts_of(settings: config.Settings, environment: Mapping[str, str]) -> list[
         Part(
             name=name,
             command=_command(kind, settings),
-            environment=_traced(kind, child) | alone.get(kind, {}) | _without(kind),
+            environment=environment_of(kind, settings, environment) | alone.get(kind, {}),
             is_healthy=EngineCanary(checks[kind], key) if kind == "engine" else _answers_at(checks.get(kind)),
             pulse=_pulse_of(kind, settings),
             patience=patience.get(kind, 120.0),
@@ -79,17 +76,6 @@ def _pulse_of(kind: str, settings: config.Settings) -> Callable[[int], Pulse] | 
     if kind not in SILENCE or is_elsewhere.get(kind, False):
         return None
     return lambda pid: Pulse(settings.run_dir, pid, SILENCE[kind], counts_work=kind == "learner")
-
-
-def _without(kind: str) -> dict[str, str]:
-    """Empty values of the secrets that a part does not need."""
-    return {f"BURNISH_{key.replace('.', '__')}".upper(): "" for key, part in SECRETS.items() if part != kind}
-
-
-def _traced(kind: str, child: Mapping[str, str]) -> dict[str, str]:
-    """The environment without OpenTelemetry's variables, except for the part that sends traces."""
-    is_sending = kind == tracing.PART
-    return {name: value for name, value in child.items() if is_sending or not name.startswith(tracing.PREFIX)}
 
 
 def _command(kind: str, settings: config.Settings) -> list[str]:

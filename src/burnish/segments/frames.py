@@ -68,7 +68,10 @@ def encode(record: Record) -> bytes:
 def pieces(record: Record) -> list[bytes]:
     """One frame in the pieces that are written."""
     if isinstance(record, Feedback):
-        return _frame([_to_json(asdict(record) | {"kind": "feedback"})], (0, 0, 0), ())
+        tree = asdict(record) | {"kind": "feedback"}
+        if record.deleted_by is None:  # the release before does not know it
+            del tree["deleted_by"]
+        return _frame([_to_json(tree)], (0, 0, 0), ())
     begun = Begun({name: getattr(record, name) for name in _BEGUN})
     rest = {name: getattr(record, name) for name in _RESULT}
     if record.remark is not None:

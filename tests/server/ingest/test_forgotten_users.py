@@ -144,6 +144,9 @@ def test_a_version_on_trial_is_refused_and_others_rows_come_again(server: Server
     with server.journal.read() as session:
         assert session.get_one(InteractionRow, his.interaction_id).spent_step is None
         assert session.scalars(select(StepRow.outcome)).all() == [StepOutcome.SUPERSEDED]
+        rows = session.scalars(select(AuditRow)).all()
+        assert {row.action for row in rows} == {"forget", "refuse", "revoke-user", "forgotten"}
+        assert {row.actor for row in rows} == {"test"}
 
 
 def test_the_probe_of_a_live_version_loses_the_turns_tokens(server: Server) -> None:
@@ -242,6 +245,8 @@ def test_a_forgotten_users_personal_agent_is_at_the_base_and_nobodys(server: Ser
     assert not home.exists()
     with server.journal.read() as session:
         assert lifecycle.alias(session, name) == 0 and session.get_one(AgentRow, name).user == ""
+        last = [row for row in session.scalars(select(AuditRow)) if (row.action, row.after) == ("promote", "0")]
+        assert [row.actor for row in last] == ["test"]
     personal = PersonalRequests(Personal(enabled=True))
     again = interaction([user("hi")], user="ann", started_at=time.time() + 9, ended_at=time.time() + 9)
     with server.journal.write() as session:
@@ -289,10 +294,35 @@ def test_what_is_older_than_the_settings_allow_is_erased(tmp_path: Path) -> None
     with server.journal.read() as session:
         assert session.scalars(select(InteractionRow.interaction_id)).all() == [young]
         assert session.scalars(select(FeedbackRow.comment)).all() == ["young"]
-        assert session.scalars(select(AuditRow.object)).all() == ["audit 1"]
+        left, told = session.scalars(select(AuditRow).order_by(AuditRow.audit_id)).all()  # type: ignore[arg-type]
+        assert (left.object, told.actor, told.action, told.tenant) == ("audit 1", "ingester", "expire", None)
+        assert told.after == "1 turns, 2 feedback, 1 files, 1 entries"
     assert [path.name for path in aside.iterdir()] == ["1.seg"]
     found = (tmp_path / "journal.db").read_bytes() + (tmp_path / "journal.db-wal").read_bytes()
     assert b"words of now" in found and b"words of old" not in found and b"too old" not in found
+
+
+def test_the_entry_of_what_was_erased_is_written_with_each_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(tmp_path, Settings(state_dir=tmp_path, journal=config.Journal(keep={"turns": 30})))
+    for n in range(3):
+        add_turn(server.journal, interaction([user(f"old {n}")], started_at=1.0, ended_at=1.0))
+    monkeypatch.setattr(erasure, "AT_ONCE", 2)
+    monkeypatch.setattr(erasure, "erase_feedback", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        server.ingester.run_once()
+    with server.journal.read() as session:
+        assert [row.after for row in session.scalars(select(AuditRow))] == ["3 turns"]
+
+
+def test_an_entry_about_erased_things_is_not_erased_for_another(tmp_path: Path) -> None:
+    server = Server(tmp_path, Settings(state_dir=tmp_path, journal=config.Journal(keep={"audit": 30})))
+    with server.journal.write() as session:
+        session.add(AuditRow(at=1.0, actor="ingester", action="expire", object="journal"))
+    server.ingester.run_once()
+    with server.journal.read() as session:
+        assert session.scalars(select(AuditRow)).all() == []
 
 
 def test_without_a_period_everything_stays(server: Server) -> None:
@@ -302,6 +332,7 @@ def test_without_a_period_everything_stays(server: Server) -> None:
     with server.journal.read() as session:
         assert session.scalars(select(InteractionRow.interaction_id)).all() == [name]
         assert len(session.scalars(select(FeedbackRow)).all()) == 1
+        assert session.scalars(select(AuditRow)).all() == []
 
 
 def test_a_journal_that_is_larger_than_the_settings_allow_loses_its_oldest_turns(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from pen import Pen, asked, follow, ingest, links, next_state
 
 from burnish.journal import Journal
-from burnish.journal.tables import FeedbackRow, InteractionRow
+from burnish.journal.tables import AuditRow, FeedbackRow, InteractionRow
 from burnish.records import Interaction
 from tests.factories import interaction, user
 
@@ -62,6 +62,9 @@ def test_the_last_command_counts_and_one_is_taken_back(journal: Journal, pen: Pe
     ingest(journal, pen)
     assert ratings(journal)["one"][2] is True
     assert not is_ready(journal, "one")
+    with journal.read() as session:
+        (told,) = session.query(AuditRow).all()
+        assert (told.actor, told.action, told.object) == (first.key_id, "delete-feedback", "one")
 
 
 def test_a_reply_is_found_although_its_history_was_changed(journal: Journal, pen: Pen) -> None:

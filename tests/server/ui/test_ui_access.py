@@ -1,14 +1,37 @@
 """Signing in and out, the one-time link, and what guards every request."""
 
+import re
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
 
+from burnish.server.ui.admin_api import make_http
 from burnish.server.ui.logins import Login, Logins, make_link, use_link
+from burnish.server.ui.site import Guard, Site
 from burnish.server.ui.visit import STATIC
 from tests.server.ui.fake_api import ANSWERS, ORIGIN, FakeApi
 from tests.server.ui.visitors import post, visiting
+
+
+async def test_every_route_forbids_scripts_styles_and_frames_from_elsewhere() -> None:
+    api = FakeApi()
+    async with make_http("http://gateway", api.transport()) as http:
+        guard = Site(http).app()
+        assert isinstance(guard, Guard) and isinstance(guard._inner, Starlette)
+        paths = [route.path for route in guard._inner.routes if isinstance(route, Route | Mount)]
+    assert len(paths) > 20
+    for key in (None, "sk-1"):
+        async with visiting(api, key=key) as client:
+            for path in [*paths, "/static/ui.js", "/nowhere"]:
+                for method in ("GET", "POST"):
+                    headers = (await client.request(method, re.sub("{.*?}", "1", path))).headers
+                    policy = headers["content-security-policy"]
+                    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy, path
+                    assert "unsafe" not in policy and "http" not in policy
+                    assert headers["x-content-type-options"] == "nosniff"
 
 
 async def test_without_a_login_a_page_leads_to_it_and_back() -> None:

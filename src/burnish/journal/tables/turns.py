@@ -125,7 +125,8 @@ class FeedbackRow(SQLModel, table=True):
     """Feedback on a reply, a request or a session (`about`). `user` is proved.
 
     State: `interaction_id` is None until the reply is ingested (for a session: its last main reply), and so is
-    `session_id`, that reply's session. `expired_at` is set if that never happened.
+    `session_id`, that reply's session. `expired_at` is set if that never happened. `deleted_by` is the key that deleted
+    it.
     """
 
     __tablename__ = "feedback"
@@ -147,6 +148,7 @@ class FeedbackRow(SQLModel, table=True):
     label: str | None = None
     demonstration: str | None = None
     is_deleted: bool = False
+    deleted_by: str | None = None
     expired_at: float | None = None
     created_at: float
 

@@ -84,13 +84,15 @@ class CanaryRow(SQLModel, table=True):
 
 
 class AuditRow(SQLModel, table=True):
-    """Every change of what is served, written in the transaction of the change. `agent`: its agent, None if there is no
-    single one.
+    """Every change of what is served, of keys and of a user's data, written in the transaction of the change.
+
+    `agent`: its agent, None if there is no single one. `tenant`: then whose it is, None if it is all tenants'.
     """
 
     __tablename__ = "audit"
     audit_id: int | None = Field(default=None, primary_key=True)
     agent: str | None = Field(default=None, index=True)
+    tenant: str | None = Field(default=None, index=True)
     at: float
     actor: str
     action: str

@@ -304,6 +304,29 @@ def test_a_turn_says_why_and_a_version_where_it_comes_from(world: Registered) ->
     assert (told["ancestors"], told["aliases"], told["live"][0]["by"]) == (["agent@v1", "agent@v0"], ["live"], "gate")
 
 
+def test_the_audit_log_tells_a_tenant_about_its_keys_and_users_and_nobody_else(world: Registered) -> None:
+    add_turn(world.journal, interaction([user("x")], interaction_id="of ann", user="ann"))
+    made = world.post("/keys", {"scopes": ["inference", "feedback"], "name": "ann's", "user": "ann"}, "admin").json()
+    for body in ({"key_id": made["key_id"], "reason": "lost"}, {"key_id": made["key_id"]}, {"user": "ann"}):
+        assert world.post("/keys/revoke", body, "admin").status_code == 200
+    for verb in ("opt-out", "opt-in", "forget"):
+        assert world.post(f"/privacy/{verb}", {"user": "ann"}, "admin").status_code == 200
+    told = world.get("/audit?limit=6", "viewer").json()["entries"][::-1]
+    (admin,) = {entry["actor"] for entry in told}
+    assert admin.startswith("sk-burnish-") and {entry["tenant"] for entry in told} == {"default"}
+    assert [entry["action"] for entry in told] == [
+        *("create-key", "revoke-key", "revoke-user", "opt-out", "opt-in", "forget")
+    ]
+    assert [(entry["object"], entry["after"], entry["reason"]) for entry in told[:2]] == [
+        (made["key_id"], "feedback, inference", None),
+        (made["key_id"], None, "lost"),
+    ]
+    assert "ann" not in str(told) and made["secret"] not in str(told)
+    for key in ("foreigner", limited_key(world, "agent")):
+        seen = {entry["action"] for entry in world.get("/audit", key).json()["entries"]}
+        assert seen.isdisjoint({entry["action"] for entry in told})
+
+
 def test_the_audit_log_is_filtered_and_paged(world: Registered) -> None:
     for verb in ("pause", "resume"):
         world.post(f"{ON_AGENT}/learner/{verb}", {"reason": "because"})

@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 import pytest
 from gateways import ENGINE_KEY, Running, error_of, serve
+from sqlalchemy import select
 
 from burnish import serving_table
 from burnish.config import Settings
 from burnish.journal import Journal
+from burnish.journal.tables import AuditRow, FeedbackRow
 from burnish.keys import Scope, mint
 from burnish.server.gateway.admin import admin_app
 from burnish.server.ingest import ingester
@@ -109,6 +111,25 @@ def test_what_is_on_its_way_can_be_taken_back(whole: Whole) -> None:
     assert whole.ask("DELETE", f"{PATH}/{name}").status_code == 202
     whole.ingest()
     assert (whole.shown(name)["status"], whole.shown(name)["target"]) == ("deleted", "chatcmpl-1")
+
+
+def test_the_audit_log_names_the_key_that_deleted_feedback(whole: Whole) -> None:
+    reply = whole.gateway.chat("talker").json()["id"]
+    names = [whole.say(reply, id="words of a user"), whole.say("nothing with words"), whole.say(reply, id="kept")]
+    whole.ingest()
+    for name in (names[0], names[0], names[1]):
+        assert whole.ask("DELETE", f"{PATH}/{name}", "operator").status_code == 202
+        whole.ingest()
+    giver, deleter = (whole.gateway.secrets[role][:17] for role in ("voter", "operator"))
+    with whole.journal.read() as session:
+        rows = session.scalars(select(AuditRow).where(AuditRow.action == "delete-feedback")).all()
+        assert [(row.actor, row.object, row.before, row.agent, row.tenant) for row in rows] == [
+            (deleter, reply, f"of {giver}", "agent", None),
+            (deleter, "feedback without a reply", f"of {giver}", None, "default"),
+        ]
+        assert "words" not in str([row.model_dump() for row in rows])
+        deleted = {row.feedback_id: row.deleted_by for row in session.scalars(select(FeedbackRow))}
+        assert deleted == {names[0]: deleter, names[1]: deleter, names[2]: None}
 
 
 def test_whose_word_it_is(whole: Whole) -> None:
