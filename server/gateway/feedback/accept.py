@@ -1,7 +1,8 @@
 """`POST /v1/feedback`, `/v1/feedback/batch`, `/v1/feedback/tokens`: appended like any other record, answered without
 SQL.
 
-A caller's own `id` makes the call idempotent. Ids of different keys or users never meet: each begins with theirs.
+A caller's own `id` makes the call idempotent. It is kept as a digest, because it may hold words, and the id of
+feedback goes wherever the feedback is used. Ids of different keys or users never meet: each begins with theirs.
 """
 
 import time
@@ -13,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.errors import JournalError, NotAllowed, RequestError
 from burnish.keys import Scope as KeyScope
-from burnish.records import Feedback, FeedbackSource
+from burnish.records import Feedback, FeedbackSource, id_without_words
 from burnish.server.gateway.access.keyring import Caller, secret_of
 from burnish.server.gateway.feedback import vote_tokens
 from burnish.server.gateway.feedback.parse import Opinion, decoded, kind_of, outcome_of, parse, parse_batch, rating_of
@@ -78,7 +79,7 @@ def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:
 
 def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
     return Feedback(
-        feedback_id=f"{caller.feedback_prefix}{opinion.id or uuid.uuid4().hex}",
+        feedback_id=id_without_words(f"{caller.feedback_prefix}{opinion.id or uuid.uuid4().hex}"),
         target=opinion.target,
         tenant=caller.tenant,
         key_id=caller.key_id,

@@ -8,10 +8,12 @@ from typing import Any
 import httpx
 import pytest
 from gateways import ENGINE_KEY, Running, error_of, serve
+from sqlalchemy import select
 
 from burnish import serving_table
 from burnish.config import Settings
 from burnish.journal import Journal
+from burnish.journal.tables import FeedbackRow
 from burnish.keys import Scope, mint
 from burnish.server.gateway.admin import admin_app
 from burnish.server.ingest import ingester
@@ -109,6 +111,19 @@ def test_what_is_on_its_way_can_be_taken_back(whole: Whole) -> None:
     assert whole.ask("DELETE", f"{PATH}/{name}").status_code == 202
     whole.ingest()
     assert (whole.shown(name)["status"], whole.shown(name)["target"]) == ("deleted", "chatcmpl-1")
+
+
+def test_an_id_of_the_clients_own_finds_it_again_and_is_stored_nowhere(whole: Whole) -> None:
+    key_id = whole.say("chatcmpl-1", id="Ann Smith").partition(":")[0]
+    assert whole.ask("DELETE", f"{PATH}/{key_id}:words of Ann").status_code == 202
+    whole.ingest()
+    assert whole.shown(f"{key_id}:Ann Smith")["target"] == "chatcmpl-1"
+    assert whole.ask("DELETE", f"{PATH}/{key_id}:Ann Smith").status_code == 202
+    whole.ingest()
+    assert whole.shown(f"{key_id}:Ann Smith")["status"] == "deleted"
+    with whole.journal.read() as session:
+        names = list(session.scalars(select(FeedbackRow.feedback_id)))
+    assert len(names) == 2 and not any("Ann" in name for name in names)
 
 
 def test_whose_word_it_is(whole: Whole) -> None:
