@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from benchmarks.security.forgetting import measure
 from burnish import config
-from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.files.store import QUARANTINE, AdapterStore
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.registry.personal import name_of
 from burnish.adapters.serving.prepare import prepare
@@ -96,22 +96,24 @@ class Server:
         with self.journal.write() as session:
             privacy.forget(session, (tenant, "user", user), actor="test", reason="she asked")
 
-    def run(self, n: int = 3) -> dict[str, Any]:
+    def run(self, n: int = 3, who: Any = ("default", "user", "ann")) -> dict[str, Any]:
         """`n` rounds of the ingester. Returns how far the erasure is."""
         for _ in range(n):
             self.ingester._erasures._next_look = 0.0  # type: ignore[union-attr]
             self.ingester.run_once()
         with self.journal.read() as session:
-            return privacy.standing(session, ANN)
+            return privacy.standing(session, who)
 
-    def publish(self, number: int, rows: list[str], state: VersionState, parent: int = 0) -> None:
+    def publish(
+        self, number: int, rows: list[str], state: VersionState, parent: int = 0, records: Any = (), **facts: Any
+    ) -> None:
         """A version that a step made from `rows`, with a probe of all of them."""
         probe: dict[str, Any] = {"rows": [{"prompt_ids": [7, 7], "completion_ids": [8]} for _ in rows], "positions": []}
         probe["positions"] = [{"row": place, "index": 0} for place in range(len(rows))]
         with self.store.aside("agent", number) as directory:
             fill(directory)
             (directory / "probe.json").write_text(json.dumps(probe))
-            facts = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": parent, "rows": rows}
+            facts |= {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": parent, "rows": rows}
             self.store.publish("agent", number, directory, facts)
         with self.journal.write() as session:
             is_open = state in UNDECIDED
@@ -120,12 +122,9 @@ class Server:
             session.add(step)
             session.flush()
             for name in rows:
-                session.add(SampleRow(step_id=step.step_id or 0, interaction_id=name, record_ids=[]))
+                session.add(SampleRow(step_id=step.step_id or 0, interaction_id=name, record_ids=list(records)))
             made: dict[str, Any] = {"step_id": step.step_id, "state": state, "digest": "d", "evidence": {}}
             session.add(VersionRow(agent="agent", version=number, parent=parent, created_at=1.0, **made))
-
-
-ANN = ("default", "user", "ann")
 
 
 @pytest.fixture
@@ -156,6 +155,47 @@ def test_the_probe_of_a_live_version_loses_the_turns_tokens(server: Server) -> N
     assert [row["prompt_ids"] for row in probe["rows"]] == [[], [7, 7]]
     assert [place["row"] for place in probe["positions"]] == [1]
     server.store.verify("agent", 3)
+
+
+def test_what_a_voice_said_about_others_turns_lists_the_versions_that_learned_it(server: Server) -> None:
+    turns = [server.pen.say([user(text)], "ok", user="bob").interaction_id for text in "abcd"]
+    server.ingester.run_once()
+    add_feedback(server.journal, turns[0], 1.0, key_id="page", feedback_id="page:words of the page")
+    server.publish(3, [turns[0]], VersionState.RETIRED, records=["page:words of the page"])
+    server.publish(4, [turns[1]], VersionState.RETIRED, good=[[turns[0], "page:words of the page"]])
+    server.publish(5, [turns[1]], VersionState.RETIRED, jurors=[turns[0]])
+    server.publish(6, [turns[2]], VersionState.LIVE, good=[[turns[1], "key-1:words of bob"]])
+    server.publish(7, [turns[3]], VersionState.CANDIDATE, records=["f-1"], good=[[turns[0], None]])
+    page = ("default", "key", "page")
+    with server.journal.write() as session:
+        privacy.forget(session, page, actor="test")
+    told = server.run(who=page)
+    assert [each["version"] for each in told["versions"]] == ["agent@v3", "agent@v4", "agent@v5", "agent@v7"]
+    manifests = "".join(path.read_text() for path in server.settings.state_dir.rglob("manifest.json"))
+    assert "words of the page" not in manifests and "words of bob" in manifests
+    with server.journal.read() as session:
+        assert session.get_one(VersionRow, ("agent", 7)).state == VersionState.REFUSED
+
+
+def test_what_an_interrupted_step_left_loses_the_turns_tokens(server: Server) -> None:
+    """In quarantine, and before the learner has moved it there."""
+    hers = server.pen.say([user("hi")], "ok", user="ann").interaction_id
+    server.ingester.run_once()
+    probe = {"rows": [{"prompt_ids": [7, 7], "completion_ids": [8]}], "positions": [{"row": 0, "index": 0}]}
+    for number in (3, 4):
+        with server.store.aside("agent", number) as directory:
+            fill(directory)
+            (directory / "probe.json").write_text(json.dumps(probe))
+            facts = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": 0, "rows": [hers]}
+            server.store.publish("agent", number, directory, facts | {"good": [[hers, "key-1:words of ann"]]})
+    aside = server.store.path("agent", 3).rename(server.store.root / "agent@v3-old")
+    (server.store.root / QUARANTINE).mkdir()
+    aside.rename(server.store.root / QUARANTINE / aside.name)
+    server.ask()
+    assert [each["version"] for each in server.run()["versions"]] == ["agent@v3", "agent@v4"]
+    for directory in server.store.directories():
+        assert "7" not in (directory / "probe.json").read_text()
+        assert "words of ann" not in (directory / "manifest.json").read_text()
 
 
 def test_a_turn_that_is_read_after_the_erasure_but_began_before_is_left_out(server: Server) -> None:
