@@ -6,7 +6,7 @@ out (server/ingest/erasures.py).
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from sqlmodel import Session, col
 
 from burnish.adapters.files.store import MANIFEST, PROBE, AdapterStore, digest_of
 from burnish.adapters.registry import audit, canaries, lifecycle, revocations
+from burnish.config import Settings
 from burnish.errors import NotFound
 from burnish.files import replace_text
-from burnish.journal import shadows
-from burnish.journal.privacy import erasure
+from burnish.journal import Journal, shadows
+from burnish.journal.privacy import erasure, personal_data
 from burnish.journal.tables import (
     AgentRow,
     AliasRow,
@@ -51,6 +52,17 @@ def forget(session: Session, who: Who, *, actor: str, reason: str | None = None)
     audit.record(session, actor, "forget", subject, None, None, reason)
     session.flush()
     return standing(session, who)
+
+
+def export(settings: Settings, journal: Journal, who: Who) -> Iterator[str]:
+    """Everything that is stored of `who`, one JSON object a line. Raises NotFound if nothing is known."""
+    try:
+        with journal.read() as session:
+            check_known(session, who)
+    except NotFound:
+        if next(personal_data.unfiled(journal, settings.segments_dir, who), None) is None:
+            raise
+    return personal_data.lines(journal, settings.segments_dir, who)
 
 
 def check_known(session: Session, who: Who) -> None:

@@ -24,7 +24,6 @@ from benchmarks.security.world import World, asking, world
 from burnish import logs
 from burnish.adapters.verbs import privacy
 from burnish.journal import blobs
-from burnish.journal.privacy import personal_data
 from burnish.journal.shadows import Drawn, begin, file
 from burnish.journal.tables import ComparisonRow, InteractionRow, SampleRow, StepRow, VersionRow
 from burnish.journal.turns import from_bytes, record_judgement
@@ -124,7 +123,7 @@ async def _measure(folder: Path, tell: Tell, n: int) -> dict[str, float]:
             n_planted = len(ann.planted)
             tell(f"{n_planted} strings are planted")
             before = found_below(folder, ann.planted)
-            exported = "".join(personal_data.lines(made.journal, who_of(TENANT, "", ANN)))
+            exported = "".join(privacy.export(made.settings, made.journal, who_of(TENANT, "", ANN)))
             await _forget(made, who_of(TENANT, "", ANN))
             with made.journal.read() as session:
                 standing = privacy.standing(session, who_of(TENANT, "", ANN))

@@ -27,12 +27,15 @@ from burnish.journal.tables import (
     AuditRow,
     ErasureJob,
     FeedbackRow,
+    GroupSampleRow,
     InteractionRow,
+    KeyRow,
     SampleRow,
     StepRow,
     VersionRow,
 )
 from burnish.journal.turns import interaction_of
+from burnish.keys import Scope, mint
 from burnish.records import UNDECIDED, Interaction, StepOutcome, VersionState
 from burnish.segments.file import SegmentWriter, aside_of, read
 from burnish.segments.frames import encode
@@ -287,6 +290,47 @@ def test_a_forgotten_users_personal_agent_is_at_the_base_and_nobodys(server: Ser
     with server.journal.write() as session:
         personal.note(session, again)
         assert session.get_one(AgentRow, name).user == "ann"
+
+
+def exported(server: Server, who: Any = ("default", "user", "ann")) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in privacy.export(server.settings, server.journal, who)]
+
+
+def test_what_waits_for_the_journal_and_what_was_set_aside_is_handed_over(server: Server) -> None:
+    folder = aside_of(server.settings.segments_dir)
+    folder.mkdir(parents=True)
+    broken = interaction([user("set aside words of ann")], user="ann")
+    (folder / f"records-{time.time_ns():020d}-x-0.seg").write_bytes(
+        encode(broken) + encode(interaction([user("words of bob")], user="bob"))
+    )
+    server.pen.say([user("waiting words of ann")], "ok", user="ann")
+    server.pen.say([user("waiting words of bob")], "ok", user="bob")
+    found = exported(server)
+    assert [(each["what"], each["messages"][-1]["content"]) for each in found] == [
+        ("unfiled turn", "waiting words of ann"),
+        ("unfiled turn", "set aside words of ann"),
+    ]
+    assert found[1]["file"].startswith("aside/") and "token_ids" not in found[0]
+    server.ingester.run_once()
+    assert [each["what"] for each in exported(server)] == ["unfiled turn", "turn", "session"]
+    with pytest.raises(NotFound):
+        exported(server, ("default", "user", "nobody"))
+
+
+def test_steps_with_a_group_and_the_audit_entries_of_the_keys_are_handed_over(server: Server) -> None:
+    hers = server.pen.say([user("hi")], "ok", user="ann").interaction_id
+    server.ingester.run_once()
+    _, key = mint([Scope.INFERENCE], user="ann")
+    with server.journal.write() as session:
+        session.add(GroupSampleRow(step_id=4, interaction_id=hers, scores=[0.25, 1.0]))
+        session.add(KeyRow.of(key))
+        for actor, target in ((key.key_id, "agent@v3"), ("cli", key.key_id), ("cli", "agent@v4")):
+            session.add(AuditRow(at=1.0, actor=actor, action="pin", object=target))
+    found = exported(server)
+    (turn,) = (each for each in found if each["what"] == "turn")
+    assert [(step["step_id"], step["scores"]) for step in turn["group_steps"]] == [(4, [0.25, 1.0])]
+    told = [(each["actor"], each["object"]) for each in found if each["what"] == "audit entry"]
+    assert told == [(key.key_id, "agent@v3"), ("cli", key.key_id)]
 
 
 def test_an_unknown_user_and_an_unproved_name_are_told_apart(server: Server) -> None:
