@@ -3,7 +3,7 @@
 A version's directory appears complete and durable in one rename, or not at all. It is never written again and its
 number is never reused. `verify` names the file that is missing, altered, surplus, of the wrong shape or of another
 base. A version goes by one rename too, and only by `remove`. What an interrupted step published, `sweep` moves into
-`<root>/quarantine/`, where it stays until a user removes it.
+`<root>/quarantine/` without its probe, which holds tokens of turns. There it stays until a user removes it.
 """
 
 import hashlib
@@ -24,6 +24,7 @@ from burnish.errors import AdapterError
 from burnish.files import replace_text
 
 MANIFEST = "manifest.json"
+PROBE = "probe.json"
 QUARANTINE = "quarantine"
 PAST = ".past"
 RECORD = (MANIFEST, "state.json")
@@ -97,11 +98,16 @@ class AdapterStore:
 
     def manifest(self, agent: str, version: int) -> dict[str, Any]:
         """The facts that were recorded when the version was published. They stay when its files go."""
-        file = self.record(agent, version) / MANIFEST
+        return self.manifest_in(self.record(agent, version))
+
+    @staticmethod
+    def manifest_in(directory: Path) -> dict[str, Any]:
+        """The same for a version's directory, wherever it is."""
+        file = directory / MANIFEST
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise AdapterError(f"adapter {agent}@v{version} is incomplete: {file} is missing") from error
+            raise AdapterError(f"an adapter is incomplete: {file} is missing") from error
         except (OSError, ValueError) as error:
             raise AdapterError(f"cannot read {file}: {error}") from error
         if not isinstance(found, dict):
@@ -197,6 +203,7 @@ class AdapterStore:
         target = self.root / QUARANTINE / f"{agent}@{path.name}-{stamp}"
         target.parent.mkdir(exist_ok=True)
         path.rename(target)
+        (target / PROBE).unlink(missing_ok=True)  # turns may have been erased since
         _fsync(target.parent)
         _fsync(path.parent)
         return target
@@ -204,6 +211,16 @@ class AdapterStore:
     def quarantined(self, agent: str) -> list[Path]:
         """The agent's directories in quarantine, by name. Only a user decides when they go."""
         return sorted((self.root / QUARANTINE).glob(f"{agent}@v*"))
+
+    def directories(self) -> list[Path]:
+        """Every version that is whole, of any agent, announced or not, the records of removed ones, and everything in
+        quarantine.
+        """
+        homes = [path for path in self.root.iterdir() if _AGENT.fullmatch(path.name)] if self.root.is_dir() else []
+        found = [
+            path for home in sorted(homes) for path in sorted([*home.glob("*v[0-9]*"), *home.glob(f"{PAST}/v[0-9]*")])
+        ]
+        return [path for path in found if not path.name.startswith(".") and (path / MANIFEST).exists()]
 
     def remove(self, agent: str, version: int) -> bool:
         """Remove the version's files but for its record, first from their name and then from the disk. False if there

@@ -6,6 +6,7 @@ server/rollout/personal_agents.py makes it, loads it, and unloads it when it is 
 
 import hashlib
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 from burnish.config import Personal
@@ -25,6 +26,11 @@ def family_of(agent: str) -> str:
     """The parent agent of a personal agent, by its name. The name itself for any other agent."""
     found = _OWN.fullmatch(agent)
     return found[1] if found else agent
+
+
+def is_listed(agent: str, listed: Collection[str]) -> bool:
+    """True if `listed` holds the agent, its parent agent, or `*` for all."""
+    return "*" in listed or not {agent, family_of(agent)}.isdisjoint(listed)
 
 
 def applies(settings: Personal, agent: str) -> bool:

@@ -6,18 +6,20 @@ out (server/ingest/erasures.py).
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlmodel import Session, col
 
-from burnish.adapters.files.store import MANIFEST, AdapterStore, digest_of
+from burnish.adapters.files.store import MANIFEST, PROBE, AdapterStore, digest_of
 from burnish.adapters.registry import audit, canaries, lifecycle, revocations
+from burnish.config import Settings
 from burnish.errors import NotFound
 from burnish.files import replace_text
-from burnish.journal import shadows
-from burnish.journal.privacy import erasure
+from burnish.journal import Journal, shadows
+from burnish.journal.privacy import erasure, personal_data
 from burnish.journal.tables import (
     AgentRow,
     AliasRow,
@@ -31,12 +33,12 @@ from burnish.journal.tables import (
     VersionRow,
 )
 from burnish.journal.turns import OPTED_OUT
-from burnish.records import UNDECIDED, CanaryState, StepOutcome, VersionName, Who, digest_of_voice
+from burnish.records import UNDECIDED, CanaryState, StepOutcome, VersionName, Who, digest_of_voice, id_without_words
 
 Tree = dict[str, Any]
 WHY = "it learned from turns that were erased"
 WHY_OPTED_OUT = "it learned from turns whose user opted out"
-PROBE = "probe.json"
+NOTHING = erasure.Learned()
 FORGOTTEN = ""
 """The user of a personal agent whose user was forgotten."""
 
@@ -50,6 +52,17 @@ def forget(session: Session, who: Who, *, actor: str, reason: str | None = None)
     audit.record(session, actor, "forget", subject, None, None, reason, tenant=who[0])
     session.flush()
     return standing(session, who)
+
+
+def export(settings: Settings, journal: Journal, who: Who) -> Iterator[str]:
+    """Everything that is stored of `who`, one JSON object a line. Raises NotFound if nothing is known."""
+    try:
+        with journal.read() as session:
+            check_known(session, who)
+    except NotFound:
+        if next(personal_data.unfiled(journal, settings.segments_dir, who), None) is None:
+            raise
+    return personal_data.lines(journal, settings.segments_dir, who)
 
 
 def check_known(session: Session, who: Who) -> None:
@@ -150,20 +163,30 @@ def descended(session: Session, names: Collection[VersionName]) -> set[VersionNa
     return found
 
 
-def used_again(store: AdapterStore, session: Session, names: Collection[str]) -> set[VersionName]:
-    """The versions whose manifests name any of these turns: as rows, groups, praised replies or good replies. Their
-    probes lose the turns' tokens.
+def used_again(
+    store: AdapterStore, session: Session, names: Collection[str], said: erasure.Learned = NOTHING
+) -> set[VersionName]:
+    """The versions whose manifests name any of these turns, as rows, groups, praised replies or good replies, or what
+    erased feedback has `said` about others. Also those that were never announced, or are in quarantine.
+
+    Their probes lose the turns' tokens, and their manifests the ids that a client chose for feedback.
     """
-    gone, found = set(names), set()
-    for row in session.scalars(select(VersionRow)):
-        if not (store.record(row.agent, row.version) / MANIFEST).exists():
-            continue
-        manifest = store.manifest(row.agent, row.version)
-        parts = [manifest, *(step["facts"] for step in manifest.get("steps", ()))]  # of a version that was retrained
-        if any(not gone.isdisjoint(_used(part)) for part in parts):
-            _clean_probe(store, manifest, gone)
-            if row.parent_agent is None or row.step_id is not None:  # a branch has its parent's manifest
-                found.add(VersionName(row.agent, row.version))
+    gone, found = {*names, *said.records}, set()
+    for directory in store.directories():
+        manifest = store.manifest_in(directory)
+        name = VersionName(manifest["agent"], manifest["version"])
+        steps = manifest.get("steps", ())  # of a version that was retrained
+        parts = [manifest, *(step["facts"] for step in steps)]
+        retaught = [s["facts"] for s in steps if VersionName(name.agent, s["version"]) in said.versions]
+        if (
+            any(not gone.isdisjoint(_used(part)) for part in parts)
+            or any(not said.turns.isdisjoint(_praised(part)) for part in parts)
+            or any(not said.turns.isdisjoint(_used(part)) for part in retaught)
+        ):
+            _clean(directory, manifest, gone)
+            row = session.get(VersionRow, (name.agent, name.version))
+            if row is None or row.parent_agent is None or row.step_id is not None:  # a branch has its parent's manifest
+                found.add(name)
     return found
 
 
@@ -257,17 +280,33 @@ def _has_rows(session: Session, who: Who) -> bool:
 
 
 def _used(facts: Tree) -> set[str]:
-    """The turns that the facts of a step name."""
-    named = {name for kind in ("rows", "groups", "jurors") for name in facts.get(kind, ())}
-    return named | {name for name, _ in facts.get("good", ())}
+    """The turns that the facts of a step name, and the feedback with good replies."""
+    named = {name for kind in ("rows", "groups") for name in facts.get(kind, ())}
+    return named | _praised(facts) | {record_id for _, record_id in facts.get("good", ()) if record_id is not None}
 
 
-def _clean_probe(store: AdapterStore, manifest: Tree, gone: set[str]) -> None:
+def _praised(facts: Tree) -> set[str]:
+    return {*facts.get("jurors", ()), *(name for name, _ in facts.get("good", ()))}
+
+
+def _clean(directory: Path, manifest: Tree, gone: set[str]) -> None:
+    """Take what is erased out of a version's files, apart from its weights."""
+    before = json.dumps(manifest, sort_keys=True)
+    for facts in (manifest, *(step["facts"] for step in manifest.get("steps", ()))):
+        if "good" in facts:  # earlier versions stored the ids of feedback as clients had chosen them
+            facts["good"] = [
+                [name, id_without_words(record_id) if record_id is not None and {name, record_id} & gone else record_id]
+                for name, record_id in facts["good"]
+            ]
+    if (directory / PROBE).exists():
+        _clean_probe(directory / PROBE, manifest, gone)
+        manifest["files"][PROBE] = digest_of(directory / PROBE)
+    if json.dumps(manifest, sort_keys=True) != before:
+        replace_text(directory / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+
+
+def _clean_probe(file: Path, manifest: Tree, gone: set[str]) -> None:
     """Take the tokens of erased turns out of a version's probe, which holds its last rows. Only a trial reads it."""
-    directory = store.path(manifest["agent"], manifest["version"])
-    file = directory / PROBE
-    if not file.exists():
-        return
     probe = json.loads(file.read_text(encoding="utf-8"))
     rows = probe.get("rows", [])
     names = manifest.get("rows", [])[-len(rows) :] if rows else []
@@ -277,9 +316,6 @@ def _clean_probe(store: AdapterStore, manifest: Tree, gone: set[str]) -> None:
             rows[place] = {"prompt_ids": [], "completion_ids": []}
         probe["positions"] = [each for each in probe["positions"] if each["row"] not in emptied]
         replace_text(file, json.dumps(probe, sort_keys=True))
-    if manifest["files"].get(PROBE) != (digest := digest_of(file)):
-        manifest["files"][PROBE] = digest
-        replace_text(directory / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
 
 
 def _shown(session: Session, name: VersionName) -> Tree:

@@ -7,14 +7,13 @@ tokens sampled so far are recorded as aborted.
 
 import re
 import time
-from collections.abc import Collection
 from typing import Any
 
 import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from burnish.adapters.registry.personal import HEADER, family_of
+from burnish.adapters.registry.personal import HEADER, is_listed
 from burnish.errors import BurnishError, EngineUnavailable, RequestError
 from burnish.server.gateway.access.keyring import Caller
 from burnish.server.gateway.call import CHAT, Call, Dialect
@@ -120,7 +119,7 @@ class Exchange:
         The commands of the history are taken out of the request, with their answers.
         """
         allowed, call = self._state.settings.gateway.commands, self._call
-        if not allowed or call.path != CHAT or not _names(target.agent, allowed):
+        if not allowed or call.path != CHAT or not is_listed(target.agent, allowed):
             return None
         found = commands.look(call.messages)
         if found is None:
@@ -186,7 +185,7 @@ class Exchange:
         recorder, redacts = self._state.recorder, self._state.settings.journal.redact
         if not self._labels.may_record:
             return UNRECORDED
-        return Redacting(recorder) if redacts and _names(target.agent, redacts) else recorder
+        return Redacting(recorder) if redacts and is_listed(target.agent, redacts) else recorder
 
     def _headers(self, turn: Turn) -> list[tuple[bytes, bytes]]:
         call, session_id = self._call, self._labels.session_id
@@ -241,11 +240,6 @@ class Exchange:
     def _broken(self, error: Exception) -> EngineUnavailable:
         log.warning("engine went away in mid-answer", request_id=self._request_id, error=repr(error))
         return EngineUnavailable("the engine went away while it was answering; please try again")
-
-
-def _names(agent: str, listed: Collection[str]) -> bool:
-    """True if `listed` holds the agent, its parent agent, or `*` for all."""
-    return "*" in listed or not {agent, family_of(agent)}.isdisjoint(listed)
 
 
 def _header_safe(text: str) -> bytes:

@@ -46,7 +46,7 @@ def labels_of(headers: dict[bytes, str], said: BodyLabels) -> Labels:
         turn_type=kind.strip().lower() if kind else "subagent" if headers.get(b"x-parent-session-id") else None,
         is_session_done=str(done).strip().lower() in _TRUE,
         may_train=headers.get(b"x-burnish-train", "true").strip().lower() not in _FALSE,
-        may_record=headers.get(b"x-burnish-record", "true").strip().lower() not in _FALSE,
+        may_record=_wants_record(headers),
         retry=_count(headers.get(b"x-stainless-retry-count")),
         traceparent=traceparent.checked(headers.get(b"traceparent")),
     )
@@ -65,6 +65,16 @@ def with_consent(labels: Labels, caller: Caller, call: Call, routes: Routes) -> 
     if (may_train, may_record) == (labels.may_train, labels.may_record):
         return labels
     return msgspec.structs.replace(labels, may_train=may_train, may_record=may_record)
+
+
+def may_store(headers: dict[bytes, str], caller: Caller, routes: Routes) -> bool:
+    """Whether a caller's feedback may be stored, by its request, its key and its proved user."""
+    voice = digest_of_voice((caller.tenant, "user", caller.user)) if caller.user is not None else ""
+    return _wants_record(headers) and caller.may_record and routes.opt_outs.get(voice) is not False
+
+
+def _wants_record(headers: dict[bytes, str]) -> bool:
+    return headers.get(b"x-burnish-record", "true").strip().lower() not in _FALSE
 
 
 def _session(headers: dict[bytes, str], said: BodyLabels) -> tuple[str | None, str | None]:

@@ -141,8 +141,11 @@ class Erasures:
         with self._journal.read() as session:
             mine = (*erasure.turns_of(who), col(InteractionRow.started_at) < asked_at)
             names = list(session.scalars(select(col(InteractionRow.interaction_id)).where(*mine)))
-            used = {str(name) for name in privacy.used_again(self._store, session, names)}
-        self._note(job.subject, versions=used)
+            said = self._learned(session, who, names, asked_at)
+            used = said.versions | privacy.used_again(self._store, session, names, said)
+        self._note(job.subject, versions={str(name) for name in used})
+        with self._journal.write() as session:
+            privacy.stop(session, used, given["actor"])
         for start in range(0, len(names), erasure.AT_ONCE):
             self._erase_turns(job.subject, names[start : start + erasure.AT_ONCE], given["actor"])
         self._erase_voice(job.subject, who, asked_at, given["actor"])
@@ -158,6 +161,14 @@ class Erasures:
             told = (given["actor"], "forgotten", job.subject, None, done, given["reason"])
             audit.record(session, *told, tenant=who[0])
 
+    @staticmethod
+    def _learned(session: Session, who: Who, names: list[str], asked_at: float) -> erasure.Learned:
+        """What steps learned from the voice about others' turns: from its feedback, and from what it said next."""
+        told = erasure.learned_from(session, *erasure.feedback_of(who), col(FeedbackRow.created_at) < asked_at)
+        touched = erasure.followed(session, names)
+        versions = told.versions | erasure.trained_on(session, sorted(touched))
+        return erasure.Learned(told.records, told.turns | touched, versions)
+
     def _expire(self, folder: SegmentFolder, now: float) -> bool:
         """Erase what is older than the settings allow. True if there was anything."""
         horizons = {name: now - days * DAY for name, days in self._settings.journal.keep.items()}
@@ -168,10 +179,11 @@ class Erasures:
             n_files = folder.remove_aside(horizon)
             with self._journal.write() as session:
                 unattached = (col(FeedbackRow.interaction_id).is_(None), col(FeedbackRow.created_at) < horizon)
-                gone.note(session, feedback=erasure.erase_feedback(session, *unattached), files=n_files)
+                gone.note(session, feedback=erasure.erase_feedback(session, *unattached).n_feedback, files=n_files)
         with self._journal.write() as session:
             if (horizon := horizons.get("feedback")) is not None:
-                gone.note(session, feedback=erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon))
+                n_feedback = erasure.erase_feedback(session, col(FeedbackRow.created_at) < horizon).n_feedback
+                gone.note(session, feedback=n_feedback)
             if (horizon := horizons.get("audit")) is not None:
                 horizon = min(horizon, now - MAX_VOTE_TTL)  # it says which user tokens are revoked
                 done = (col(ErasureJob.state) == "done", col(ErasureJob.created_at) < horizon)
@@ -245,7 +257,7 @@ class Erasures:
     def _erase_turns(self, subject: str, names: list[str], actor: str) -> None:
         with self._journal.write() as session:
             gone = erasure.erase_turns(session, names)
-            used = erasure.trained_on(session, [*names, *gone.touched])
+            used = erasure.trained_on(session, [*names, *gone.touched], sorted(gone.groups))
             privacy.stop(session, used, actor)
             versions = {str(name) for name in used}
             _add(session, subject, {"n_turns": len(gone.turns), "n_feedback": gone.n_feedback, "versions": versions})
@@ -254,9 +266,12 @@ class Erasures:
         """The voice's feedback on other turns, its keys and its personal agents."""
         with self._journal.write() as session:
             told = (*erasure.feedback_of(who), col(FeedbackRow.created_at) < asked_at)
-            n_feedback = erasure.erase_feedback(session, *told)
+            gone = erasure.erase_feedback(session, *told)
+            used = erasure.trained_on(session, (), sorted(gone.groups))
+            privacy.stop(session, used, actor)
             n_keys, agents = privacy.forget_user(session, who, actor)
-            _add(session, subject, {"n_feedback": n_feedback, "n_keys": n_keys})
+            versions = {str(name) for name in used}
+            _add(session, subject, {"n_feedback": gone.n_feedback, "n_keys": n_keys, "versions": versions})
         privacy.remove_files(self._store, agents)
         for agent in agents:
             publish.sync(self._journal, routes_file(self._settings), agent)

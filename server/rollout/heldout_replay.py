@@ -22,6 +22,7 @@ from burnish.adapters.evidence.heldout_replay import Measures, Replay, Rules, fa
 from burnish.adapters.evidence.holdout import is_held_out
 from burnish.adapters.evidence.slices import Slices, State
 from burnish.adapters.evidence.turn_slices import slices_of
+from burnish.adapters.registry.personal import is_listed
 from burnish.config import Settings
 from burnish.errors import EngineError, EngineUnavailable, Postponed
 from burnish.journal import Journal
@@ -178,13 +179,14 @@ class Replayer:
                 raise EngineUnavailable(
                     f"the engine has lost {', '.join(sorted(lost))} while it was asked; it is asked again"
                 )
+        redacts = is_listed(name.agent, self._settings_of(name.agent).journal.redact)
         with self._journal.write() as session:
             for (turn, *_), (new, old) in zip(asked, answered, strict=True):
                 if isinstance(new, EngineError) or isinstance(old, EngineError):
                     why = new if isinstance(new, EngineError) else old
                     reply_pairs.put_unasked(session, name, live, turn.interaction_id, str(why))
                 else:
-                    reply_pairs.put(session, name, live, turn.interaction_id, new, old)
+                    reply_pairs.put(session, name, live, turn.interaction_id, new, old, redacts=redacts)
 
 
 def _turns(session: Session, agent: str, holdout: float, n: int) -> list[InteractionRow]:

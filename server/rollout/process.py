@@ -85,7 +85,10 @@ async def _work(settings: Settings, is_stopping: Callable[[], bool]) -> None:
         personal=settings.personal,
         replayer=Replayer(journal, engines[0], of),
     )
-    file_retention, mirror = FileRetention(settings, journal), Mirror(journal, engines[0])
+    file_retention, mirror = (
+        FileRetention(settings, journal),
+        Mirror(journal, engines[0], redact=settings.journal.redact),
+    )
     sources = [VllmSource(url, engine_key(settings)) for url in settings.engine_urls]
     drawer = Drawer(journal, sources, routes_file(settings), settings, of)
     asking = asyncio.create_task(_ask_base(settings, retention, engines[0], is_stopping))

@@ -13,16 +13,20 @@ from burnish.journal.tables import CompareJob, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
 from burnish.records import VersionName
 from burnish.server.rollout.engine.engine import Reply
+from burnish.wire.redaction import redacted_message
 
 
-def put(session: Session, name: VersionName, baseline: int, turn: str, new: Reply, old: Reply) -> None:
-    """Keep the replies of candidate `name` and version `baseline` to `turn`. Equal replies are a tie without a
-    judge. Nothing is kept for a turn that was erased meanwhile."""
+def put(
+    session: Session, name: VersionName, baseline: int, turn: str, new: Reply, old: Reply, *, redacts: bool = False
+) -> None:
+    """Keep the replies of candidate `name` and version `baseline` to `turn`, as the agent's turns are kept if it
+    `redacts` them. Equal replies are a tie without a judge. Nothing is kept for a turn that was erased meanwhile.
+    """
     if session.get(InteractionRow, turn) is None:
         return
     key = {"agent": name.agent, "version": name.version, "interaction_id": turn}
     is_same = _said(new) == _said(old)
-    digests = {"candidate_digest": _kept(session, new), "baseline_digest": _kept(session, old)}
+    digests = {"candidate_digest": _kept(session, new, redacts), "baseline_digest": _kept(session, old, redacts)}
     verdict = {"outcome": 0, "reason": "the same reply"} if is_same else {"outcome": None, "reason": None}
     columns = {**key, **digests, **verdict, "baseline": baseline, "created_at": time.time(), "votes": []}
     if insert_or_skip(session, ComparisonRow, columns) and not is_same:
@@ -55,7 +59,8 @@ def _said(reply: Reply) -> tuple[str, list[Any]]:
     return str(reply.message.get("content") or "").strip(), calls
 
 
-def _kept(session: Session, reply: Reply) -> str:
+def _kept(session: Session, reply: Reply, redacts: bool = False) -> str:
     """The reply as the journal keeps it: a message and its length."""
-    verdict = {name: reply.message[name] for name in ("role", "content", "tool_calls") if reply.message.get(name)}
+    message = redacted_message(reply.message) if redacts else reply.message
+    verdict = {name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)}
     return blobs.store(session, {"role": "assistant", **verdict, "n_tokens": reply.n_tokens})

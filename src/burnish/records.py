@@ -220,6 +220,17 @@ def digest_of_voice(who: Who) -> str:
     return hashlib.blake2b("\0".join(who).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
+def id_without_words(record_id: str) -> str:
+    """The same id with a digest in place of what a client chose. Ids that Burnish made stay as they are."""
+    prefix, colon, own = record_id.partition(":")
+    if not colon or (len(own) == 32 and _HEX.issuperset(own)):
+        return record_id
+    return f"{prefix}:{hashlib.blake2b(own.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+
+
+_HEX = frozenset("0123456789abcdef")
+
+
 @dataclass(frozen=True, slots=True)
 class Interaction:
     """One recorded agent reply, exactly as sampled.

@@ -12,17 +12,19 @@ from burnish.journal.tables import (
     BlobRow,
     ErasureJob,
     FeedbackRow,
+    GroupSampleRow,
     InteractionRow,
     JudgementRow,
     NextStateRow,
     SampleRow,
     SessionRow,
+    ShadowGroupRow,
     ShadowRow,
     StepRow,
 )
 from burnish.journal.turns import ask_judge, record_judgement
-from burnish.records import Interaction, NextStateKind, VersionName, int_array, who_of
-from burnish.rewards import NEXT_STATE
+from burnish.records import GroupState, Interaction, NextStateKind, TargetKind, VersionName, int_array, who_of
+from burnish.rewards import FEEDBACK, NEXT_STATE, WORDS
 from tests.factories import feedback, interaction, judgement, user
 from tests.turns import add_feedback, add_next_state, add_turn
 
@@ -136,6 +138,117 @@ def test_feedback_on_others_turns_goes_and_their_reward_with_it(any_journal: Jou
     assert count(any_journal, FeedbackRow) == 0
     with any_journal.read() as session:
         assert not session.get_one(InteractionRow, name).is_ready
+
+
+def wish(journal: Journal, name: str, text: str, **columns: Any) -> None:
+    """A shadow group that is graded on `text`."""
+    with journal.write() as session:
+        assert begin(session, session.get_one(InteractionRow, name), 2, text, "f-1")
+        session.flush()
+        row = session.get_one(ShadowGroupRow, name)
+        for column, value in columns.items():
+            setattr(row, column, value)
+
+
+def hint(journal: Journal, name: str, text: str, origin: str = FEEDBACK, judge_id: str = f"{WORDS}1") -> None:
+    with journal.write() as session:
+        said = judgement(name, None, text, hint_status="accepted", judge_id=judge_id)
+        record_judgement(session, said, origin)
+
+
+def wishes(journal: Journal) -> dict[str, tuple[str, str]]:
+    with journal.read() as session:
+        return {row.interaction_id: (row.wish, row.state) for row in session.scalars(select(ShadowGroupRow))}
+
+
+PAGE = who_of("default", "page", None)
+
+
+def test_words_about_others_turns_leave_the_wishes_of_their_groups(any_journal: Journal) -> None:
+    """Bob's groups are graded on hints on Bob's turns, and a page gave one of those."""
+    first, later, other = (add_turn(any_journal, said("bob", text)) for text in ("one", "two", "three"))
+    add_feedback(any_journal, first, -1.0, comment="the page's words", key_id="page")
+    add_feedback(any_journal, other, -1.0, comment="bob's words", user="bob")
+    hint(any_journal, first, "the page's words")
+    hint(any_journal, other, "bob's words")
+    wish(any_journal, first, "the page's words", state=GroupState.SPENT, spent_step=1)
+    wish(any_journal, later, "bob's words\nthe page's words")
+    wish(any_journal, other, "bob's words")
+    with any_journal.write() as session:
+        gone = erasure.erase_feedback(session, *erasure.feedback_of(PAGE))
+    assert gone.groups == {first, later}
+    assert wishes(any_journal) == {
+        first: ("", GroupState.SPENT),
+        later: ("bob's words", GroupState.DROPPED),
+        other: ("bob's words", GroupState.DRAWING),
+    }
+
+
+def test_words_that_came_back_leave_the_wishes_too(any_journal: Journal) -> None:
+    kept = add_turn(any_journal, said("bob", "hello"))
+    gone = add_turn(any_journal, said("ann", "words of ann"))
+    add_next_state(any_journal, kept, NextStateKind.USER_REPLY, user("words of ann"))
+    with any_journal.write() as session:
+        session.get_one(NextStateRow, kept).follower_id = gone
+    hint(any_journal, kept, "hint from ann", NEXT_STATE, "base/abc")
+    wish(any_journal, kept, "hint from ann")
+    assert erase(any_journal, ANN).groups == {kept}
+    assert wishes(any_journal) == {kept: ("", GroupState.DROPPED)}
+
+
+def test_a_hint_in_the_words_of_feedback_that_is_left_stays(any_journal: Journal) -> None:
+    name = add_turn(any_journal, said("bob", "hello"))
+    add_feedback(any_journal, name, -1.0, comment="the page's words", key_id="page")
+    add_feedback(any_journal, name, -1.0, comment="bob's words", user="bob")
+    hint(any_journal, name, "bob's words")
+    erase(any_journal, PAGE)
+    assert count(any_journal, JudgementRow) == 1 and count(any_journal, FeedbackRow) == 1
+
+
+def learn(journal: Journal, version: int, samples: dict[str, list[str]], groups: tuple[str, ...] = ()) -> None:
+    with journal.write() as session:
+        step = StepRow(agent="agent", version=version, parent=0, outcome="published", metrics={}, started_at=1.0)
+        session.add(step)
+        session.flush()
+        for turn, records in samples.items():
+            session.add(SampleRow(step_id=step.step_id, interaction_id=turn, record_ids=records))
+        for turn in groups:
+            session.add(GroupSampleRow(step_id=step.step_id, interaction_id=turn, scores=[0.0, 1.0]))
+
+
+def test_the_versions_that_feedback_on_others_turns_rewarded_are_known(any_journal: Journal) -> None:
+    rated, own, hinted, later, early = (add_turn(any_journal, said("bob", text)) for text in "abcde")
+    add_feedback(any_journal, rated, 1.0, key_id="page", feedback_id="page:1")
+    add_feedback(any_journal, hinted, None, comment="the page's words", key_id="page", feedback_id="page:2")
+    add_feedback(any_journal, later, None, score=1.0, key_id="page", feedback_id="page:Ann", about=TargetKind.SESSION)
+    with any_journal.write() as session:
+        session.get_one(FeedbackRow, "page:Ann").session_id = f"s-{1}"
+        for name in (later, early):
+            session.get_one(InteractionRow, name).session_id = f"s-{1}"
+    hint(any_journal, hinted, "the page's words")
+    with any_journal.read() as session:
+        (judged,) = session.scalars(select(JudgementRow.judgement_id))
+    learn(any_journal, 1, {rated: ["page:1"]})
+    learn(any_journal, 2, {rated: ["key-1:of bob"], own: ["f-9"]})
+    learn(any_journal, 3, {hinted: ["j-other", judged]})
+    learn(any_journal, 4, {early: ["page:Ann", "next_state"]})
+    with any_journal.write() as session:
+        learned = erasure.learned_from(session, *erasure.feedback_of(PAGE))
+        assert {name.version for name in learned.versions} == {1, 3, 4}
+        assert learned.turns == {rated, hinted, early}
+        assert learned.records == {"page:1", "page:2", "page:Ann", judged}
+        erasure.erase_feedback(session, *erasure.feedback_of(PAGE))
+    with any_journal.read() as session:
+        left = [name for row in session.scalars(select(SampleRow)) for name in row.record_ids]
+    assert not any("Ann" in name for name in left) and "key-1:of bob" in left
+
+
+def test_the_versions_that_used_a_group_are_known(any_journal: Journal) -> None:
+    name = add_turn(any_journal, said("bob", "hello"))
+    learn(any_journal, 5, {}, (name,))
+    with any_journal.read() as session:
+        assert erasure.trained_on(session, (), [name]) == {VersionName("agent", 5)}
+        assert erasure.trained_on(session, [name]) == {VersionName("agent", 5)}
 
 
 def test_the_versions_that_used_a_turn_are_known(any_journal: Journal) -> None:

@@ -12,7 +12,7 @@ from burnish.adapters.verbs import privacy
 from burnish.config import Settings
 from burnish.errors import NotAllowed
 from burnish.journal import Journal
-from burnish.journal.privacy import erasure, personal_data
+from burnish.journal.privacy import erasure
 from burnish.keys import MAX_USER, Scope
 from burnish.records import Who
 from burnish.server.gateway.access.keyring import Caller
@@ -62,11 +62,8 @@ def router(settings: Settings, journal: Journal, access: Access) -> APIRouter:
         responses={200: {"content": {JSONL: {"schema": {"type": "string"}}}, "description": "One JSON object a line."}},
     )
     def export_user(user: Name, by: AskedBy = "user", caller: Caller = may_act) -> StreamingResponse:
-        """Everything that is stored of a user: turns with what was made from them, feedback, sessions, keys."""
-        who = _who(caller, user, by)
-        with journal.read() as session:
-            privacy.check_known(session, who)
-        return StreamingResponse(personal_data.lines(journal, who), media_type=JSONL)
+        """Everything that is stored of a user: turns with what was made from them, feedback, sessions, keys, audit."""
+        return StreamingResponse(privacy.export(settings, journal, _who(caller, user, by)), media_type=JSONL)
 
     @made.post("/privacy/forget")
     def forget_user(body: Forget, caller: Caller = may_forget) -> dict[str, Any]:

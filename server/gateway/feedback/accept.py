@@ -1,7 +1,8 @@
 """`POST /v1/feedback`, `/v1/feedback/batch`, `/v1/feedback/tokens`: appended like any other record, answered without
 SQL.
 
-A caller's own `id` makes the call idempotent. Ids of different keys or users never meet: each begins with theirs.
+A caller's own `id` makes the call idempotent. It is kept as a digest, because it may hold words, and the id of
+feedback goes wherever the feedback is used. Ids of different keys or users never meet: each begins with theirs.
 """
 
 import time
@@ -13,11 +14,12 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.errors import JournalError, NotAllowed, RequestError
 from burnish.keys import Scope as KeyScope
-from burnish.records import Feedback, FeedbackSource
+from burnish.records import Feedback, FeedbackSource, id_without_words
 from burnish.server.gateway.access.keyring import Caller, secret_of
 from burnish.server.gateway.feedback import vote_tokens
 from burnish.server.gateway.feedback.parse import Opinion, decoded, kind_of, outcome_of, parse, parse_batch, rating_of
-from burnish.server.gateway.http.asgi import read_body, send_json
+from burnish.server.gateway.http.asgi import headers_of, read_body, send_json
+from burnish.server.gateway.labels import may_store
 from burnish.server.gateway.state import State
 from burnish.wire.redaction import redacted
 
@@ -34,14 +36,13 @@ def voter(state: State, scope: Scope) -> Caller:
 
 
 async def answer(state: State, caller: Caller, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-    """Accept one piece of feedback. Answers 202 once it is written."""
+    """Accept one piece of feedback. Answers 202 once it is written, or at once if it may not be."""
     opinion = parse(await read_body(receive, MAX_BODY))
     given = secret_of(scope)
     if given.startswith(vote_tokens.PREFIX):
         _check_grant(opinion, state.tokens.read(given))
-    feedback = _feedback(opinion, caller)
-    await _append(state, [feedback])
-    await send_json(send, 202, _accepted(feedback))
+    (accepted,) = await _append(state, scope, caller, [_feedback(opinion, caller)])
+    await send_json(send, 202, accepted)
 
 
 async def answer_batch(
@@ -50,8 +51,7 @@ async def answer_batch(
     """Accept a batch. Answers 202 once all of it is written."""
     opinions = parse_batch(await read_body(receive, MAX_BATCH_BODY))
     said = [_feedback(opinion, caller, f"feedback[{number}].") for number, opinion in enumerate(opinions)]
-    await _append(state, said)
-    await send_json(send, 202, {"feedback": [_accepted(feedback) for feedback in said]})
+    await send_json(send, 202, {"feedback": await _append(state, scope, caller, said)})
 
 
 async def answer_token(
@@ -78,7 +78,7 @@ def _check_grant(opinion: Opinion, grant: vote_tokens.Grant) -> None:
 
 def _feedback(opinion: Opinion, caller: Caller, place: str = "") -> Feedback:
     return Feedback(
-        feedback_id=f"{caller.feedback_prefix}{opinion.id or uuid.uuid4().hex}",
+        feedback_id=id_without_words(f"{caller.feedback_prefix}{opinion.id or uuid.uuid4().hex}"),
         target=opinion.target,
         tenant=caller.tenant,
         key_id=caller.key_id,
@@ -122,16 +122,20 @@ def _source(opinion: Opinion, caller: Caller, place: str) -> FeedbackSource:
     )
 
 
-async def _append(state: State, said: Sequence[Feedback]) -> None:
+async def _append(state: State, scope: Scope, caller: Caller, said: Sequence[Feedback]) -> list[dict[str, str]]:
+    """Store feedback, unless its request, key or user opted out of recording. Returns the answers."""
+    if not may_store(headers_of(scope), caller, state.routes.current()):
+        return [_answer(each, "unrecorded") for each in said]
     if state.settings.journal.redact:  # for all agents: it is not known yet whose reply this is about
         said = [redacted(each) for each in said]  # type: ignore[misc]
     if not state.recorder.append_all(said):
         raise JournalError("the feedback cannot be stored: the disk is full; please try again later")
     await state.recorder.durable()
+    return [_answer(each, "pending") for each in said]
 
 
-def _accepted(feedback: Feedback) -> dict[str, str]:
-    return {"id": feedback.feedback_id, "target": feedback.target, "about": feedback.about.value, "status": "pending"}
+def _answer(feedback: Feedback, status: str) -> dict[str, str]:
+    return {"id": feedback.feedback_id, "target": feedback.target, "about": feedback.about.value, "status": status}
 
 
 _wish_decoder = msgspec.json.Decoder(vote_tokens.Wish)

@@ -20,7 +20,7 @@ from burnish.journal import Journal
 from burnish.journal.blobs import storable
 from burnish.journal.tables import AgentRow, FeedbackRow, InteractionRow
 from burnish.keys import Scope
-from burnish.records import Feedback, FeedbackSource, TargetKind
+from burnish.records import Feedback, FeedbackSource, TargetKind, id_without_words
 from burnish.server.gateway.access.keyring import Caller, Holder
 from burnish.server.gateway.access.need import Reach, need
 from burnish.server.gateway.feedback.accept import PATH
@@ -116,8 +116,10 @@ def router(settings: Settings, journal: Journal) -> APIRouter:
 
 
 def _find(journal: Journal, feedback_id: str, caller: Caller, tenant_wide: Scope) -> FeedbackRow | None:
+    # earlier versions stored an id as it was sent
+    names = {storable(feedback_id), storable(id_without_words(feedback_id))}
     with journal.read() as session:
-        mine = (col(FeedbackRow.feedback_id) == storable(feedback_id), *_visible(caller, tenant_wide))
+        mine = (col(FeedbackRow.feedback_id).in_(names), *_visible(caller, tenant_wide))
         return session.scalars(select(FeedbackRow).where(*mine)).first()
 
 
@@ -141,7 +143,7 @@ def _visible(caller: Caller, tenant_wide: Scope) -> list[ColumnElement[bool]]:
 def _deletion(feedback_id: str, found: FeedbackRow | None, caller: Caller) -> Feedback:
     """The record that deletes feedback. The caller's own feedback may still be on its way to the journal."""
     return Feedback(
-        feedback_id=feedback_id,
+        feedback_id=found.feedback_id if found else id_without_words(feedback_id),
         target=found.target if found else "",
         tenant=caller.tenant,
         key_id=found.key_id if found else caller.key_id,

@@ -167,7 +167,7 @@ def body(name: str) -> Tree:
 
 _SAYS = {
     "x-burnish-train": "`false` keeps this turn out of training.",
-    "x-burnish-record": "`false` keeps this turn out of the journal, and so out of training.",
+    "x-burnish-record": "`false` keeps this turn, or this feedback, out of the journal, and so out of training.",
     "x-burnish-user": "The end user. It is believed if the key has the scope `users`.",
     "x-session-id": "The session that this turn belongs to; else it is found from the messages.",
     "x-turn-type": "`main` or `side`.",

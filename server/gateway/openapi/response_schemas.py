@@ -103,7 +103,13 @@ SCHEMAS: dict[str, Tree] = {
     ),
     "Model": _MODEL,
     "Accepted": _exactly(
-        id=_TEXT, target=_TEXT, about={"enum": ["response", "turn", "session"]}, status=_is("pending")
+        id=_TEXT,
+        target=_TEXT,
+        about={"enum": ["response", "turn", "session"]},
+        status={
+            "enum": ["pending", "unrecorded"],
+            "description": "`unrecorded`: an opt-out holds, nothing is stored.",
+        },
     ),
     "AcceptedBatch": _exactly(feedback={"type": "array", "items": {"$ref": "#/components/schemas/Accepted"}}),
     "VoteToken": _exactly(token=_TEXT, expires_at={**_COUNT, "description": "Seconds since the epoch."}),

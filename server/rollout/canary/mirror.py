@@ -8,7 +8,7 @@ restart asks nothing twice.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -17,6 +17,7 @@ from sqlmodel import Session, col
 
 from burnish.adapters.evidence.heldout_replay import Rules
 from burnish.adapters.registry import canaries
+from burnish.adapters.registry.personal import is_listed
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.hashing import place
 from burnish.journal import Journal
@@ -37,12 +38,17 @@ log = structlog.get_logger(__name__)
 
 
 class Mirror:
-    """One per serving host. The first engine answers, with at most `max_tokens`."""
+    """One per serving host. The first engine answers, with at most `max_tokens`. Replies of the agents in `redact` are
+    kept without findings.
+    """
 
-    def __init__(self, journal: Journal, engine: Engine, *, max_tokens: int = Rules.max_tokens) -> None:
+    def __init__(
+        self, journal: Journal, engine: Engine, *, max_tokens: int = Rules.max_tokens, redact: Collection[str] = ()
+    ) -> None:
         self._journal = journal
         self._engine = engine
         self._max_tokens = max_tokens
+        self._redact = redact
         self._refused: set[str] = set()  # turns that the engine refused
         self._is_observing = True
 
@@ -106,10 +112,9 @@ class Mirror:
             for turn, reply in zip(turns, replies, strict=True):
                 if reply is not None:
                     (live,) = messages_of(session, [turn.reply_digest])
-                    n_live = len(turn.token_ids) // 4
-                    reply_pairs.put(
-                        session, name, row.baseline, turn.interaction_id, reply, Reply(live, turn.finish_reason, n_live)
-                    )
+                    shown = Reply(live, turn.finish_reason, len(turn.token_ids) // 4)
+                    pair = (name, row.baseline, turn.interaction_id, reply, shown)
+                    reply_pairs.put(session, *pair, redacts=is_listed(row.agent, self._redact))
                     n_made += 1
         return n_made
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import structlog
 
 from burnish import serving_table
+from burnish.adapters.registry.personal import is_listed
 from burnish.config import BASE_NAME, Settings
 from burnish.errors import EngineError, EngineUnavailable
 from burnish.journal import Journal, jobs, judge_checks, shadows
@@ -26,6 +27,7 @@ from burnish.server.rollout.shadow_groups import group
 from burnish.server.rollout.shadow_groups.engine_source import Source
 from burnish.server.rollout.shadow_groups.group import Interrupted, Order, Prompt, Unfit
 from burnish.server.rollout.shadow_groups.picker import MAX_AGE, pick
+from burnish.wire.redaction import REDACTED, redacted_message
 
 log = structlog.get_logger(__name__)
 LEASE_SECONDS = 150.0
@@ -177,7 +179,16 @@ class Drawer:
                 self._store(job, replies)
 
     def _store(self, job: jobs.Leased, replies: Sequence[shadows.Drawn]) -> None:
-        name, settings = str(job.payload["interaction_id"]), self._of(str(job.payload["agent"]))
+        """Store the group. If its agent's turns are redacted and there is something to redact in a reply, nothing of
+        the group is stored, because its tokens would spell it out.
+        """
+        name, agent = str(job.payload["interaction_id"]), str(job.payload["agent"])
+        settings = self._of(agent)
+        if is_listed(agent, self._settings.journal.redact) and any(
+            redacted_message(each.reply) is not each.reply for each in replies
+        ):
+            self._drop(job, REDACTED, sum(len(each.token_ids) for each in replies))
+            return
         with self._journal.write() as session:
             for_judge = settings.groups.grader == "rubric"
             if jobs.finish(session, ShadowJob, job) and shadows.file(session, name, replies, for_judge=for_judge):

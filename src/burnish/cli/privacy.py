@@ -31,7 +31,7 @@ from burnish.config import Settings
 from burnish.errors import BurnishError
 from burnish.files import hold
 from burnish.journal import Journal
-from burnish.journal.privacy import erasure, personal_data
+from burnish.journal.privacy import erasure
 from burnish.records import VersionState, Who
 
 LOOK = 0.1
@@ -59,13 +59,11 @@ def export(
 ) -> None:
     """Export everything that is stored of a user as JSON, one object a line.
 
-    Turns come with what was made from them, then feedback, sessions, keys, personal agents and an opt-out.
+    What is not in the journal yet comes first, then turns with what was made from them, feedback, sessions, keys,
+    personal agents, an opt-out and entries of the audit log.
     """
-    _, journal, _ = existing(file, state, None)
-    who = _who(user, key, tenant)
-    with journal.read() as session:
-        privacy.check_known(session, who)
-    write_lines(personal_data.lines(journal, who), output)
+    settings, journal, _ = existing(file, state, None)
+    write_lines(privacy.export(settings, journal, _who(user, key, tenant)), output)
 
 
 @app.command(epilog=example("privacy forget ann --yes", "privacy forget ann --dry-run --json"))

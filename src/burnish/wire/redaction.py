@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from burnish.records import Feedback, Interaction
+from burnish.records import Feedback, Interaction, Message
 from burnish.wire.findings import UNCHECKED, Finding, findings
 
 REDACTED = "redacted"
@@ -26,6 +26,15 @@ def redact(text: str) -> str:
     """`text` with a word in brackets in place of each finding."""
     clean = _cleaned([text])
     return text if clean is None else str(clean[0])
+
+
+def redacted_message(message: Message) -> Message:
+    """`message` without findings. The same object if there is none. One that is too deep is not kept."""
+    try:
+        clean = _cleaned([message])
+    except RecursionError:
+        return _UNSAID | {"role": str(message.get("role", ""))}
+    return message if clean is None else clean[0]
 
 
 def redacted(record: Interaction | Feedback) -> Interaction | Feedback:

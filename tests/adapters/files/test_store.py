@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.files.store import PROBE, AdapterStore
 from burnish.errors import AdapterError
 
 FACTS = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": 0}
@@ -169,11 +169,13 @@ def test_sweep_sets_aside_what_steps_left_and_nothing_else(store: AdapterStore) 
         (home / name).mkdir()
         (home / name / "adapter_model.safetensors").write_bytes(b"half")
     content = (store.path("agent", 2) / "adapter_model.safetensors").read_bytes()
+    (store.path("agent", 2) / PROBE).write_text("{}")
     cleared = store.sweep("agent", unfinished={2, 4, 7})
     published = store.path("agent", 2)
     moved = cleared.pop(published)
     assert cleared == {home / name: None for name in names[:2]}
-    assert moved is not None and moved.parent == store.root / "quarantine" and moved.name.startswith("agent@v000002-")
+    assert moved is not None and not (moved / PROBE).exists()
+    assert moved.parent == store.root / "quarantine" and moved.name.startswith("agent@v000002-")
     assert (moved / "adapter_model.safetensors").read_bytes() == content
     assert sorted(path.name for path in home.iterdir()) == sorted([*names[2:], "v000001", "v000003"])
     assert store.sweep("agent", unfinished={2, 4, 7}) == {}

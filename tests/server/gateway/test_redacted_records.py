@@ -55,10 +55,13 @@ def test_other_agents_and_turns_without_a_finding_are_recorded_whole(gateway: Ru
 
 def test_feedback_is_redacted(gateway: Running) -> None:
     vote = {"target": "x", "rating": "down", "comment": f"ask {MAIL}", "demonstration": f"Write to {MAIL}."}
+    vote |= {"correction": f"Not {MAIL}.", "label": f"asked {MAIL}", "outcome": -1, "id": f"of {MAIL}"}
     with gateway.client("voter") as client:
         assert client.post("/v1/feedback", json=vote).status_code == 202
     (stored,) = gateway.feedback
     assert (stored.comment, stored.demonstration) == ("ask [email]", None)
+    assert (stored.correction, stored.label) == (None, "asked [email]")
+    assert MAIL.encode() not in b"".join(path.read_bytes() for path in gateway.settings.segments_dir.glob("*.seg"))
 
 
 def test_a_redacted_turn_never_trains(gateway: Running) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from benchmarks.security.forgetting import measure
 from burnish import config
-from burnish.adapters.files.store import AdapterStore
+from burnish.adapters.files.store import QUARANTINE, AdapterStore
 from burnish.adapters.registry import lifecycle
 from burnish.adapters.registry.personal import name_of
 from burnish.adapters.serving.prepare import prepare
@@ -27,18 +27,22 @@ from burnish.journal.tables import (
     AuditRow,
     ErasureJob,
     FeedbackRow,
+    GroupSampleRow,
     InteractionRow,
+    KeyRow,
     SampleRow,
     StepRow,
     VersionRow,
 )
 from burnish.journal.turns import interaction_of
+from burnish.keys import Scope, mint
 from burnish.records import UNDECIDED, Interaction, StepOutcome, VersionState
 from burnish.segments.file import SegmentWriter, aside_of, read
 from burnish.segments.frames import encode
 from burnish.server.ingest.ingester import Ingester
 from burnish.server.ingest.personal_requests import PersonalRequests
 from burnish.server.ingest.segment_folder import SegmentFolder
+from tests import postgres
 from tests.adapters.files.test_store import fill
 from tests.factories import interaction, user
 from tests.server.ingest.pen import Pen
@@ -54,8 +58,15 @@ def _log_as_before() -> Iterator[None]:
     structlog.configure(**before)
 
 
-def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(tmp_path: Path) -> None:
-    figures = measure(tmp_path, print, 50)
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(
+    tmp_path: Path, request: pytest.FixtureRequest, database: str
+) -> None:
+    if database == "postgresql":
+        server = postgres.running(request.config)
+        figures = measure(tmp_path, print, 60, server.url(server.empty()), server.folder / "data")
+    else:
+        figures = measure(tmp_path, print, 60)
     assert figures["forgotten_planted"] >= 50
     assert figures["forgotten_there_before"] == figures["forgotten_planted"]
     assert figures["forgotten_exported"] == 1.0
@@ -71,6 +82,9 @@ def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(tmp_pa
         (Journal, "compact", None),
         (SegmentFolder, "erase", (0, 0)),
         (erasure, "drop_unused", 0),
+        (erasure, "_forget_wishes", set()),
+        (erasure, "_forget_ids", None),
+        (privacy, "_clean", None),
         (privacy, "forget_user", (0, [])),
     ],
 )
@@ -78,7 +92,7 @@ def test_a_part_that_is_left_out_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, left: Any
 ) -> None:
     monkeypatch.setattr(place, name, lambda *_: left)
-    assert measure(tmp_path, print, 50)["forgotten_found"] > 0
+    assert measure(tmp_path, print, 60)["forgotten_found"] > 0
 
 
 class Server:
@@ -96,22 +110,24 @@ class Server:
         with self.journal.write() as session:
             privacy.forget(session, (tenant, "user", user), actor="test", reason="she asked")
 
-    def run(self, n: int = 3) -> dict[str, Any]:
+    def run(self, n: int = 3, who: Any = ("default", "user", "ann")) -> dict[str, Any]:
         """`n` rounds of the ingester. Returns how far the erasure is."""
         for _ in range(n):
             self.ingester._erasures._next_look = 0.0  # type: ignore[union-attr]
             self.ingester.run_once()
         with self.journal.read() as session:
-            return privacy.standing(session, ANN)
+            return privacy.standing(session, who)
 
-    def publish(self, number: int, rows: list[str], state: VersionState, parent: int = 0) -> None:
+    def publish(
+        self, number: int, rows: list[str], state: VersionState, parent: int = 0, records: Any = (), **facts: Any
+    ) -> None:
         """A version that a step made from `rows`, with a probe of all of them."""
         probe: dict[str, Any] = {"rows": [{"prompt_ids": [7, 7], "completion_ids": [8]} for _ in rows], "positions": []}
         probe["positions"] = [{"row": place, "index": 0} for place in range(len(rows))]
         with self.store.aside("agent", number) as directory:
             fill(directory)
             (directory / "probe.json").write_text(json.dumps(probe))
-            facts = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": parent, "rows": rows}
+            facts |= {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": parent, "rows": rows}
             self.store.publish("agent", number, directory, facts)
         with self.journal.write() as session:
             is_open = state in UNDECIDED
@@ -120,12 +136,9 @@ class Server:
             session.add(step)
             session.flush()
             for name in rows:
-                session.add(SampleRow(step_id=step.step_id or 0, interaction_id=name, record_ids=[]))
+                session.add(SampleRow(step_id=step.step_id or 0, interaction_id=name, record_ids=list(records)))
             made: dict[str, Any] = {"step_id": step.step_id, "state": state, "digest": "d", "evidence": {}}
             session.add(VersionRow(agent="agent", version=number, parent=parent, created_at=1.0, **made))
-
-
-ANN = ("default", "user", "ann")
 
 
 @pytest.fixture
@@ -159,6 +172,47 @@ def test_the_probe_of_a_live_version_loses_the_turns_tokens(server: Server) -> N
     assert [row["prompt_ids"] for row in probe["rows"]] == [[], [7, 7]]
     assert [place["row"] for place in probe["positions"]] == [1]
     server.store.verify("agent", 3)
+
+
+def test_what_a_voice_said_about_others_turns_lists_the_versions_that_learned_it(server: Server) -> None:
+    turns = [server.pen.say([user(text)], "ok", user="bob").interaction_id for text in "abcd"]
+    server.ingester.run_once()
+    add_feedback(server.journal, turns[0], 1.0, key_id="page", feedback_id="page:words of the page")
+    server.publish(3, [turns[0]], VersionState.RETIRED, records=["page:words of the page"])
+    server.publish(4, [turns[1]], VersionState.RETIRED, good=[[turns[0], "page:words of the page"]])
+    server.publish(5, [turns[1]], VersionState.RETIRED, jurors=[turns[0]])
+    server.publish(6, [turns[2]], VersionState.LIVE, good=[[turns[1], "key-1:words of bob"]])
+    server.publish(7, [turns[3]], VersionState.CANDIDATE, records=["f-1"], good=[[turns[0], None]])
+    page = ("default", "key", "page")
+    with server.journal.write() as session:
+        privacy.forget(session, page, actor="test")
+    told = server.run(who=page)
+    assert [each["version"] for each in told["versions"]] == ["agent@v3", "agent@v4", "agent@v5", "agent@v7"]
+    manifests = "".join(path.read_text() for path in server.settings.state_dir.rglob("manifest.json"))
+    assert "words of the page" not in manifests and "words of bob" in manifests
+    with server.journal.read() as session:
+        assert session.get_one(VersionRow, ("agent", 7)).state == VersionState.REFUSED
+
+
+def test_what_an_interrupted_step_left_loses_the_turns_tokens(server: Server) -> None:
+    """In quarantine, and before the learner has moved it there."""
+    hers = server.pen.say([user("hi")], "ok", user="ann").interaction_id
+    server.ingester.run_once()
+    probe = {"rows": [{"prompt_ids": [7, 7], "completion_ids": [8]}], "positions": [{"row": 0, "index": 0}]}
+    for number in (3, 4):
+        with server.store.aside("agent", number) as directory:
+            fill(directory)
+            (directory / "probe.json").write_text(json.dumps(probe))
+            facts = {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": 0, "rows": [hers]}
+            server.store.publish("agent", number, directory, facts | {"good": [[hers, "key-1:words of ann"]]})
+    aside = server.store.path("agent", 3).rename(server.store.root / "agent@v3-old")
+    (server.store.root / QUARANTINE).mkdir()
+    aside.rename(server.store.root / QUARANTINE / aside.name)
+    server.ask()
+    assert [each["version"] for each in server.run()["versions"]] == ["agent@v3", "agent@v4"]
+    for directory in server.store.directories():
+        assert "7" not in (directory / "probe.json").read_text()
+        assert "words of ann" not in (directory / "manifest.json").read_text()
 
 
 def test_a_turn_that_is_read_after_the_erasure_but_began_before_is_left_out(server: Server) -> None:
@@ -252,6 +306,47 @@ def test_a_forgotten_users_personal_agent_is_at_the_base_and_nobodys(server: Ser
     with server.journal.write() as session:
         personal.note(session, again)
         assert session.get_one(AgentRow, name).user == "ann"
+
+
+def exported(server: Server, who: Any = ("default", "user", "ann")) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in privacy.export(server.settings, server.journal, who)]
+
+
+def test_what_waits_for_the_journal_and_what_was_set_aside_is_handed_over(server: Server) -> None:
+    folder = aside_of(server.settings.segments_dir)
+    folder.mkdir(parents=True)
+    broken = interaction([user("set aside words of ann")], user="ann")
+    (folder / f"records-{time.time_ns():020d}-x-0.seg").write_bytes(
+        encode(broken) + encode(interaction([user("words of bob")], user="bob"))
+    )
+    server.pen.say([user("waiting words of ann")], "ok", user="ann")
+    server.pen.say([user("waiting words of bob")], "ok", user="bob")
+    found = exported(server)
+    assert [(each["what"], each["messages"][-1]["content"]) for each in found] == [
+        ("unfiled turn", "waiting words of ann"),
+        ("unfiled turn", "set aside words of ann"),
+    ]
+    assert found[1]["file"].startswith("aside/") and "token_ids" not in found[0]
+    server.ingester.run_once()
+    assert [each["what"] for each in exported(server)] == ["unfiled turn", "turn", "session"]
+    with pytest.raises(NotFound):
+        exported(server, ("default", "user", "nobody"))
+
+
+def test_steps_with_a_group_and_the_audit_entries_of_the_keys_are_handed_over(server: Server) -> None:
+    hers = server.pen.say([user("hi")], "ok", user="ann").interaction_id
+    server.ingester.run_once()
+    _, key = mint([Scope.INFERENCE], user="ann")
+    with server.journal.write() as session:
+        session.add(GroupSampleRow(step_id=4, interaction_id=hers, scores=[0.25, 1.0]))
+        session.add(KeyRow.of(key))
+        for actor, target in ((key.key_id, "agent@v3"), ("cli", key.key_id), ("cli", "agent@v4")):
+            session.add(AuditRow(at=1.0, actor=actor, action="pin", object=target))
+    found = exported(server)
+    (turn,) = (each for each in found if each["what"] == "turn")
+    assert [(step["step_id"], step["scores"]) for step in turn["group_steps"]] == [(4, [0.25, 1.0])]
+    told = [(each["actor"], each["object"]) for each in found if each["what"] == "audit entry"]
+    assert told == [(key.key_id, "agent@v3"), ("cli", key.key_id)]
 
 
 def test_an_unknown_user_and_an_unproved_name_are_told_apart(server: Server) -> None:

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from swap_world import PROMPTS, World
 
 from burnish.adapters.evidence.base_answers import N_BASE_ANSWERS
 from burnish.adapters.evidence.heldout_replay import Rules
 from burnish.adapters.registry.lineage import lineage
+from burnish.config import Journal
 from burnish.errors import EngineError, EngineUnavailable
-from burnish.journal.tables import CompareJob, ComparisonRow
+from burnish.journal.tables import BlobRow, CompareJob, ComparisonRow
 from burnish.server.rollout.base_predictions import Predictions
 from burnish.server.rollout.forgetting_prompts import RetentionSet
 from burnish.server.rollout.heldout_replay import Replayer
@@ -69,6 +71,18 @@ async def test_without_held_out_turns_a_candidate_waits(full: World) -> None:
     add_turn(full.journal, interaction([user("held one more")], interaction_id="one-more"))
     await again(full)
     assert full.live() == 1  # the same replies as the base's, so a judge has nothing to compare
+
+
+async def test_replies_are_kept_as_the_agents_turns_are(full: World) -> None:
+    full.settings = full.settings.model_copy(update={"journal": Journal(redact=("agent",))})
+    full.swapper._replayer = replayer(full)
+    full.engine.replies = lambda model, text: "mail ann@example.org" if text.startswith("held") else "ok"
+    talk(full, 70)
+    full.announce(1)
+    await full.swapper.run_once()
+    with full.journal.read() as session:
+        bodies = list(session.scalars(select(BlobRow.body)))
+    assert any("mail [email]" in body for body in bodies) and not any("ann@" in body for body in bodies)
 
 
 async def test_the_same_replies_need_no_judge(full: World) -> None:

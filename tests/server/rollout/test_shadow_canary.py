@@ -13,6 +13,7 @@ from burnish.adapters.registry import canaries, lifecycle
 from burnish.adapters.verbs import canary
 from burnish.errors import Conflict, EngineError, EngineUnavailable
 from burnish.journal.tables import AliasRow, CanaryRow, CompareJob, ComparisonRow, InteractionRow
+from burnish.journal.turns import messages_of
 from burnish.records import Observation, Sampling
 from burnish.server.rollout.canary.mirror import Mirror, is_mirrored
 from tests.factories import interaction, user
@@ -94,6 +95,17 @@ async def test_each_turn_is_answered_once_and_handed_to_the_judge(shadow: Shadow
     with shadow.journal.read() as session:
         jobs = [job.payload for job in session.query(CompareJob).all()]
     assert {(job["version"], job["interaction_id"]) for job in jobs} == {(1, name) for name in names}
+
+
+@pytest.mark.parametrize(("redact", "said"), [((), "mail ann@example.org"), (("agent",), "mail [email]")])
+async def test_replies_are_kept_as_the_agents_turns_are(shadow: Shadow, redact: tuple[str, ...], said: str) -> None:
+    shadow.engine.replies = lambda model, text: "mail ann@example.org"
+    shadow.talk(1)
+    assert await Mirror(shadow.journal, shadow.engine, redact=redact).run_once() == 1
+    (pair,) = shadow.pairs()
+    with shadow.journal.read() as session:
+        (kept,) = messages_of(session, [pair.candidate_digest])
+    assert kept["content"] == said
 
 
 async def test_turns_that_may_not_be_answered_again_are_left_alone(shadow: Shadow) -> None:

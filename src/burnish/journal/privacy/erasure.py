@@ -5,14 +5,16 @@ A text that is also part of another's turn stays as that turn's. What a step use
 words: so a version can always say what it was trained on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, TextClause, delete, func, or_, select, text, update
 from sqlmodel import Session, SQLModel, col
 
+from burnish.journal import shadows
 from burnish.journal.evidence import settle
+from burnish.journal.hint_quorum import sentences
 from burnish.journal.jobs import enqueue_again
 from burnish.journal.tables import (
     CompareJob,
@@ -33,22 +35,46 @@ from burnish.journal.tables import (
     ShadowRow,
     StepRow,
 )
+from burnish.journal.turns import feedback_of as feedback_in
 from burnish.journal.turns import judge_subject
-from burnish.records import VersionName, Who, digest_of_voice
-from burnish.rewards import FEEDBACK, NEXT_STATE
+from burnish.records import TargetKind, VersionName, Who, digest_of_voice, id_without_words, who_of
+from burnish.rewards import FEEDBACK, NEXT_STATE, WORDS, words_of
 
 AT_ONCE = 500
 """Turns that one statement names."""
+_Name = TypeVar("_Name", str, int)
+_Voice = tuple[str, Who]
+_SAME_TURN = col(InteractionRow.interaction_id) == col(ShadowGroupRow.interaction_id)
+_PLACE = (
+    col(FeedbackRow.feedback_id),
+    col(FeedbackRow.interaction_id),
+    col(FeedbackRow.session_id),
+    col(FeedbackRow.about),
+)
 _OF_TURNS: tuple[type[Any], ...] = (JudgementRow, NextStateRow, FeedbackRow, ComparisonRow, ShadowRow, ShadowGroupRow)
 
 
 @dataclass(slots=True)
 class Erased:
-    """What has gone. `touched` are other turns that had words of these in what came back to them."""
+    """What has gone. `touched` are other turns that had words of these in what came back to them. `groups` are other
+    turns' shadow groups that were graded on such words.
+    """
 
     turns: list[str] = field(default_factory=list)
     touched: list[str] = field(default_factory=list)
+    groups: set[str] = field(default_factory=set)
     n_feedback: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What steps learned from feedback: its `records`, the `turns` that it rewarded, and the `versions` that used
+    them so.
+    """
+
+    records: frozenset[str] = frozenset()
+    turns: frozenset[str] = frozenset()
+    versions: frozenset[VersionName] = frozenset()
 
 
 def subject_of(who: Who) -> str:
@@ -87,8 +113,10 @@ def erase_turns(session: Session, names: Sequence[str]) -> Erased:
     jobs. `drop_unused` then erases the texts.
     """
     gone = Erased(turns=list(names))
+    voices: set[_Voice] = set()
     for some in _batches(names):
         gone.touched += _forget_follower(session, some)
+        voices |= _voices(session, [*some, *gone.touched])
         sessions = list(
             session.scalars(
                 select(col(InteractionRow.session_id)).where(col(InteractionRow.interaction_id).in_(some)).distinct()
@@ -98,29 +126,34 @@ def erase_turns(session: Session, names: Sequence[str]) -> Erased:
         gone.n_feedback += _n(session, FeedbackRow, col(FeedbackRow.interaction_id).in_(some))
         for table in _OF_TURNS:
             _delete(session, table, col(table.interaction_id).in_(some))
+        _forget_hints(session, some)
+        _forget_ids(session, some)
         execute = session.connection().execute
-        execute(update(SampleRow).where(col(SampleRow.interaction_id).in_(some)).values(hint=None))
         execute(update(InteractionRow).where(col(InteractionRow.parent_id).in_(some)).values(parent_id=None))
         _delete(session, InteractionRow, col(InteractionRow.interaction_id).in_(some))
         _forget_sessions(session, sessions)
+    gone.groups = _forget_wishes(session, voices)
     settle(session, *_unspent(session, gone.touched))
     return gone
 
 
-def erase_feedback(session: Session, *where: ColumnElement[bool]) -> int:
-    """Erase feedback, and the hints in the same words. The rewards of unspent turns are worked out anew."""
-    found = session.connection().execute(
-        select(col(FeedbackRow.feedback_id), col(FeedbackRow.interaction_id)).where(*where)
-    )
-    rows = [(str(name), turn) for name, turn in found]
-    turns = list({str(turn) for _, turn in rows if turn is not None})
-    for some in _batches([name for name, _ in rows]):
+def erase_feedback(session: Session, *where: ColumnElement[bool]) -> Erased:
+    """Erase feedback, and the hints and wishes in the same words. The rewards of unspent turns are worked out anew."""
+    rows = session.connection().execute(select(*_PLACE).where(*where)).all()
+    turns = list({row.interaction_id for row in rows if row.interaction_id is not None})
+    near = _near(session, rows)
+    for some in _batches([row.feedback_id for row in rows]):
         _delete(session, FeedbackRow, col(FeedbackRow.feedback_id).in_(some))
+    voices: set[_Voice] = set()
     for some in _batches(turns):
-        _delete(session, JudgementRow, col(JudgementRow.interaction_id).in_(some), col(JudgementRow.origin) == FEEDBACK)
-        session.connection().execute(update(SampleRow).where(col(SampleRow.interaction_id).in_(some)).values(hint=None))
+        _forget_said(session, some)
+        _forget_hints(session, some)
+        voices |= _voices(session, some)
+    for some in _batches(near):
+        _forget_ids(session, some, {row.feedback_id for row in rows})
+    groups = _forget_wishes(session, voices)
     settle(session, *_unspent(session, turns))
-    return len(rows)
+    return Erased(groups=groups, n_feedback=len(rows))
 
 
 def drop_unused(session: Session) -> int:
@@ -131,20 +164,55 @@ def drop_unused(session: Session) -> int:
     return int(session.connection().execute(_DROP_UNUSED[dialect]).rowcount)
 
 
-def trained_on(session: Session, names: Sequence[str]) -> set[VersionName]:
-    """The versions, and the steps that may become versions, that used any of these turns."""
-    found: set[VersionName] = set()
+def trained_on(session: Session, names: Sequence[str], groups: Sequence[str] = ()) -> set[VersionName]:
+    """The versions, and the steps that may become versions, that used any of these turns, or one of these `groups`."""
+    steps: set[int] = set()
+    for table, wanted in ((SampleRow, names), (GroupSampleRow, [*names, *groups])):
+        for some in _batches(wanted):
+            used = (col(table.interaction_id).in_(some), col(table.skipped).is_(None))
+            steps |= set(session.scalars(select(col(table.step_id)).where(*used).distinct()))
+    return _versions_of(session, steps)
+
+
+def learned_from(session: Session, *where: ColumnElement[bool]) -> Learned:
+    """What steps learned from feedback. Groups that were graded on its words are not among it: `erase_feedback` knows
+    them.
+    """
+    has_words = or_(col(FeedbackRow.comment) != "", col(FeedbackRow.correction) != "")
+    rows = session.connection().execute(select(*_PLACE).where(*where)).all()
+    worded = session.scalars(
+        select(col(FeedbackRow.interaction_id)).where(*where, has_words, col(FeedbackRow.interaction_id).is_not(None))
+    )
+    records = {row.feedback_id for row in rows}
+    for some in _batches([name for name in worded if name is not None]):
+        hints = (col(JudgementRow.interaction_id).in_(some), col(JudgementRow.origin) == FEEDBACK)
+        records |= set(session.scalars(select(col(JudgementRow.judgement_id)).where(*hints)))
+    turns: set[str] = set()
+    steps: set[int] = set()
+    for some in _batches(_near(session, rows)):
+        used = (col(SampleRow.interaction_id).in_(some), col(SampleRow.skipped).is_(None))
+        for sample in session.scalars(select(SampleRow).where(*used)):
+            if not records.isdisjoint(sample.record_ids):
+                turns.add(sample.interaction_id)
+                steps.add(sample.step_id)
+    return Learned(frozenset(records), frozenset(turns), frozenset(_versions_of(session, steps)))
+
+
+def followed(session: Session, names: Sequence[str]) -> set[str]:
+    """Other turns to which words of these came back."""
+    found: set[str] = set()
     for some in _batches(names):
-        used = select(col(SampleRow.step_id)).where(
-            col(SampleRow.interaction_id).in_(some), col(SampleRow.skipped).is_(None)
+        found |= set(
+            session.scalars(select(col(NextStateRow.interaction_id)).where(col(NextStateRow.follower_id).in_(some)))
         )
-        grouped = select(col(GroupSampleRow.step_id)).where(
-            col(GroupSampleRow.interaction_id).in_(some), col(GroupSampleRow.skipped).is_(None)
-        )
-        steps = select(col(StepRow.agent), col(StepRow.version)).where(
-            or_(col(StepRow.step_id).in_(used), col(StepRow.step_id).in_(grouped))
-        )
-        found |= {VersionName(str(agent), int(number)) for agent, number in session.connection().execute(steps)}
+    return found - set(names)
+
+
+def _versions_of(session: Session, steps: Collection[int]) -> set[VersionName]:
+    found: set[VersionName] = set()
+    for some in _batches(sorted(steps)):
+        made = select(col(StepRow.agent), col(StepRow.version)).where(col(StepRow.step_id).in_(some))
+        found |= {VersionName(str(agent), int(number)) for agent, number in session.connection().execute(made)}
     return found
 
 
@@ -162,8 +230,86 @@ def _forget_follower(session: Session, names: Sequence[str]) -> list[str]:
         of_words = (col(JudgementRow.interaction_id).in_(some), col(JudgementRow.origin) == NEXT_STATE)
         _delete(session, JudgementRow, *of_words)
         _delete(session, JudgeJob, col(JudgeJob.subject).in_([judge_subject(name, NEXT_STATE) for name in some]))
-        session.connection().execute(update(SampleRow).where(col(SampleRow.interaction_id).in_(some)).values(hint=None))
+        _forget_hints(session, some)
     return touched
+
+
+def _forget_said(session: Session, names: Sequence[str]) -> None:
+    """Erase the verdicts on feedback that is gone. A hint in the words of feedback that is left stays."""
+    left = session.scalars(select(FeedbackRow).where(col(FeedbackRow.interaction_id).in_(names)))
+    said = {(row.interaction_id, words_of(feedback_in(row))) for row in left}
+    of_words = (col(JudgementRow.interaction_id).in_(names), col(JudgementRow.origin) == FEEDBACK)
+    for row in session.scalars(select(JudgementRow).where(*of_words)).all():
+        if not row.judge_id.startswith(WORDS) or (row.interaction_id, row.hint) not in said:
+            session.delete(row)
+    session.flush()
+    _delete(session, JudgeJob, col(JudgeJob.subject).in_([judge_subject(name, FEEDBACK) for name in names]))
+
+
+def _near(session: Session, rows: Sequence[Any]) -> list[str]:
+    """The turns that this feedback may reward: the one that it is attached to, or all of its session."""
+    found = {row.interaction_id for row in rows if row.interaction_id is not None}
+    sessions = {row.session_id for row in rows if row.session_id is not None and row.about == TargetKind.SESSION}
+    for some in _batches(sorted(sessions)):
+        wanted = select(col(InteractionRow.interaction_id)).where(col(InteractionRow.session_id).in_(some))
+        found |= set(session.scalars(wanted))
+    return sorted(found)
+
+
+def _forget_hints(session: Session, names: Sequence[str]) -> None:
+    """Take the words out of what steps noted of these turns."""
+    mine = col(SampleRow.interaction_id).in_(names)
+    session.connection().execute(update(SampleRow).where(mine).values(hint=None))
+
+
+def _forget_ids(session: Session, names: Sequence[str], gone: Collection[str] | None = None) -> None:
+    """Take the words out of the ids of this feedback (None: of all) in what steps noted. Earlier versions stored an id
+    as the client had chosen it.
+    """
+    for row in session.scalars(select(SampleRow).where(col(SampleRow.interaction_id).in_(names))):
+        row.record_ids = [id_without_words(name) if gone is None or name in gone else name for name in row.record_ids]
+    session.flush()
+
+
+def _voices(session: Session, names: Sequence[str]) -> set[_Voice]:
+    """The agents of these turns with their users, or with their keys without one."""
+    voice = (col(InteractionRow.tenant), col(InteractionRow.key_id), col(InteractionRow.user))
+    found: set[_Voice] = set()
+    for some in _batches(names):
+        wanted = select(col(InteractionRow.agent), *voice).where(col(InteractionRow.interaction_id).in_(some))
+        rows = session.connection().execute(wanted.distinct())
+        found |= {(agent, who_of(tenant, key_id, user)) for agent, tenant, key_id, user in rows}
+    return found
+
+
+def _forget_wishes(session: Session, voices: Collection[_Voice]) -> set[str]:
+    """Take wishes out of the shadow groups of these voices that no hint on their turns says any more.
+
+    Returns the groups that lost one. Those that no step has used are dropped.
+
+    A wish holds the words of whoever spoke about the turn, and those may be another's.
+    """
+    changed = set()
+    for agent, who in voices:
+        mine = (col(InteractionRow.agent) == agent, *turns_of(who))
+        groups = select(ShadowGroupRow).join(InteractionRow, _SAME_TURN).where(*mine, col(ShadowGroupRow.wish) != "")
+        found = session.scalars(groups).all()
+        if not found:
+            continue
+        hints = select(col(JudgementRow.hint)).join(
+            InteractionRow, col(InteractionRow.interaction_id) == col(JudgementRow.interaction_id)
+        )
+        left = session.scalars(hints.where(*mine, col(JudgementRow.hint).is_not(None)))
+        said = {part for hint in left for part in sentences(" ".join((hint or "").split()))}
+        for row in found:
+            lines = row.wish.split("\n")
+            kept = [line for line in lines if said.issuperset(sentences(line))]
+            if len(kept) < len(lines):
+                row.wish, row.record_id = "\n".join(kept), None
+                session.flush()
+                shadows.drop(session, row.interaction_id, "erased")
+                changed.add(row.interaction_id)
+    return changed
 
 
 def _forget_sessions(session: Session, names: Sequence[str]) -> None:
@@ -210,7 +356,7 @@ def _n(session: Session, table: type[SQLModel], *where: ColumnElement[bool]) -> 
     return int(session.connection().execute(select(func.count()).select_from(table).where(*where)).scalar_one())
 
 
-def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
+def _batches(names: Sequence[_Name]) -> Iterator[Sequence[_Name]]:
     for start in range(0, len(names), AT_ONCE):
         yield names[start : start + AT_ONCE]
 

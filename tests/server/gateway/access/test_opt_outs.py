@@ -85,6 +85,42 @@ def test_a_user_decides_under_every_key(gateway: Running, may_record: bool, expe
     assert outcome(gateway, "back end", user="bob") == outcome(gateway, "talker") == "trains"
 
 
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_feedback_of_whoever_opted_out_of_recording_is_not_stored(gateway: Running, is_batch: bool) -> None:
+    add_key(gateway, "ann", scopes=[Scope.FEEDBACK], user="ann")
+    add_key(gateway, "bob", scopes=[Scope.FEEDBACK], user="bob")
+    add_key(gateway, "silent", scopes=[Scope.FEEDBACK], may_record=False)
+    add_key(gateway, "untrained", scopes=[Scope.FEEDBACK], may_train=False)
+    change(gateway, opt_outs={digest_of_voice(("default", "user", user)): user == "bob" for user in ("ann", "bob")})
+    said = {"target": "chatcmpl-1", "comment": "c", "correction": "k", "demonstration": "d"}
+    path, body = ("/v1/feedback/batch", {"feedback": [said]}) if is_batch else ("/v1/feedback", said)
+    for key, headers, is_stored in (
+        ("ann", {}, False),
+        ("silent", {}, False),
+        ("voter", HEADERS, False),
+        ("voter", {}, True),
+        ("bob", {}, True),
+        ("untrained", {}, True),
+    ):
+        before = len(gateway.feedback)
+        with gateway.client(key) as client:
+            answer = client.post(path, json=body, headers=headers)
+        assert answer.status_code == 202, answer.text
+        (told,) = answer.json()["feedback"] if is_batch else [answer.json()]
+        assert (told["target"], told["status"]) == ("chatcmpl-1", "pending" if is_stored else "unrecorded")
+        assert len(gateway.feedback) == before + is_stored, key
+
+
+def test_a_vote_token_keeps_its_users_opt_out(gateway: Running) -> None:
+    add_key(gateway, "ann", scopes=[Scope.FEEDBACK], user="ann")
+    with gateway.client("ann") as client:
+        gateway.secrets["vote"] = client.post("/v1/feedback/tokens", json={"target": "chatcmpl-1"}).json()["token"]
+    change(gateway, opt_outs={digest_of_voice(("default", "user", "ann")): False})
+    with gateway.client("vote") as client:
+        answer = client.post("/v1/feedback", json={"target": "chatcmpl-1", "rating": "down", "comment": "c"})
+    assert answer.json()["status"] == "unrecorded" and not gateway.feedback
+
+
 def test_a_token_keeps_its_keys_opt_out(gateway: Running) -> None:
     add_key(gateway, "back end", scopes=[Scope.USERS], may_record=False)
     with gateway.client("back end") as client:

@@ -33,7 +33,7 @@ def test_a_user_is_exported_and_forgotten(tmp_path: Path) -> None:
         exported = await client.get("/admin/privacy/export", params=whom, headers=headers)
         assert exported.headers["content-type"].startswith("application/jsonl")
         kinds = [json.loads(line)["what"] for line in exported.text.splitlines()]
-        assert sorted(kinds) == ["key", "personal agent", "session", "turn"]
+        assert sorted(kinds) == ["audit entry", "key", "personal agent", "session", "turn"]
         asked = await client.post("/admin/privacy/forget", json={**whom, "reason": "she asked"}, headers=headers)
         assert (asked.status_code, asked.json()["state"]) == (200, "running")
         ingester = Ingester.of(made.settings, made.journal)
@@ -46,7 +46,10 @@ def test_a_user_is_exported_and_forgotten(tmp_path: Path) -> None:
         assert (found["n_turns"], found["n_feedback"], found["n_keys"]) == (1, 1, 1)
         assert (await client.get(f"/admin/turns/{made.things.turn}", headers=headers)).status_code == 404
         empty = await client.get("/admin/privacy/export", params=whom, headers=headers)
-        assert (empty.status_code, empty.text) == (200, "")
+        left = [json.loads(line) for line in empty.text.splitlines()]
+        assert empty.status_code == 200 and {each["what"] for each in left} == {"audit entry"}
+        assert {each["action"] for each in left} == {"forget", "forgotten", "revoke-user"}
+        assert USER not in empty.text
 
     run(tmp_path, test)
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from gateways import Running, error_of
 
-from burnish.records import FeedbackSource, TargetKind
+from burnish.records import FeedbackSource, TargetKind, id_without_words
 
 
 def say(gateway: Running, key: str | None = "voter", **body: Any) -> httpx.Response:
@@ -19,10 +19,19 @@ def test_everything_that_can_be_said_is_written_as_it_was_said(gateway: Running)
     response = say(gateway, **body, correction="k", demonstration="d", id="mine")
     (row,) = gateway.feedback
     assert response.status_code == 202
-    assert response.json() == {"id": f"{row.key_id}:mine", "target": "chatcmpl-1", "about": "turn", "status": "pending"}
+    assert response.json() == {"id": row.feedback_id, "target": "chatcmpl-1", "about": "turn", "status": "pending"}
     assert (row.about, row.source, row.is_deleted) == (TargetKind.TURN, FeedbackSource.USER, False)
     assert (row.rating, row.score, row.outcome, row.label) == (0.25, 0.75, 1.0, "order placed")
     assert (row.comment, row.correction, row.demonstration) == ("c", "k", "d")
+
+
+def test_an_id_of_the_clients_own_is_kept_as_a_digest(gateway: Running) -> None:
+    """It is free text, and the id goes into steps, manifests and the place of the traces."""
+    names = [say(gateway, rating=rating, id="Ann Smith, 12 May").json()["id"] for rating in (1, -1)]
+    assert names == [row.feedback_id for row in gateway.feedback] and names[0] == names[1]
+    prefix, _, own = names[0].partition(":")
+    assert prefix == gateway.feedback[0].key_id and len(own) == 32 and "Ann" not in own
+    assert id_without_words(names[0]) == names[0]
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,19 @@ def test_the_audit_log_names_the_key_that_deleted_feedback(whole: Whole) -> None
         assert deleted == {names[0]: deleter, names[1]: deleter, names[2]: None}
 
 
+def test_an_id_of_the_clients_own_finds_it_again_and_is_stored_nowhere(whole: Whole) -> None:
+    key_id = whole.say("chatcmpl-1", id="Ann Smith").partition(":")[0]
+    assert whole.ask("DELETE", f"{PATH}/{key_id}:words of Ann").status_code == 202
+    whole.ingest()
+    assert whole.shown(f"{key_id}:Ann Smith")["target"] == "chatcmpl-1"
+    assert whole.ask("DELETE", f"{PATH}/{key_id}:Ann Smith").status_code == 202
+    whole.ingest()
+    assert whole.shown(f"{key_id}:Ann Smith")["status"] == "deleted"
+    with whole.journal.read() as session:
+        names = list(session.scalars(select(FeedbackRow.feedback_id)))
+    assert len(names) == 2 and not any("Ann" in name for name in names)
+
+
 def test_whose_word_it_is(whole: Whole) -> None:
     name = whole.say("chatcmpl-1", id="a/b c?é#%\0")
     whole.ingest()

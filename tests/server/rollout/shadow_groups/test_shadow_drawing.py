@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from shadow_world import ShadowWorld, until
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from burnish import config
 from burnish.errors import EngineUnavailable
 from burnish.journal import judge_checks
-from burnish.journal.tables import InteractionRow
+from burnish.journal.tables import BlobRow, InteractionRow
 from burnish.journal.turns import from_bytes, record_judgement
 from burnish.records import Fitness, Sampling
 from burnish.rewards import FEEDBACK
@@ -154,6 +154,22 @@ async def test_a_group_must_share_prompt_and_end_with_the_live_reply(
     await world.drawer.run_once()
     found = world.group(name)
     assert found is not None and found.state == "dropped" and (found.reason or "").startswith(reason)
+
+
+@pytest.mark.parametrize(("redact", "n_kept"), [((), 3), (("agent",), 0), (("another",), 3)])
+async def test_a_group_with_a_finding_is_not_kept_if_the_agents_turns_are_redacted(
+    world: ShadowWorld, redact: tuple[str, ...], n_kept: int
+) -> None:
+    """Its tokens would spell the finding out."""
+    world.settings = world.settings.model_copy(update={"journal": config.Journal(redact=redact)})
+    name = world.turn()
+    world.engine.replies = ["one", "two", "mail ann@example.org"]
+    await world.restarted().run_once()
+    found = world.group(name)
+    assert len(world.shadows(name)) == n_kept
+    assert found is not None and (found.state, found.reason) == (("drawn", None) if n_kept else ("dropped", "redacted"))
+    with world.journal.read() as session:
+        assert any("ann@" in body for body in session.scalars(select(BlobRow.body))) == bool(n_kept)
 
 
 async def test_an_engine_that_goes_away_in_mid_group_leaves_nothing_half_used(world: ShadowWorld) -> None:
