@@ -46,19 +46,19 @@ def laid_over(settings: Settings, overlay: Mapping[str, object]) -> Settings:
                 f"setting {key!r} names a file of the server; set it in burnish.toml", param=key, code="invalid_value"
             )
     try:
-        own = for_agent(settings, overlay)
+        merged = for_agent(settings, overlay)
     except ConfigError as error:
         raise RequestError(str(error), param="settings", code="invalid_value") from error
     for name in COSTLY:
         most = MOST_TIMES * max(getattr(settings.recipe, name), Recipe.model_fields[name].default)
-        if (wanted := getattr(own.recipe, name)) > most:
+        if (wanted := getattr(merged.recipe, name)) > most:
             raise RequestError(
                 f"learner.recipe.{name}: at most {most} for one agent, {MOST_TIMES} times the server's, got {wanted}; "
                 "raise the server's in burnish.toml",
                 param=f"learner.recipe.{name}",
                 code="invalid_value",
             )
-    return own
+    return merged
 
 
 def checked(settings: Settings, overlay: Mapping[str, object]) -> dict[str, Any]:
