@@ -4,9 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks import bars
 from benchmarks.bars import Bar, Tell
 from benchmarks.security import attacking, cost, forgetting, malformed, matrix, retraining
+from tests import postgres
 
 PARTS = ("matrix", "forgetting", "attacks", "malformed", "cost", "retraining")
 BARS: tuple[Bar, ...] = (
@@ -21,6 +24,14 @@ BARS: tuple[Bar, ...] = (
     ("bytes of them that are left", "forgotten_found", "0", lambda f: f["forgotten_found"] == 0),
     ("share of another user's strings that are left", "forgotten_kept", "1", lambda f: f["forgotten_kept"] == 1),
     ("share of the versions that are listed right", "lineage_right", "1", lambda f: f["lineage_right"] == 1),
+    *(
+        (f"{text}, on PostgreSQL", f"{name}_postgresql", str(bar), lambda f, n=name, b=bar: f[f"{n}_postgresql"] == b)
+        for text, name, bar in (
+            ("bytes of a forgotten user's strings that are left", "forgotten_found", 0),
+            ("share of another user's strings that are left", "forgotten_kept", 1),
+            ("share of the versions that are listed right", "lineage_right", 1),
+        )
+    ),
     ("attacks", "attacks", "≥ 60", lambda f: f["attacks"] >= 60),
     ("of which succeed", "attacks_succeeded", "0", lambda f: f["attacks_succeeded"] == 0),
     ("on the code before", "attacks_succeeded_before", "≥ 20", lambda f: f["attacks_succeeded_before"] >= 20),
@@ -63,6 +74,8 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
     if "forgetting" in parts:
         tell("what is left of a forgotten user")
         figures |= forgetting.measure(folder / "forgetting", tell)
+        tell("the same on PostgreSQL")
+        figures |= _on_postgresql(folder / "forgetting_postgresql", tell)
     if "attacks" in parts:
         figures |= attacking.measure(folder / "attacks", tell, given.before)
     if "malformed" in parts:
@@ -75,6 +88,17 @@ def _measure(given: argparse.Namespace, folder: Path, tell: Tell) -> dict[str, f
         tell("retraining without a user, with vLLM and the sandbox's model")
         figures |= retraining.measure(folder / "retraining", tell)
     return figures
+
+
+def _on_postgresql(folder: Path, tell: Tell) -> dict[str, float]:
+    """The figures of the same on PostgreSQL. None of them if it cannot be had, with a word."""
+    try:
+        with postgres.serve() as server:
+            found = forgetting.measure(folder, tell, 1000, server.url(server.empty()), server.folder / "data")
+    except pytest.fail.Exception as error:
+        tell(f"skipped: {error}")
+        return {}
+    return {f"{name}_postgresql": value for name, value in found.items()}
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from burnish.adapters.serving import publish
 from burnish.adapters.serving.prepare import prepare, refresh, routes_file
 from burnish.adapters.verbs import privacy
 from burnish.config import Engine, Personal, Settings
+from burnish.config import Journal as JournalSettings
 from burnish.journal import Journal
 from burnish.journal.tables import AgentRow, KeyRow
 from burnish.keys import Scope, mint
@@ -73,14 +74,15 @@ class World:
 
 
 @contextmanager
-def world(folder: Path) -> Iterator[World]:
+def world(folder: Path, journal_url: str = "") -> Iterator[World]:
     stub = StubEngine(loaded={f"{AGENT}@v1": "/a/1"})
     with stub:
-        settings = Settings(state_dir=folder, engine=Engine(urls=(stub.url,)), personal=Personal(enabled=True))
+        parts: dict[str, Any] = {"engine": Engine(urls=(stub.url,)), "journal": JournalSettings(url=journal_url)}
+        settings = Settings(state_dir=folder, personal=Personal(enabled=True), **parts)
         journal = prepare(settings)
         store = AdapterStore.of(settings)
         with store.aside(AGENT, 1) as directory:
-            _fill(directory)
+            fill(directory)
             store.publish(AGENT, 1, directory, {"rank": 2, "alpha": 4, "targets": ["q_proj"], "parent": 0})
         digest = store.manifest(AGENT, 1)["files"]["adapter_model.safetensors"]
         with journal.write() as session:
@@ -128,7 +130,7 @@ async def _alive(app: App) -> AsyncIterator[None]:
     await task
 
 
-def _fill(directory: Path) -> None:
+def fill(directory: Path) -> None:
     """The files of an adapter whose weights are zeros."""
     shapes = {f"{_LAYER}.lora_A.weight": (2, 8), f"{_LAYER}.lora_B.weight": (8, 2)}
     sizes = {name: 4 * rows * columns for name, (rows, columns) in shapes.items()}

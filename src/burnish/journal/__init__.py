@@ -125,6 +125,7 @@ class Journal:
         if self._file is None:
             with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 connection.execute(text("SET statement_timeout = 0"))
+                connection.execute(text("ANALYZE"))  # the planner's statistics hold the most common values
                 connection.execute(text("VACUUM FULL"))
                 connection.execute(text("RESET statement_timeout"))
             return

@@ -42,6 +42,7 @@ from burnish.segments.frames import encode
 from burnish.server.ingest.ingester import Ingester
 from burnish.server.ingest.personal_requests import PersonalRequests
 from burnish.server.ingest.segment_folder import SegmentFolder
+from tests import postgres
 from tests.adapters.files.test_store import fill
 from tests.factories import interaction, user
 from tests.server.ingest.pen import Pen
@@ -57,8 +58,15 @@ def _log_as_before() -> Iterator[None]:
     structlog.configure(**before)
 
 
-def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(tmp_path: Path) -> None:
-    figures = measure(tmp_path, print, 50)
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(
+    tmp_path: Path, request: pytest.FixtureRequest, database: str
+) -> None:
+    if database == "postgresql":
+        server = postgres.running(request.config)
+        figures = measure(tmp_path, print, 60, server.url(server.empty()), server.folder / "data")
+    else:
+        figures = measure(tmp_path, print, 60)
     assert figures["forgotten_planted"] >= 50
     assert figures["forgotten_there_before"] == figures["forgotten_planted"]
     assert figures["forgotten_exported"] == 1.0
@@ -74,6 +82,9 @@ def test_nothing_of_a_forgotten_user_is_left_and_everything_of_another_is(tmp_pa
         (Journal, "compact", None),
         (SegmentFolder, "erase", (0, 0)),
         (erasure, "drop_unused", 0),
+        (erasure, "_forget_wishes", set()),
+        (erasure, "_forget_ids", None),
+        (privacy, "_clean", None),
         (privacy, "forget_user", (0, [])),
     ],
 )
@@ -81,7 +92,7 @@ def test_a_part_that_is_left_out_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, left: Any
 ) -> None:
     monkeypatch.setattr(place, name, lambda *_: left)
-    assert measure(tmp_path, print, 50)["forgotten_found"] > 0
+    assert measure(tmp_path, print, 60)["forgotten_found"] > 0
 
 
 class Server:
