@@ -20,6 +20,7 @@ from sqlalchemy import ColumnElement, exists, select
 from sqlmodel import Session, col
 
 from burnish.config import BASE_NAME, SANDBOX_MODEL, Settings
+from burnish.errors import SAID
 from burnish.files import instance
 from burnish.in_flight import in_flight
 from burnish.journal import Journal, judge_checks
@@ -131,7 +132,9 @@ class Permits:
         except JudgeUnavailable as error:
             self._rests_until = time.monotonic() + PAUSE
             if self._told != (told := (judge.model, str(error)[:300])):
-                log.info("a judge cannot be checked yet; it is tried again", model=told[0], error=told[1])
+                log.info(
+                    "a judge cannot be checked yet; it is tried again", model=told[0], error=told[1].partition(SAID)[0]
+                )
             self._told = told
             return
         else:

@@ -31,6 +31,7 @@ from burnish.judges.verdicts import judgement as entry
 from burnish.judges.verdicts.ballot import MIN_AGREEMENT, Result, VoidBallot
 from burnish.judges.verdicts.case import Case
 from burnish.judges.verdicts.verdict import PROMPT
+from burnish.logs import told
 from burnish.records import Judgement
 from burnish.rewards import WORDS
 
@@ -175,7 +176,7 @@ class Worker:
             return Outcome(job, error=str(error))
         except Exception as error:  # one malformed turn must not stop the judging of all others
             log.exception("cannot judge a turn", turn=interaction_id, origin=origin)
-            return Outcome(job, error=repr(error))
+            return Outcome(job, error=told(error))
         return Outcome(job, entry.judgement(interaction_id, judge_id, result, asked))
 
     def _store(self, outcomes: Sequence[Outcome]) -> None:

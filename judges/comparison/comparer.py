@@ -15,6 +15,7 @@ from sqlalchemy import Update, update
 from sqlmodel import col
 
 from burnish import config
+from burnish.errors import SAID
 from burnish.files import instance
 from burnish.journal import Journal, jobs
 from burnish.journal.outage import repeat
@@ -24,6 +25,7 @@ from burnish.judges.comparison import reply_pair
 from burnish.judges.judge import JudgeUnavailable, identity
 from burnish.judges.models.panel import Panel
 from burnish.judges.verdicts.ballot import MIN_AGREEMENT
+from burnish.logs import told
 
 log = structlog.get_logger()
 LEASE_MARGIN = 10.0
@@ -85,7 +87,7 @@ class Comparer:
             return self._give_back(job, subject, str(error))
         except Exception as error:  # one malformed pair must not stop the others
             log.exception("cannot compare a pair", **subject)
-            return self._give_back(job, subject, repr(error))
+            return self._give_back(job, subject, told(error))
         outcome, votes, reason = reply_pair.outcome(answers[0].texts, answers[1].texts, MIN_AGREEMENT)
         facts = {
             "outcome": outcome,
@@ -108,7 +110,7 @@ class Comparer:
         with self._journal.write() as session:
             if jobs.fail(session, CompareJob, job, error, max_attempts=self._max_attempts, delay=PAUSE):
                 session.connection().execute(_of(subject).values(reason=f"left undecided: {error[:500]}"))
-                log.warning("a pair is left undecided", error=error, **subject)
+                log.warning("a pair is left undecided", error=error.partition(SAID)[0], **subject)
 
 
 def _orders(pair: Pair) -> tuple[tuple[Mapping[str, Any], Mapping[str, Any]], ...]:

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from burnish import config
+from burnish.errors import SAID
 from burnish.files import instance
 from burnish.journal import Journal, jobs, shadows
 from burnish.journal.outage import repeat
@@ -27,6 +28,7 @@ from burnish.judges.injection import scan
 from burnish.judges.judge import JudgeUnavailable, identity
 from burnish.judges.models.panel import Panel
 from burnish.judges.verdicts.verdict import as_text, question
+from burnish.logs import told
 from burnish.records import GroupState
 
 log = structlog.get_logger(__name__)
@@ -123,7 +125,7 @@ class Grader:
             return self._give_back(job, str(error))
         except Exception as error:  # one malformed group must not stop the others
             log.exception("cannot score a shadow group", turn=name)
-            return self._give_back(job, repr(error))
+            return self._give_back(job, told(error))
         if grades.scores is None:
             facts = {"judge_id": identity(model, rubric.PROMPT), "votes": [None] * len(grades.votes)}
             return self._end(job, f"the judge abstained: {grades.reason}", **facts)
@@ -173,7 +175,7 @@ class Grader:
         with self._journal.write() as session:
             if jobs.fail(session, RubricJob, job, error, max_attempts=self._max_attempts, delay=PAUSE):
                 shadows.drop(session, name, f"left unscored: {error}")
-                log.warning("a shadow group stays unscored", turn=name, error=error)
+                log.warning("a shadow group stays unscored", turn=name, error=error.partition(SAID)[0])
 
 
 def _spread(shown: Sequence[int], facts: Sequence[float], n: int) -> list[float]:

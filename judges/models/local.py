@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import structlog
 
+from burnish.errors import SAID
 from burnish.judges.judge import (
     MAX_TOKENS,
     TEMPERATURE,
@@ -68,7 +69,7 @@ class LocalJudge:
             return self._texts(status, reply)
         refusal = str(reply)[:300]
         if self._structured == "on":
-            raise JudgeUnavailable(f"the judge answered {status}: {refusal} (structured output was required)")
+            raise JudgeUnavailable(f"the judge answered {status}, and structured output was required{SAID}{refusal}")
         # Structured output is to blame only if the request succeeds without it.
         del asked["structured_outputs"]
         texts = self._texts(*await self._post(asked))
@@ -77,7 +78,7 @@ class LocalJudge:
             log.warning(
                 "the judge's server refuses structured output; votes are now requested without it",
                 model=self.model,
-                error=refusal,
+                status=status,
             )
         return texts
 
@@ -92,19 +93,19 @@ class LocalJudge:
             raise JudgeUnavailable(f"the judge did not answer: {type(error).__name__} {error}") from error
         except ValueError as error:
             raise JudgeUnavailable(
-                f"the judge answered with something other than a chat completion: {error!r}"
+                f"the judge answered with something other than a chat completion{SAID}{error!r}"
             ) from error
 
     def _texts(self, status: int, reply: Any) -> list[str]:
         if status != 200:
             kind = JudgeRefused if status in _REFUSED_FOR_GOOD else JudgeUnavailable
-            raise kind(f"the judge answered {status}: {_words(reply)}")
+            raise kind(f"the judge answered {status}{SAID}{_words(reply)}")
         try:
             texts = [choice["message"].get("content") or "" for choice in reply["choices"]]
             self.usage.add(reply.get("usage"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise JudgeUnavailable(
-                f"the judge answered with something other than a chat completion: {error!r}"
+                f"the judge answered with something other than a chat completion{SAID}{error!r}"
             ) from error
         return texts
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from burnish.errors import SAID
 from burnish.judges.judge import Judge, JudgeRefused, JudgeUnavailable, Usage, billed
 
 DEADLINE = 60.0
@@ -105,7 +106,12 @@ class Panel:
                     n_refused += 1
                     continue
                 if breaker.note(is_good=False) and judge is not last:
-                    log.warning("a judge's circuit breaker is open", model=judge.model, seconds=REST, error=reason)
+                    log.warning(
+                        "a judge's circuit breaker is open",
+                        model=judge.model,
+                        seconds=REST,
+                        error=reason.partition(SAID)[0],
+                    )
                 continue
             breaker.note(is_good=True)
             return Answers(judge.model, texts)

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from burnish.errors import SAID
 from burnish.judges.judge import (
     MAX_TOKENS,
     TEMPERATURE,
@@ -65,14 +66,14 @@ class RemoteJudge:
             if any(isinstance(answer, str) for answer in asked_again):
                 self._structured = "off"
                 log.warning(
-                    "the judge refuses structured output; asked without", model=self.model, error=str(refusal)[:300]
+                    "the judge refuses structured output; asked without", model=self.model, error=_kind(refusal)
                 )
             answers = asked_again
         good = [answer for answer in answers if isinstance(answer, str)]
         if not good:
             is_too_long = all(isinstance(answer, litellm.ContextWindowExceededError) for answer in answers)
             kind = JudgeRefused if is_too_long else JudgeUnavailable
-            raise kind(f"the judge {self.model} did not answer: {answers[0]!r}"[:500])
+            raise kind(f"the judge {self.model} did not answer: {_kind(answers[0])}{SAID}{answers[0]!r}"[:500])
         return good
 
     async def _ask(
@@ -107,6 +108,12 @@ def _litellm() -> Any:
     import litellm
 
     return litellm
+
+
+def _kind(error: object) -> str:
+    """The type of a provider's error and its status. Its message may quote what was asked."""
+    status = getattr(error, "status_code", None)
+    return type(error).__name__ if status is None else f"{type(error).__name__} ({status})"
 
 
 def _is_refusal(litellm: Any, answer: str | BaseException) -> bool:

@@ -31,6 +31,7 @@ from burnish.learner.run.trainer_pool import LoadedVersions
 from burnish.learner.run.work import StepResult, Work
 from burnish.learner.safety.kept_answers import KeptAnswers
 from burnish.learner.step.report import StepReport
+from burnish.logs import told
 from burnish.records import StepOutcome
 
 log = structlog.get_logger()
@@ -275,7 +276,7 @@ class Loop:
     def _fail(self, step: OpenStep, error: Exception) -> None:
         self._loaded.current = None
         outcome = self._ledger.fail(step, str(error))
-        log.error("a step failed", version=step.version, outcome=outcome, error=str(error))
+        log.error("a step failed", version=step.version, outcome=outcome, error=told(error))
 
     def _publish(self, step: OpenStep, rows: list[tuple[Ready, Sample]], result: StepResult, work: Work) -> None:
         """Write the version aside, rename it into place, and only then announce it."""

@@ -22,6 +22,7 @@ from burnish.journal.changes import Rest
 from burnish.journal.outage import Outage
 from burnish.journal.tables import AgentRow, InteractionRow
 from burnish.learner.run.loop import LEASE_SECONDS, Loop
+from burnish.logs import told
 
 LOOK_SECONDS = 2.0
 REST_SECONDS = 600.0
@@ -91,7 +92,7 @@ class Scheduler:
         return has_stepped
 
     def _let_rest(self, name: str, error: Exception) -> None:
-        log.exception("an agent's step broke; it rests, and the others go on", agent=name, error=repr(error)[:300])
+        log.exception("an agent's step broke; it rests, and the others go on", agent=name, error=told(error))
         self._resting[name] = (time.monotonic() + REST_SECONDS, self._overlays.get(name, {}))
         self._loops.pop(name).release_lease()
         self._overlays.pop(name, None)
@@ -140,7 +141,7 @@ class Scheduler:
         except SQLAlchemyError:
             raise
         except BurnishError as error:
-            log.error("an agent is not trained", agent=name, error=str(error))
+            log.error("an agent is not trained", agent=name, error=told(error))
         except Exception:
             if not overlay:  # the server's own settings
                 raise

@@ -27,6 +27,7 @@ from burnish.in_flight import in_flight
 from burnish.journal import Journal, jobs
 from burnish.journal.changes import Rest
 from burnish.journal.tables import LoadJob
+from burnish.logs import told
 from burnish.records import VersionName, VersionState
 from burnish.server.rollout.canary.observer import Observer
 from burnish.server.rollout.engine.engine import Engine
@@ -138,7 +139,7 @@ class Swapper:
                     await rest.nap(interval, RECONCILE_SECONDS)
             except EngineError as error:  # also a refusal that says nothing about one version: a wrong key, for example
                 if not is_away:
-                    log.warning("waiting for the engine", error=str(error))
+                    log.warning("waiting for the engine", error=told(error))
                     is_away = True
                 is_idle = False
                 await asyncio.sleep(1.0)
@@ -197,7 +198,7 @@ class Swapper:
         except Postponed as error:
             if self._waits_for != str(error):
                 self._waits_for = str(error)
-                log.info("a candidate waits", version=str(name), reason=str(error))
+                log.info("a candidate waits", version=str(name), reason=told(error))
             self._fail(job, error, FOREVER)
         except EngineUnavailable as error:
             self._fail(job, error, FOREVER)
@@ -250,7 +251,7 @@ class Swapper:
             except EngineUnavailable:
                 raise
             except EngineError as error:
-                log.warning("a waiting candidate is tried anew", version=str(name), error=str(error))
+                log.warning("a waiting candidate is tried anew", version=str(name), error=told(error))
                 self._shown = {}
                 return None
         return shown

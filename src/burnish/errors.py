@@ -4,6 +4,9 @@ A message says what was expected, what was found and, if there is one, the remed
 place (`server/gateway/http/error_envelope.py`), never here.
 """
 
+SAID = "; it said: "
+"""Stands in a message before what another server said. That may quote a conversation, so no log has it."""
+
 
 class BurnishError(Exception):
     """Root of the tree. Its text may be shown to the person who caused it."""

@@ -1,4 +1,6 @@
-"""A traceback in the log, in both formats: it has place and error, and never a key, a body or a record."""
+"""A traceback in the log, in both formats: it has place and error, and never a key, a body, a record or a message that
+may quote one.
+"""
 
 import re
 import subprocess
@@ -11,6 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from burnish import cli, logs
+from burnish.errors import SAID, AdapterError
 from burnish.journal import Journal
 
 SECRET = "sk-burnish-planted-secret"
@@ -29,7 +32,7 @@ def log(request: pytest.FixtureRequest) -> Iterator[structlog.typing.FilteringBo
 def answered(body: bytes, headers: dict[str, str]) -> bytes:
     key = headers["authorization"].removeprefix("Bearer ")
     record = {"key": key, "body": body}
-    raise ValueError(f"cannot answer {len(record)} things")
+    raise AdapterError(f"cannot answer {len(record)} things{SAID}{SECRET}")
 
 
 def test_a_traceback_shows_no_local_variables(
@@ -37,10 +40,10 @@ def test_a_traceback_shows_no_local_variables(
 ) -> None:
     try:
         answered(SECRET.encode(), {"authorization": f"Bearer {SECRET}"})
-    except ValueError:
+    except AdapterError:
         log.exception("request failed", request_id="r1")
     shown = _COLOUR.sub("", capsys.readouterr().err)
-    assert "ValueError" in shown and "cannot answer 2 things" in shown
+    assert "AdapterError" in shown and "cannot answer 2 things" in shown
     assert "test_logs.py" in shown and "answered" in shown
     assert SECRET not in shown
 
@@ -52,7 +55,7 @@ def test_nor_does_one_with_a_cause(
     try:
         try:
             answered(SECRET.encode(), {"authorization": f"Bearer {SECRET}"})
-        except ValueError as error:
+        except AdapterError as error:
             raise RuntimeError(f"{len(held)} request failed") from error
     except RuntimeError:
         log.error("request failed", exc_info=True)
@@ -72,7 +75,7 @@ def test_a_command_that_sets_up_no_log_of_its_own_shows_none_either(
             cli.main()
         try:
             answered(SECRET.encode(), {"authorization": f"Bearer {SECRET}"})
-        except ValueError:
+        except AdapterError:
             structlog.get_logger().exception("command failed")
     finally:
         structlog.configure(**before)

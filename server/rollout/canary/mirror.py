@@ -24,6 +24,7 @@ from burnish.journal import Journal
 from burnish.journal.outage import repeat
 from burnish.journal.tables import CanaryRow, ComparisonRow, InteractionRow
 from burnish.journal.turns import messages_of
+from burnish.logs import told
 from burnish.records import Observation, Sampling, VersionName
 from burnish.server.rollout import reply_pairs
 from burnish.server.rollout.engine.engine import Engine, Reply
@@ -59,7 +60,7 @@ class Mirror:
             try:
                 await self.run_once()
             except EngineUnavailable as error:
-                log.warning("the shadow waits", error=str(error))
+                log.warning("the shadow waits", error=told(error))
 
         await repeat(look, is_stopping, interval, changes=self._journal.changes, due=self._due)
 
@@ -102,7 +103,7 @@ class Mirror:
                 except EngineUnavailable:
                     raise
                 except EngineError as error:  # for example a context that is too long: the turn makes no pair
-                    log.info("a turn cannot be mirrored", turn=turn.interaction_id, error=str(error))
+                    log.info("a turn cannot be mirrored", turn=turn.interaction_id, error=told(error))
                     self._refused.add(turn.interaction_id)
                     return None
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import aiohttp
 
-from burnish.errors import EngineError, EngineUnavailable
+from burnish.errors import SAID, EngineError, EngineUnavailable
 
 
 class VllmHttp:
@@ -30,7 +30,8 @@ class VllmHttp:
             raise EngineUnavailable(f"{method} {self.url}{path}: {type(error).__name__}: {error}") from error
         if response.status >= 400:
             kind = EngineUnavailable if response.status >= 500 else EngineError
-            raise kind(f"{method} {path}: the engine answered {response.status}: {text[:300].decode(errors='replace')}")
+            said = text[:300].decode(errors="replace")
+            raise kind(f"{method} {path}: the engine answered {response.status}{SAID}{said}")
         return text
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ from burnish.files import UNREADABLE, low_disk, read_json, replace_text
 from burnish.journal import Journal, judge_checks
 from burnish.journal.outage import repeat
 from burnish.journal.tables import AgentRow, AuditRow
+from burnish.logs import told
 from burnish.records import Fitness
 from burnish.server.rollout.notices.alerts import Alerts
 from burnish.server.rollout.notices.templates import DISK, LIVE, REFUSED, ROLLED_BACK, STARVED, UNFIT
@@ -63,7 +64,7 @@ class News:
         try:
             return await self.run_once()
         except (BurnishError, OSError, ValueError, KeyError, TypeError) as error:
-            log.warning("news cannot be gathered; it is tried again", error=repr(error)[:300])
+            log.warning("news cannot be gathered; it is tried again", error=told(error))
             return False
 
     async def run_once(self) -> bool:

@@ -24,6 +24,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from burnish.config import Settings
 from burnish.keys import ensure_secret
+from burnish.logs import told
 from burnish.server.rollout.notices.templates import body_of
 
 POST_SECONDS = 5.0
@@ -82,13 +83,13 @@ class Webhook:
             )
             return Outcome.REFUSED
         except aiohttp.InvalidURL as error:
-            log.error("the alert webhook cannot be reached: alerts.webhook is no URL", error=repr(error))
+            log.error("the alert webhook cannot be reached: alerts.webhook is no URL", error=told(error))
             return Outcome.REFUSED
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if isinstance(error.__cause__, PrivateAddress):
                 log.error("the alert webhook has a private address; set alerts.allow_private if that is meant")
                 return Outcome.REFUSED
-            log.warning("the alert webhook cannot be reached", error=repr(error), alert=notice["event"])
+            log.warning("the alert webhook cannot be reached", error=told(error), alert=notice["event"])
             return Outcome.FAILED
 
     def _signed(self, notice_id: str, body: bytes) -> dict[str, str]:

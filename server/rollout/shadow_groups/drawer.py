@@ -22,6 +22,7 @@ from burnish.journal import Journal, jobs, judge_checks, shadows
 from burnish.journal.changes import Rest
 from burnish.journal.tables import InteractionRow, ShadowGroupRow, ShadowJob
 from burnish.journal.turns import from_bytes, messages_of
+from burnish.logs import told
 from burnish.records import GroupState
 from burnish.server.rollout.shadow_groups import group
 from burnish.server.rollout.shadow_groups.engine_source import Source
@@ -83,7 +84,7 @@ class Drawer:
             except EngineUnavailable as error:
                 has_drawn = False
                 if not is_away:
-                    log.info("no shadows while the engine does not answer", error=str(error))
+                    log.info("no shadows while the engine does not answer", error=told(error))
                 is_away = True
             except Exception:  # the swapper runs in the same process and must not end
                 log.exception("drawing shadows failed")

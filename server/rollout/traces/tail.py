@@ -19,6 +19,7 @@ from burnish.errors import BurnishError
 from burnish.files import UNREADABLE, read_json, replace_text
 from burnish.journal import Journal
 from burnish.journal.outage import repeat
+from burnish.logs import told
 from burnish.segments.lag import lag
 from burnish.server.rollout.traces.reading import Found, Look
 from burnish.server.rollout.traces.sender import Sender, sender_of
@@ -72,7 +73,7 @@ class TraceTail:
         try:
             return await self.run_once()
         except (BurnishError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("traces cannot be made; it is tried again", error=repr(error)[:300])
+            log.warning("traces cannot be made; it is tried again", error=told(error))
             return False
 
     async def run_once(self) -> bool:

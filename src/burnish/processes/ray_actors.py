@@ -6,6 +6,7 @@ ends the actors of a driver that is gone, and a cluster that was started here en
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import threading
@@ -77,6 +78,13 @@ class RayLauncher:
         return _RunningActor(part, actor, actor.run.remote(self._entry, own_environment))
 
 
+def _type_and_place(error: Exception) -> str:
+    """What failed in an actor, and where. Ray's text ends with the error's own message, which may quote a turn."""
+    kind = type(getattr(error, "cause", None) or error).__name__
+    places = re.findall(r'File "([^"\n]+)", line (\d+)', str(error))
+    return f"{kind} at {places[-1][0]}:{places[-1][1]}" if places else kind
+
+
 def _must_answer(address: str) -> None:
     """Fail at once: Ray itself would look for an absent cluster for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -130,7 +138,7 @@ class _RunningActor:
             log.warning("an actor is gone", part=self._part.name, error=str(error).splitlines()[0])
             return -signal.SIGKILL
         except RayError as error:
-            log.error("an actor failed", part=self._part.name, error=str(error)[-2000:])
+            log.error("an actor failed", part=self._part.name, error=_type_and_place(error))
             return 1
         finally:
             self.kill()

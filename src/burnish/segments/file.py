@@ -24,6 +24,7 @@ from isal.isal_zlib import crc32
 
 from burnish.errors import SegmentError
 from burnish.files import hold, instance, is_held, replace_text
+from burnish.logs import told
 from burnish.segments.frames import COUNTS, HEADER, MAGIC, Record, decode, pieces
 from burnish.segments.prefixes import STEP, Mark, Place, Prefixes, marks_of, n_alike
 
@@ -236,7 +237,7 @@ def read(path: Path, offset: int = 0) -> Iterator[tuple[Record | None, int]]:
             try:
                 record = decode(payload)
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error) as error:
-                log.error("a record cannot be read", segment=path.name, error=repr(error)[:200])
+                log.error("a record cannot be read", segment=path.name, error=told(error))
             yield record, offset
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from burnish.errors import SAID
 from burnish.judges.judge import JudgeRefused, JudgeUnavailable
 from burnish.judges.models.local import LOW_PRIORITY, LocalJudge
 from burnish.judges.models.remote import RemoteJudge
@@ -93,7 +94,7 @@ async def test_a_refused_question_is_told_from_a_server_that_fails(status: int, 
         with pytest.raises(JudgeUnavailable) as raised:
             await judge.answers(QUESTION, 1)
         assert isinstance(raised.value, JudgeRefused) is is_refusal
-        assert str(raised.value) == f"the judge answered {status}: the maximum context length is 128"
+        assert str(raised.value) == f"the judge answered {status}{SAID}the maximum context length is 128"
         await judge.close()
 
 
@@ -112,7 +113,7 @@ async def test_the_local_judge_recovers() -> None:
 
     async with serving(first_fails) as server:
         judge = LocalJudge(server.url, "base")
-        with pytest.raises(JudgeUnavailable, match=r"answered 500: .*out of memory"):
+        with pytest.raises(JudgeUnavailable, match=r"answered 500; it said: out of memory"):
             await judge.answers(QUESTION, 1)
         assert await judge.answers(QUESTION, 1) == ["vote 0"]
         await judge.close()
