@@ -171,11 +171,15 @@ def _samples(session: Session, agent: str, version: int, names: list[str], polic
     return samples
 
 
+def step_of(session: Session, agent: str, version: int) -> int | None:
+    """The id of the step that made a version. None if the journal has none."""
+    made = (col(StepRow.agent) == agent, col(StepRow.version) == version)
+    return session.scalars(select(col(StepRow.step_id)).where(*made)).one_or_none()
+
+
 def _groups(session: Session, agent: str, version: int, names: list[str]) -> list[Group]:
     """The shadow groups as they were trained, in the order of the manifest, with their scores at that step."""
-    number = session.scalars(
-        select(col(StepRow.step_id)).where(col(StepRow.agent) == agent, col(StepRow.version) == version)
-    ).one_or_none()
+    number = step_of(session, agent, version)
     found = []
     for name in names:
         row = session.get(GroupSampleRow, (number, name))

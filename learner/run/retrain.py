@@ -1,5 +1,5 @@
-"""Retrain: the live version made again without the turns that were erased or whose users opted out since, and put to
-the gate like any other.
+"""Retrain: the live version made again without the turns that were erased or whose users opted out since, and without
+rewards that rest on erased words. It is put to the gate like any other.
 
 The steps since the last ancestor that used none of them are taken again, each with its recipe, its random numbers and
 its rows that are left (learner/run/reproduce.py). What comes out is what these steps would have made of those rows
@@ -7,7 +7,7 @@ alone, on the same machine with the same libraries. A step without a row is left
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from burnish.adapters.registry.versions import admit, give_up, reserve
 from burnish.config import Settings
 from burnish.errors import AdapterError
 from burnish.journal import Journal
-from burnish.journal.tables import InteractionRow, VersionRow
+from burnish.journal.tables import FeedbackRow, InteractionRow, JudgementRow, NextStateRow, SampleRow, VersionRow
 from burnish.learner.data.samples import Sample
 from burnish.learner.model import checkpoint
 from burnish.learner.model.probe import build_probe
@@ -32,6 +32,7 @@ from burnish.learner.run import contributions, reproduce
 from burnish.learner.run.process import anchors_for, kept_answers_for, trainer_for
 from burnish.learner.run.trainer import Trainer
 from burnish.records import VersionName
+from burnish.rewards import NEXT_STATE
 
 ORIGIN = "retrain"
 _OF_TURNS = ("rows", "groups", "jurors")
@@ -71,9 +72,10 @@ class Past:
         used = {name for kind in _OF_TURNS for name in self.facts.get(kind, ())}
         return used | {name for name, _ in self.facts.get("good", ())}
 
-    def without(self, gone: set[str]) -> "Past":
-        """The same step on the turns that are left."""
+    def without(self, gone: set[str], unsaid: set[str]) -> "Past":
+        """The same step on the turns that are left. Of `unsaid` turns no row is left."""
         facts = {**self.facts, **{kind: [n for n in self.facts.get(kind, ()) if n not in gone] for kind in _OF_TURNS}}
+        facts["rows"] = [name for name in facts["rows"] if name not in unsaid]
         facts["good"] = [[name, record_id] for name, record_id in self.facts.get("good", ()) if name not in gone]
         return replace(self, facts=facts)
 
@@ -88,12 +90,10 @@ def retrain(settings: Settings, journal: Journal, agent: str, *, actor: str) -> 
     bind(journal, store)
     with journal.read() as session:
         live = lifecycle.alias(session, agent) or 0
-        start, past = _chain(session, store, agent, live)
-        gone = _gone(session, {name for step in past for name in step.turns})
-    left = [step.without(gone) for step in past]
+        start, past, left = _chain(session, store, agent, live)
     names = (agent, str(VersionName(agent, live)), str(VersionName(agent, start)))
     n_gone = sum(len(step.facts["rows"]) for step in past) - sum(len(step.facts["rows"]) for step in left)
-    left = [step for step in left if step.facts["rows"] or step.facts["groups"]]
+    left = [step for step in left if step.facts["rows"] or step.facts.get("groups")]
     n_rows = sum(len(step.facts["rows"]) for step in left)
     if not left:
         return Retrained(*names, None, 0, 0, n_gone)
@@ -107,7 +107,7 @@ def retrain(settings: Settings, journal: Journal, agent: str, *, actor: str) -> 
         raise
     digest = str(store.manifest(agent, number)["files"]["adapter_model.safetensors"])
     with journal.write() as session:
-        kept = {step.version: {*step.facts["rows"], *step.facts["groups"]} for step in left}
+        kept = {step.version: {*step.facts["rows"], *step.facts.get("groups", ())} for step in left}
         admit(session, agent, number, digest, {lifecycle.DATA: contributions.of_versions(session, agent, kept)})
     return Retrained(*names, str(VersionName(agent, number)), len(left), n_rows, n_gone)
 
@@ -152,9 +152,9 @@ def _make(
         )
 
 
-def _chain(session: Session, store: AdapterStore, agent: str, live: int) -> tuple[int, list[Past]]:
-    """The last ancestor of `live` that used no turn that is gone and whose weights are there, and the steps from there
-    to `live`, oldest first.
+def _chain(session: Session, store: AdapterStore, agent: str, live: int) -> tuple[int, list[Past], list[Past]]:
+    """The last ancestor of `live` that used nothing that is gone and whose weights are there, and the steps from there
+    to `live`, oldest first: as they were, and on what is left.
     """
     versions: list[tuple[int, list[Past]]] = []
     number = live
@@ -165,13 +165,15 @@ def _chain(session: Session, store: AdapterStore, agent: str, live: int) -> tupl
         versions.append((row.parent, _steps_of(store, agent, number) if row.origin in ("step", ORIGIN) else []))
         number = row.parent
     versions.reverse()
-    affected = [place for place, (_, steps) in enumerate(versions) if any(_gone(session, step.turns) for step in steps)]
+    left = [[_left(session, agent, step) for step in steps] for _, steps in versions]
+    affected = [place for place, (_, steps) in enumerate(versions) if left[place] != steps]
     if not affected:
-        return live, []
+        return live, [], []
     place = affected[0]
     while place and not store.path(agent, versions[place][0]).is_dir():
         place -= 1
-    return versions[place][0], [step for _, steps in versions[place:] for step in steps]
+    past = [step for _, steps in versions[place:] for step in steps]
+    return versions[place][0], past, [step for steps in left[place:] for step in steps]
 
 
 def _steps_of(store: AdapterStore, agent: str, number: int) -> list[Past]:
@@ -188,6 +190,36 @@ def _steps_of(store: AdapterStore, agent: str, number: int) -> list[Past]:
     state = json.loads((directory / checkpoint.STATE).read_text(encoding="utf-8"))
     facts = {name: manifest[name] for name in _FACTS if name in manifest}
     return [Past(number, state["recipe"], state["threads"], {"rows": [], **facts})]
+
+
+def _left(session: Session, agent: str, step: Past) -> Past:
+    """The step on what is left. The same if nothing of it is gone."""
+    gone, unsaid = _gone(session, step.turns), _unsaid(session, agent, step)
+    return step.without(gone, unsaid) if gone or unsaid else step
+
+
+def _unsaid(session: Session, agent: str, step: Past) -> set[str]:
+    """The rows of a step whose reward or hint rests on words that were erased."""
+    number = reproduce.step_of(session, agent, step.version)
+    names = set(step.facts.get("rows", ()))
+    rows = [row for row in session.scalars(select(SampleRow).where(col(SampleRow.step_id) == number))]
+    records = {row.interaction_id: set(row.record_ids) for row in rows if row.interaction_id in names}
+    there = _there(session, NextStateRow.interaction_id, records)
+    said = set().union(*records.values()) - {NEXT_STATE}
+    known = _there(session, FeedbackRow.feedback_id, said) | _there(session, JudgementRow.judgement_id, said)
+    return {
+        name
+        for name, used in records.items()
+        if not used - {NEXT_STATE} <= known or (NEXT_STATE in used and name not in there)
+    }
+
+
+def _there(session: Session, column: Any, names: Iterable[str]) -> set[str]:
+    """Those of `names` that the column has."""
+    listed, found = sorted(names), set[str]()
+    for begin in range(0, len(listed), 500):
+        found |= set(session.scalars(select(col(column)).where(col(column).in_(listed[begin : begin + 500]))))
+    return found
 
 
 def _gone(session: Session, names: set[str]) -> set[str]:

@@ -28,6 +28,8 @@ from burnish.records import (
     Signal,
     SignalKind,
     TargetKind,
+    Who,
+    who_of,
 )
 
 NEXT_STATE = "next_state"
@@ -256,12 +258,12 @@ def _contradiction(words: Sequence[Word]) -> str | None:
 
 
 def _users_disagree(feedback: Sequence[Feedback]) -> str | None:
-    """Different people's last ratings of one turn, strong and opposite. The latest of one key counts."""
-    last: dict[str, float] = {}
+    """Different people's last ratings of one turn, strong and opposite. The latest of one voice counts."""
+    last: dict[Who, float] = {}
     for f in sorted(feedback, key=lambda f: f.created_at):
         value = value_of(f)
         if f.source is FeedbackSource.USER and f.about is not TargetKind.SESSION and value is not None:
-            last[f.key_id] = value
+            last[who_of(f.tenant, f.key_id, f.user)] = value
     values = last.values()
     if values and max(values) >= STRONG and min(values) <= -STRONG:
         return f"users {max(values):+g} and {min(values):+g}"

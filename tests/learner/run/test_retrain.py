@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 from world import SETTINGS, Make, World
 
 from burnish.adapters.verbs import privacy
@@ -10,7 +11,7 @@ from burnish.config import Settings
 from burnish.errors import AdapterError, Conflict
 from burnish.journal import Journal
 from burnish.journal.privacy import erasure
-from burnish.journal.tables import LoadJob, VersionRow
+from burnish.journal.tables import FeedbackRow, LoadJob, VersionRow
 from burnish.learner.model.adapter_file import WEIGHTS
 from burnish.learner.run import retrain
 from burnish.learner.run.retrain import Retrained
@@ -82,6 +83,30 @@ def test_the_weights_are_those_of_a_run_without_the_user(tiny: Make, journal: Jo
         direct = {VersionName("agent", 2), VersionName("agent", 3)}
         assert privacy.descended(session, direct) == direct
     other.close()
+
+
+def test_rewards_that_rest_on_erased_words_are_left_out(tiny: Make, journal: Journal, tmp_path: Path) -> None:
+    """Ann rated one of Bob's turns. Without her the turn has no reward, so the row is not learned."""
+    world = World(journal, tmp_path, tiny)
+    world.add(4)
+    step(world, 1)
+    rated = world.add(1, user="bob")
+    with journal.write() as session:
+        said = session.scalars(select(FeedbackRow).where(FeedbackRow.interaction_id == rated[0])).one()
+        said.user = "ann"
+    world.add(4)
+    step(world, 2)
+    with journal.write() as session:
+        erasure.erase_feedback(session, *erasure.feedback_of(("default", "user", "ann")))
+    assert again(world) == Retrained("agent", "agent@v2", "agent@v1", "agent@v3", 1, 4, 1)
+    without = World(Journal.open(f"sqlite:///{tmp_path / 'other' / 'journal.db'}"), tmp_path / "other", tiny)
+    without.add(4)
+    step(without, 1)
+    without.n_turns += 1
+    without.add(4)
+    step(without, 2)
+    assert world.digest(3, WEIGHTS) == without.digest(2, WEIGHTS)
+    without.journal.close()
 
 
 def test_a_retrained_version_can_be_retrained(tiny: Make, journal: Journal, tmp_path: Path) -> None:
