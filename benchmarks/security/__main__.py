@@ -43,7 +43,12 @@ BARS: tuple[Bar, ...] = (
     ("attacks", "attacks", "≥ 60", lambda f: f["attacks"] >= 60),
     ("of which succeed", "attacks_succeeded", "0", lambda f: f["attacks_succeeded"] == 0),
     ("on the code before", "attacks_succeeded_before", "≥ 20", lambda f: f["attacks_succeeded_before"] >= 20),
-    ("planted secrets in logs, answers and process lists", "secrets_found", "0", lambda f: f["secrets_found"] == 0),
+    (
+        "planted secrets in logs, tracebacks, answers, exports, process lists, images",
+        "secrets_found",
+        "0",
+        lambda f: f["secrets_found"] == 0,
+    ),
     ("malformed requests", "malformed", "≥ 20,000", lambda f: f["malformed"] >= 20_000),
     ("of which answered 5xx", "malformed_5xx", "0", lambda f: f["malformed_5xx"] == 0),
     ("of which hung", "malformed_hung", "0", lambda f: f["malformed_hung"] == 0),

@@ -3,9 +3,16 @@
 from pathlib import Path
 
 from benchmarks.bars import Tell
+from benchmarks.security import images
 from benchmarks.security.attacks import ATTACKS, remote, succeeded
 from benchmarks.security.attacks.local import secrets_of
 from benchmarks.security.attacks.stand import HERE, Stand, standing
+
+ADMIN = (
+    *("/admin/agents", "/admin/agents/agent", "/admin/agents/agent/learner", "/admin/agents/agent/versions"),
+    *("/admin/agents/agent/status", "/admin/agents/agent/export", "/admin/agents/agent/judges", "/admin/keys"),
+    *("/admin/audit?limit=1000", "/admin/privacy/export?user=ann", "/metrics", "/openapi.json", "/readyz"),
+)
 
 
 def measure(folder: Path, tell: Tell, before: Path | None = None) -> dict[str, float]:
@@ -13,10 +20,13 @@ def measure(folder: Path, tell: Tell, before: Path | None = None) -> dict[str, f
     found, n_secrets = _all(folder / "now", HERE, tell)
     for name in found:
         tell(f"succeeded: {name}")
+    copied = images.secrets_copied(folder / "checkout")
+    for name in copied:
+        tell(f"an image would hold {name}")
     figures = {
         "attacks": len(ATTACKS) + len(remote.ATTACKS),
         "attacks_succeeded": len(found),
-        "secrets_found": n_secrets,
+        "secrets_found": n_secrets + len(copied),
     }
     if before is not None:
         earlier, _ = _all(folder / "before", before, tell)
@@ -37,9 +47,11 @@ def _all(folder: Path, root: Path, tell: Tell) -> tuple[list[str], int]:
 
 
 def secrets_found(stand: Stand) -> int:
-    """Planted secrets in the logs, the process lists, and everything that the administration tells."""
+    """Planted secrets in the logs with the tracebacks that the attacks have provoked, in the process lists, and in
+    everything that the administration tells and exports.
+    """
     places = {"log": stand.log()}
-    for path in ("/admin/agents", "/admin/audit?limit=1000", "/admin/agents/agent/export", "/admin/agents/agent"):
+    for path in ADMIN:
         places[path] = stand.ask("GET", path, "admin").text
     for part, pid in stand.pids.items():
         places[f"command line of {part}"] = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")

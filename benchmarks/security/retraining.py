@@ -1,7 +1,7 @@
 """What retraining without a forgotten user costs: its score against that of a run that never had the user.
 
-Both runs are the safety drill's without liars (benchmarks/learning/drill), with the sandbox's model and all defences
-but the operator's prompts. In the first, one of twenty users is forgotten at the end, and the live version is made
+Both runs are the safety drill's without liars (benchmarks/learning/drill), with the sandbox's model and learning rate,
+and all defences but the operator's prompts. In the first, one of twenty users is forgotten at the end, and the live version is made
 again. In the second, that user never was. The users' turns fall differently in the two, so two scores differ also by
 chance.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.bars import Tell
 from benchmarks.learning import engine, loop, stack
 from benchmarks.learning.drill import state, world
-from benchmarks.learning.drill.arms import ARMS
+from benchmarks.learning.drill.arms import ARMS, SANDBOX_RATE
 from benchmarks.learning.drill.looks import Look, Looks
 from benchmarks.learning.engine import SharedEngine
 from benchmarks.learning.stack import Stack
@@ -88,8 +88,8 @@ async def _forgotten(
 
 
 def _running(folder: Path, shared: SharedEngine, seed: int) -> Any:
-    """A run's parts. The files of all versions stay, because retraining takes every step again."""
-    flags = {**ARMS["unexamined-0"].flags(seed), "versions.keep_live": 1000}
+    """A run's parts."""
+    flags = {**ARMS["unexamined-0"].flags(seed), "learner.learning_rate": SANDBOX_RATE}
     return stack.running(folder, shared, stack.agent_name("retrain", seed), flags, folder.parent / "cache")
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from benchmarks.security import images
 from burnish import config
 from burnish.cli import app
 from burnish.processes.environments import SECRETS, WITH_JOURNAL
@@ -157,3 +158,13 @@ def test_the_systemd_unit_runs_burnish_up_with_real_settings() -> None:
     text = (HOME / "deploy" / "systemd" / "burnish.service").read_text()
     assert set(re.findall(r"Environment=(BURNISH_\w+)=", text)) - {"BURNISH_CONFIG"} <= VARIABLES
     assert unit["Install"]["WantedBy"] == "multi-user.target"
+
+
+def test_no_image_holds_a_secret_that_lies_in_the_checkout(tmp_path: Path) -> None:
+    assert images.secrets_copied(tmp_path) == []
+    assert (tmp_path / "src" / ".env").exists(), "it was there to be found"
+
+
+def test_a_secret_that_nothing_leaves_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "PLACES", ("src/password.txt", "notes/password.txt"))
+    assert images.secrets_copied(tmp_path) == ["src/password.txt"]

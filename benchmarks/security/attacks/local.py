@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.security.attacks import add, attack
-from benchmarks.security.attacks.stand import ENGINE_KEY, Stand
+from benchmarks.security.attacks.stand import ENGINE_KEY, JUDGE_KEY, PROVIDER_KEY, WEBHOOK, Stand
 
 
 def _is_open(pattern: str, stand: Stand) -> bool:
@@ -25,7 +25,8 @@ for _name, _pattern in (
 def secrets_of(stand: Stand) -> dict[str, str]:
     """Everything that nobody may find outside its place."""
     given = {f"the key {name}": secret for name, secret in stand.secrets.items()}
-    return given | {"the engine's key": ENGINE_KEY, **_of_files(stand)}
+    outside = {"the provider's key": PROVIDER_KEY, "the judge's key": JUDGE_KEY, "the webhook's address": WEBHOOK}
+    return given | {"the engine's key": ENGINE_KEY} | outside | _of_files(stand)
 
 
 def _of_files(stand: Stand) -> dict[str, str]:

@@ -24,6 +24,8 @@ from burnish.testing import StubEngine
 
 ENGINE_KEY = "engine-secret-5f1c0e7a9b"
 PROVIDER_KEY = "provider-secret-77aa31d0"
+JUDGE_KEY = "judge-secret-1f0b6c22"
+WEBHOOK = "https://hooks.example/planted-9d31"
 HELLO = [{"role": "user", "content": "hello there"}]
 PUBLIC = "burnish.example"
 KEYS: Mapping[str, Mapping[str, Any]] = {
@@ -197,6 +199,7 @@ def standing(folder: Path, root: Path = HERE, has_pages: bool = False, **setting
         pages = {"BURNISH_GATEWAY__UI_PORT": str(pages_port)} if has_pages else {}
         public = {"BURNISH_GATEWAY__ALLOWED_HOSTS": json.dumps([PUBLIC])}
         environment = environment_of(root, folder, engine.url, port) | public | pages | settings
+        environment |= {"BURNISH_JUDGE__API_KEY": JUDGE_KEY, "BURNISH_ALERTS__WEBHOOK": WEBHOOK}
         secrets = set_up(environment, folder, KEYS)
         parts = ["gateway", "ingester", *(["remote"] if "BURNISH_REMOTE__MODEL" in settings else [])]
         parts += ["ui"] if has_pages else []
