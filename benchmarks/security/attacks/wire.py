@@ -42,7 +42,7 @@ for _name, _head, _n, _piece in (
 ):
     add(f"the gateway takes {_name}", partial(_is_taken, _head, _n, _piece))
 
-_INNER = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_INNER = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _SMUGGLED = {
     "two lengths": _CHAT + b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(_INNER) + _INNER,
     "a length and chunks": _CHAT

@@ -2,8 +2,8 @@
 
 A key comes as `Authorization: Bearer …` or as `x-api-key`, as Anthropic's clients send it. If both are sent, only the
 first counts. An unknown key is always refused. A request without a key may only talk, and only if the gateway listens
-on loopback, `gateway.open_inference` is on, and no proxy shows between the caller and the gateway. Such a caller
-belongs to the tenant `default`. Admin routes always need a key.
+on loopback, `gateway.open_inference` is on, no public name is allowed, and a program of the gateway's own user asks.
+Such a caller belongs to the tenant `default`. Admin routes always need a key.
 
 A caller's user is proved by a key that was made for the user, by a user token in a key's place, or by a key with the
 scope `users`, whose word on its users counts. Any other name in a request groups sessions and does nothing else.
@@ -22,7 +22,7 @@ from burnish.errors import NotAllowed, RequestError
 from burnish.files import Watched
 from burnish.keys import MAX_USER, OF_USERS, Key, Scope, covers, digest, ensure_secret
 from burnish.records import digest_of_voice
-from burnish.server.gateway.access.host_guard import is_direct, is_loopback
+from burnish.server.gateway.access.host_guard import is_direct, may_be_open
 from burnish.server.gateway.access.need import Need
 from burnish.server.gateway.access.user_tokens import PREFIX as TOKEN_PREFIX
 from burnish.server.gateway.access.user_tokens import UserTokens
@@ -94,7 +94,7 @@ class Keyring:
 
     def __init__(self, settings: Settings, routes: Watched[Routes]) -> None:
         self._routes = routes
-        self._is_open = settings.gateway.open_inference and is_loopback(settings.gateway.host)
+        self._is_open = may_be_open(settings.gateway)
         self.user_tokens = UserTokens(ensure_secret(settings.state_dir / "users.key"))
 
     def caller(self, scope: AsgiScope) -> Caller:
@@ -104,7 +104,8 @@ class Keyring:
             if self._is_open and is_direct(scope):
                 return OPEN_CALLER
             raise NotAllowed(
-                "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`",
+                "no key: expected the header `Authorization: Bearer sk-burnish-…` or `x-api-key`; only programs of the "
+                "gateway's own user on its machine may talk without one, and none through a proxy",
                 code="missing_api_key",
             )
         if secret.startswith(TOKEN_PREFIX):

@@ -9,6 +9,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from burnish.server.gateway.http import peer
+
 MAX_HEAD = 64 * 1024
 """Bytes of a request's line and headers."""
 MAX_FRAMING = 2**20
@@ -57,6 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.peer = peer.Peer(self.server, self.client)
         self.timeout_keep_alive_task = self._check_in(HEAD_SECONDS)
         if self.max_connections and len(self.connections) > self.max_connections:
             self._make_room()
@@ -83,6 +86,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refusal = 431
             raise _Refused
         self._n_framing, self._n_body_before = 0, self._n_body
+        self.scope[peer.NAME] = self.peer  # type: ignore[literal-required]
         self.start_request()
         self.headers = _NoTrailers()
 
