@@ -146,7 +146,8 @@ class App:
                     return await route.answer(state, NOBODY, scope, receive, send, request_id)
                 caller, admission = admit(route.terms, state, scope)
                 with admission:
-                    return await route.answer(state, caller, scope, receive, send, request_id)
+                    counted = partial(admission.receive, receive)
+                    return await route.answer(state, caller, scope, counted, send, request_id)
             behind = _BEHIND.get(path, ()) if self._fallback is not None else ()
             if scope["method"] in behind:
                 return await self._pass_on(state, scope, receive, send, request_id)
@@ -165,7 +166,8 @@ class App:
         _, admission = admit(terms, state, scope)
         with admission:
             if terms is not _ARCHIVE:  # FastAPI reads a body before it asks who sent it, and without a limit
-                body = await read_body(receive, terms.max_body) if terms.max_body else b""
+                counted = partial(admission.receive, receive)
+                body = await read_body(counted, terms.max_body) if terms.max_body else b""
                 receive = replayed(body, receive)
             await self._fallback(scope, receive, pages.guarded(send) if terms is _PAGE else send)
 

@@ -126,3 +126,10 @@ def _counts(stand: Stand) -> bool:
     body = {"model": "agent", "messages": [{"role": "user", "content": "x"}]}
     path = "/v1/messages/count_tokens"
     return all(stand.ask("POST", path, "slower", body).status_code == 200 for _ in range(12))
+
+
+@attack("user tokens multiply the limits of their key")
+def _multiplied(stand: Stand) -> bool:
+    made = [stand.ask("POST", "/v1/users/tokens", "metered", {"user": f"user {n}"}) for n in range(3)]
+    tokens = [answer.json()["token"] for answer in made if answer.is_success]
+    return sum(stand.chat(token).is_success for token in tokens for _ in range(3)) > 6

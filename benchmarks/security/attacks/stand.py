@@ -36,6 +36,7 @@ KEYS: Mapping[str, Mapping[str, Any]] = {
     "limited": {"scopes": ["inference", "feedback"], "agents": ["second"]},
     "slow": {"scopes": ["inference", "feedback"], "requests_per_minute": 5},
     "slower": {"scopes": ["inference", "feedback"], "requests_per_minute": 5},
+    "metered": {"scopes": ["inference", "users"], "requests_per_minute": 6},
     "viewer": {"scopes": ["viewer"]},
     "operator": {"scopes": ["operator"]},
     "admin": {"scopes": ["admin"]},

@@ -18,8 +18,10 @@ MAX_FRAMING = 2**20
 HEAD_SECONDS = 20.0
 """For the head of a connection's first request, from the connection on. A later head has this and the keep-alive."""
 BODY_SECONDS = 30.0
-MIN_BODY = 30 * 1024
-"""Bytes of a body that must arrive in `BODY_SECONDS`. Reading that the gateway itself has paused does not count."""
+MIN_BODY = 960 * 1024
+"""Bytes of a body that must arrive in `BODY_SECONDS`, 32 KiB/s: the longest body holds its memory for 17 minutes at
+most. Reading that the gateway itself has paused does not count.
+"""
 
 
 class _Refused(Exception):
