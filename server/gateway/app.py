@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.config import Settings
@@ -22,7 +23,7 @@ from burnish.server.gateway import embeddings, exchange, routing
 from burnish.server.gateway.access import host_guard, token_route
 from burnish.server.gateway.access.admission import Terms, admit
 from burnish.server.gateway.access.keyring import NOBODY, Caller
-from burnish.server.gateway.access.need import FREE, Reach, need
+from burnish.server.gateway.access.need import FREE, Reach, declared_in, need
 from burnish.server.gateway.call import CHAT, Dialect
 from burnish.server.gateway.dialects import completions, messages, responses
 from burnish.server.gateway.dialects.chat import Chat
@@ -160,7 +161,7 @@ class App:
 
     async def _pass_on(self, state: State, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         terms = terms_behind(scope["path"])
-        if self._fallback is None or terms is None:
+        if self._fallback is None or terms is None or not _is_decided(self._fallback, scope):
             raise _nothing_at(scope["path"])
         scope.setdefault("state", {}).update(request_id=request_id, recorder=state.recorder)
         _, admission = admit(terms, state, scope)
@@ -271,6 +272,14 @@ _FIGURES = Terms(need(Reach.NOTHING, KeyScope.METRICS), is_reserved=True)
 _PAGE = Terms(FREE)
 PAGES = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
 """The paths behind the hot path that everybody may read."""
+
+
+def _is_decided(behind: ASGIApp, scope: Scope) -> bool:
+    """False if the route that would answer declares nothing of its own and is no page for everybody."""
+    for route in getattr(behind, "routes", ()):
+        if route.matches(scope)[0] is Match.FULL:
+            return scope["path"] in PAGES or any(declared_in(route))
+    return True  # nothing answers, or another method
 
 
 def terms_behind(path: str) -> Terms | None:
