@@ -26,9 +26,9 @@ from burnish.journal.tables import AgentRow, KeyRow
 from burnish.keys import Scope, mint
 from burnish.server.gateway.admin import admin_app
 from burnish.server.gateway.app import App, create_app
-from burnish.server.gateway.http.peer import NAME as PEER
-from burnish.server.gateway.http.peer import Peer
 from burnish.server.ingest.ingester import SETTLE_SECONDS, Ingester
+from burnish.server.peer import NAME as PEER
+from burnish.server.peer import Peer
 from burnish.testing import StubEngine
 
 _LAYER = "base_model.model.model.layers.0.self_attn.q_proj"

@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from burnish.config import Gateway
 from burnish.errors import NotAllowed
-from burnish.server.gateway.http import peer
+from burnish.server import peer
 from burnish.server.gateway.http.asgi import header, headers_of
 
 _OUR_HEADERS = b"authorization, content-type, x-burnish-train, x-burnish-record"

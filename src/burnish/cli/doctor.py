@@ -24,8 +24,8 @@ from burnish.cli.common import AsJson, ConfigFile, Overrides, StateDir, load_set
 from burnish.config import BASE_NAME, Settings, machine
 from burnish.errors import JournalError
 from burnish.journal import Journal
+from burnish.server import peer
 from burnish.server.gateway.access.host_guard import may_be_open
-from burnish.server.gateway.http import peer
 
 SHORT_CONTEXT = 1024
 """Tokens of context below which the longer questions do not fit. A judge's question about a short turn takes some 500.

@@ -16,10 +16,10 @@ from burnish.config import Gateway, Settings
 from burnish.errors import ConfigError, Conflict
 from burnish.keys import Scope
 from burnish.records import FeedbackSource
+from burnish.server import peer
 from burnish.server.gateway.access import host_guard
 from burnish.server.gateway.access.keyring import Caller, Holder
 from burnish.server.gateway.access.need import Reach, need
-from burnish.server.gateway.http import peer
 from burnish.server.gateway.http.error_envelope import install
 from burnish.server.gateway.process import check_bind
 from burnish.testing import StubEngine

@@ -9,7 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from burnish.server.gateway.http import peer
+from burnish.server import peer
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request's line and headers."""
